@@ -1,0 +1,2 @@
+//! The `ubtrfs` command: one file per verb.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The file system: what items mean together.

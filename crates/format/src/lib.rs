@@ -1,0 +1,1 @@
+//! The btrfs on-disk format as types: no IO, no unsafe.

@@ -1,0 +1,1 @@
+//! The mount: transports and a thin adapter over the engine.

@@ -1,0 +1,2 @@
+//! Chores of the workspace, run as `cargo xtask NAME`.
+fn main() {}
