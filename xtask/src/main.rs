@@ -1,2 +1,29 @@
 //! Chores of the workspace, run as `cargo xtask NAME`.
-fn main() {}
+
+mod dist;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy              check the sources against the rules of the house
+       cargo xtask dist UBTRFS DIR   write man pages and completions of the binary UBTRFS to DIR";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["tidy"] => tidy::run(&workspace()),
+        ["dist", binary, dir] => dist::run(Path::new(binary), Path::new(dir)),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}

@@ -1,0 +1,65 @@
+# The README's two commands are `make demo` and `make test`; `make help` lists the rest.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO       ?= cargo
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+bindir      := $(DESTDIR)$(PREFIX)/bin
+datadir     := $(DESTDIR)$(PREFIX)/share
+ubtrfs      := target/release/ubtrfs
+
+.PHONY: help setup build demo test fmt clippy tidy unit doc soak install uninstall clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+setup: ## install the Debian packages that the demo and the tests need
+	@scripts/setup
+
+build: ## build target/release/ubtrfs
+	$(CARGO) build --release --locked --package ubtrfs-cli
+
+demo: setup build ## make an image, look inside, mount it, compare
+	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
+
+test: setup fmt tidy clippy unit doc ## everything that must pass before a change lands
+
+fmt:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+tidy:
+	$(CARGO) xtask tidy
+
+unit:
+	$(CARGO) test --workspace --locked
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+soak: setup ## the whole conformance matrix: hours
+	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
+
+# Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
+# btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.
+install: build ## install the command, its man pages and completions below PREFIX
+	install -D -m 0755 $(ubtrfs) $(bindir)/ubtrfs
+	rm -rf target/install
+	$(CARGO) xtask dist $(ubtrfs) target/install
+	install -d $(datadir)/man/man1 $(datadir)/bash-completion/completions \
+	    $(datadir)/zsh/site-functions $(datadir)/fish/vendor_completions.d
+	install -m 0644 -t $(datadir)/man/man1 target/install/man/*
+	install -m 0644 target/install/completions/ubtrfs.bash $(datadir)/bash-completion/completions/ubtrfs
+	install -m 0644 target/install/completions/ubtrfs.zsh $(datadir)/zsh/site-functions/_ubtrfs
+	install -m 0644 target/install/completions/ubtrfs.fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
+
+uninstall: ## remove what install put there
+	rm -f $(bindir)/ubtrfs $(datadir)/man/man1/ubtrfs.1 $(datadir)/man/man1/ubtrfs-*.1 \
+	    $(datadir)/bash-completion/completions/ubtrfs $(datadir)/zsh/site-functions/_ubtrfs \
+	    $(datadir)/fish/vendor_completions.d/ubtrfs.fish
+
+clean: ## remove what was built
+	$(CARGO) clean

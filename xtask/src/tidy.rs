@@ -1,0 +1,236 @@
+//! Rules of the house that no compiler checks.
+//!
+//! - TIDY-1: every Rust file opens with its role, a `//!` line.
+//! - TIDY-2: a Rust file has at most `MAX_LINES` lines.
+//! - TIDY-3: nothing is left to do later (`LEFTOVERS`).
+//! - TIDY-4: a crate names only crates below it (`LAYERS`); `sim` appears among dev-dependencies only.
+//! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
+//! - TIDY-6: no file is named for being useful (`utils`, `misc`, `common`, `helpers`).
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const MAX_LINES: usize = 800;
+
+/// Each layer and the layers that it may name.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("format", &[]),
+    ("device", &["format"]),
+    ("tree", &["format", "device"]),
+    ("engine", &["format", "device", "tree"]),
+    ("stream", &["format", "device", "tree", "engine"]),
+    ("check", &["format", "device", "tree"]),
+    ("fuse", &["format", "device", "tree", "engine"]),
+    (
+        "cli",
+        &[
+            "format", "device", "tree", "engine", "stream", "check", "fuse",
+        ],
+    ),
+    ("sim", &["format", "device"]),
+];
+
+const SKIPPED_DIRS: &[&str] = &["target", ".git", "corpus", "artifacts", "images"];
+const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "yaml"];
+const TEXT_DIRS: &[&str] = &["scripts", ".ci"];
+
+/// Spelled in two parts, so that this file passes its own check.
+const LEFTOVERS: &[&str] = &[
+    concat!("todo", "!"),
+    concat!("unimplemented", "!"),
+    concat!("dbg", "!"),
+    concat!("FIX", "ME"),
+];
+
+const VAGUE_NAMES: &[&str] = &["utils", "util", "misc", "common", "helpers", "helper"];
+
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    NoRole,
+    TooLong { lines: usize },
+    Leftover { line: usize, word: &'static str },
+    Upward { line: usize, names: String },
+    SimInProduct { line: usize },
+    UnknownLayer { name: String },
+    TrailingSpace { line: usize },
+    Tab { line: usize },
+    NoFinalNewline,
+    VagueName,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::NoRole => write!(f, "1: does not open with its role (//!)"),
+            Fault::TooLong { lines } => write!(f, "{lines}: more than {MAX_LINES} lines"),
+            Fault::Leftover { line, word } => write!(f, "{line}: {word} is left over"),
+            Fault::Upward { line, names } => {
+                write!(f, "{line}: names ubtrfs-{names}, which is not below it")
+            }
+            Fault::SimInProduct { line } => {
+                write!(f, "{line}: ubtrfs-sim is for dev-dependencies only")
+            }
+            Fault::UnknownLayer { name } => {
+                write!(f, "1: layer {name} is not in the list of layers (xtask)")
+            }
+            Fault::TrailingSpace { line } => write!(f, "{line}: trailing white space"),
+            Fault::Tab { line } => write!(f, "{line}: a tab"),
+            Fault::NoFinalNewline => write!(f, "1: no newline at the end of the file"),
+            Fault::VagueName => write!(f, "1: name the file for its subject"),
+        }
+    }
+}
+
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let mut files = Vec::new();
+    if let Err(error) = walk(root, &mut files) {
+        eprintln!("tidy: {error}");
+        return ExitCode::FAILURE;
+    }
+    files.sort();
+    let mut faults = 0;
+    for file in &files {
+        let Ok(text) = fs::read_to_string(file) else {
+            continue;
+        };
+        let path = file.strip_prefix(root).unwrap_or(file);
+        for fault in check(path, &text) {
+            eprintln!("{}:{fault}", path.display());
+            faults += 1;
+        }
+    }
+    println!("tidy: {} files, {faults} faults", files.len());
+    if faults == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) {
+                walk(&path, files)?;
+            }
+        } else if kind.is_file() && is_text(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_text(path: &Path) -> bool {
+    let by_extension = path
+        .extension()
+        .is_some_and(|ext| TEXT.iter().any(|text| ext == *text));
+    let by_dir = path
+        .parent()
+        .and_then(Path::file_name)
+        .is_some_and(|dir| TEXT_DIRS.iter().any(|text| dir == *text));
+    by_extension || by_dir || path.file_name().is_some_and(|name| name == "Makefile")
+}
+
+fn check(path: &Path, text: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    check_lines(text, &mut faults);
+    if path.extension().is_some_and(|ext| ext == "rs") {
+        check_rust(path, text, &mut faults);
+    }
+    if let Some(layer) = layer_of_manifest(path) {
+        check_layer(&layer, text, &mut faults);
+    }
+    faults
+}
+
+fn check_lines(text: &str, faults: &mut Vec<Fault>) {
+    for (at, line) in text.split('\n').enumerate() {
+        if line.ends_with([' ', '\t', '\r']) {
+            faults.push(Fault::TrailingSpace { line: at + 1 });
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        faults.push(Fault::NoFinalNewline);
+    }
+}
+
+fn check_rust(path: &Path, text: &str, faults: &mut Vec<Fault>) {
+    if !text.starts_with("//!") {
+        faults.push(Fault::NoRole);
+    }
+    let lines = text.lines().count();
+    if lines > MAX_LINES {
+        faults.push(Fault::TooLong { lines });
+    }
+    for (at, line) in text.lines().enumerate() {
+        for word in LEFTOVERS.iter().filter(|word| line.contains(**word)) {
+            faults.push(Fault::Leftover { line: at + 1, word });
+        }
+        if line.contains('\t') {
+            faults.push(Fault::Tab { line: at + 1 });
+        }
+    }
+    let stem = path.file_stem().unwrap_or_default();
+    let dir = path.parent().and_then(Path::file_name).unwrap_or_default();
+    if VAGUE_NAMES.iter().any(|name| stem == *name || dir == *name) {
+        faults.push(Fault::VagueName);
+    }
+}
+
+/// `crates/NAME/Cargo.toml` -> `NAME`.
+fn layer_of_manifest(path: &Path) -> Option<String> {
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    let (crates, name, file) = (parts.next()?, parts.next()?, parts.next()?);
+    (crates == "crates" && file == "Cargo.toml").then(|| name.into_owned())
+}
+
+fn check_layer(layer: &str, manifest: &str, faults: &mut Vec<Fault>) {
+    let Some((_, below)) = LAYERS.iter().find(|(name, _)| *name == layer) else {
+        faults.push(Fault::UnknownLayer {
+            name: layer.to_owned(),
+        });
+        return;
+    };
+    let mut in_dev = false;
+    for (at, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            in_dev = line.contains("dev-dependencies");
+        }
+        let Some(names) = dependency(line) else {
+            continue;
+        };
+        if names == "sim" {
+            if !in_dev {
+                faults.push(Fault::SimInProduct { line: at + 1 });
+            }
+        } else if names != layer && !below.contains(&names) {
+            faults.push(Fault::Upward {
+                line: at + 1,
+                names: names.to_owned(),
+            });
+        }
+    }
+}
+
+/// `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or `[dependencies.ubtrfs-tree]` -> `tree`.
+fn dependency(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix('[') {
+        Some(table) => table.split_once("dependencies.")?.1,
+        None => line,
+    };
+    let rest = line.trim_start_matches('"').strip_prefix("ubtrfs-")?;
+    let end = rest
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .unwrap_or(rest.len());
+    Some(&rest[..end])
+}

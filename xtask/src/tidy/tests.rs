@@ -1,0 +1,97 @@
+//! Each rule finds its planted fault, and nothing in a file without one.
+
+use super::*;
+
+fn faults(path: &str, text: &str) -> Vec<Fault> {
+    check(Path::new(path), text)
+}
+
+#[test]
+fn good_file_has_no_fault() {
+    assert_eq!(
+        faults("crates/tree/src/lib.rs", "//! Role.\nfn a() {}\n"),
+        []
+    );
+}
+
+#[test]
+fn file_without_role_is_found() {
+    assert_eq!(
+        faults("crates/tree/src/lib.rs", "fn a() {}\n"),
+        [Fault::NoRole]
+    );
+}
+
+#[test]
+fn long_file_is_found() {
+    let text = format!("//! Role.\n{}", "\n".repeat(MAX_LINES));
+    let lines = MAX_LINES + 1;
+    assert_eq!(faults("xtask/src/a.rs", &text), [Fault::TooLong { lines }]);
+}
+
+#[test]
+fn leftovers_are_found_with_their_line() {
+    for word in LEFTOVERS {
+        let text = format!("//! Role.\n// {word}\n");
+        assert_eq!(
+            faults("crates/tree/src/lib.rs", &text),
+            [Fault::Leftover { line: 2, word }]
+        );
+    }
+}
+
+#[test]
+fn dependency_on_higher_layer_is_found() {
+    for line in [
+        "ubtrfs-engine = { path = \"../engine\" }",
+        "ubtrfs-engine.workspace = true",
+        "[dependencies.ubtrfs-engine]",
+    ] {
+        let text = format!("[dependencies]\nubtrfs-device.workspace = true\n{line}\n");
+        let names = "engine".to_owned();
+        assert_eq!(
+            faults("crates/tree/Cargo.toml", &text),
+            [Fault::Upward { line: 3, names }]
+        );
+    }
+}
+
+#[test]
+fn sim_is_allowed_for_tests_only() {
+    let dev = "[dev-dependencies]\nubtrfs-sim = { path = \"../sim\" }\n";
+    assert_eq!(faults("crates/tree/Cargo.toml", dev), []);
+    let product = "[dependencies]\nubtrfs-sim = { path = \"../sim\" }\n";
+    assert_eq!(
+        faults("crates/tree/Cargo.toml", product),
+        [Fault::SimInProduct { line: 2 }]
+    );
+}
+
+#[test]
+fn unknown_layer_is_found() {
+    let name = "new".to_owned();
+    assert_eq!(
+        faults("crates/new/Cargo.toml", "[package]\n"),
+        [Fault::UnknownLayer { name }]
+    );
+}
+
+#[test]
+fn trailing_space_and_missing_newline_are_found() {
+    assert_eq!(
+        faults("README.md", "a \nb"),
+        [Fault::TrailingSpace { line: 1 }, Fault::NoFinalNewline]
+    );
+}
+
+#[test]
+fn vague_name_is_found() {
+    assert_eq!(
+        faults("crates/tree/src/utils.rs", "//! Role.\n"),
+        [Fault::VagueName]
+    );
+    assert_eq!(
+        faults("crates/tree/tests/common/mod.rs", "//! Role.\n"),
+        [Fault::VagueName]
+    );
+}
