@@ -1,0 +1,266 @@
+//! Checksums of tree blocks, superblocks and data sectors.
+//!
+//! A volume uses one algorithm for everything, named by `csum_type` in its superblock. A block carries its
+//! sum in its first 32 bytes and the sum covers the rest; a data sector has its sum in the checksum tree,
+//! packed at the algorithm's own size.
+//!
+//! Invariants
+//! - CSUM-1: a `Csum` is zero beyond the size of its algorithm.
+//! - CSUM-2: only the algorithm's own bytes of a stored field decide, as in the kernel; the tail is ignored.
+//!
+//! Not here: where data sums are stored, and the hashes of names (`name_hash`).
+
+use std::fmt;
+
+use blake2b_simd::many::{HashManyJob, hash_many};
+use sha2::{Digest, Sha256};
+use twox_hash::XxHash64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes at the start of every block that hold its sum, whatever the algorithm.
+pub const CSUM_FIELD_BYTES: usize = 32;
+
+/// Sectors handed to the interleaved BLAKE2b at a time; a multiple of every SIMD degree it has.
+const BLAKE2B_BATCH: usize = 32;
+
+/// The algorithm that a volume's checksums use; values as in the superblock's `csum_type`.
+#[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u16)]
+pub enum CsumType {
+    #[default]
+    Crc32c = 0,
+    XxHash64 = 1,
+    Sha256 = 2,
+    Blake2b = 3,
+}
+
+impl CsumType {
+    /// Every algorithm, in the order of its on-disk value.
+    pub const ALL: [Self; 4] = [Self::Crc32c, Self::XxHash64, Self::Sha256, Self::Blake2b];
+
+    pub fn from_raw(raw: u16) -> Option<Self> {
+        Self::ALL.get(usize::from(raw)).copied()
+    }
+
+    pub const fn raw(self) -> u16 {
+        self as u16
+    }
+
+    /// Bytes of one sum, which is also its stride in a checksum item.
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            Self::Crc32c => 4,
+            Self::XxHash64 => 8,
+            Self::Sha256 | Self::Blake2b => 32,
+        }
+    }
+
+    /// The name that btrfs-progs prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Crc32c => "crc32c",
+            Self::XxHash64 => "xxhash64",
+            Self::Sha256 => "sha256",
+            Self::Blake2b => "blake2",
+        }
+    }
+
+    /// Reads a name as `mkfs.btrfs --csum` does: without regard to case, with the short and long forms.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "crc32c" => Some(Self::Crc32c),
+            "xxhash" | "xxhash64" => Some(Self::XxHash64),
+            "sha256" => Some(Self::Sha256),
+            "blake2" | "blake2b" => Some(Self::Blake2b),
+            _ => None,
+        }
+    }
+
+    /// The sum of `bytes`.
+    pub fn compute(self, bytes: &[u8]) -> Csum {
+        match self {
+            Self::Crc32c => Csum::from_prefix(&crc_fast::crc32_iscsi(bytes).to_le_bytes()),
+            Self::XxHash64 => Csum::from_prefix(&XxHash64::oneshot(0, bytes).to_le_bytes()),
+            Self::Sha256 => Csum::from_prefix(&Sha256::digest(bytes)),
+            Self::Blake2b => Csum::from_prefix(blake2b_256().hash(bytes).as_bytes()),
+        }
+    }
+
+    /// Appends to `out` the sum of each sector of `data`, packed as in a checksum item.
+    ///
+    /// # Panics
+    /// If `data` is not whole sectors.
+    pub fn compute_sectors(self, data: &[u8], sector: usize, out: &mut Vec<u8>) {
+        assert!(
+            data.len().is_multiple_of(sector),
+            "sums cover whole sectors only"
+        );
+        out.reserve(data.len() / sector * self.size_bytes());
+        match self {
+            Self::Crc32c => {
+                for one in data.chunks_exact(sector) {
+                    out.extend_from_slice(&crc_fast::crc32_iscsi(one).to_le_bytes());
+                }
+            }
+            Self::XxHash64 => {
+                for one in data.chunks_exact(sector) {
+                    out.extend_from_slice(&XxHash64::oneshot(0, one).to_le_bytes());
+                }
+            }
+            Self::Sha256 => {
+                for one in data.chunks_exact(sector) {
+                    out.extend_from_slice(&Sha256::digest(one));
+                }
+            }
+            Self::Blake2b => blake2b_sectors(data, sector, out),
+        }
+    }
+
+    /// The sum that belongs in the first 32 bytes of a tree block or superblock.
+    ///
+    /// # Panics
+    /// If `block` is shorter than the checksum field.
+    pub fn block_csum(self, block: &[u8]) -> Csum {
+        self.compute(&block[CSUM_FIELD_BYTES..])
+    }
+
+    /// Compares the sum that a block carries with the one its content has.
+    ///
+    /// # Panics
+    /// If `block` is shorter than the checksum field.
+    pub fn verify_block(self, block: &[u8]) -> Result<(), CsumMismatch> {
+        let stored = Csum::from_prefix(&block[..self.size_bytes()]);
+        let found = self.block_csum(block);
+        if stored == found {
+            Ok(())
+        } else {
+            Err(CsumMismatch { stored, found })
+        }
+    }
+
+    /// Writes a block's sum into its checksum field, the tail zeroed.
+    ///
+    /// # Panics
+    /// If `block` is shorter than the checksum field.
+    pub fn seal_block(self, block: &mut [u8]) {
+        let csum = self.block_csum(block);
+        block[..CSUM_FIELD_BYTES].copy_from_slice(&csum.0);
+    }
+}
+
+impl fmt::Display for CsumType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+fn blake2b_256() -> blake2b_simd::Params {
+    let mut params = blake2b_simd::Params::new();
+    params.hash_length(CSUM_FIELD_BYTES);
+    params
+}
+
+fn blake2b_sectors(data: &[u8], sector: usize, out: &mut Vec<u8>) {
+    let params = blake2b_256();
+    let mut jobs = Vec::with_capacity(BLAKE2B_BATCH);
+    for batch in data.chunks(sector.saturating_mul(BLAKE2B_BATCH)) {
+        jobs.clear();
+        jobs.extend(
+            batch
+                .chunks_exact(sector)
+                .map(|one| HashManyJob::new(&params, one)),
+        );
+        hash_many(jobs.iter_mut());
+        for job in &jobs {
+            out.extend_from_slice(job.to_hash().as_bytes());
+        }
+    }
+}
+
+/// A checksum as the 32-byte field of a header holds it: little-endian, zero beyond the algorithm's size.
+#[derive(
+    Copy,
+    Clone,
+    Default,
+    Eq,
+    Hash,
+    PartialEq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct Csum([u8; CSUM_FIELD_BYTES]);
+
+const _: () = assert!(size_of::<Csum>() == CSUM_FIELD_BYTES);
+
+impl Csum {
+    /// A sum from the bytes of one algorithm.
+    ///
+    /// # Panics
+    /// If there are more than 32 of them.
+    pub fn from_prefix(bytes: &[u8]) -> Self {
+        let mut field = [0; CSUM_FIELD_BYTES];
+        field[..bytes.len()].copy_from_slice(bytes);
+        Self(field)
+    }
+
+    /// The whole field.
+    pub const fn as_bytes(&self) -> &[u8; CSUM_FIELD_BYTES] {
+        &self.0
+    }
+
+    /// The bytes that `csum_type` uses.
+    pub fn significant(&self, csum_type: CsumType) -> &[u8] {
+        &self.0[..csum_type.size_bytes()]
+    }
+
+    /// The smallest algorithm size that holds every non-zero byte.
+    fn shown(&self) -> &[u8] {
+        let used = self
+            .0
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .map_or(0, |last| last + 1);
+        match used {
+            0..=4 => &self.0[..4],
+            5..=8 => &self.0[..8],
+            _ => &self.0,
+        }
+    }
+}
+
+impl From<[u8; CSUM_FIELD_BYTES]> for Csum {
+    fn from(field: [u8; CSUM_FIELD_BYTES]) -> Self {
+        Self(field)
+    }
+}
+
+/// `0x` and the significant bytes in disk order, as `btrfs inspect-internal` prints them.
+impl fmt::Display for Csum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0x")?;
+        self.shown()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Csum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A block whose content does not have the sum that it carries.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("csum {found}, header says {stored}")]
+pub struct CsumMismatch {
+    pub stored: Csum,
+    pub found: Csum,
+}

@@ -1,0 +1,42 @@
+//! The hashes that btrfs puts into key offsets, all made of CRC-32C without its usual ends.
+//!
+//! Names are hashed once per lookup and are short, so the latency of a small input is what counts here: a
+//! digest with an initial state costs about 10 ns for 7 to 31 bytes.
+//!
+//! Not here: checksums of content (`csum`).
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+#[cfg(test)]
+mod tests;
+
+/// The kernel's `crc32c()`: CRC-32C from `seed`, without the final inversion.
+///
+/// Send streams use it with seed 0.
+pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(seed));
+    digest.update(bytes);
+    digest.get_state() as u32
+}
+
+/// Key offset of a DIR_ITEM or XATTR_ITEM.
+pub fn name_hash(name: &[u8]) -> u32 {
+    crc32c(!1, name)
+}
+
+/// Key offset of an INODE_EXTREF; the seed is the low half of the parent directory's number.
+pub fn extref_hash(parent: u64, name: &[u8]) -> u64 {
+    u64::from(crc32c(parent as u32, name))
+}
+
+/// Key offset of a keyed EXTENT_DATA_REF, and the sort value of an inline one.
+///
+/// `offset` is the file offset minus the extent offset, and may have wrapped below zero.
+pub fn extent_data_ref_hash(root: u64, objectid: u64, offset: u64) -> u64 {
+    let high = crc32c(!0, &root.to_le_bytes());
+    let mut owner = [0; 16];
+    owner[..8].copy_from_slice(&objectid.to_le_bytes());
+    owner[8..].copy_from_slice(&offset.to_le_bytes());
+    let low = crc32c(!0, &owner);
+    (u64::from(high) << 31) ^ u64::from(low)
+}
