@@ -1,4 +1,16 @@
-//! The btrfs on-disk format as types: no IO, no unsafe.
+//! The btrfs on-disk format as types: ids, keys, tree blocks, items, superblock, features,
+//! checksums, names and compression framing. No IO, no unsafe.
+//!
+//! On-disk numbers are little-endian and unaligned; the structs here are views of the bytes, in the
+//! kernel's field names. Nothing panics on any bytes.
 
+pub mod block_group_flags;
 pub mod csum;
+pub mod features;
+pub mod ids;
+pub mod item;
+pub mod key;
 pub mod name_hash;
+pub mod node;
+pub mod superblock;
+pub mod uuid;
