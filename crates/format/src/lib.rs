@@ -5,6 +5,7 @@
 //! kernel's field names. Nothing panics on any bytes.
 
 pub mod block_group_flags;
+pub mod check;
 pub mod csum;
 pub mod features;
 pub mod ids;

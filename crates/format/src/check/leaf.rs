@@ -1,0 +1,81 @@
+//! Leaves: the order of keys and the packing of items, then each item by its family.
+
+use super::{BlockContext, CorruptBlock};
+use crate::features::Incompat;
+use crate::ids::RootId;
+use crate::key::Key;
+use crate::node::{ITEM_HEAD_SIZE, Node, header_flags, leaf_data_size};
+
+pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
+    let nritems = node.header().nritems.get();
+    if nritems == 0 {
+        return check_may_be_empty(node, context);
+    }
+    let data_size = leaf_data_size(node.block().len());
+    let max = data_size / ITEM_HEAD_SIZE;
+    if nritems as usize > max {
+        return Err(CorruptBlock::Slots {
+            nritems,
+            max: max as u32,
+        });
+    }
+    check_packing(node, data_size as u32)
+}
+
+/// Trees that hold something on any volume have no empty leaf. A relocated block tells its subvolume and not
+/// its tree, so that it may be empty.
+fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
+    if node.header().flags.get() & header_flags::RELOC != 0 {
+        return Ok(());
+    }
+    let owner = node.owner();
+    let never = match owner {
+        RootId::ROOT_TREE
+        | RootId::CHUNK_TREE
+        | RootId::DEV_TREE
+        | RootId::FS_TREE
+        | RootId::DATA_RELOC_TREE => true,
+        RootId::EXTENT_TREE => !context.incompat.contains(Incompat::EXTENT_TREE_V2),
+        _ => false,
+    };
+    if never {
+        Err(CorruptBlock::EmptyLeaf { owner })
+    } else {
+        Ok(())
+    }
+}
+
+/// Keys ascend strictly; items lie back to back from the end of the block and stay clear of the heads.
+fn check_packing(node: Node<'_>, data_size: u32) -> Result<(), CorruptBlock> {
+    let heads = node.heads();
+    let heads_end = (heads.len() * ITEM_HEAD_SIZE) as u32;
+    let mut before: Option<Key> = None;
+    let mut wanted_end = data_size;
+    for (slot, head) in (0u32..).zip(heads) {
+        let key = head.key.get();
+        if let Some(before) = before
+            && before >= key
+        {
+            return Err(CorruptBlock::KeyOrder { slot, before, key });
+        }
+        let offset = head.offset.get();
+        let end = u64::from(offset) + u64::from(head.size.get());
+        if end != u64::from(wanted_end) {
+            return Err(CorruptBlock::ItemEnd {
+                slot,
+                wanted: wanted_end,
+                found: end,
+            });
+        }
+        if offset < heads_end {
+            return Err(CorruptBlock::ItemOverHeads {
+                slot,
+                offset,
+                heads_end,
+            });
+        }
+        before = Some(key);
+        wanted_end = offset;
+    }
+    Ok(())
+}

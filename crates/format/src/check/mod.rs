@@ -1,0 +1,136 @@
+//! The check of a whole tree block: what a block must satisfy before anything else looks into it.
+//!
+//! It runs on every block that is read from a device and on every block before it is written, and is as
+//! strict as the kernel's tree checker, so that a block which passes here passes there. Code behind it may
+//! rely on the order and bounds of items and on the ranges of their fields.
+//!
+//! Invariants
+//! - CHECK-1: no input panics or allocates, and the time is linear in the block's size.
+//! - CHECK-2: a block that passed has items packed from its end without gap or overlap, and keys ascend
+//!   strictly.
+//! - CHECK-3: one defect, one variant; the first defect found in slot order is reported.
+//!
+//! Not here: what needs more than one block (reference counts, missing items): that is the checker of whole
+//! volumes. Choosing another mirror: `device`.
+
+mod error;
+mod header;
+mod leaf;
+mod node;
+
+pub use error::{CorruptBlock, CorruptItem};
+
+use crate::csum::CsumType;
+use crate::features::{CompatRo, Incompat};
+use crate::ids::{Logical, RootId, Transid};
+use crate::key::Key;
+use crate::node::Node;
+use crate::superblock::{Superblock, flags};
+use crate::uuid::Uuid;
+
+/// What a block's check has to know of the volume.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockContext<'a> {
+    pub sectorsize: u32,
+    pub nodesize: u32,
+    pub csum_type: CsumType,
+    /// The fsid that headers carry ([`Superblock::metadata_fsid`]).
+    pub fsid: &'a Uuid,
+    /// The fsids of the seed volumes below a sprouted one; their blocks keep them.
+    pub seed_fsids: &'a [Uuid],
+    /// What headers name as their chunk tree; None: not compared, as in the kernel.
+    pub chunk_tree_uuid: Option<&'a Uuid>,
+    pub incompat: Incompat,
+    pub compat_ro: CompatRo,
+    /// The superblock's generation. Log trees and blocks of the running transaction are one above.
+    pub generation: Transid,
+    /// Names were replaced by an anonymizing metadata dump and do not match their hashes.
+    pub scrambled_names: bool,
+}
+
+impl<'a> BlockContext<'a> {
+    /// The context of a validated superblock's volume.
+    pub fn new(superblock: &'a Superblock) -> BlockContext<'a> {
+        let metadump = flags::METADUMP | flags::METADUMP_V2;
+        BlockContext {
+            sectorsize: superblock.sectorsize.get(),
+            nodesize: superblock.nodesize.get(),
+            csum_type: superblock.csum_type(),
+            fsid: superblock.metadata_fsid(),
+            seed_fsids: &[],
+            chunk_tree_uuid: None,
+            incompat: superblock.incompat(),
+            compat_ro: superblock.compat_ro(),
+            generation: superblock.transid(),
+            scrambled_names: superblock.flags.get() & metadump != 0,
+        }
+    }
+
+    /// The highest generation that anything on disk may carry.
+    fn max_generation(&self) -> u64 {
+        self.generation.0.saturating_add(1)
+    }
+
+    fn is_sector_aligned(&self, number: u64) -> bool {
+        number.is_multiple_of(u64::from(self.sectorsize))
+    }
+}
+
+/// What the pointer to a block says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expect {
+    pub bytenr: Logical,
+    pub level: Option<u8>,
+    /// The generation beside the pointer.
+    pub generation: Option<Transid>,
+    /// The tree being walked; subvolumes share blocks, so that any subvolume does for another.
+    pub owner: Option<RootId>,
+    pub first_key: Option<Key>,
+}
+
+impl Expect {
+    /// Only the place is known.
+    pub fn at(bytenr: Logical) -> Expect {
+        Expect {
+            bytenr,
+            level: None,
+            generation: None,
+            owner: None,
+            first_key: None,
+        }
+    }
+}
+
+/// Checks a block as read from a device or as about to be written: checksum, header, then every slot.
+pub fn check_block(
+    block: &[u8],
+    context: &BlockContext<'_>,
+    expect: &Expect,
+) -> Result<(), CorruptBlock> {
+    if block.len() != context.nodesize as usize {
+        return Err(CorruptBlock::Size {
+            wanted: context.nodesize,
+            found: block.len(),
+        });
+    }
+    let Some(node) = Node::new(block) else {
+        return Err(CorruptBlock::Size {
+            wanted: context.nodesize,
+            found: block.len(),
+        });
+    };
+    header::check_place(node, context, expect)?;
+    context.csum_type.verify_block(block)?;
+    header::check_header(node, context, expect)?;
+    check_content(node, context)?;
+    header::check_first_key(node, expect)
+}
+
+/// Checks the slots of a leaf or an interior node, without its checksum and place.
+pub fn check_content(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
+    if node.is_leaf() {
+        leaf::check_leaf(node, context)
+    } else {
+        node::check_node(node, context)
+    }
+}
