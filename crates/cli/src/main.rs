@@ -1,2 +1,123 @@
-//! The `ubtrfs` command: one file per verb.
-fn main() {}
+//! The `ubtrfs` command: btrfs images and devices from the command line.
+//!
+//! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command.
+//! Exit codes: 0 for success, 1 for any error (usage errors as well), 141 when the reader of
+//! standard output went away, as a program that SIGPIPE ends.
+//!
+//! Here: the definition of the whole command line and its start. Each command has a file in `command`.
+
+mod command;
+mod console;
+mod invoked_as;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+
+use crate::command::Command;
+use crate::console::{Console, Format, LogLevel};
+use crate::invoked_as::InvokedAs;
+
+/// Read btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
+///
+/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ubtrfs",
+    version,
+    infer_subcommands = true,
+    infer_long_args = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GlobalOptions {
+    /// Print listings in this format
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Text,
+          help_heading = "Global options")]
+    format: Format,
+    /// Say more; repeat for more
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Print only errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Set the log level; the variable UBTRFS_LOG sets it for each part of the program
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "LEVEL",
+        help_heading = "Global options"
+    )]
+    log: Option<LogLevel>,
+    /// Print help
+    #[arg(long, global = true, action = ArgAction::Help, help_heading = "Global options")]
+    help: Option<bool>,
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+fn main() -> ExitCode {
+    let mut args: Vec<_> = std::env::args_os().collect();
+    let name = match invoked_as::invoked_as(args.first().map(|arg| arg.as_os_str())) {
+        InvokedAs::Fsck => return invoked_as::fsck(args.get(1..).unwrap_or_default()),
+        InvokedAs::Mkfs => {
+            args.insert(1, "mkfs".into());
+            "ubtrfs"
+        }
+        InvokedAs::Btrfs => "btrfs",
+        InvokedAs::Ubtrfs => "ubtrfs",
+    };
+    let parsed = Cli::command()
+        .name(name)
+        .bin_name(name)
+        .try_get_matches_from(args)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => run(&cli),
+        Err(error) => usage(&error),
+    }
+}
+
+fn run(cli: &Cli) -> ExitCode {
+    let global = &cli.global;
+    console::start_log(global.log, global.verbose, global.quiet);
+    match Console::new(global.format, global.verbose, global.quiet) {
+        Ok(mut console) => {
+            let result = cli.command.run(&mut console);
+            console.finish(result)
+        }
+        Err(error) => {
+            eprintln!("ERROR: cannot use standard output: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version go to standard output and are no error; the rest is, with the exit code of any error.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => console::exit_code_of_write(&error),
+        };
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{}", error.render());
+    } else {
+        let text = error.render().to_string();
+        eprint!("ERROR: {}", text.strip_prefix("error: ").unwrap_or(&text));
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,52 @@
+//! Which command the program is asked to be, by the name it was called with.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InvokedAs {
+    Ubtrfs,
+    Btrfs,
+    Mkfs,
+    Fsck,
+}
+
+pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
+    match program
+        .and_then(|program| Path::new(program).file_name())
+        .map(OsStr::as_bytes)
+    {
+        Some(b"btrfs") => InvokedAs::Btrfs,
+        Some(b"mkfs.btrfs") => InvokedAs::Mkfs,
+        Some(b"fsck.btrfs") => InvokedAs::Fsck,
+        _ => InvokedAs::Ubtrfs,
+    }
+}
+
+/// What fsck finds missing, as fsck(8) numbers it: an operational error.
+const FSCK_OPERATIONAL_ERROR: u8 = 8;
+
+/// `fsck.btrfs` does nothing, as the one of btrfs-progs: a boot script calls it, and a btrfs volume needs no
+/// check before it is mounted. It only says so, unless called without a person watching (-a, -A, -p, -y).
+pub(crate) fn fsck(args: &[OsString]) -> ExitCode {
+    let automatic = args
+        .iter()
+        .map(|arg| arg.as_bytes())
+        .take_while(|arg| arg.first() == Some(&b'-') && *arg != b"--")
+        .any(|arg| arg.iter().any(|letter| b"aApy".contains(letter)));
+    let device = args.last().map_or(OsStr::new(""), OsString::as_os_str);
+    if !Path::new(device).exists() {
+        eprintln!("fsck.btrfs: {} does not exist", device.display());
+        return ExitCode::from(FSCK_OPERATIONAL_ERROR);
+    }
+    if !automatic {
+        let advice = "If you wish to check the consistency of a BTRFS filesystem or\n\
+                      repair a damaged filesystem, see btrfs(8) subcommand 'check'.\n";
+        // Nobody reading it is no failure.
+        let _ = io::stdout().write_all(advice.as_bytes());
+    }
+    ExitCode::SUCCESS
+}
