@@ -6,6 +6,7 @@
 
 pub mod block_group_flags;
 pub mod check;
+pub mod compress;
 pub mod csum;
 pub mod features;
 pub mod ids;

@@ -1,0 +1,198 @@
+//! Compressed file extents: the three codecs and their framing on disk.
+//!
+//! An extent holds at most 128 KiB of file data and is compressed as one unit. On disk a regular extent is
+//! padded with zeros to the sector; an inline one is exactly as long as its stream. A stream may hold less
+//! than the extent's `ram_bytes` (the file ended inside the last sector), and what is missing reads as zeros.
+//!
+//! Invariants
+//! - CODEC-1: no input makes a decoder panic, or write or allocate beyond the output slice and one fixed
+//!   context per thread.
+//! - CODEC-2: what `compress` calls worth it takes at least one sector less than the data (a byte less, inline).
+//!
+//! Locks: none; contexts are per thread.
+//! Not here: which extents to compress and when to store them inline (the engine's write path).
+
+use std::fmt;
+
+mod lzo;
+mod lzo1x;
+mod zlib;
+mod zstd;
+
+#[cfg(test)]
+mod tests;
+
+pub use lzo1x::LzoError;
+
+/// The most file data that one compressed extent holds, and the most that it takes on disk.
+pub const MAX_EXTENT_BYTES: usize = 128 * 1024;
+
+/// How an extent's bytes are compressed; values as in a file extent item.
+#[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Compression {
+    #[default]
+    None = 0,
+    Zlib = 1,
+    Lzo = 2,
+    Zstd = 3,
+}
+
+impl Compression {
+    /// Every kind, in the order of its on-disk value.
+    pub const ALL: [Self; 4] = [Self::None, Self::Zlib, Self::Lzo, Self::Zstd];
+
+    pub fn from_raw(raw: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(raw)).copied()
+    }
+
+    pub const fn raw(self) -> u8 {
+        self as u8
+    }
+
+    /// The name that mount options, properties and btrfs-progs use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Zlib => "zlib",
+            Self::Lzo => "lzo",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Reads a name; `no` means the same as `none`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "none" | "no" => Some(Self::None),
+            "zlib" => Some(Self::Zlib),
+            "lzo" => Some(Self::Lzo),
+            "zstd" => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why an extent could not be compressed or decompressed.
+#[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CodecError {
+    #[error("zlib stream is damaged or cut short")]
+    Zlib,
+    #[error("stream holds more than the extent's {room} bytes")]
+    TooLong { room: usize },
+    #[error("zstd: {}", zstd_safe::get_error_name(*code))]
+    Zstd { code: usize },
+    #[error("lzo extent of {len} bytes has no room for its header")]
+    LzoHeader { len: usize },
+    #[error("lzo extent says that it takes {total} bytes of {len}")]
+    LzoTotal { total: usize, len: usize },
+    #[error("lzo segment at byte {at} says {segment} bytes, {left} are left")]
+    LzoSegment {
+        at: usize,
+        segment: usize,
+        left: usize,
+    },
+    #[error("lzo segment at byte {at}: {source}")]
+    Lzo { at: usize, source: LzoError },
+    #[error("inline lzo extent of {total} bytes has {extra} bytes after its segment")]
+    LzoInlineTail { total: usize, extra: usize },
+    #[error("{len} bytes are more than one compressed extent holds")]
+    InputTooLong { len: usize },
+    #[error("no memory for a codec context")]
+    NoMemory,
+}
+
+/// Decompresses one extent into `out`, whose length is the extent's `ram_bytes`.
+///
+/// Returns how many bytes the stream held; the rest of `out` is zeroed. `input` is the whole extent as it is
+/// on disk, with or without its padding. A stream that holds more than `out` is an error.
+///
+/// # Panics
+/// If `sectorsize` is not one that a superblock may have.
+pub fn decompress(
+    kind: Compression,
+    input: &[u8],
+    out: &mut [u8],
+    sectorsize: usize,
+    inline: bool,
+) -> Result<usize, CodecError> {
+    assert_sectorsize(sectorsize);
+    let held = match kind {
+        Compression::None => {
+            let held = input.len().min(out.len());
+            out[..held].copy_from_slice(&input[..held]);
+            held
+        }
+        Compression::Zlib => zlib::decompress(input, out)?,
+        Compression::Lzo if inline => lzo::decompress_inline(input, out)?,
+        Compression::Lzo => lzo::decompress(input, out, sectorsize)?,
+        Compression::Zstd => zstd::decompress(input, out)?,
+    };
+    out[held..].fill(0);
+    Ok(held)
+}
+
+/// Compresses the data of one extent and appends to `out` what goes to disk, if that saves space.
+///
+/// A regular extent is padded to the sector, an inline one is not. Returns false, with `out` as it was, if
+/// compression saves nothing that the disk would notice. `level` 0 is the kernel's default (3); others are
+/// brought into 1..=9 for zlib and -15..=15 for zstd, and lzo has none.
+///
+/// # Panics
+/// If `sectorsize` is not one that a superblock may have.
+pub fn compress(
+    kind: Compression,
+    level: i32,
+    input: &[u8],
+    out: &mut Vec<u8>,
+    sectorsize: usize,
+    inline: bool,
+) -> Result<bool, CodecError> {
+    assert_sectorsize(sectorsize);
+    if input.len() > MAX_EXTENT_BYTES {
+        return Err(CodecError::InputTooLong { len: input.len() });
+    }
+    let limit = if inline {
+        input.len().saturating_sub(1)
+    } else {
+        input
+            .len()
+            .next_multiple_of(sectorsize)
+            .saturating_sub(sectorsize)
+    };
+    if kind == Compression::None || limit == 0 {
+        return Ok(false);
+    }
+    let start = out.len();
+    out.resize(start + limit, 0);
+    let room = &mut out[start..];
+    let taken = match kind {
+        Compression::None => None,
+        Compression::Zlib => zlib::compress(level, input, room),
+        Compression::Lzo => lzo::compress(input, room, sectorsize, inline),
+        Compression::Zstd => zstd::compress(level, input, room)?,
+    };
+    let kept = match taken {
+        None => 0,
+        Some(taken) if inline => taken,
+        Some(taken) => {
+            let padded = taken.next_multiple_of(sectorsize);
+            room[taken..padded].fill(0);
+            padded
+        }
+    };
+    out.truncate(start + kept);
+    Ok(kept != 0)
+}
+
+fn assert_sectorsize(sectorsize: usize) {
+    assert!(
+        sectorsize.is_power_of_two() && (512..=64 * 1024).contains(&sectorsize),
+        "the sector size is checked with the superblock"
+    );
+}
