@@ -1,3 +1,5 @@
+//! Framing, limits and damage of all codecs; what the kernel wrote is in `tests/kernel_vectors.rs`.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Published check values, sealing and batches; the kernel's own are in `tests/kernel_vectors.rs`.
+
 use proptest::prelude::*;
 
 use super::*;

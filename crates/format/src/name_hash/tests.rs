@@ -1,3 +1,5 @@
+//! Hashes against values from real volumes and published ones.
+
 use super::*;
 
 #[test]

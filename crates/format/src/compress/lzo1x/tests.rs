@@ -1,3 +1,5 @@
+//! LZO1X streams: round trips, damage, and agreement with the decoder and encoder of two crates.
+
 use proptest::prelude::*;
 
 use super::*;

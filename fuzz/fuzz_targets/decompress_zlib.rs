@@ -1,0 +1,10 @@
+//! Any bytes as a zlib extent.
+
+#![no_main]
+
+mod extent;
+
+use libfuzzer_sys::fuzz_target;
+use ubtrfs_format::compress::Compression;
+
+fuzz_target!(|data: &[u8]| extent::decompress_any(Compression::Zlib, data));
