@@ -80,12 +80,15 @@ impl RootId {
 
     /// The first id that a subvolume other than the top level may have.
     pub const FIRST_FREE: u64 = 256;
-    /// The last id that a subvolume may have.
+    /// The last number that an inode may have.
     pub const LAST_FREE: u64 = -256i64 as u64;
+
+    /// Ids of subvolumes are below; the bits from here up number the levels of quota groups.
+    pub const SUBVOLUME_LIMIT: u64 = 1 << 48;
 
     /// Whether files live in this tree: the top level or a subvolume.
     pub fn is_subvolume(self) -> bool {
-        self == Self::FS_TREE || (Self::FIRST_FREE..=Self::LAST_FREE).contains(&self.0)
+        self == Self::FS_TREE || (Self::FIRST_FREE..Self::SUBVOLUME_LIMIT).contains(&self.0)
     }
 
     /// Whether tree items in it describe files: subvolumes and the data relocation tree.

@@ -1,5 +1,10 @@
 //! The defects of a tree block, one variant each.
 
+use super::item::{
+    CorruptBlockGroup, CorruptChunk, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
+    CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
+    CorruptRaidStripe, CorruptRoot,
+};
 use crate::csum::CsumMismatch;
 use crate::ids::{Logical, RootId, Transid};
 use crate::key::Key;
@@ -76,6 +81,35 @@ pub enum CorruptBlock {
 /// Why an item is not sound, by family.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
-    #[error("item is {found} bytes, not {wanted}")]
+    #[error("item of {found} bytes, not {wanted}")]
     Size { wanted: u32, found: u32 },
+    /// An inode's items follow its INODE_ITEM or one another.
+    #[error("item before it is {before}, of another inode")]
+    NoInode { before: Key },
+    #[error(transparent)]
+    Inode(#[from] CorruptInode),
+    #[error(transparent)]
+    Name(#[from] CorruptName),
+    #[error(transparent)]
+    DirItem(#[from] CorruptDirItem),
+    #[error(transparent)]
+    FileExtent(#[from] CorruptFileExtent),
+    #[error(transparent)]
+    Csum(#[from] CorruptCsumItem),
+    #[error(transparent)]
+    Root(#[from] CorruptRoot),
+    #[error(transparent)]
+    Extent(#[from] CorruptExtent),
+    #[error(transparent)]
+    ExtentRef(#[from] CorruptExtentRef),
+    #[error(transparent)]
+    BlockGroup(#[from] CorruptBlockGroup),
+    #[error(transparent)]
+    Chunk(#[from] CorruptChunk),
+    #[error(transparent)]
+    Dev(#[from] CorruptDev),
+    #[error(transparent)]
+    FreeSpace(#[from] CorruptFreeSpace),
+    #[error(transparent)]
+    RaidStripe(#[from] CorruptRaidStripe),
 }

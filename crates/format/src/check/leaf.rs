@@ -1,10 +1,11 @@
 //! Leaves: the order of keys and the packing of items, then each item by its family.
 
-use super::{BlockContext, CorruptBlock};
+use super::item::{Slot, check_item};
+use super::{BlockContext, CorruptBlock, CorruptItem};
 use crate::features::Incompat;
 use crate::ids::RootId;
-use crate::key::Key;
-use crate::node::{ITEM_HEAD_SIZE, Node, header_flags, leaf_data_size};
+use crate::key::{Key, KeyType};
+use crate::node::{HEADER_SIZE, ITEM_HEAD_SIZE, Node, header_flags, leaf_data_size};
 
 pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
     let nritems = node.header().nritems.get();
@@ -19,7 +20,7 @@ pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(
             max: max as u32,
         });
     }
-    check_packing(node, data_size as u32)
+    check_slots(node, data_size as u32, context)
 }
 
 /// Trees that hold something on any volume have no empty leaf. A relocated block tells its subvolume and not
@@ -45,15 +46,22 @@ fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), 
     }
 }
 
-/// Keys ascend strictly; items lie back to back from the end of the block and stay clear of the heads.
-fn check_packing(node: Node<'_>, data_size: u32) -> Result<(), CorruptBlock> {
+/// Keys ascend strictly; items lie back to back from the end of the block and stay clear of the heads; each is
+/// sound.
+fn check_slots(
+    node: Node<'_>,
+    data_size: u32,
+    context: &BlockContext<'_>,
+) -> Result<(), CorruptBlock> {
     let heads = node.heads();
     let heads_end = (heads.len() * ITEM_HEAD_SIZE) as u32;
-    let mut before: Option<Key> = None;
+    let data = &node.block()[HEADER_SIZE..];
+    let owner = node.owner();
+    let mut before: Option<(Key, &[u8])> = None;
     let mut wanted_end = data_size;
     for (slot, head) in (0u32..).zip(heads) {
         let key = head.key.get();
-        if let Some(before) = before
+        if let Some((before, _)) = before
             && before >= key
         {
             return Err(CorruptBlock::KeyOrder { slot, before, key });
@@ -74,8 +82,40 @@ fn check_packing(node: Node<'_>, data_size: u32) -> Result<(), CorruptBlock> {
                 heads_end,
             });
         }
-        before = Some(key);
+        let item = Slot {
+            key,
+            bytes: &data[offset as usize..wanted_end as usize],
+            before,
+            owner,
+        };
+        check_one(&item, context).map_err(|defect| CorruptBlock::Item { slot, key, defect })?;
+        before = Some((key, item.bytes));
         wanted_end = offset;
     }
     Ok(())
+}
+
+fn check_one(item: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
+    let key = item.key;
+    if let Some((before, _)) = item.before
+        && before.objectid != key.objectid
+        && belongs_to_inode(key.item_type)
+        && item.owner.is_subvolume()
+    {
+        return Err(CorruptItem::NoInode { before });
+    }
+    check_item(item, context)
+}
+
+/// Items that stand behind the INODE_ITEM of the same inode. Log trees hold them without it.
+fn belongs_to_inode(item_type: KeyType) -> bool {
+    matches!(
+        item_type,
+        KeyType::INODE_REF
+            | KeyType::INODE_EXTREF
+            | KeyType::XATTR_ITEM
+            | KeyType::DIR_ITEM
+            | KeyType::DIR_INDEX
+            | KeyType::EXTENT_DATA
+    )
 }

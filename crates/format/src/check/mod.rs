@@ -15,10 +15,16 @@
 
 mod error;
 mod header;
+mod item;
 mod leaf;
 mod node;
 
 pub use error::{CorruptBlock, CorruptItem};
+pub use item::{
+    CorruptBlockGroup, CorruptChunk, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
+    CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
+    CorruptRaidStripe, CorruptRoot, ExtentField, RootGeneration, check_chunk,
+};
 
 use crate::csum::CsumType;
 use crate::features::{CompatRo, Incompat};
@@ -71,8 +77,9 @@ impl<'a> BlockContext<'a> {
         self.generation.0.saturating_add(1)
     }
 
+    /// By mask: the sectorsize is a power of two, and this runs several times an item.
     fn is_sector_aligned(&self, number: u64) -> bool {
-        number.is_multiple_of(u64::from(self.sectorsize))
+        number & u64::from(self.sectorsize).saturating_sub(1) == 0
     }
 }
 
