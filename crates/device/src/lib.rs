@@ -1,1 +1,28 @@
 //! Block devices, the set of devices of one volume, the chunk map and verified reads.
+//!
+//! A volume is a [`Pool`]: the devices of one fsid, the newest superblock, and the map from logical
+//! addresses to stripes. Reads go through it, try one mirror after the other, and report what failed.
+//! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it.
+
+mod block_device;
+mod chunk_map;
+mod error;
+mod file;
+mod memory;
+mod parity;
+mod pool;
+mod read_errors;
+mod scan;
+mod stripes;
+mod superblock;
+
+pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
+pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};
+pub use error::{Attempt, AttemptProblem, DeviceError, Holder, ReadFailure};
+pub use file::{Access, FileDevice};
+pub use memory::MemDevice;
+pub use pool::{CheckedRead, DeviceInfo, Pool, PoolOptions};
+pub use read_errors::{ReadErrorKind, ReadErrorRecord};
+pub use scan::{FoundDevice, scan};
+pub use stripes::{Piece, Row};
+pub use superblock::{CopyProblem, DeviceSuperblocks, SuperblockCopy, write_superblocks};

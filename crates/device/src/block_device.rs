@@ -1,0 +1,107 @@
+//! What the rest needs of a device: positioned reads and writes, alone or at depth.
+//!
+//! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's
+//! payload and moves nothing.
+
+use std::fmt::Debug;
+use std::io;
+
+use crate::error::Holder;
+
+/// A device, a file that stands for one, or memory.
+pub trait BlockDevice: Send + Sync + Debug {
+    fn len_bytes(&self) -> u64;
+
+    /// Who else uses the device, found when it was opened for reading.
+    fn holder(&self) -> Option<&Holder> {
+        None
+    }
+
+    /// Fills `buf` from `offset`.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `buf` at `offset`. Durable after the next [`BlockDevice::flush`].
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes every write that has returned durable.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Says that the range is not needed; it may read as zeros or as before.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Does all reads, at depth where the device can, and leaves each one's outcome in its `result`.
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        for read in reads {
+            read.result = self.read_at(read.buf, read.offset);
+        }
+    }
+
+    /// Does all writes, in no order, and leaves each one's outcome in its `result`.
+    fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
+        for write in writes {
+            write.result = self.write_at(write.buf, write.offset);
+        }
+    }
+}
+
+/// One read of a batch.
+#[derive(Debug)]
+pub struct DeviceRead<'a> {
+    pub offset: u64,
+    pub buf: &'a mut [u8],
+    pub result: io::Result<()>,
+}
+
+impl<'a> DeviceRead<'a> {
+    pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
+        Self {
+            offset,
+            buf,
+            result: Ok(()),
+        }
+    }
+}
+
+/// One write of a batch.
+#[derive(Debug)]
+pub struct DeviceWrite<'a> {
+    pub offset: u64,
+    pub buf: &'a [u8],
+    pub result: io::Result<()>,
+}
+
+impl<'a> DeviceWrite<'a> {
+    pub fn new(offset: u64, buf: &'a [u8]) -> Self {
+        Self {
+            offset,
+            buf,
+            result: Ok(()),
+        }
+    }
+}
+
+/// A request that does not lie within its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{len} bytes at {offset} are past the end of the device, which has {device_len}")]
+pub struct PastEnd {
+    pub offset: u64,
+    pub len: u64,
+    pub device_len: u64,
+}
+
+impl PastEnd {
+    /// Passes a request that lies within a device of `device_len` bytes.
+    pub fn check(offset: u64, len: u64, device_len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= device_len => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                PastEnd {
+                    offset,
+                    len,
+                    device_len,
+                },
+            )),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The map from logical addresses to chunks.
+//!
+//! Invariants
+//! - CHUNK-1: a chunk in the map passed the rules of the kernel's `btrfs_check_chunk_valid`.
+//! - CHUNK-2: no two chunks overlap.
+//!
+//! Readers take no lock: they look into a sorted snapshot, and only an address that it lacks, while
+//! newer chunks wait, makes one of them publish the next snapshot. Loading n chunks thus costs
+//! O(n log n), a lookup O(log n).
+//! Not here: which bytes of a chunk lie on which stripe (`stripes`).
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::ids::{DevId, Logical, Physical};
+use ubtrfs_format::item::{Chunk, Stripe};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::error::DeviceError;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// Bytes of a chunk that lie together on one stripe; the only value that the format allows.
+pub const STRIPE_LEN: u64 = 64 << 10;
+
+/// Where one stripe of a chunk starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStripe {
+    pub devid: DevId,
+    pub physical: Physical,
+    pub dev_uuid: Uuid,
+}
+
+/// A chunk that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedChunk {
+    pub(crate) logical: Logical,
+    pub(crate) len_bytes: u64,
+    pub(crate) flags: BlockGroupFlags,
+    pub(crate) profile: Profile,
+    pub(crate) stripes: Box<[ChunkStripe]>,
+}
+
+/// Why a chunk is not acceptable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkProblem {
+    #[error("stripe count {count} does not suit {}", profile.name())]
+    StripeCount { profile: Profile, count: u16 },
+    #[error("says {count} stripes, {found} are there")]
+    StripesShort { count: u16, found: usize },
+    #[error("sub-stripe count {0} is not 2")]
+    SubStripes(u16),
+    #[error("start is not aligned to the sector")]
+    Start,
+    #[error("length {0} is 0, not aligned to the sector, or too large")]
+    Length(u64),
+    #[error("sector size {found}, the volume has {wanted}")]
+    SectorSize { found: u32, wanted: u32 },
+    #[error("stripe length {0} is not 65536")]
+    StripeLen(u64),
+    #[error("type {0:#x} is not a valid combination")]
+    Type(u64),
+    #[error("stripe {index} at {physical} is not aligned or does not fit any device")]
+    StripePlace { index: usize, physical: u64 },
+    #[error("overlaps the chunk at {other}")]
+    Overlap { other: Logical },
+}
+
+impl MappedChunk {
+    /// Checks a chunk as the kernel does, plus that its stripes can be addressed.
+    pub fn check(
+        logical: Logical,
+        chunk: &Chunk,
+        stripes: &[Stripe],
+        sectorsize: u32,
+        mixed: bool,
+    ) -> Result<MappedChunk, ChunkProblem> {
+        let flags = chunk.flags();
+        let profile = check_type(flags, mixed)?;
+        check_stripe_count(profile, chunk, stripes.len())?;
+        let sector = u64::from(sectorsize);
+        let len_bytes = chunk.length.get();
+        if chunk.sector_size.get() != sectorsize {
+            return Err(ChunkProblem::SectorSize {
+                found: chunk.sector_size.get(),
+                wanted: sectorsize,
+            });
+        }
+        if !logical.0.is_multiple_of(sector) {
+            return Err(ChunkProblem::Start);
+        }
+        if chunk.stripe_len.get() != STRIPE_LEN {
+            return Err(ChunkProblem::StripeLen(chunk.stripe_len.get()));
+        }
+        // The kernel numbers the stripes of a chunk with 32 bits.
+        let longest = u64::from(u32::MAX) * STRIPE_LEN;
+        if len_bytes == 0
+            || !len_bytes.is_multiple_of(sector)
+            || len_bytes >= longest
+            || logical.checked_add(len_bytes).is_none()
+        {
+            return Err(ChunkProblem::Length(len_bytes));
+        }
+        let stripes: Box<[ChunkStripe]> = stripes
+            .iter()
+            .map(|stripe| ChunkStripe {
+                devid: DevId(stripe.devid.get()),
+                physical: Physical(stripe.offset.get()),
+                dev_uuid: stripe.dev_uuid,
+            })
+            .collect();
+        let mapped = MappedChunk {
+            logical,
+            len_bytes,
+            flags,
+            profile,
+            stripes,
+        };
+        let stripe_bytes = mapped.stripe_bytes();
+        for (index, stripe) in mapped.stripes.iter().enumerate() {
+            let physical = stripe.physical.0;
+            // Files and devices cannot be longer than i64::MAX.
+            let end = physical.checked_add(stripe_bytes);
+            if !physical.is_multiple_of(sector) || end.is_none_or(|end| end > i64::MAX as u64) {
+                return Err(ChunkProblem::StripePlace { index, physical });
+            }
+        }
+        Ok(mapped)
+    }
+
+    pub fn logical(&self) -> Logical {
+        self.logical
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// The first address after it.
+    pub fn end(&self) -> Logical {
+        Logical(self.logical.0 + self.len_bytes)
+    }
+
+    pub fn flags(&self) -> BlockGroupFlags {
+        self.flags
+    }
+
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    pub fn stripes(&self) -> &[ChunkStripe] {
+        &self.stripes
+    }
+
+    pub fn contains(&self, logical: Logical) -> bool {
+        self.logical <= logical && logical < self.end()
+    }
+}
+
+fn check_type(flags: BlockGroupFlags, mixed: bool) -> Result<Profile, ChunkProblem> {
+    let bad = ChunkProblem::Type(flags.bits());
+    let known = BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK;
+    let kind = flags & BlockGroupFlags::TYPE_MASK;
+    let data_and_metadata = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+    let kind_ok = kind == BlockGroupFlags::DATA
+        || kind == BlockGroupFlags::METADATA
+        || kind == BlockGroupFlags::SYSTEM
+        || (mixed && kind == data_and_metadata);
+    if !(flags - known).is_empty() || !kind_ok {
+        return Err(bad);
+    }
+    flags.profile().ok_or(bad)
+}
+
+fn check_stripe_count(profile: Profile, chunk: &Chunk, found: usize) -> Result<(), ChunkProblem> {
+    let count = chunk.num_stripes.get();
+    if usize::from(count) != found {
+        return Err(ChunkProblem::StripesShort { count, found });
+    }
+    let stripes = usize::from(count);
+    let ok = match profile {
+        Profile::Single => stripes == 1,
+        Profile::Dup | Profile::Raid1 => stripes == 2,
+        Profile::Raid1c3 => stripes == 3,
+        Profile::Raid1c4 => stripes == 4,
+        Profile::Raid0 => stripes >= 1,
+        Profile::Raid10 => stripes >= 2 && stripes.is_multiple_of(2),
+        Profile::Raid5 => stripes >= 2,
+        Profile::Raid6 => stripes >= 3,
+    };
+    if !ok {
+        return Err(ChunkProblem::StripeCount { profile, count });
+    }
+    if profile == Profile::Raid10 && chunk.sub_stripes.get() != 2 {
+        return Err(ChunkProblem::SubStripes(chunk.sub_stripes.get()));
+    }
+    Ok(())
+}
+
+/// The chunks of a volume by logical address.
+#[derive(Debug, Default)]
+pub struct ChunkMap {
+    snapshot: ArcSwap<Vec<Arc<MappedChunk>>>,
+    /// Whether `chunks` holds one that the snapshot lacks.
+    behind: AtomicBool,
+    chunks: Mutex<BTreeMap<Logical, Arc<MappedChunk>>>,
+}
+
+impl ChunkMap {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a chunk; one that is there already, equal in all, is no error.
+    pub fn insert(&self, chunk: MappedChunk) -> Result<(), DeviceError> {
+        let mut chunks = self.chunks.lock();
+        let before = chunks.range(..=chunk.logical).next_back();
+        if let Some((_, before)) = before
+            && before.end() > chunk.logical
+        {
+            return if **before == chunk {
+                Ok(())
+            } else {
+                Err(overlap(&chunk, before.logical))
+            };
+        }
+        let after = (Bound::Excluded(chunk.logical), Bound::Unbounded);
+        if let Some((&other, _)) = chunks.range(after).next()
+            && other < chunk.end()
+        {
+            return Err(overlap(&chunk, other));
+        }
+        chunks.insert(chunk.logical, Arc::new(chunk));
+        self.behind.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The chunk that holds an address.
+    pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
+        let found = search(&self.snapshot.load(), logical);
+        if found.is_none() && self.behind.load(Ordering::Acquire) {
+            self.publish();
+            return search(&self.snapshot.load(), logical);
+        }
+        found
+    }
+
+    /// As [`ChunkMap::find`]; no chunk is an error.
+    pub fn get(&self, logical: Logical) -> Result<Arc<MappedChunk>, DeviceError> {
+        self.find(logical).ok_or(DeviceError::NoChunk { logical })
+    }
+
+    /// All chunks in order of address.
+    pub fn all(&self) -> Arc<Vec<Arc<MappedChunk>>> {
+        if self.behind.load(Ordering::Acquire) {
+            self.publish();
+        }
+        self.snapshot.load_full()
+    }
+
+    pub fn len(&self) -> usize {
+        self.chunks.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn publish(&self) {
+        let chunks = self.chunks.lock();
+        if self.behind.load(Ordering::Acquire) {
+            self.snapshot
+                .store(Arc::new(chunks.values().cloned().collect()));
+            self.behind.store(false, Ordering::Release);
+        }
+    }
+}
+
+fn overlap(chunk: &MappedChunk, other: Logical) -> DeviceError {
+    DeviceError::Chunk {
+        logical: chunk.logical,
+        problem: ChunkProblem::Overlap { other },
+    }
+}
+
+fn search(sorted: &[Arc<MappedChunk>], logical: Logical) -> Option<Arc<MappedChunk>> {
+    let after = sorted.partition_point(|chunk| chunk.logical <= logical);
+    let chunk = sorted.get(after.checked_sub(1)?)?;
+    chunk.contains(logical).then(|| Arc::clone(chunk))
+}

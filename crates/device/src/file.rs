@@ -1,0 +1,295 @@
+//! Image files and block devices.
+//!
+//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide. The
+//! kernel takes no such lock: a writer refuses an image behind a loop device, and claims a block device
+//! with O_EXCL. A reader may look at what the kernel has mounted, as btrfs-progs allows, and is warned.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use crate::block_device::{BlockDevice, PastEnd};
+use crate::error::{DeviceError, Holder};
+
+/// How long a lock on a block device is waited for: udev locks one for a moment to probe it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Together with other readers.
+    #[default]
+    Read,
+    /// Alone.
+    Write,
+}
+
+/// What makes two paths the same device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum DeviceIdentity {
+    File { dev: u64, ino: u64 },
+    Block { rdev: u64 },
+}
+
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    len_bytes: u64,
+    is_block: bool,
+    holder: Option<Holder>,
+}
+
+impl FileDevice {
+    pub fn open(path: &Path, access: Access) -> Result<FileDevice, DeviceError> {
+        let failed = open_error(path);
+        let metadata = std::fs::metadata(path).map_err(&failed)?;
+        check_kind(path, &metadata)?;
+        let is_block = metadata.file_type().is_block_device();
+        let mut holder = None;
+        let file = if is_block {
+            open_block(path, access, &mut holder)?
+        } else {
+            holder = loop_on(&metadata).map(Holder::Loop);
+            if let (Access::Write, Some(holder)) = (access, &holder) {
+                return Err(in_use(path, holder.clone()));
+            }
+            open_file(path, access, OFlags::empty()).map_err(&failed)?
+        };
+        lock(&file, path, access, is_block)?;
+        if let Some(holder) = &holder {
+            tracing::warn!(path = %path.display(), %holder, "reading a device that is in use");
+        }
+        Self::from_file(file, path, is_block, holder)
+    }
+
+    /// Opens for a look that neither takes a lock nor asks who else is there.
+    pub(crate) fn peek(path: &Path) -> Result<FileDevice, DeviceError> {
+        let failed = open_error(path);
+        let metadata = std::fs::metadata(path).map_err(&failed)?;
+        check_kind(path, &metadata)?;
+        let file = open_file(path, Access::Read, OFlags::empty()).map_err(&failed)?;
+        Self::from_file(file, path, metadata.file_type().is_block_device(), None)
+    }
+
+    /// Makes an image of `len_bytes` zeros, or empties the one that is there, and opens it for writing.
+    pub fn create(path: &Path, len_bytes: u64) -> Result<FileDevice, DeviceError> {
+        let failed = open_error(path);
+        if let Ok(metadata) = std::fs::metadata(path) {
+            check_kind(path, &metadata)?;
+            if metadata.file_type().is_block_device() {
+                return Err(DeviceError::Kind {
+                    path: path.to_owned(),
+                    kind: "a block device, which has its size",
+                });
+            }
+            if let Some(name) = loop_on(&metadata) {
+                return Err(in_use(path, Holder::Loop(name)));
+            }
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(&failed)?;
+        lock(&file, path, Access::Write, false)?;
+        // Only under the lock: another process's image must not be emptied.
+        file.set_len(0).map_err(&failed)?;
+        file.set_len(len_bytes).map_err(&failed)?;
+        Self::from_file(file, path, false, None)
+    }
+
+    fn from_file(
+        mut file: File,
+        path: &Path,
+        is_block: bool,
+        holder: Option<Holder>,
+    ) -> Result<FileDevice, DeviceError> {
+        let len_bytes = file.seek(SeekFrom::End(0)).map_err(open_error(path))?;
+        Ok(FileDevice {
+            file,
+            path: path.to_owned(),
+            len_bytes,
+            is_block,
+            holder,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a block device rather than an image file.
+    pub fn is_block(&self) -> bool {
+        self.is_block
+    }
+}
+
+pub(crate) fn identity(path: &Path) -> io::Result<DeviceIdentity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok(if metadata.file_type().is_block_device() {
+        DeviceIdentity::Block {
+            rdev: metadata.rdev(),
+        }
+    } else {
+        DeviceIdentity::File {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+        }
+    })
+}
+
+fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), DeviceError> {
+    let file_type = metadata.file_type();
+    let kind = if file_type.is_file() || file_type.is_block_device() {
+        return Ok(());
+    } else if file_type.is_dir() {
+        "a directory"
+    } else if file_type.is_char_device() {
+        "a character device"
+    } else if file_type.is_fifo() {
+        "a pipe"
+    } else if file_type.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    };
+    Err(DeviceError::Kind {
+        path: path.to_owned(),
+        kind,
+    })
+}
+
+fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
+    move |source| DeviceError::Open {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn in_use(path: &Path, holder: Holder) -> DeviceError {
+    DeviceError::InUse {
+        path: path.to_owned(),
+        holder,
+    }
+}
+
+fn open_file(path: &Path, access: Access, flags: OFlags) -> io::Result<File> {
+    // Should the path have become a pipe since it was checked, opening it must not wait.
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    OpenOptions::new()
+        .read(true)
+        .write(access == Access::Write)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+}
+
+/// A writer keeps the claim; a reader only asks whether it could have it.
+fn open_block(
+    path: &Path,
+    access: Access,
+    holder: &mut Option<Holder>,
+) -> Result<File, DeviceError> {
+    let failed = open_error(path);
+    let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+    match open_file(path, access, OFlags::EXCL) {
+        Ok(file) if access == Access::Write => return Ok(file),
+        Ok(claim) => drop(claim),
+        Err(error) if is_busy(&error) && access == Access::Write => {
+            return Err(in_use(path, Holder::Kernel));
+        }
+        Err(error) if is_busy(&error) => *holder = Some(Holder::Kernel),
+        Err(error) => return Err(failed(error)),
+    }
+    open_file(path, access, OFlags::empty()).map_err(failed)
+}
+
+fn lock(file: &File, path: &Path, access: Access, is_block: bool) -> Result<(), DeviceError> {
+    let operation = match access {
+        Access::Read => FlockOperation::NonBlockingLockShared,
+        Access::Write => FlockOperation::NonBlockingLockExclusive,
+    };
+    let patience = if is_block {
+        LOCK_PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(in_use(path, Holder::Lock)),
+            // Some network file systems have no locks; reading them is still of use.
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) if access == Access::Read => {
+                return Ok(());
+            }
+            Err(errno) => return Err(open_error(path)(errno.into())),
+        }
+    }
+}
+
+/// The loop device that has this file as its backing, if any.
+fn loop_on(metadata: &Metadata) -> Option<String> {
+    let entries = std::fs::read_dir("/sys/block").ok()?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if !name.to_string_lossy().starts_with("loop") {
+            continue;
+        }
+        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        let backing: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(backing);
+        if let Ok(other) = std::fs::metadata(backing)
+            && (other.dev(), other.ino()) == (metadata.dev(), metadata.ino())
+        {
+            return Some(format!("/dev/{}", name.to_string_lossy()));
+        }
+    }
+    None
+}
+
+impl BlockDevice for FileDevice {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        PastEnd::check(offset, len, self.len_bytes)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)
+    }
+}

@@ -1,0 +1,370 @@
+//! The devices of one volume, its newest superblock, and its chunk map.
+//!
+//! A pool starts with what the superblock tells: one device item a device, and the system chunks. Who
+//! reads the chunk tree feeds it the rest (`add_dev_item`, `add_chunk`) and then asks `check_devices`.
+//!
+//! Invariants
+//! - POOL-1: a stripe is read from the device that has its devid *and* its uuid, from no other.
+//! - POOL-2: a device that is expected and not there is in the table, as missing.
+//!
+//! Not here: choosing among devices that claim the same place (`assemble`), reads (`read`, `checked`).
+
+mod assemble;
+mod checked;
+mod read;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{DevId, Logical};
+use ubtrfs_format::item::{Chunk, DevItem, Stripe};
+use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::block_device::BlockDevice;
+use crate::chunk_map::{ChunkMap, ChunkStripe, MappedChunk};
+use crate::error::{DeviceError, Holder};
+use crate::file::Access;
+use crate::read_errors::{ReadErrorRecord, ReadErrors};
+
+pub use checked::CheckedRead;
+
+/// How a pool is opened.
+#[derive(Clone, Debug, Default)]
+pub struct PoolOptions {
+    degraded: bool,
+    access: Access,
+    scan: Vec<PathBuf>,
+}
+
+impl PoolOptions {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether missing or truncated devices are accepted.
+    pub fn degraded(mut self, yes: bool) -> Self {
+        self.degraded = yes;
+        self
+    }
+
+    /// Reading (shared with other readers) or writing (alone).
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Where devices are searched that the given paths lack: files, folders, or `/dev`.
+    pub fn scan(mut self, places: Vec<PathBuf>) -> Self {
+        self.scan = places;
+        self
+    }
+}
+
+/// One device of the volume.
+#[derive(Debug)]
+pub(crate) struct PoolDevice {
+    pub(crate) devid: DevId,
+    pub(crate) uuid: Uuid,
+    /// From the chunk tree once that is known, before from the device's own superblock.
+    item: Option<DevItem>,
+    present: Option<PresentDevice>,
+}
+
+/// A device that is there.
+#[derive(Clone, Debug)]
+struct PresentDevice {
+    path: PathBuf,
+    block: Arc<dyn BlockDevice>,
+    superblock: Arc<Superblock>,
+}
+
+/// What is known of a device, for listings.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    pub devid: DevId,
+    pub uuid: Uuid,
+    /// None if it is missing.
+    pub path: Option<PathBuf>,
+    /// None if it is missing.
+    pub len_bytes: Option<u64>,
+    /// Of its superblock; below the volume's if the device is stale. None if it is missing.
+    pub generation: Option<u64>,
+    /// None if only chunks name it.
+    pub item: Option<DevItem>,
+    /// Who else uses it.
+    pub holder: Option<Holder>,
+}
+
+impl DeviceInfo {
+    pub fn is_missing(&self) -> bool {
+        self.path.is_none()
+    }
+}
+
+type DeviceTable = BTreeMap<DevId, Arc<PoolDevice>>;
+
+/// The devices of one volume.
+#[derive(Debug)]
+pub struct Pool {
+    superblock: Arc<Superblock>,
+    degraded: bool,
+    access: Access,
+    devices: ArcSwap<DeviceTable>,
+    /// Devices of seed volumes that the chunk tree may ask for.
+    seeds: Mutex<Vec<PresentDevice>>,
+    chunk_map: ChunkMap,
+    read_errors: ReadErrors,
+}
+
+impl Pool {
+    /// Opens the devices at `paths`, and those of the same volume that a scan finds.
+    pub fn open(paths: &[PathBuf], options: &PoolOptions) -> Result<Pool, DeviceError> {
+        let found = assemble::open_paths(paths, options)?;
+        Self::assemble(found, options)
+    }
+
+    /// A pool of devices that are open already; the paths are names for messages.
+    pub fn from_devices(
+        devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
+        options: &PoolOptions,
+    ) -> Result<Pool, DeviceError> {
+        let candidates = assemble::read_superblocks(devices)?;
+        Self::assemble(candidates, options)
+    }
+
+    fn assemble(
+        candidates: Vec<assemble::Candidate>,
+        options: &PoolOptions,
+    ) -> Result<Pool, DeviceError> {
+        let assembled = assemble::choose(candidates)?;
+        let superblock = assembled.superblock;
+        superblock
+            .check_supported()
+            .map_err(|source| DeviceError::Unsupported {
+                path: assembled.newest_path,
+                source,
+            })?;
+        let mut table = DeviceTable::new();
+        for present in assembled.members {
+            let item = present.superblock.dev_item;
+            let devid = DevId(item.devid.get());
+            table.insert(
+                devid,
+                Arc::new(PoolDevice {
+                    devid,
+                    uuid: item.uuid,
+                    item: Some(item),
+                    present: Some(present),
+                }),
+            );
+        }
+        let pool = Pool {
+            superblock: Arc::clone(&superblock),
+            degraded: options.degraded,
+            access: options.access,
+            devices: ArcSwap::from_pointee(table),
+            seeds: Mutex::new(assembled.seeds),
+            chunk_map: ChunkMap::new(),
+            read_errors: ReadErrors::default(),
+        };
+        for chunk in superblock.system_chunks().flatten() {
+            pool.add_chunk(chunk.logical, chunk.chunk, chunk.stripes)?;
+        }
+        Ok(pool)
+    }
+
+    /// The newest valid superblock of all devices; its features are supported for reading.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Whether missing devices were accepted.
+    pub fn is_degraded_allowed(&self) -> bool {
+        self.degraded
+    }
+
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// All devices by devid, those missing included.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        self.devices.load().values().map(|d| d.info()).collect()
+    }
+
+    /// The device of this id, unless it is missing.
+    pub fn device(&self, devid: DevId) -> Option<Arc<dyn BlockDevice>> {
+        let table = self.devices.load();
+        let present = table.get(&devid)?.present.as_ref()?;
+        Some(Arc::clone(&present.block))
+    }
+
+    pub fn chunk_map(&self) -> &ChunkMap {
+        &self.chunk_map
+    }
+
+    /// Tells the pool of a chunk, from the chunk tree. One that it knows already is no error.
+    pub fn add_chunk(
+        &self,
+        logical: Logical,
+        chunk: &Chunk,
+        stripes: &[Stripe],
+    ) -> Result<(), DeviceError> {
+        let mixed = self.superblock.incompat().contains(Incompat::MIXED_GROUPS);
+        let sectorsize = self.superblock.sectorsize.get();
+        let mapped = MappedChunk::check(logical, chunk, stripes, sectorsize, mixed)
+            .map_err(|problem| DeviceError::Chunk { logical, problem })?;
+        self.chunk_map.insert(mapped)
+    }
+
+    /// Tells the pool of a device that the chunk tree names, present or not.
+    pub fn add_dev_item(&self, item: &DevItem) -> Result<(), DeviceError> {
+        let devid = DevId(item.devid.get());
+        let mut seeds = self.seeds.lock();
+        let table = self.devices.load_full();
+        let mut present = None;
+        if let Some(known) = table.get(&devid) {
+            if known.uuid == item.uuid {
+                present = known.present.clone();
+            } else if let Some(other) = &known.present {
+                tracing::warn!(
+                    path = %other.path.display(), %devid, found = %known.uuid, wanted = %item.uuid,
+                    "device is not the one of this number that the volume has"
+                );
+            }
+        }
+        if present.is_none() {
+            let seed = seeds
+                .iter()
+                .position(|s| s.superblock.dev_item.uuid == item.uuid);
+            present = seed.map(|index| seeds.remove(index));
+        }
+        let mut table = DeviceTable::clone(&table);
+        table.insert(
+            devid,
+            Arc::new(PoolDevice {
+                devid,
+                uuid: item.uuid,
+                item: Some(*item),
+                present,
+            }),
+        );
+        self.devices.store(Arc::new(table));
+        Ok(())
+    }
+
+    /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless
+    /// `degraded` allows it. Writing needs, even so, every chunk to have lost no more than its
+    /// profile tolerates.
+    pub fn check_devices(&self) -> Result<(), DeviceError> {
+        for device in self.devices.load().values() {
+            if let Err(error) = device.check(&self.superblock) {
+                if !self.degraded {
+                    return Err(error);
+                }
+                tracing::warn!(%error, "degraded");
+            }
+        }
+        for chunk in self.chunk_map.all().iter() {
+            let lost = chunk.stripes().iter().filter(|s| self.present(s).is_none());
+            let missing = lost.clone().count();
+            if missing == 0 {
+                continue;
+            }
+            if !self.degraded
+                && let Some(stripe) = lost.clone().next()
+            {
+                return Err(stripe.missing());
+            }
+            if self.access == Access::Write && missing > chunk.profile().tolerated_failures() {
+                return Err(DeviceError::Unwritable {
+                    logical: chunk.logical(),
+                    profile: chunk.profile(),
+                    missing,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The failed tries to read, the newest last; old ones are dropped when there are many.
+    pub fn read_errors(&self) -> Vec<ReadErrorRecord> {
+        self.read_errors.records()
+    }
+
+    /// How many tries to read failed.
+    pub fn read_error_count(&self) -> u64 {
+        self.read_errors.total()
+    }
+
+    /// How many ranges were asked for that no mirror could give.
+    pub fn unrecovered_count(&self) -> u64 {
+        self.read_errors.unrecovered()
+    }
+
+    /// The device of a stripe, if it is there.
+    fn present(&self, stripe: &ChunkStripe) -> Option<Arc<PoolDevice>> {
+        let table = self.devices.load();
+        let device = table.get(&stripe.devid)?;
+        (device.uuid == stripe.dev_uuid && device.present.is_some()).then(|| Arc::clone(device))
+    }
+}
+
+impl ChunkStripe {
+    fn missing(&self) -> DeviceError {
+        DeviceError::Missing {
+            devid: self.devid,
+            uuid: self.dev_uuid,
+        }
+    }
+}
+
+impl PoolDevice {
+    fn block(&self) -> Option<&Arc<dyn BlockDevice>> {
+        Some(&self.present.as_ref()?.block)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.present.as_ref()?.path)
+    }
+
+    fn info(&self) -> DeviceInfo {
+        let present = self.present.as_ref();
+        DeviceInfo {
+            devid: self.devid,
+            uuid: self.uuid,
+            path: self.path().map(Path::to_owned),
+            len_bytes: present.map(|p| p.block.len_bytes()),
+            generation: present.map(|p| p.superblock.generation.get()),
+            item: self.item,
+            holder: present.and_then(|p| p.block.holder().cloned()),
+        }
+    }
+
+    fn check(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        let Some(present) = &self.present else {
+            return Err(DeviceError::Missing {
+                devid: self.devid,
+                uuid: self.uuid,
+            });
+        };
+        let total_bytes = self.item.map_or(0, |item| item.total_bytes.get());
+        let len_bytes = present.block.len_bytes();
+        // A metadata dump keeps the sizes of the volume that it was taken from.
+        let dump = superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0;
+        if total_bytes > len_bytes && !dump {
+            return Err(DeviceError::Truncated {
+                path: present.path.clone(),
+                devid: self.devid,
+                len_bytes,
+                total_bytes,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Which of the devices given or found form the volume.
+//!
+//! All given devices must be of one volume, but for seeds, which another volume may have grown from.
+//! Of two that claim the same devid the newer wins; at equal generations the one that was given wins
+//! over the one that was found, and two given ones are an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::DevId;
+use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
+
+use super::{PoolOptions, PresentDevice};
+use crate::block_device::BlockDevice;
+use crate::error::DeviceError;
+use crate::file::{FileDevice, identity};
+use crate::scan::scan;
+use crate::superblock::DeviceSuperblocks;
+
+/// A device with a valid superblock.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    device: PresentDevice,
+    /// Named by the caller, not found by a scan.
+    given: bool,
+}
+
+impl Candidate {
+    fn fsid(&self) -> Uuid {
+        self.device.superblock.fsid
+    }
+
+    fn generation(&self) -> u64 {
+        self.device.superblock.generation.get()
+    }
+
+    fn is_seed(&self) -> bool {
+        self.device.superblock.flags.get() & flags::SEEDING != 0
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Assembled {
+    pub(super) members: Vec<PresentDevice>,
+    pub(super) seeds: Vec<PresentDevice>,
+    pub(super) superblock: Arc<Superblock>,
+    pub(super) newest_path: PathBuf,
+}
+
+pub(super) fn open_paths(
+    paths: &[PathBuf],
+    options: &PoolOptions,
+) -> Result<Vec<Candidate>, DeviceError> {
+    let mut seen = BTreeSet::new();
+    let mut candidates = Vec::new();
+    for path in paths {
+        let first_time = identity(path).map_or(true, |id| seen.insert(id));
+        if first_time {
+            candidates.push(open_one(path.clone(), options, true)?);
+        }
+    }
+    let Some(fsid) = volume_of(&candidates) else {
+        return Err(DeviceError::NoDevice);
+    };
+    for found in scan(&options.scan) {
+        if found.fsid == fsid && identity(&found.path).is_ok_and(|id| seen.insert(id)) {
+            candidates.push(open_one(found.path, options, false)?);
+        }
+    }
+    Ok(candidates)
+}
+
+fn open_one(path: PathBuf, options: &PoolOptions, given: bool) -> Result<Candidate, DeviceError> {
+    let block = FileDevice::open(&path, options.access)?;
+    candidate(path, Arc::new(block), given)
+}
+
+pub(super) fn read_superblocks(
+    devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
+) -> Result<Vec<Candidate>, DeviceError> {
+    devices
+        .into_iter()
+        .map(|(path, block)| candidate(path, block, true))
+        .collect()
+}
+
+fn candidate(
+    path: PathBuf,
+    block: Arc<dyn BlockDevice>,
+    given: bool,
+) -> Result<Candidate, DeviceError> {
+    let superblocks = DeviceSuperblocks::read(block.as_ref());
+    let superblock = Arc::new(superblocks.require(&path)?.clone());
+    for (copy, problem) in superblocks.bad_copies() {
+        tracing::warn!(path = %path.display(), copy = copy.mirror, %problem, "bad superblock copy");
+    }
+    Ok(Candidate {
+        device: PresentDevice {
+            path,
+            block,
+            superblock,
+        },
+        given,
+    })
+}
+
+/// The volume meant: that of the first device that is not a seed, else of the first.
+fn volume_of(candidates: &[Candidate]) -> Option<Uuid> {
+    let first = candidates.iter().find(|c| !c.is_seed());
+    Some(first.or(candidates.first())?.fsid())
+}
+
+pub(super) fn choose(candidates: Vec<Candidate>) -> Result<Assembled, DeviceError> {
+    let wanted = volume_of(&candidates).ok_or(DeviceError::NoDevice)?;
+    let mut seeds = Vec::new();
+    let mut members: BTreeMap<DevId, Candidate> = BTreeMap::new();
+    for candidate in candidates {
+        if candidate.fsid() != wanted {
+            if !candidate.is_seed() {
+                return Err(DeviceError::OtherVolume {
+                    found: candidate.fsid(),
+                    path: candidate.device.path,
+                    wanted,
+                });
+            }
+            seeds.push(candidate.device);
+            continue;
+        }
+        let devid = DevId(candidate.device.superblock.dev_item.devid.get());
+        let winner = match members.remove(&devid) {
+            None => candidate,
+            Some(other) => newer(devid, other, candidate)?,
+        };
+        members.insert(devid, winner);
+    }
+    let members: Vec<PresentDevice> = members.into_values().map(|c| c.device).collect();
+    // The first among equals, so that the choice does not depend on luck.
+    let newest = members
+        .iter()
+        .rev()
+        .max_by_key(|member| member.superblock.generation.get())
+        .ok_or(DeviceError::NoDevice)?;
+    let superblock = Arc::clone(&newest.superblock);
+    let newest_path = newest.path.clone();
+    for member in &members {
+        let generation = member.superblock.generation.get();
+        if generation < superblock.generation.get() {
+            tracing::warn!(
+                path = %member.path.display(), generation, newest = superblock.generation.get(),
+                "device is stale"
+            );
+        }
+    }
+    Ok(Assembled {
+        members,
+        seeds,
+        superblock,
+        newest_path,
+    })
+}
+
+fn newer(devid: DevId, first: Candidate, second: Candidate) -> Result<Candidate, DeviceError> {
+    let rank = |c: &Candidate| (c.generation(), c.given);
+    let (kept, dropped) = match rank(&first).cmp(&rank(&second)) {
+        std::cmp::Ordering::Greater => (first, second),
+        std::cmp::Ordering::Less => (second, first),
+        std::cmp::Ordering::Equal => {
+            return Err(DeviceError::DuplicateDevice {
+                devid,
+                generation: first.generation(),
+                first: first.device.path,
+                second: second.device.path,
+            });
+        }
+    };
+    tracing::warn!(
+        %devid, used = %kept.device.path.display(), ignored = %dropped.device.path.display(),
+        "two devices claim the same number"
+    );
+    Ok(kept)
+}

@@ -1,0 +1,343 @@
+//! Reads that are checked, and repeated from other mirrors where that fails.
+//!
+//! The first pass reads everything at once, each piece from the first mirror whose device is there, and
+//! hands whole batches to the devices. A granule that fails is then read alone from each mirror in turn.
+//!
+//! Invariants
+//! - CHECKED-1: a granule that is reported as read was passed by `good` after its last change.
+//! - CHECKED-2: every failed try but that on a missing device is in the record of read errors.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{DevId, Logical, Physical};
+
+use super::{Pool, PoolDevice};
+use crate::block_device::DeviceRead;
+use crate::chunk_map::MappedChunk;
+use crate::error::{Attempt, AttemptProblem, DeviceError, ReadFailure};
+use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
+
+/// One read of a batch.
+pub struct CheckedRead<'a> {
+    pub logical: Logical,
+    pub buf: &'a mut [u8],
+    /// Bytes that are checked together; the last granule may be shorter.
+    pub granule: usize,
+    /// Says whether granule `index` of the read is what it should be.
+    pub good: &'a mut dyn FnMut(usize, &[u8]) -> bool,
+    pub result: Result<(), ReadFailure>,
+}
+
+impl std::fmt::Debug for CheckedRead<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedRead")
+            .field("logical", &self.logical)
+            .field("len", &self.buf.len())
+            .field("granule", &self.granule)
+            .field("result", &self.result)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A piece of a read in the first pass.
+struct Planned {
+    range: Range<usize>,
+    mirror: usize,
+    physical: Physical,
+    device: Arc<PoolDevice>,
+    outcome: io::Result<()>,
+}
+
+/// The first pass of one read: what was asked of devices, and what no device could be asked for.
+#[derive(Default)]
+struct FirstPass {
+    planned: Vec<Planned>,
+    unplanned: Vec<Range<usize>>,
+}
+
+impl Pool {
+    /// Reads `buf` and checks each `granule` bytes with `good(index, bytes)`. A granule that cannot be
+    /// read or does not check is taken from the next mirror, or rebuilt; failed tries are recorded.
+    /// The error names the first granule for which no mirror was good; the others are still read.
+    ///
+    /// # Panics
+    /// If `granule` is 0.
+    pub fn read_checked(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        granule: usize,
+        good: &mut dyn FnMut(usize, &[u8]) -> bool,
+    ) -> Result<(), ReadFailure> {
+        let mut reads = [CheckedRead {
+            logical,
+            buf,
+            granule,
+            good,
+            result: Ok(()),
+        }];
+        self.read_checked_batch(&mut reads);
+        let [read] = reads;
+        read.result
+    }
+
+    /// As [`Pool::read_checked`] for many reads, at depth.
+    pub fn read_checked_batch(&self, reads: &mut [CheckedRead<'_>]) {
+        let mut passes: Vec<FirstPass> = Vec::with_capacity(reads.len());
+        for read in reads.iter() {
+            assert!(read.granule > 0, "a read is checked in granules");
+            passes.push(self.plan(read.logical, read.buf.len()));
+        }
+        run_first_pass(reads, &mut passes);
+        for (read, pass) in reads.iter_mut().zip(passes) {
+            read.result = self.finish(read, pass);
+        }
+    }
+
+    /// Cuts a read into pieces, each on the first mirror whose device is there.
+    fn plan(&self, logical: Logical, len: usize) -> FirstPass {
+        let mut pass = FirstPass::default();
+        let mut done = 0;
+        while done < len {
+            let found = logical
+                .checked_add(done as u64)
+                .and_then(|at| Some((at, self.chunk_map.find(at)?)));
+            let Some((at, chunk)) = found else {
+                pass.unplanned.push(done..len);
+                break;
+            };
+            let offset = at.0 - chunk.logical().0;
+            for direct in chunk.pieces(offset, (len - done) as u64, 1) {
+                let range = done..done + direct.len as usize;
+                let at = direct.logical.0 - chunk.logical().0;
+                match self.first_present(&chunk, at, direct.len) {
+                    Some((mirror, physical, device)) => pass.planned.push(Planned {
+                        range: range.clone(),
+                        mirror,
+                        physical,
+                        device,
+                        outcome: Ok(()),
+                    }),
+                    None => pass.unplanned.push(range.clone()),
+                }
+                done = range.end;
+            }
+        }
+        pass
+    }
+
+    fn first_present(
+        &self,
+        chunk: &MappedChunk,
+        offset: u64,
+        len: u64,
+    ) -> Option<(usize, Physical, Arc<PoolDevice>)> {
+        let direct = if chunk.has_parity() {
+            1
+        } else {
+            chunk.mirrors()
+        };
+        (1..=direct).find_map(|mirror| {
+            let piece = chunk.piece(offset, len, mirror);
+            let device = self.present(&chunk.stripes()[piece.stripe])?;
+            Some((mirror, piece.physical, device))
+        })
+    }
+
+    /// Checks what the first pass read and repairs what it did not.
+    fn finish(&self, read: &mut CheckedRead<'_>, pass: FirstPass) -> Result<(), ReadFailure> {
+        let mut failure = None;
+        let mut repeat = pass.unplanned;
+        for planned in &pass.planned {
+            if let Err(error) = &planned.outcome {
+                self.read_errors.add(ReadErrorRecord {
+                    logical: Logical(read.logical.0 + planned.range.start as u64),
+                    len: planned.range.len() as u64,
+                    mirror: planned.mirror,
+                    devid: planned.device.devid,
+                    physical: planned.physical,
+                    kind: ReadErrorKind::Io(error.to_string()),
+                });
+                repeat.push(planned.range.clone());
+            }
+        }
+        // Pieces are in the order of the buffer, so that one pass over them serves all granules.
+        let mut next = 0;
+        for index in 0..read.buf.len().div_ceil(read.granule) {
+            let start = index * read.granule;
+            let end = (start + read.granule).min(read.buf.len());
+            while pass.planned.get(next).is_some_and(|p| p.range.end <= start) {
+                next += 1;
+            }
+            let mut tried = None;
+            let unread = repeat.iter().any(|r| r.start < end && start < r.end);
+            if !unread {
+                if (read.good)(index, &read.buf[start..end]) {
+                    continue;
+                }
+                tried = pass.planned.get(next).map(|first| {
+                    let whole = first.range.end >= end;
+                    let physical = Physical(first.physical.0 + (start - first.range.start) as u64);
+                    let place = (first.device.devid, physical);
+                    self.record(
+                        read.logical.0 + start as u64,
+                        end - start,
+                        first.mirror,
+                        place,
+                    );
+                    (first.mirror, place, whole)
+                });
+            }
+            let repaired = self.repair(read, index, start..end, tried);
+            if let Err(attempts) = repaired {
+                self.read_errors.add_unrecovered();
+                failure.get_or_insert(ReadFailure {
+                    logical: Logical(read.logical.0.wrapping_add(start as u64)),
+                    len: (end - start) as u64,
+                    index,
+                    attempts,
+                });
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Reads one granule from each mirror until it checks. `tried` is the mirror that did not, and
+    /// whether the granule came from it as a whole.
+    fn repair(
+        &self,
+        read: &mut CheckedRead<'_>,
+        index: usize,
+        range: Range<usize>,
+        tried: Option<(usize, (DevId, Physical), bool)>,
+    ) -> Result<(), Vec<Attempt>> {
+        let mut attempts = Vec::new();
+        if let Some((mirror, place, _)) = tried {
+            attempts.push(Attempt {
+                mirror,
+                place: Some(place),
+                problem: AttemptProblem::Content,
+            });
+        }
+        let logical = Logical(read.logical.0.wrapping_add(range.start as u64));
+        let chunk = match self.chunk_map.get(logical) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                attempts.push(Attempt {
+                    mirror: 0,
+                    place: None,
+                    problem: error.into(),
+                });
+                return Err(attempts);
+            }
+        };
+        let offset = logical.0 - chunk.logical().0;
+        for mirror in 1..=chunk.mirrors() {
+            if matches!(tried, Some((done, _, true)) if done == mirror) {
+                continue;
+            }
+            let direct = if chunk.has_parity() { 1 } else { mirror };
+            let piece = chunk.piece(offset, range.len() as u64, direct);
+            let place = (piece.devid, piece.physical);
+            let problem = match self.read_mirror(logical, &mut read.buf[range.clone()], mirror) {
+                Ok(()) if (read.good)(index, &read.buf[range.clone()]) => return Ok(()),
+                Ok(()) => {
+                    self.record(logical.0, range.len(), mirror, place);
+                    AttemptProblem::Content
+                }
+                Err(error) => {
+                    self.record_device_error(&error, logical, range.len(), mirror, place);
+                    AttemptProblem::Device(error)
+                }
+            };
+            attempts.push(Attempt {
+                mirror,
+                place: Some(place),
+                problem,
+            });
+        }
+        Err(attempts)
+    }
+
+    fn record(&self, logical: u64, len: usize, mirror: usize, place: (DevId, Physical)) {
+        self.read_errors.add(ReadErrorRecord {
+            logical: Logical(logical),
+            len: len as u64,
+            mirror,
+            devid: place.0,
+            physical: place.1,
+            kind: ReadErrorKind::Content,
+        });
+    }
+
+    fn record_device_error(
+        &self,
+        error: &DeviceError,
+        logical: Logical,
+        len: usize,
+        mirror: usize,
+        place: (DevId, Physical),
+    ) {
+        let kind = match error {
+            DeviceError::Missing { .. } => return,
+            DeviceError::Read { source, .. } => ReadErrorKind::Io(source.to_string()),
+            other => ReadErrorKind::Rebuild(other.to_string()),
+        };
+        self.read_errors.add(ReadErrorRecord {
+            logical,
+            len: len as u64,
+            mirror,
+            devid: place.0,
+            physical: place.1,
+            kind,
+        });
+    }
+}
+
+/// Reads all planned pieces, one batch a device.
+fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
+    let mut batches: BTreeMap<DevId, Batch<'_>> = BTreeMap::new();
+    for (read, pass) in reads.iter_mut().zip(passes) {
+        let mut rest: &mut [u8] = read.buf;
+        let mut at = 0;
+        for planned in &mut pass.planned {
+            let (_, from) = rest.split_at_mut(planned.range.start - at);
+            let (part, after) = from.split_at_mut(planned.range.len());
+            at = planned.range.end;
+            rest = after;
+            let batch = batches.entry(planned.device.devid).or_default();
+            batch.reads.push(DeviceRead::new(planned.physical.0, part));
+            batch.outcomes.push(&mut planned.outcome);
+            batch.device = Some(Arc::clone(&planned.device));
+        }
+    }
+    for batch in batches.into_values() {
+        batch.run();
+    }
+}
+
+#[derive(Default)]
+struct Batch<'a> {
+    device: Option<Arc<PoolDevice>>,
+    reads: Vec<DeviceRead<'a>>,
+    outcomes: Vec<&'a mut io::Result<()>>,
+}
+
+impl Batch<'_> {
+    fn run(mut self) {
+        let Some(block) = self.device.as_ref().and_then(|d| d.block()) else {
+            return;
+        };
+        if let [read] = self.reads.as_mut_slice() {
+            read.result = block.read_at(read.buf, read.offset);
+        } else {
+            block.read_batch(&mut self.reads);
+        }
+        for (read, outcome) in self.reads.into_iter().zip(self.outcomes) {
+            *outcome = read.result;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Reading one mirror, and rebuilding from parity what a device has lost.
+
+use ubtrfs_format::ids::{Logical, Physical};
+
+use super::Pool;
+use crate::chunk_map::{MappedChunk, STRIPE_LEN};
+use crate::error::DeviceError;
+use crate::parity;
+use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
+use crate::stripes::Piece;
+
+impl Pool {
+    /// How many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
+    pub fn mirrors(&self, logical: Logical) -> Result<usize, DeviceError> {
+        Ok(self.chunk_map.get(logical)?.mirrors())
+    }
+
+    /// Fills `buf` from mirror `mirror`, counted from 1. What was read into `buf` before an error is
+    /// not specified.
+    pub fn read_mirror(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        mirror: usize,
+    ) -> Result<(), DeviceError> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = logical
+                .checked_add(done as u64)
+                .ok_or(DeviceError::NoChunk { logical })?;
+            let chunk = self.chunk_map.get(at)?;
+            let mirrors = chunk.mirrors();
+            if mirror == 0 || mirror > mirrors {
+                return Err(DeviceError::NoMirror {
+                    logical: at,
+                    mirror,
+                    mirrors,
+                });
+            }
+            let offset = at.0 - chunk.logical().0;
+            for piece in chunk.pieces(offset, (buf.len() - done) as u64, mirror) {
+                // A piece is no longer than the buffer.
+                let len = piece.len as usize;
+                let part = &mut buf[done..done + len];
+                if chunk.has_parity() && mirror > 1 {
+                    self.rebuild(&chunk, &piece, mirror, part)?;
+                } else {
+                    self.read_piece(&chunk, &piece, part)?;
+                }
+                done += len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a piece from its own device.
+    pub(super) fn read_piece(
+        &self,
+        chunk: &MappedChunk,
+        piece: &Piece,
+        buf: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.read_stripe(chunk, piece.stripe, piece.physical, piece.logical, buf)
+    }
+
+    fn read_stripe(
+        &self,
+        chunk: &MappedChunk,
+        stripe: usize,
+        physical: Physical,
+        logical: Logical,
+        buf: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let stripe = &chunk.stripes()[stripe];
+        let device = self.present(stripe);
+        let block = device
+            .as_ref()
+            .and_then(|device| device.block())
+            .ok_or_else(|| stripe.missing())?;
+        block
+            .read_at(buf, physical.0)
+            .map_err(|source| DeviceError::Read {
+                devid: stripe.devid,
+                physical,
+                logical,
+                len: buf.len() as u64,
+                source,
+            })
+    }
+
+    /// Rebuilds a piece, which lies within one stripe, from the other members of its row.
+    fn rebuild(
+        &self,
+        chunk: &MappedChunk,
+        piece: &Piece,
+        mirror: usize,
+        buf: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let offset = piece.logical.0 - chunk.logical().0;
+        let row = chunk.row(offset);
+        let within = offset % STRIPE_LEN;
+        let wanted = chunk.row_member(offset);
+        let mut lost = vec![wanted];
+        lost.extend(chunk.excluded_member(wanted, mirror));
+        let mut members = vec![Vec::new(); row.members];
+        let mut parities = row.members - row.data;
+        for member in 0..row.members {
+            // With P and all other data there, Q adds nothing.
+            if member == row.data + 1 && lost.len() == 1 {
+                members.truncate(member);
+                parities = 1;
+                break;
+            }
+            members[member] = vec![0; buf.len()];
+            if lost.contains(&member) {
+                continue;
+            }
+            let (devid, physical) = chunk.row_place(row, member, within);
+            let stripe = row.stripe(member);
+            let read =
+                self.read_stripe(chunk, stripe, physical, piece.logical, &mut members[member]);
+            if let Err(error) = read {
+                if let DeviceError::Read { source, .. } = &error {
+                    self.read_errors.add(ReadErrorRecord {
+                        logical: piece.logical,
+                        len: piece.len,
+                        mirror,
+                        devid,
+                        physical,
+                        kind: ReadErrorKind::Io(source.to_string()),
+                    });
+                }
+                lost.push(member);
+            }
+            if lost.len() > parities {
+                break;
+            }
+        }
+        parity::rebuild(&mut members, parities, &lost).map_err(|_| DeviceError::Rebuild {
+            logical: piece.logical,
+            lost: lost.len(),
+            parities,
+        })?;
+        buf.copy_from_slice(&members[wanted]);
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Finding btrfs devices among files, folders and the block devices of the machine.
+//!
+//! A device counts if copy 0 has the magic: a wiped device is not brought back by its other copies.
+
+use std::path::{Path, PathBuf};
+
+use ubtrfs_format::uuid::Uuid;
+
+use crate::block_device::BlockDevice;
+use crate::error::DeviceError;
+use crate::file::{FileDevice, identity};
+use crate::superblock::DeviceSuperblocks;
+
+/// A device that a scan came upon.
+#[derive(Debug)]
+pub struct FoundDevice {
+    pub path: PathBuf,
+    pub fsid: Uuid,
+    pub devid: u64,
+    pub generation: u64,
+    pub num_devices: u64,
+    pub len_bytes: u64,
+}
+
+/// The btrfs devices among `places`: a folder stands for the files and block devices directly in it,
+/// `/dev` for the block devices of the machine. What cannot be read is passed over.
+pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut found = Vec::new();
+    for path in candidates(places) {
+        if identity(&path).is_ok_and(|id| seen.insert(id)) {
+            match inspect(&path) {
+                Ok(Some(device)) => found.push(device),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "scan passes over"),
+            }
+        }
+    }
+    found
+}
+
+/// What a scan would look at, in a stable order.
+pub(crate) fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for place in places {
+        if place == Path::new("/dev") {
+            paths.extend(block_devices());
+        } else if place.is_dir() {
+            let mut inside: Vec<PathBuf> = std::fs::read_dir(place)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| is_device_like(path))
+                .collect();
+            inside.sort();
+            paths.extend(inside);
+        } else {
+            paths.push(place.clone());
+        }
+    }
+    paths
+}
+
+fn is_device_like(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path)
+        .map(|metadata| metadata.file_type())
+        .is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+}
+
+/// The block devices that the kernel names and that have a size.
+fn block_devices() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            std::fs::read_to_string(entry.path().join("size"))
+                .is_ok_and(|size| size.trim().parse::<u64>().is_ok_and(|size| size > 0))
+        })
+        // sysfs has '!' where the device's name has '/'.
+        .map(|entry| {
+            PathBuf::from("/dev").join(entry.file_name().to_string_lossy().replace('!', "/"))
+        })
+        .filter(|path| is_device_like(path))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn inspect(path: &Path) -> Result<Option<FoundDevice>, DeviceError> {
+    let device = FileDevice::peek(path)?;
+    let superblocks = DeviceSuperblocks::read(&device);
+    if !superblocks.first_has_magic() {
+        return Ok(None);
+    }
+    let superblock = superblocks.require(path)?;
+    Ok(Some(FoundDevice {
+        path: path.to_owned(),
+        fsid: superblock.fsid,
+        devid: superblock.dev_item.devid.get(),
+        generation: superblock.generation.get(),
+        num_devices: superblock.num_devices.get(),
+        len_bytes: device.len_bytes(),
+    }))
+}
