@@ -1,0 +1,152 @@
+//! Directory listings: `readdir` and `readdirplus`.
+//!
+//! Offsets are those of the kernel's btrfs: 0 before `.`, 1 before `..`, then the index of the entry
+//! that comes next (indexes grow from 2 and are never reused), so a listing goes on at the right place
+//! whatever came and went in between.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::nodes::Listed;
+use super::source::{Child, FileId, Source};
+use super::{Adapter, Node, attributes};
+use crate::request::{
+    Attributes, DirEntry, DirPlusSink, DirSink, Entry, Errno, FileKind, NodeId, Result, Room,
+};
+
+const BEFORE_DOT_DOT: u64 = 1;
+const FIRST_INDEX: u64 = 2;
+
+/// Takes an entry, and the child itself unless it is `.` or `..`.
+type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Room;
+
+impl<S: Source> Adapter<S> {
+    pub(super) fn list(&self, dir: NodeId, offset: u64, sink: &mut dyn DirSink) -> Result<()> {
+        let dir = self.node(dir)?;
+        self.each_entry(&dir, offset, &mut |entry, _| sink.push(entry))
+    }
+
+    pub(super) fn list_plus(
+        &self,
+        dir: NodeId,
+        offset: u64,
+        sink: &mut dyn DirPlusSink,
+    ) -> Result<()> {
+        let dir = self.node(dir)?;
+        self.each_entry(&dir, offset, &mut |entry, child| match child {
+            None => sink.push(entry, None),
+            Some(child) => self.push_with_attributes(&dir, entry, child, sink),
+        })
+    }
+
+    fn push_with_attributes(
+        &self,
+        dir: &Node,
+        entry: &DirEntry<'_>,
+        child: FileId,
+        sink: &mut dyn DirPlusSink,
+    ) -> Room {
+        let inode = self
+            .reachable(child)
+            .and_then(|()| self.source.inode(child));
+        let number = self.look_up_number(dir, entry.name, child);
+        let found = match inode {
+            Ok(inode) => self.entry_of(number, &inode),
+            // The name is listed; whoever wants more of it asks again, and gets the error.
+            Err(_) => Entry {
+                node: NodeId(number),
+                generation: 0,
+                attributes: Attributes {
+                    attr: attributes::of_kind(number, entry.kind),
+                    ttl: Duration::ZERO,
+                },
+                ttl: Duration::ZERO,
+            },
+        };
+        let entry = DirEntry {
+            ino: number,
+            ..*entry
+        };
+        let room = sink.push(&entry, Some(&found));
+        if room == Room::Full {
+            self.forget_number(number, 1);
+        }
+        room
+    }
+
+    fn each_entry(&self, dir: &Node, offset: u64, emit: Emit<'_>) -> Result<()> {
+        for (at, name) in [(0, &b"."[..]), (BEFORE_DOT_DOT, b"..")] {
+            if offset > at {
+                continue;
+            }
+            let dot = DirEntry {
+                ino: if at == 0 {
+                    dir.number
+                } else {
+                    self.parent_number(dir)
+                },
+                kind: FileKind::Directory,
+                name,
+                next_offset: at + 1,
+            };
+            if emit(&dot, None) == Room::Full {
+                return Ok(());
+            }
+        }
+        if dir.is_stub() {
+            return Ok(());
+        }
+        let mut taken = offset < FIRST_INDEX;
+        let mut failed = None;
+        let outcome = self
+            .source
+            .readdir(dir.id, offset.max(FIRST_INDEX), &mut |child| match self
+                .emit_child(dir, &child, emit)
+            {
+                Ok(Room::Taken) => {
+                    taken = true;
+                    ControlFlow::Continue(())
+                }
+                Ok(Room::Full) => ControlFlow::Break(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            });
+        match failed.map_or(outcome, Err) {
+            Err(error) if !taken => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn emit_child(&self, dir: &Node, child: &Child<'_>, emit: Emit<'_>) -> Result<Room> {
+        // The C library's offsets are signed.
+        let next_offset = child
+            .index
+            .checked_add(1)
+            .filter(|&next| i64::try_from(next).is_ok())
+            .ok_or(Errno::OVERFLOW)?;
+        let entry = DirEntry {
+            ino: self.shown_number(dir, child.name, child.id),
+            kind: child.kind,
+            name: child.name,
+            next_offset,
+        };
+        Ok(emit(&entry, Some(child.id)))
+    }
+
+    /// The number of `..`. A listing does not fail for it: no program depends on it.
+    fn parent_number(&self, dir: &Node) -> u64 {
+        if dir.id == self.root {
+            return dir.number;
+        }
+        let parent = match &dir.listed {
+            Some(Listed::Stub { dir, .. }) => Ok(*dir),
+            _ => self.source.parent(dir.id),
+        };
+        parent
+            .ok()
+            .and_then(|parent| self.numbering.number(parent))
+            .unwrap_or(dir.number)
+    }
+}

@@ -1,0 +1,54 @@
+//! What the adapter needs of a volume.
+//!
+//! `Volume` is the one that is mounted; tests put a tree in memory in its place, with numbers and
+//! defects that no kernel would make. Errors have become errnos here, and were logged on the way.
+
+use std::ops::ControlFlow;
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+
+use crate::request::{Attr, FileKind, Result, StatFs};
+
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Ord, PartialOrd)]
+pub(crate) struct FileId {
+    pub(crate) root: RootId,
+    pub(crate) ino: InodeNr,
+}
+
+/// One file as it is on disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inode {
+    /// With `ino` as it is within the subvolume.
+    pub(crate) attr: Attr,
+    pub(crate) generation: u64,
+    /// As in the inode item.
+    pub(crate) flags: u64,
+}
+
+pub(crate) struct Child<'a> {
+    /// Grows along the directory, from 2.
+    pub(crate) index: u64,
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: FileKind,
+    pub(crate) id: FileId,
+}
+
+pub(crate) trait Source: Send + Sync + 'static {
+    fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>>;
+    fn inode(&self, id: FileId) -> Result<Inode>;
+    /// Children with an index of at least `from`, without `.` and `..`.
+    fn readdir(
+        &self,
+        dir: FileId,
+        from: u64,
+        each: &mut dyn FnMut(Child<'_>) -> ControlFlow<()>,
+    ) -> Result<()>;
+    fn parent(&self, dir: FileId) -> Result<FileId>;
+    fn readlink(&self, id: FileId) -> Result<Vec<u8>>;
+    fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>>;
+    fn xattr_names(&self, id: FileId) -> Result<Vec<Vec<u8>>>;
+    fn read(&self, id: FileId, offset: u64, out: &mut [u8]) -> Result<usize>;
+    fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>>;
+    fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>>;
+    fn statfs(&self) -> Result<StatFs>;
+}

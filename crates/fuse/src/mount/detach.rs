@@ -1,0 +1,114 @@
+//! Taking a mount out of the tree again: with umount2(2), or through fusermount3.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::attach::{finish, helper_command};
+use super::error::UnmountError;
+use super::table::{self, FS_TYPE};
+
+/// What to do with a mount that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfBusy {
+    Refuse,
+    /// Take its name away at once, and end it when the last user is gone.
+    Detach,
+}
+
+/// Unmounts the ubtrfs mount at `path`, or the last one of the image or device `path`.
+pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
+    let place = without_touching_the_mount(path)?;
+    let table = table::mount_table().map_err(UnmountError::Table)?;
+    let at = table.iter().rfind(|entry| entry.mountpoint == place);
+    let of = || {
+        table
+            .iter()
+            .rfind(|entry| entry.fs_type == FS_TYPE && entry.source == place)
+    };
+    match at.or_else(of) {
+        None => Err(UnmountError::NotMounted(path.into())),
+        Some(entry) if entry.fs_type != FS_TYPE => Err(UnmountError::NotOurs {
+            path: path.into(),
+            fs_type: entry.fs_type.clone(),
+        }),
+        Some(entry) => detach(&entry.mountpoint, if_busy),
+    }
+}
+
+/// The absolute path without symbolic links. The last component may be a mount whose server is gone, or
+/// that lets nobody else in: then it is not looked at.
+fn without_touching_the_mount(path: &Path) -> Result<PathBuf, UnmountError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => UnmountError::NoSuchPath(path.into()),
+        _ => UnmountError::Failed {
+            path: path.into(),
+            error,
+        },
+    };
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(whole), _, _) => Ok(whole),
+        (Err(error), Some(parent), Some(name)) if error.kind() != io::ErrorKind::NotFound => {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            Ok(parent.canonicalize().map_err(failed)?.join(name))
+        }
+        (Err(error), _, _) => Err(failed(error)),
+    }
+}
+
+/// Unmounts what is mounted at exactly `mountpoint`.
+pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
+    let flags = match if_busy {
+        IfBusy::Refuse => UnmountFlags::NOFOLLOW,
+        IfBusy::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+    };
+    match rustix::mount::unmount(mountpoint, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => through_helper(mountpoint, if_busy),
+        Err(Errno::BUSY) => Err(UnmountError::Busy(mountpoint.into())),
+        Err(Errno::INVAL) => Err(UnmountError::NotMounted(mountpoint.into())),
+        Err(error) => Err(UnmountError::Failed {
+            path: mountpoint.into(),
+            error: error.into(),
+        }),
+    }
+}
+
+fn through_helper(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
+    let mut command = helper_command();
+    command.arg("-u");
+    if if_busy == IfBusy::Detach {
+        command.arg("-z");
+    }
+    let child = match command.arg("--").arg(mountpoint).spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(UnmountError::NotPermitted(mountpoint.into()));
+        }
+        Err(error) => {
+            return Err(UnmountError::Failed {
+                path: mountpoint.into(),
+                error,
+            });
+        }
+    };
+    let complaint = finish(child).map_err(|error| UnmountError::Failed {
+        path: mountpoint.into(),
+        error,
+    })?;
+    if complaint.is_empty() {
+        Ok(())
+    } else if complaint.contains("busy") {
+        Err(UnmountError::Busy(mountpoint.into()))
+    } else if complaint.contains("not found in") || complaint.contains("not permitted") {
+        Err(UnmountError::NotPermitted(mountpoint.into()))
+    } else {
+        Err(UnmountError::Helper(complaint))
+    }
+}

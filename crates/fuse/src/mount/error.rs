@@ -1,0 +1,82 @@
+//! What can go wrong between a command and a mount, in the words of mount(8) and umount(8).
+
+use std::io;
+use std::path::PathBuf;
+
+use ubtrfs_format::ids::RootId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("{}: mount point does not exist", .0.display())]
+    NoMountpoint(PathBuf),
+    #[error("{}: mount point is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    #[error("{}: cannot use the mount point: {error}", path.display())]
+    Mountpoint { path: PathBuf, error: io::Error },
+    #[error("{} already mounted on {}", source_path.display(), mountpoint.display())]
+    AlreadyMounted {
+        source_path: PathBuf,
+        mountpoint: PathBuf,
+    },
+    #[error("no /dev/fuse: the kernel has no FUSE, or its module is not loaded (modprobe fuse)")]
+    NoFuse,
+    #[error("cannot open /dev/fuse: {0}")]
+    OpenFuse(io::Error),
+    #[error(
+        "fusermount3 not found: install the package fuse3, which lets users mount, or mount as root"
+    )]
+    NoHelper,
+    #[error("{0}")]
+    Helper(String),
+    #[error("cannot run fusermount3: {0}")]
+    RunHelper(io::Error),
+    #[error("{}: mount failed: {error}", mountpoint.display())]
+    Mount {
+        mountpoint: PathBuf,
+        error: io::Error,
+    },
+    #[error("the kernel and the file system could not agree on the FUSE protocol: {0}")]
+    Handshake(io::Error),
+    #[error("cannot start the file system's threads: {0}")]
+    Threads(io::Error),
+    #[error("the connection to the kernel failed: {0}")]
+    Connection(io::Error),
+    #[error("a thread of the file system panicked")]
+    Panicked,
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    #[error("subvolume '{0}' not found")]
+    NoSubvolume(String),
+    #[error("'{0}' is not a subvolume")]
+    NotASubvolume(String),
+    #[error("no subvolume has the id {0}")]
+    NoSubvolumeId(RootId),
+    #[error("subvolume '{path}' has the id {found}, not {wanted}")]
+    SubvolumeMismatch {
+        path: String,
+        found: RootId,
+        wanted: RootId,
+    },
+    #[error(transparent)]
+    Unmount(#[from] UnmountError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnmountError {
+    #[error("{}: no such file or directory", .0.display())]
+    NoSuchPath(PathBuf),
+    #[error("{}: not mounted", .0.display())]
+    NotMounted(PathBuf),
+    #[error("{}: mounted as {fs_type}, not by ubtrfs", path.display())]
+    NotOurs { path: PathBuf, fs_type: String },
+    #[error("{}: target is busy: something still has a file or its working directory there", .0.display())]
+    Busy(PathBuf),
+    #[error("{}: must be superuser or the user who mounted it to unmount", .0.display())]
+    NotPermitted(PathBuf),
+    #[error("{}: unmount failed: {error}", path.display())]
+    Failed { path: PathBuf, error: io::Error },
+    #[error("{0}")]
+    Helper(String),
+    #[error("cannot read the table of mounts: {0}")]
+    Table(io::Error),
+}

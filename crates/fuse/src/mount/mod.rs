@@ -1,0 +1,114 @@
+//! Mounting a volume: options, the mount itself, its life as a process, and its end.
+//!
+//! The mount's type is `fuse.ubtrfs` and its source is the image, so `findmnt -t fuse.ubtrfs` lists
+//! ours. Set-user-id bits and device nodes of an image do not count unless `suid` and `dev` ask for it,
+//! as is usual with FUSE: an image is more easily forged than a disk.
+
+mod attach;
+mod background;
+mod detach;
+mod error;
+mod options;
+mod session;
+mod table;
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::MountFlags;
+use rustix::process::geteuid;
+
+use self::attach::{Attachment, attach};
+use self::table::mount_at;
+use crate::request::FileSystem;
+use crate::transport::Connection;
+
+pub use self::background::{Launched, Readiness, launch};
+pub use self::detach::{IfBusy, unmount};
+pub use self::error::{MountError, UnmountError};
+pub use self::options::{OptionError, Options, Rescue};
+pub use self::session::Session;
+pub use self::table::{FS_TYPE, TableEntry, mount_table};
+
+/// Mounts any file system that answers our requests.
+pub fn mount_file_system(
+    file_system: impl FileSystem,
+    source: &Path,
+    mountpoint: &Path,
+    options: &Options,
+) -> Result<Session, MountError> {
+    let mountpoint = check_mountpoint(mountpoint, source)?;
+    let attachment = Attachment {
+        mountpoint: &mountpoint,
+        source,
+        flags: mount_flags(options),
+        allow_other: allow_other(options),
+        default_permissions: !options.fakeroot,
+    };
+    let device = attach(&attachment)?;
+    let threads = options.threads.unwrap_or_else(default_threads);
+    let connected = device
+        .try_clone()
+        .map_err(MountError::Handshake)
+        .and_then(|watched| {
+            let connection = Connection::establish(file_system, device, threads)
+                .map_err(MountError::Handshake)?;
+            Session::start(mountpoint.clone(), watched, connection)
+        });
+    if connected.is_err() {
+        // Nobody will ever answer there. The first error says more than one of this.
+        let _ = detach::detach(&mountpoint, IfBusy::Detach);
+    }
+    connected
+}
+
+/// The absolute path of a directory that can be mounted over.
+fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => MountError::NoMountpoint(mountpoint.into()),
+        _ => MountError::Mountpoint {
+            path: mountpoint.into(),
+            error,
+        },
+    };
+    let path = mountpoint.canonicalize().map_err(failed)?;
+    if let Ok(Some(there)) = mount_at(&path)
+        && there.fs_type == FS_TYPE
+        && there.source == source
+    {
+        return Err(MountError::AlreadyMounted {
+            source_path: source.into(),
+            mountpoint: path,
+        });
+    }
+    if !path.metadata().map_err(failed)?.is_dir() {
+        return Err(MountError::NotADirectory(mountpoint.into()));
+    }
+    Ok(path)
+}
+
+fn mount_flags(options: &Options) -> MountFlags {
+    let mut flags = MountFlags::RDONLY;
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, options.no_exec);
+    flags.set(MountFlags::NOATIME, options.no_atime);
+    flags
+}
+
+/// A file system that root mounts is there for everybody, as with mount(8). A user's is for the user.
+fn allow_other(options: &Options) -> bool {
+    options
+        .allow_other
+        .unwrap_or_else(|| geteuid().is_root() && !options.fakeroot)
+}
+
+/// Enough to keep a disk busy while the CPUs decompress.
+fn default_threads() -> NonZeroUsize {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new((cpus * 2).clamp(4, 16)).unwrap_or(NonZeroUsize::MIN)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! A mounted file system, from the moment it can be used to the end of its last thread.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::detach::{IfBusy, detach};
+use super::error::{MountError, UnmountError};
+use super::table::mount_at;
+use crate::transport::Connection;
+
+/// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
+/// carries. Its default is an eighth of that.
+const READ_AHEAD_KIB: u32 = 1024;
+
+/// A mounted file system. Dropping it takes the mount's name away; users that are inside keep it until
+/// they leave or the process ends.
+#[derive(Debug)]
+pub struct Session {
+    place: Arc<Place>,
+    server: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Where the file system is mounted, and whether it still is.
+#[derive(Debug)]
+struct Place {
+    mountpoint: PathBuf,
+    /// The connection, looked at and never read.
+    device: OwnedFd,
+}
+
+impl Place {
+    /// Unmounting by path must not hit a mount that came after ours has gone.
+    fn is_mounted(&self) -> bool {
+        let mut device = [PollFd::new(&self.device, PollFlags::empty())];
+        match poll(&mut device, Some(&Timespec::default())) {
+            Ok(_) => !device[0].revents().contains(PollFlags::ERR),
+            Err(_) => true,
+        }
+    }
+
+    fn unmount(&self, if_busy: IfBusy) -> Result<(), UnmountError> {
+        if !self.is_mounted() {
+            return Ok(());
+        }
+        detach(&self.mountpoint, if_busy)
+    }
+}
+
+impl Session {
+    pub(super) fn start(
+        mountpoint: PathBuf,
+        device: OwnedFd,
+        connection: Connection,
+    ) -> Result<Self, MountError> {
+        let server = Builder::new()
+            .name("ubtrfs-fuse".into())
+            .spawn(move || connection.serve());
+        let session = Self {
+            place: Arc::new(Place { mountpoint, device }),
+            server: Some(server.map_err(MountError::Threads)?),
+        };
+        session.raise_read_ahead();
+        Ok(session)
+    }
+
+    pub fn mountpoint(&self) -> &Path {
+        &self.place.mountpoint
+    }
+
+    /// Unmounts and waits for the last thread. When the mount is busy it stays, and so does the session.
+    pub fn unmount(mut self) -> Result<(), (Self, MountError)> {
+        match self.place.unmount(IfBusy::Refuse) {
+            Ok(()) => self.join().map_err(|error| (self, error)),
+            Err(error) => Err((self, error.into())),
+        }
+    }
+
+    /// Waits until the file system is unmounted, by whoever does it.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), MountError> {
+        match self.server.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(MountError::Connection(error)),
+            Some(Err(_)) => Err(MountError::Panicked),
+        }
+    }
+
+    /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and
+    /// is served until its last user leaves; a second signal ends the process as if it were not handled.
+    pub fn unmount_on_signals(&self) -> Result<(), MountError> {
+        let mut readers = Vec::new();
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            let (reader, writer) = UnixStream::pair().map_err(MountError::Signals)?;
+            signal_hook::low_level::pipe::register(signal, writer).map_err(MountError::Signals)?;
+            readers.push((signal, reader));
+        }
+        let place = Arc::clone(&self.place);
+        Builder::new()
+            .name("ubtrfs-signals".into())
+            .spawn(move || handle_signals(&place, &mut readers))
+            .map_err(MountError::Threads)?;
+        Ok(())
+    }
+
+    /// Only root may, and the mount is as good without.
+    fn raise_read_ahead(&self) {
+        let Ok(Some(entry)) = mount_at(&self.place.mountpoint) else {
+            return;
+        };
+        let (major, minor) = entry.device;
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let raised = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(READ_AHEAD_KIB.to_string().as_bytes()));
+        if let Err(error) = raised {
+            tracing::debug!(%path, %error, "read-ahead stays as it is");
+        }
+    }
+}
+
+fn handle_signals(place: &Place, readers: &mut [(i32, UnixStream)]) {
+    next_signal(readers);
+    match place.unmount(IfBusy::Refuse) {
+        Ok(()) => return,
+        Err(UnmountError::Busy(_)) => {
+            tracing::warn!(mountpoint = %place.mountpoint.display(),
+                "busy: detached, and served until the last user leaves");
+            if let Err(error) = place.unmount(IfBusy::Detach) {
+                tracing::error!(%error, "cannot unmount");
+            }
+        }
+        Err(error) => tracing::error!(%error, "cannot unmount"),
+    }
+    let signal = next_signal(readers);
+    if let Err(error) = signal_hook::low_level::emulate_default_handler(signal) {
+        tracing::error!(%error, signal, "cannot end");
+    }
+}
+
+/// Waits for a signal.
+fn next_signal(readers: &mut [(i32, UnixStream)]) -> i32 {
+    loop {
+        let mut sockets: Vec<_> = readers
+            .iter()
+            .map(|(_, reader)| PollFd::new(reader, PollFlags::IN))
+            .collect();
+        if poll(&mut sockets, None).is_err() {
+            continue;
+        }
+        let heard = sockets
+            .iter()
+            .position(|socket| !socket.revents().is_empty());
+        drop(sockets);
+        let mut byte = [0];
+        if let Some((signal, reader)) = heard.and_then(|index| readers.get_mut(index))
+            && reader.read(&mut byte).is_ok_and(|len| len > 0)
+        {
+            return *signal;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.server.is_none() {
+            return;
+        }
+        if let Err(error) = self.place.unmount(IfBusy::Detach) {
+            tracing::warn!(%error, "left mounted");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The kernel's table of mounts, `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The type that our mounts have: the kernel's `fuse` with our subtype.
+pub const FS_TYPE: &str = "fuse.ubtrfs";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Major and minor number of the file system's device, as `st_dev` shows it.
+    pub device: (u32, u32),
+    pub mountpoint: PathBuf,
+    pub fs_type: String,
+    pub source: PathBuf,
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+pub fn mount_table() -> io::Result<Vec<TableEntry>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text
+        .split(|&byte| byte == b'\n')
+        .filter_map(parse_line)
+        .collect())
+}
+
+/// The mount that is visible at `path`, if a mount is made right there.
+pub(super) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
+    let mut table = mount_table()?;
+    let found = table.iter().rposition(|entry| entry.mountpoint == path);
+    Ok(found.map(|index| table.swap_remove(index)))
+}
+
+/// `36 35 98:0 / /mnt rw,noatime shared:1 - fuse.ubtrfs /images/a.img ro,user_id=0`
+fn parse_line(line: &[u8]) -> Option<TableEntry> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let mountpoint = fields.nth(1)?;
+    // Optional fields end at a lone hyphen.
+    fields.find(|field| *field == b"-")?;
+    let fs_type = fields.next()?;
+    let source = fields.next()?;
+    Some(TableEntry {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        mountpoint: unescape(mountpoint).into(),
+        fs_type: String::from_utf8_lossy(fs_type).into_owned(),
+        source: unescape(source).into(),
+    })
+}
+
+/// The kernel writes blanks, newlines and backslashes as three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = (byte == b'\\')
+            .then(|| after.get(..3))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match escaped {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_optional_fields_and_escapes_is_read() {
+        let line =
+            br"36 35 0:52 / /mnt/a\040b ro,noatime shared:1 master:2 - fuse.ubtrfs /i\134x.img ro";
+        assert_eq!(
+            parse_line(line),
+            Some(TableEntry {
+                device: (0, 52),
+                mountpoint: "/mnt/a b".into(),
+                fs_type: "fuse.ubtrfs".into(),
+                source: r"/i\x.img".into(),
+            })
+        );
+    }
+
+    #[test]
+    fn lines_cut_short_are_skipped() {
+        assert_eq!(parse_line(b""), None);
+        assert_eq!(parse_line(b"36 35 0:52 / /mnt ro"), None);
+        assert_eq!(parse_line(b"36 35 zero / /mnt ro - fuse x ro"), None);
+    }
+
+    #[test]
+    fn a_backslash_without_digits_is_itself() {
+        assert_eq!(unescape(br"a\04"), OsString::from(r"a\04"));
+        assert_eq!(unescape(br"\9zz"), OsString::from(r"\9zz"));
+    }
+
+    #[test]
+    fn the_root_is_in_the_table() {
+        let table = mount_table().unwrap();
+        assert!(table.iter().any(|entry| entry.mountpoint == Path::new("/")));
+    }
+}

@@ -1,0 +1,52 @@
+//! The numbers that a file system answers a failed request with.
+
+use std::fmt;
+
+/// A positive errno of the Linux ABI.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(rustix::io::Errno);
+
+/// The outcome of a request.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+impl Errno {
+    pub const ACCES: Self = Self(rustix::io::Errno::ACCESS);
+    pub const INVAL: Self = Self(rustix::io::Errno::INVAL);
+    pub const IO: Self = Self(rustix::io::Errno::IO);
+    pub const LOOP: Self = Self(rustix::io::Errno::LOOP);
+    pub const NAMETOOLONG: Self = Self(rustix::io::Errno::NAMETOOLONG);
+    pub const NODATA: Self = Self(rustix::io::Errno::NODATA);
+    pub const NOENT: Self = Self(rustix::io::Errno::NOENT);
+    pub const NOSYS: Self = Self(rustix::io::Errno::NOSYS);
+    pub const NOTDIR: Self = Self(rustix::io::Errno::NOTDIR);
+    pub const NOTTY: Self = Self(rustix::io::Errno::NOTTY);
+    pub const NXIO: Self = Self(rustix::io::Errno::NXIO);
+    pub const OPNOTSUPP: Self = Self(rustix::io::Errno::OPNOTSUPP);
+    pub const OVERFLOW: Self = Self(rustix::io::Errno::OVERFLOW);
+    pub const RANGE: Self = Self(rustix::io::Errno::RANGE);
+    pub const ROFS: Self = Self(rustix::io::Errno::ROFS);
+    pub const STALE: Self = Self(rustix::io::Errno::STALE);
+    /// What btrfs answers for metadata that contradicts itself ("Structure needs cleaning").
+    pub const UCLEAN: Self = Self(rustix::io::Errno::UCLEAN);
+    pub const ISDIR: Self = Self(rustix::io::Errno::ISDIR);
+    pub const NOMEM: Self = Self(rustix::io::Errno::NOMEM);
+
+    /// The number, positive, as C code knows it.
+    pub fn code(self) -> i32 {
+        self.0.raw_os_error()
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Errno({}: {})", self.code(), self.0)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Errno {}

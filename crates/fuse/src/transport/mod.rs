@@ -1,0 +1,33 @@
+//! What carries requests between the kernel and a `FileSystem`.
+//!
+//! A transport is given the connection's descriptor (an opened `/dev/fuse` that is mounted already),
+//! settles the protocol's version and options, and then serves requests until the kernel ends the
+//! connection. It knows nothing of btrfs.
+
+mod fuser;
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+
+use crate::request::FileSystem;
+
+/// A connection that has been set up; the kernel sends requests from now on.
+pub(crate) struct Connection(Box<dyn FnOnce() -> io::Result<()> + Send>);
+
+impl Connection {
+    /// Answers the kernel's first request, with which both sides agree on the protocol.
+    pub(crate) fn establish(
+        file_system: impl FileSystem,
+        device: OwnedFd,
+        threads: NonZeroUsize,
+    ) -> io::Result<Self> {
+        let session = fuser::establish(file_system, device, threads)?;
+        Ok(Self(Box::new(move || session.run())))
+    }
+
+    /// Serves requests until the file system is unmounted or the connection aborted.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        (self.0)()
+    }
+}
