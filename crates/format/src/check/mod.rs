@@ -141,3 +141,14 @@ pub fn check_content(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), C
         node::check_node(node, context)
     }
 }
+
+/// Compares a block that passed [`check_block`] earlier with another pointer to it.
+pub fn check_expected(
+    node: Node<'_>,
+    context: &BlockContext<'_>,
+    expect: &Expect,
+) -> Result<(), CorruptBlock> {
+    header::check_place(node, context, expect)?;
+    header::check_header(node, context, expect)?;
+    header::check_first_key(node, expect)
+}

@@ -1,0 +1,69 @@
+//! A verified tree block that many readers share, and an item that keeps its block alive.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use ubtrfs_format::key::Key;
+use ubtrfs_format::node::Node;
+
+/// The bytes of a tree block that passed the checker. Cheap to clone.
+#[derive(Clone)]
+pub struct Block {
+    bytes: Arc<[u8]>,
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Block").field(&self.node().bytenr()).finish()
+    }
+}
+
+impl Block {
+    /// `bytes` must have passed `ubtrfs_format::check`.
+    pub(crate) fn from_verified(bytes: Arc<[u8]>) -> Block {
+        debug_assert!(Node::new(&bytes).is_some());
+        Block { bytes }
+    }
+
+    pub fn node(&self) -> Node<'_> {
+        Node::new(&self.bytes).expect("verified blocks are longer than a header")
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The item in `slot` with a hold on this block.
+    pub fn item(&self, slot: usize) -> Option<Item> {
+        let (key, bytes) = self.node().item(slot)?;
+        let start = bytes.as_ptr() as usize - self.bytes.as_ptr() as usize;
+        let range = start..start + bytes.len();
+        Some(Item {
+            key,
+            block: self.clone(),
+            range,
+        })
+    }
+}
+
+/// An item's key and bytes; dereferences to the bytes.
+#[derive(Clone, Debug)]
+pub struct Item {
+    key: Key,
+    block: Block,
+    range: Range<usize>,
+}
+
+impl Item {
+    pub fn key(&self) -> Key {
+        self.key
+    }
+}
+
+impl Deref for Item {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block.bytes[self.range.clone()]
+    }
+}

@@ -1,0 +1,45 @@
+//! What can go wrong while a tree is read.
+
+use ubtrfs_device::ReadFailure;
+use ubtrfs_format::check::CorruptBlock;
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::key::Key;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// No mirror held a sound copy; `reason` is what the last one had wrong.
+    #[error("tree {tree}: block at {bytenr} is damaged on every mirror: {reason}")]
+    Corrupt {
+        tree: RootId,
+        bytenr: Logical,
+        reason: CorruptBlock,
+    },
+    #[error("tree {tree}: block at {bytenr} cannot be read: {source}")]
+    Read {
+        tree: RootId,
+        bytenr: Logical,
+        #[source]
+        source: ReadFailure,
+    },
+    /// The block is sound but is not the one its parent points to.
+    #[error("tree {tree}: block at {bytenr} is not what its parent expects: {reason}")]
+    Unexpected {
+        tree: RootId,
+        bytenr: Logical,
+        reason: CorruptBlock,
+    },
+    /// The block's last key reaches into its next sibling's range.
+    #[error("tree {tree}: block at {bytenr} ends with key {last}, not below {bound}")]
+    KeyBound {
+        tree: RootId,
+        bytenr: Logical,
+        last: Key,
+        bound: Key,
+    },
+    /// A child pointer that is not aligned to the sector.
+    #[error("tree {tree}: block at {bytenr} is not aligned to the sector")]
+    Misaligned { tree: RootId, bytenr: Logical },
+    /// The root's level is above the format's limit.
+    #[error("tree {tree}: root level {level} is too high")]
+    Level { tree: RootId, level: u8 },
+}
