@@ -1,0 +1,203 @@
+//! The file extents of an inode, in file order, checked and with the holes between them left out.
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Cursor, View};
+
+use crate::error::{CorruptItem, Error, Result};
+use crate::fs::FileId;
+
+/// The kernel compresses at most this much into one extent, and stores at most as much.
+pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;
+
+/// Where a part of a file comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    Inline {
+        data: &'a [u8],
+        compression: Compression,
+    },
+    /// An explicit hole or preallocated space: reads as zeros.
+    Zeros,
+    /// Stored as it is: the file range's first byte lies at `logical`.
+    Plain { logical: Logical },
+    Compressed(
+        CompressedExtent,
+        /* offset in the decompressed bytes */ u64,
+    ),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CompressedExtent {
+    pub(super) logical: Logical,
+    pub(super) disk_bytes: u64,
+    pub(super) ram_bytes: u64,
+    pub(super) compression: u8,
+}
+
+/// One extent item's part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileRange<'a> {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) source: Source<'a>,
+}
+
+impl FileRange<'_> {
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.len
+    }
+
+    /// Whether SEEK_DATA stops here.
+    pub(super) fn is_data(&self) -> bool {
+        !matches!(self.source, Source::Zeros)
+    }
+}
+
+/// Walks the extents of one inode that end above a given offset.
+pub(super) struct FileExtents<'v> {
+    file: FileId,
+    cursor: Cursor<'v>,
+    more: bool,
+    /// Where the range before ended: extents never overlap.
+    floor: u64,
+}
+
+impl<'v> FileExtents<'v> {
+    pub(super) fn from(view: &'v View, file: FileId, offset: u64) -> Result<Self> {
+        let mut cursor = view.cursor();
+        let key = Key::new(file.ino.0, KeyType::EXTENT_DATA, offset);
+        let mut more = cursor.seek_floor(&key)?;
+        if !more || !stands_on(&cursor, file) {
+            more = cursor.seek(&key)?;
+        }
+        Ok(FileExtents {
+            file,
+            cursor,
+            more,
+            floor: 0,
+        })
+    }
+
+    /// Hands the next extent to `each`; false after the last.
+    pub(super) fn next(
+        &mut self,
+        each: &mut dyn FnMut(FileRange<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        if !self.more || !stands_on(&self.cursor, self.file) {
+            return Ok(false);
+        }
+        let Some((key, bytes)) = self.cursor.current() else {
+            return Ok(false);
+        };
+        let range = decode(key, bytes)
+            .and_then(|range| match range.start < self.floor {
+                true => Err(CorruptItem::ExtentOverlap),
+                false => Ok(range),
+            })
+            .map_err(|what| Error::Corrupt {
+                tree: self.file.root,
+                key,
+                what,
+            })?;
+        self.floor = range.end();
+        each(range)?;
+        self.more = self.cursor.advance()?;
+        Ok(true)
+    }
+}
+
+fn stands_on(cursor: &Cursor<'_>, file: FileId) -> bool {
+    cursor
+        .current()
+        .is_some_and(|(key, _)| (key.objectid, key.item_type) == (file.ino.0, KeyType::EXTENT_DATA))
+}
+
+fn decode(key: Key, bytes: &[u8]) -> std::result::Result<FileRange<'_>, CorruptItem> {
+    let extent = FileExtent::decode(bytes).ok_or(CorruptItem::Undecodable)?;
+    let head = extent.head();
+    let compression = Compression::from_raw(head.compression)
+        .ok_or(CorruptItem::Compression(head.compression))?;
+    if head.encryption != 0 || head.other_encoding.get() != 0 {
+        return Err(CorruptItem::Encoding);
+    }
+    let start = key.offset;
+    let len = extent.num_bytes();
+    start.checked_add(len).ok_or(CorruptItem::ExtentRange)?;
+    let source = match extent {
+        FileExtent::Inline { head, data } => {
+            let ram_bytes = head.ram_bytes.get();
+            if ram_bytes > MAX_COMPRESSED_BYTES {
+                let disk_bytes = data.len() as u64;
+                return Err(CorruptItem::CompressedSize {
+                    disk_bytes,
+                    ram_bytes,
+                });
+            }
+            Source::Inline { data, compression }
+        }
+        FileExtent::Regular {
+            head,
+            body,
+            prealloc,
+        } => match body.disk() {
+            None => Source::Zeros,
+            Some(_) if prealloc => Source::Zeros,
+            Some(logical) => {
+                let within = body
+                    .offset
+                    .get()
+                    .checked_add(len)
+                    .ok_or(CorruptItem::ExtentRange)?;
+                if within > head.ram_bytes.get() {
+                    return Err(CorruptItem::ExtentRange);
+                }
+                regular(
+                    logical,
+                    head.ram_bytes.get(),
+                    body.disk_num_bytes.get(),
+                    body.offset.get(),
+                    within,
+                    head.compression,
+                )?
+            }
+        },
+    };
+    Ok(FileRange { start, len, source })
+}
+
+fn regular(
+    logical: Logical,
+    ram_bytes: u64,
+    disk_bytes: u64,
+    offset: u64,
+    within: u64,
+    compression: u8,
+) -> std::result::Result<Source<'static>, CorruptItem> {
+    if compression == 0 {
+        if within > disk_bytes {
+            return Err(CorruptItem::ExtentRange);
+        }
+        let logical = logical
+            .checked_add(offset)
+            .ok_or(CorruptItem::ExtentRange)?;
+        return Ok(Source::Plain { logical });
+    }
+    if disk_bytes > MAX_COMPRESSED_BYTES || ram_bytes > MAX_COMPRESSED_BYTES {
+        return Err(CorruptItem::CompressedSize {
+            disk_bytes,
+            ram_bytes,
+        });
+    }
+    Ok(Source::Compressed(
+        CompressedExtent {
+            logical,
+            disk_bytes,
+            ram_bytes,
+            compression,
+        },
+        offset,
+    ))
+}

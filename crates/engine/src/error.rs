@@ -1,0 +1,92 @@
+//! What the engine reports.
+//!
+//! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
+
+use ubtrfs_device::{DeviceError, ReadFailure};
+use ubtrfs_format::compress::CodecError;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::TreeError;
+
+use crate::fs::FileId;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("no such file or directory")]
+    NotFound,
+    #[error("not a directory")]
+    NotADirectory(FileId),
+    #[error("is a directory")]
+    IsADirectory(FileId),
+    #[error("not a symbolic link")]
+    NotASymlink(FileId),
+    #[error("not a regular file")]
+    NotAFile(FileId),
+    #[error("too many levels of symbolic links")]
+    TooManySymlinks,
+    #[error("tree {0} does not exist")]
+    NoSuchTree(RootId),
+    #[error("subvolume {0} does not exist")]
+    NoSuchSubvolume(RootId),
+    #[error("inode {} does not exist in subvolume {}", .0.ino, .0.root)]
+    NoSuchInode(FileId),
+    #[error("tree {tree}, item {key}: {what}")]
+    Corrupt {
+        tree: RootId,
+        key: Key,
+        what: CorruptItem,
+    },
+    #[error("subvolume {} inode {} offset {offset}: {source}", .file.root, .file.ino)]
+    DataRead {
+        file: FileId,
+        offset: u64,
+        #[source]
+        source: ReadFailure,
+    },
+    #[error("subvolume {} inode {} offset {offset}: data at {logical} has no checksum", .file.root, .file.ino)]
+    CsumMissing {
+        file: FileId,
+        offset: u64,
+        logical: Logical,
+    },
+    #[error("subvolume {} inode {} offset {offset}: {source}", .file.root, .file.ino)]
+    Decompress {
+        file: FileId,
+        offset: u64,
+        #[source]
+        source: CodecError,
+    },
+}
+
+/// What is wrong with an item that the checker of its block let pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CorruptItem {
+    #[error("item cannot be decoded")]
+    Undecodable,
+    #[error("mode {0:#o} has no file type")]
+    Mode(u32),
+    #[error("directory entry points to {0}, neither an inode nor a subvolume")]
+    Location(Key),
+    #[error("unknown compression {0}")]
+    Compression(u8),
+    #[error("file extent is encrypted or encoded in an unknown way")]
+    Encoding,
+    #[error(
+        "compressed extent of {disk_bytes} bytes on disk, {ram_bytes} in memory is out of range"
+    )]
+    CompressedSize { disk_bytes: u64, ram_bytes: u64 },
+    #[error("file extent reaches beyond the file offsets or its extent")]
+    ExtentRange,
+    #[error("file extents overlap")]
+    ExtentOverlap,
+    #[error("inode {0} has no name")]
+    NoName(InodeNr),
+    #[error("directories or subvolumes form a loop")]
+    Loop,
+}

@@ -1,0 +1,174 @@
+//! Directories: finding a name, listing in index order, and the parent.
+//!
+//! A name is found by its hash (DIR_ITEM) and listed by its index (DIR_INDEX); indices are never
+//! reused within a mount, so that a position in a listing stays good while the directory changes.
+
+use std::ops::ControlFlow;
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, RootRef};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_tree::View;
+
+use super::FileId;
+use crate::error::{CorruptItem, Error, Result};
+use crate::volume::Volume;
+
+/// One entry of a listing; "." and ".." are not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Where the entry stands; a listing goes on from `index + 1`.
+    pub index: u64,
+    pub name: Vec<u8>,
+    pub kind: FileKind,
+    pub id: FileId,
+}
+
+/// What a directory entry holds besides its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundEntry {
+    pub(crate) location: Key,
+}
+
+/// Looks `name` up in directory `dir` of a tree.
+pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<FoundEntry>> {
+    let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
+    let Some(item) = view.get(&key)? else {
+        return Ok(None);
+    };
+    let found = DirEntries::new(&item).find(|entry| entry.name == name);
+    Ok(found.map(|entry| FoundEntry {
+        location: entry.location(),
+    }))
+}
+
+impl Volume {
+    /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
+    pub fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
+        if dir.is_stub() {
+            return Ok(None);
+        }
+        let tree = self.subvolume_tree(dir.root)?;
+        match find_entry(&tree.view, dir.ino.0, name)? {
+            Some(entry) => {
+                let key = Key::new(dir.ino.0, KeyType::DIR_ITEM, u64::from(name_hash(name)));
+                self.entry_target(dir, name, entry.location, key).map(Some)
+            }
+            None if self.attr(dir)?.kind != FileKind::Directory => Err(Error::NotADirectory(dir)),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls `each` with the entries whose index is at least `from`, in index order, until it breaks.
+    pub fn readdir(
+        &self,
+        dir: FileId,
+        from: u64,
+        each: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.attr(dir)?.kind != FileKind::Directory {
+            return Err(Error::NotADirectory(dir));
+        }
+        if dir.is_stub() {
+            return Ok(());
+        }
+        let tree = self.subvolume_tree(dir.root)?;
+        let mut cursor = tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::new(dir.ino.0, KeyType::DIR_INDEX, from))?;
+        while more {
+            let Some((key, bytes)) = cursor.current() else {
+                break;
+            };
+            if (key.objectid, key.item_type) != (dir.ino.0, KeyType::DIR_INDEX) {
+                break;
+            }
+            let corrupt = |what| Error::Corrupt {
+                tree: dir.root,
+                key,
+                what,
+            };
+            let entry = DirEntries::new(bytes)
+                .next()
+                .ok_or_else(|| corrupt(CorruptItem::Undecodable))?;
+            let kind = entry
+                .kind()
+                .ok_or_else(|| corrupt(CorruptItem::Undecodable))?;
+            let id = self.entry_target(dir, entry.name, entry.location(), key)?;
+            let entry = DirEntry {
+                index: key.offset,
+                name: entry.name.to_vec(),
+                kind,
+                id,
+            };
+            if each(entry).is_break() {
+                break;
+            }
+            more = cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// The inode that an entry of `dir` leads to. `key` is the entry's, for errors.
+    fn entry_target(&self, dir: FileId, name: &[u8], location: Key, key: Key) -> Result<FileId> {
+        match location.item_type {
+            KeyType::INODE_ITEM => Ok(FileId::new(dir.root, InodeNr(location.objectid))),
+            KeyType::ROOT_ITEM => self.nested_subvolume(dir, name, RootId(location.objectid)),
+            _ => Err(Error::Corrupt {
+                tree: dir.root,
+                key,
+                what: CorruptItem::Location(location),
+            }),
+        }
+    }
+
+    /// The root directory of the subvolume that stands in `dir` as `name`, or a stub: the entry
+    /// counts only if the root tree has a reference for this very place.
+    fn nested_subvolume(&self, dir: FileId, name: &[u8], child: RootId) -> Result<FileId> {
+        let key = Key::new(dir.root.0, KeyType::ROOT_REF, child.0);
+        let here = self.root_tree().get(&key)?.is_some_and(|item| {
+            RootRef::decode(&item).is_some_and(|r| r.dirid == dir.ino.0 && r.name == name)
+        });
+        if !here {
+            return Ok(FileId::stub_in(dir));
+        }
+        match self.root_dir(child) {
+            Err(Error::NoSuchSubvolume(_)) => Ok(FileId::stub_in(dir)),
+            other => other,
+        }
+    }
+
+    /// The directory that holds `dir`; the top level's root directory holds itself.
+    pub fn parent(&self, dir: FileId) -> Result<FileId> {
+        if let Some(parent) = dir.stub_parent() {
+            return Ok(parent);
+        }
+        let tree = self.subvolume_tree(dir.root)?;
+        if dir.ino.0 == tree.item.root_dirid.get() {
+            return Ok(self
+                .subvolume_place(dir.root)?
+                .map_or(dir, |place| place.dir));
+        }
+        let mut cursor = tree.view.cursor();
+        let no_name = Error::Corrupt {
+            tree: dir.root,
+            key: Key::new(dir.ino.0, KeyType::INODE_REF, 0),
+            what: CorruptItem::NoName(dir.ino),
+        };
+        if !cursor.seek(&Key::new(dir.ino.0, KeyType::INODE_REF, 0))? {
+            return Err(no_name);
+        }
+        match cursor.current() {
+            Some((key, _)) if (key.objectid, key.item_type) == (dir.ino.0, KeyType::INODE_REF) => {
+                Ok(FileId::new(dir.root, InodeNr(key.offset)))
+            }
+            Some((key, bytes))
+                if (key.objectid, key.item_type) == (dir.ino.0, KeyType::INODE_EXTREF) =>
+            {
+                let name = InodeExtrefs::new(bytes).next().ok_or(no_name)?;
+                Ok(FileId::new(dir.root, InodeNr(name.parent)))
+            }
+            _ => Err(no_name),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The handle of an inode: its subvolume and its number.
+//!
+//! A snapshot copies the directory entries of nested subvolumes, but no ROOT_REF names them there.
+//! Such an entry reads as an empty directory, which has no inode on disk. Its handle carries the
+//! directory that it stands in, behind a bit that no inode number has.
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+
+const STUB: u64 = 1 << 63;
+
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Ord, PartialOrd)]
+pub struct FileId {
+    pub root: RootId,
+    pub ino: InodeNr,
+}
+
+impl FileId {
+    pub fn new(root: RootId, ino: InodeNr) -> FileId {
+        FileId { root, ino }
+    }
+
+    /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
+    pub(crate) fn stub_in(dir: FileId) -> FileId {
+        FileId {
+            root: dir.root,
+            ino: InodeNr(dir.ino.0 | STUB),
+        }
+    }
+
+    /// The directory that holds this stub; None for anything else.
+    pub(crate) fn stub_parent(self) -> Option<FileId> {
+        (self.ino.0 & STUB != 0).then_some(FileId {
+            ino: InodeNr(self.ino.0 & !STUB),
+            ..self
+        })
+    }
+
+    /// Whether it stands for a nested subvolume that a snapshot did not copy.
+    pub fn is_stub(self) -> bool {
+        self.stub_parent().is_some()
+    }
+}

@@ -1,0 +1,13 @@
+//! Inodes and names: what POSIX calls look at.
+
+mod attr;
+mod dir;
+mod file_id;
+mod path;
+mod symlink;
+mod xattr;
+
+pub use attr::{Attr, FileTime};
+pub use dir::DirEntry;
+pub(crate) use dir::find_entry;
+pub use file_id::FileId;

@@ -1,0 +1,23 @@
+//! Symbolic links: the target is the inode's data, inline.
+
+use ubtrfs_format::item::FileKind;
+
+use super::FileId;
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+/// The longest target that Linux makes or follows.
+const MAX_TARGET_BYTES: u64 = 4096;
+
+impl Volume {
+    pub fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
+        let attr = self.attr(id)?;
+        if attr.kind != FileKind::Symlink {
+            return Err(Error::NotASymlink(id));
+        }
+        let mut target = vec![0; attr.size.min(MAX_TARGET_BYTES) as usize];
+        let len = self.read_data(id, &attr, 0, &mut target)?;
+        target.truncate(len);
+        Ok(target)
+    }
+}

@@ -1,0 +1,73 @@
+//! How a volume is opened.
+
+use std::path::PathBuf;
+
+use ubtrfs_device::PoolOptions;
+use ubtrfs_tree::StoreOptions;
+
+/// Options of `Volume::open`; the default suits an image on a quiet machine.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    degraded: bool,
+    scan: Vec<PathBuf>,
+    cache_bytes: u64,
+    pub(super) decompressed_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            degraded: false,
+            scan: Vec::new(),
+            cache_bytes: 256 << 20,
+            decompressed_bytes: 32 << 20,
+        }
+    }
+}
+
+impl OpenOptions {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens although devices are missing, as far as the profiles allow.
+    #[must_use]
+    pub fn degraded(mut self, degraded: bool) -> Self {
+        self.degraded = degraded;
+        self
+    }
+
+    /// Folders and devices among which the volume's other devices are looked for.
+    #[must_use]
+    pub fn scan(mut self, scan: Vec<PathBuf>) -> Self {
+        self.scan = scan;
+        self
+    }
+
+    /// Budget of the cache of tree blocks, in bytes.
+    #[must_use]
+    pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
+        self.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Budget of the cache of decompressed extents, in bytes.
+    #[must_use]
+    pub fn decompressed_bytes(mut self, decompressed_bytes: u64) -> Self {
+        self.decompressed_bytes = decompressed_bytes;
+        self
+    }
+
+    pub(super) fn pool_options(&self) -> PoolOptions {
+        PoolOptions::default()
+            .degraded(self.degraded)
+            .scan(self.scan.clone())
+    }
+
+    pub(super) fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            cache_bytes: self.cache_bytes,
+            ..StoreOptions::default()
+        }
+    }
+}
