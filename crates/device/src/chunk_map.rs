@@ -24,7 +24,7 @@ use ubtrfs_format::uuid::Uuid;
 use crate::error::DeviceError;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 /// Bytes of a chunk that lie together on one stripe; the only value that the format allows.
 pub const STRIPE_LEN: u64 = 64 << 10;
@@ -68,6 +68,8 @@ pub enum ChunkProblem {
     Type(u64),
     #[error("stripe {index} at {physical} is not aligned or does not fit any device")]
     StripePlace { index: usize, physical: u64 },
+    #[error("two of its stripes are on device {devid}, parity needs one on each")]
+    RepeatedDevice { devid: DevId },
     #[error("overlaps the chunk at {other}")]
     Overlap { other: Logical },
 }
@@ -122,6 +124,9 @@ impl MappedChunk {
             profile,
             stripes,
         };
+        if mapped.has_parity() {
+            mapped.check_devices_differ()?;
+        }
         let stripe_bytes = mapped.stripe_bytes();
         for (index, stripe) in mapped.stripes.iter().enumerate() {
             let physical = stripe.physical.0;
@@ -132,6 +137,15 @@ impl MappedChunk {
             }
         }
         Ok(mapped)
+    }
+
+    fn check_devices_differ(&self) -> Result<(), ChunkProblem> {
+        let mut devids: Vec<DevId> = self.stripes.iter().map(|s| s.devid).collect();
+        devids.sort_unstable();
+        match devids.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(ChunkProblem::RepeatedDevice { devid: pair[0] }),
+            None => Ok(()),
+        }
     }
 
     pub fn logical(&self) -> Logical {

@@ -16,6 +16,9 @@ use rustix::io::Errno;
 use crate::block_device::{BlockDevice, PastEnd};
 use crate::error::{DeviceError, Holder};
 
+#[cfg(test)]
+mod tests;
+
 /// How long a lock on a block device is waited for: udev locks one for a moment to probe it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 

@@ -15,6 +15,8 @@ mod read_errors;
 mod scan;
 mod stripes;
 mod superblock;
+#[cfg(test)]
+mod test_volume;
 
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};

@@ -5,7 +5,7 @@
 //! H. Peter Anvin, "The mathematics of RAID-6", gives the formulas used here.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 const POLYNOMIAL: u16 = 0x11d;
 

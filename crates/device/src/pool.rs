@@ -33,6 +33,9 @@ use crate::read_errors::{ReadErrorRecord, ReadErrors};
 
 pub use checked::CheckedRead;
 
+#[cfg(test)]
+mod tests;
+
 /// How a pool is opened.
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {

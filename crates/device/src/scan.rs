@@ -11,6 +11,9 @@ use crate::error::DeviceError;
 use crate::file::{FileDevice, identity};
 use crate::superblock::DeviceSuperblocks;
 
+#[cfg(test)]
+mod tests;
+
 /// A device that a scan came upon.
 #[derive(Debug)]
 pub struct FoundDevice {

@@ -13,6 +13,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::block_device::BlockDevice;
 use crate::error::DeviceError;
 
+#[cfg(test)]
+mod tests;
+
 /// Why a copy was not chosen from.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyProblem {

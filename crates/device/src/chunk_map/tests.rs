@@ -1,34 +1,7 @@
 //! The chunk map: what it accepts, what it finds.
 
 use super::*;
-use zerocopy::FromZeros;
-
-pub(crate) fn disk_chunk(len: u64, flags: BlockGroupFlags, stripes: u16) -> Chunk {
-    let mut chunk = Chunk::new_zeroed();
-    chunk.length = len.into();
-    chunk.owner = 2.into();
-    chunk.stripe_len = STRIPE_LEN.into();
-    chunk.type_ = flags.bits().into();
-    chunk.sector_size = 4096.into();
-    chunk.num_stripes = stripes.into();
-    chunk.sub_stripes = if flags.contains(BlockGroupFlags::RAID10) {
-        2
-    } else {
-        1
-    }
-    .into();
-    chunk
-}
-
-pub(crate) fn disk_stripes(count: u16) -> Vec<Stripe> {
-    (1..=u64::from(count))
-        .map(|devid| Stripe {
-            devid: devid.into(),
-            offset: (devid << 20).into(),
-            dev_uuid: Uuid([devid as u8; 16]),
-        })
-        .collect()
-}
+use crate::test_volume::{disk_chunk, disk_stripes};
 
 fn check(logical: u64, chunk: &Chunk) -> Result<MappedChunk, ChunkProblem> {
     let stripes = disk_stripes(chunk.num_stripes.get());
@@ -119,6 +92,13 @@ fn each_planted_defect_is_named() {
     assert_eq!(
         check(1 << 20, &raid10).unwrap_err(),
         ChunkProblem::SubStripes(0)
+    );
+    let raid5 = disk_chunk(1 << 20, BlockGroupFlags::DATA | BlockGroupFlags::RAID5, 2);
+    let mut stripes = disk_stripes(2);
+    stripes[1].devid = 1.into();
+    assert_eq!(
+        MappedChunk::check(Logical(0), &raid5, &stripes, 4096, false).unwrap_err(),
+        ChunkProblem::RepeatedDevice { devid: DevId(1) }
     );
     let mut stripes = disk_stripes(1);
     stripes[0].offset = (!4095u64).into();

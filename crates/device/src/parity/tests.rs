@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Multiplication by shifting, as the field is defined.
-fn slow_mul(mut a: u8, mut b: u8) -> u8 {
+pub(crate) fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
         if b & 1 != 0 {

@@ -242,8 +242,9 @@ impl Pool {
             let direct = if chunk.has_parity() { 1 } else { mirror };
             let piece = chunk.piece(offset, range.len() as u64, direct);
             let place = (piece.devid, piece.physical);
-            let problem = match self.read_mirror(logical, &mut read.buf[range.clone()], mirror) {
-                Ok(()) if (read.good)(index, &read.buf[range.clone()]) => return Ok(()),
+            let granule = &mut read.buf[range.clone()];
+            let problem = match self.read_mirror(logical, granule, mirror) {
+                Ok(()) if (read.good)(index, granule) => return Ok(()),
                 Ok(()) => {
                     self.record(logical.0, range.len(), mirror, place);
                     AttemptProblem::Content
@@ -258,6 +259,11 @@ impl Pool {
                 place: Some(place),
                 problem,
             });
+        }
+        let granule = &mut read.buf[range.clone()];
+        let spans = chunk.piece(offset, range.len() as u64, 1).len < range.len() as u64;
+        if spans && self.read_mixed(logical, granule).is_ok() && (read.good)(index, granule) {
+            return Ok(());
         }
         Err(attempts)
     }

@@ -23,12 +23,7 @@ impl Pool {
         buf: &mut [u8],
         mirror: usize,
     ) -> Result<(), DeviceError> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = logical
-                .checked_add(done as u64)
-                .ok_or(DeviceError::NoChunk { logical })?;
-            let chunk = self.chunk_map.get(at)?;
+        self.for_each_piece(logical, buf, |chunk, at, part| {
             let mirrors = chunk.mirrors();
             if mirror == 0 || mirror > mirrors {
                 return Err(DeviceError::NoMirror {
@@ -37,30 +32,61 @@ impl Pool {
                     mirrors,
                 });
             }
+            self.read_piece(chunk, at, part, mirror)
+        })
+    }
+
+    /// Reads each part from the first mirror that gives it: what spans stripes may need different
+    /// mirrors for its parts.
+    pub(super) fn read_mixed(&self, logical: Logical, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.for_each_piece(logical, buf, |chunk, at, part| {
+            let first = self.read_piece(chunk, at, part, 1);
+            (2..=chunk.mirrors()).fold(first, |outcome, mirror| {
+                outcome.or_else(|_| self.read_piece(chunk, at, part, mirror))
+            })
+        })
+    }
+
+    /// Calls `each` with every part of `buf` that lies on one stripe, and its address.
+    fn for_each_piece(
+        &self,
+        logical: Logical,
+        buf: &mut [u8],
+        mut each: impl FnMut(&MappedChunk, Logical, &mut [u8]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = logical
+                .checked_add(done as u64)
+                .ok_or(DeviceError::NoChunk { logical })?;
+            let chunk = self.chunk_map.get(at)?;
             let offset = at.0 - chunk.logical().0;
-            for piece in chunk.pieces(offset, (buf.len() - done) as u64, mirror) {
+            for piece in chunk.pieces(offset, (buf.len() - done) as u64, 1) {
                 // A piece is no longer than the buffer.
                 let len = piece.len as usize;
-                let part = &mut buf[done..done + len];
-                if chunk.has_parity() && mirror > 1 {
-                    self.rebuild(&chunk, &piece, mirror, part)?;
-                } else {
-                    self.read_piece(&chunk, &piece, part)?;
-                }
+                each(&chunk, piece.logical, &mut buf[done..done + len])?;
                 done += len;
             }
         }
         Ok(())
     }
 
-    /// Reads a piece from its own device.
-    pub(super) fn read_piece(
+    /// Reads what lies on one stripe from a mirror that the chunk has.
+    fn read_piece(
         &self,
         chunk: &MappedChunk,
-        piece: &Piece,
+        at: Logical,
         buf: &mut [u8],
+        mirror: usize,
     ) -> Result<(), DeviceError> {
-        self.read_stripe(chunk, piece.stripe, piece.physical, piece.logical, buf)
+        let offset = at.0 - chunk.logical().0;
+        let rebuilt = chunk.has_parity() && mirror > 1;
+        let piece = chunk.piece(offset, buf.len() as u64, if rebuilt { 1 } else { mirror });
+        if rebuilt {
+            self.rebuild(chunk, &piece, mirror, buf)
+        } else {
+            self.read_stripe(chunk, piece.stripe, piece.physical, piece.logical, buf)
+        }
     }
 
     fn read_stripe(

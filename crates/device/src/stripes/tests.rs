@@ -1,7 +1,7 @@
 //! The arithmetic against a naive model that lays a chunk out block by block.
 
 use super::*;
-use crate::chunk_map::tests::{disk_chunk, disk_stripes};
+use crate::test_volume::{disk_chunk, disk_stripes};
 use proptest::prelude::*;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 

@@ -1,0 +1,106 @@
+//! Files as devices: what is refused, who excludes whom.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn image(dir: &Path, len: u64) -> PathBuf {
+    let path = dir.join("image");
+    FileDevice::create(&path, len).unwrap();
+    path
+}
+
+#[test]
+fn what_is_no_device_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for (path, wanted) in [
+        (dir.path(), "a directory"),
+        (Path::new("/dev/null"), "a character device"),
+        (&fifo, "a pipe"),
+    ] {
+        match FileDevice::open(path, Access::Read) {
+            Err(DeviceError::Kind { kind, .. }) => assert_eq!(kind, wanted),
+            other => panic!("{other:?}"),
+        }
+    }
+    let missing = FileDevice::open(&dir.path().join("none"), Access::Read);
+    assert!(matches!(missing, Err(DeviceError::Open { .. })));
+}
+
+#[test]
+fn readers_share_and_a_writer_is_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 1 << 20);
+    let is_locked = |access| {
+        matches!(
+            FileDevice::open(&path, access),
+            Err(DeviceError::InUse {
+                holder: Holder::Lock,
+                ..
+            })
+        )
+    };
+    let first = FileDevice::open(&path, Access::Read).unwrap();
+    assert!(!is_locked(Access::Read));
+    assert!(is_locked(Access::Write));
+    drop(first);
+    let writer = FileDevice::open(&path, Access::Write).unwrap();
+    assert!(is_locked(Access::Read));
+    assert!(is_locked(Access::Write));
+    assert!(
+        FileDevice::create(&path, 5).is_err(),
+        "an image in use is not emptied"
+    );
+    assert_eq!(writer.len_bytes(), 1 << 20);
+    drop(writer);
+    assert!(!is_locked(Access::Write));
+}
+
+#[test]
+fn bytes_come_back_and_the_end_is_guarded() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("image"), 1 << 20).unwrap();
+    device.write_at(&[3; 5000], 4000).unwrap();
+    device.flush().unwrap();
+    let mut buf = [9; 5002];
+    device.read_at(&mut buf, 3999).unwrap();
+    assert_eq!((buf[0], buf[1], buf[5000], buf[5001]), (0, 3, 3, 0));
+    let error = device.read_at(&mut buf, (1 << 20) - 5001).unwrap_err();
+    assert!(error.get_ref().is_some_and(|inner| inner.is::<PastEnd>()));
+    assert!(device.write_at(&buf, u64::MAX).is_err());
+    device.discard(4096, 4096).unwrap();
+    device.read_at(&mut buf, 4096).unwrap();
+    assert_eq!(buf[..4096], [0; 4096]);
+}
+
+#[test]
+fn image_cut_while_open_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 1 << 20);
+    let device = FileDevice::open(&path, Access::Read).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(1000)
+        .unwrap();
+    let error = device.read_at(&mut [0; 4096], 0).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn links_and_repeated_paths_have_one_identity() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 4096);
+    let link = dir.path().join("link");
+    symlink(&path, &link).unwrap();
+    assert_eq!(identity(&path).unwrap(), identity(&link).unwrap());
+}
