@@ -10,12 +10,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 /// What a shell reports for a program that SIGPIPE ended.
 const SIGPIPE_EXIT: u8 = 128 + 13;
+const PROGRESS_TICK: Duration = Duration::from_millis(100);
 const OUT_BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -34,17 +37,16 @@ pub(crate) enum LogLevel {
 }
 
 #[derive(Debug)]
-#[allow(dead_code, reason = "the commands that use all of it follow")]
 pub(crate) struct Console {
     /// Not `io::stdout`, whose own buffer would only copy once more.
     pub(crate) out: BufWriter<File>,
     pub(crate) format: Format,
     pub(crate) verbose: u8,
     pub(crate) quiet: bool,
+    progress: Option<ProgressBar>,
     failed: bool,
 }
 
-#[allow(dead_code, reason = "the commands that use all of it follow")]
 impl Console {
     pub(crate) fn new(format: Format, verbose: u8, quiet: bool) -> io::Result<Console> {
         let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -53,8 +55,48 @@ impl Console {
             format,
             verbose,
             quiet,
+            progress: None,
             failed: false,
         })
+    }
+
+    /// Standard output for data of any length, beside a console that reports errors meanwhile.
+    pub(crate) fn data_out(&self) -> io::Result<BufWriter<File>> {
+        let stdout = self.out.get_ref().try_clone()?;
+        Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
+    }
+
+    /// Shows progress on standard error if a person watches it; messages go above it.
+    pub(crate) fn start_progress(&mut self, template: &str) {
+        if self.quiet || !io::stderr().is_terminal() {
+            return;
+        }
+        // A template of ours that does not parse would be seen by the first who runs it.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            let bar = ProgressBar::new_spinner().with_style(style);
+            bar.enable_steady_tick(PROGRESS_TICK);
+            self.progress = Some(bar);
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Option<&ProgressBar> {
+        self.progress.as_ref()
+    }
+
+    pub(crate) fn end_progress(&mut self) {
+        if let Some(bar) = self.progress.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn message(&mut self, level: &str, text: impl fmt::Display) {
+        // What was written before the message shall be seen before it.
+        let _ = self.out.flush();
+        let show = || eprintln!("{level}: {text}");
+        match &self.progress {
+            Some(bar) => bar.suspend(show),
+            None => show(),
+        }
     }
 
     pub(crate) fn is_json(&self) -> bool {
@@ -69,18 +111,16 @@ impl Console {
     /// Reports an error after which the command goes on; the exit code will be 1.
     pub(crate) fn error(&mut self, error: impl fmt::Display) {
         self.failed = true;
-        // What was written before the error shall be seen before it.
-        let _ = self.out.flush();
-        eprintln!("ERROR: {error}");
+        self.message("ERROR", error);
     }
 
     /// Reports what does not make the command fail.
     pub(crate) fn warning(&mut self, warning: impl fmt::Display) {
-        let _ = self.out.flush();
-        eprintln!("WARNING: {warning}");
+        self.message("WARNING", warning);
     }
 
     pub(crate) fn finish(mut self, result: anyhow::Result<()>) -> ExitCode {
+        self.end_progress();
         let result = result.and_then(|()| Ok(self.out.flush()?));
         let Err(error) = result else {
             return match self.failed {

@@ -6,9 +6,25 @@
 //!
 //! Here: the definition of the whole command line and its start. Each command has a file in `command`.
 
+#![allow(dead_code, reason = "the groups of commands that use all of it follow")]
+
+mod clock;
 mod command;
 mod console;
+mod copy;
+mod file_data;
+mod file_facts;
 mod invoked_as;
+mod json;
+mod location;
+mod owners;
+mod permissions;
+mod quoting;
+mod rdev;
+mod table;
+mod tar;
+mod units;
+mod walk;
 
 use std::process::ExitCode;
 

@@ -2,25 +2,43 @@
 //!
 //! A command is a struct of options, whose doc comment is its help, with a `run`.
 
+mod cat;
 mod completions;
+mod cp;
+mod export;
 mod inspect_internal;
+mod ls;
 mod man;
+mod stat;
+mod tree;
 
 use crate::console::Console;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
+    Cat(cat::Cat),
     Completions(completions::Completions),
+    Cp(cp::Cp),
+    Export(export::Export),
     InspectInternal(inspect_internal::InspectInternal),
+    Ls(ls::Ls),
     Man(man::Man),
+    Stat(stat::Stat),
+    Tree(tree::Tree),
 }
 
 impl Command {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match self {
+            Command::Cat(command) => command.run(console),
             Command::Completions(command) => command.run(console),
+            Command::Cp(command) => command.run(console),
+            Command::Export(command) => command.run(console),
             Command::InspectInternal(group) => group.run(console),
+            Command::Ls(command) => command.run(console),
             Command::Man(command) => command.run(),
+            Command::Stat(command) => command.run(console),
+            Command::Tree(command) => command.run(console),
         }
     }
 }

@@ -1,0 +1,234 @@
+//! Lines of a listing: collected for one directory, so that columns can be aligned, then printed.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use ubtrfs_engine::{FileId, Volume};
+
+use super::{Ls, write_name};
+use crate::console::Console;
+use crate::file_facts::FileFacts;
+use crate::owners::Owners;
+use crate::quoting::Escaped;
+use crate::{clock, permissions};
+
+#[derive(Debug)]
+pub(super) struct Layout {
+    long: bool,
+    inode: bool,
+    human: bool,
+    full_time: bool,
+    for_terminal: bool,
+    owners: Owners,
+    now: Timestamp,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    name: Vec<u8>,
+    ino: u64,
+    /// Only for a long listing.
+    facts: Option<Columns>,
+}
+
+/// The columns of a long listing, as text.
+#[derive(Debug)]
+struct Columns {
+    mode: String,
+    nlink: String,
+    user: String,
+    group: String,
+    size: Size,
+    time: String,
+    target: Option<Vec<u8>>,
+    blocks: u64,
+}
+
+#[derive(Debug)]
+enum Size {
+    Bytes(String),
+    Device { major: String, minor: String },
+}
+
+impl Layout {
+    pub(super) fn new(options: &Ls, for_terminal: bool) -> Layout {
+        let owners = match options.long && !options.numeric_uid_gid {
+            true => Owners::load(),
+            false => Owners::default(),
+        };
+        Layout {
+            long: options.long || options.full_time || options.numeric_uid_gid,
+            inode: options.inode,
+            human: options.human_readable,
+            full_time: options.full_time,
+            for_terminal,
+            owners,
+            now: Timestamp::now(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Adds a line; a file that cannot be read gets an error instead.
+    pub(super) fn add(&mut self, volume: &Volume, name: &[u8], id: FileId, console: &mut Console) {
+        let facts = match self.long {
+            true => FileFacts::read(volume, id).map(Some),
+            false => Ok(None),
+        };
+        match facts {
+            Ok(facts) => self.lines.push(Line {
+                name: name.to_vec(),
+                ino: if id.is_stub() { 2 } else { id.ino.0 },
+                facts: facts.map(|facts| self.columns(facts)),
+            }),
+            Err(error) => console.error(format_args!("cannot stat '{}': {error}", Escaped(name))),
+        }
+    }
+
+    fn columns(&self, facts: FileFacts) -> Columns {
+        let attr = &facts.attr;
+        let acl = if facts.has_acl { "+" } else { "" };
+        let size = match facts.device_number() {
+            Some(device) => Size::Device {
+                major: device.major.to_string(),
+                minor: device.minor.to_string(),
+            },
+            None if self.human => Size::Bytes(human(attr.size)),
+            None => Size::Bytes(attr.size.to_string()),
+        };
+        Columns {
+            mode: permissions::text(attr.mode) + acl,
+            nlink: attr.nlink.to_string(),
+            user: self.owners.user(attr.uid),
+            group: self.owners.group(attr.gid),
+            size,
+            time: match self.full_time {
+                true => clock::full(attr.mtime),
+                false => clock::short(attr.mtime, self.now),
+            },
+            blocks: facts.blocks(),
+            target: facts.target,
+        }
+    }
+
+    /// Prints and forgets the lines; of a directory, a long listing begins with its total.
+    pub(super) fn print(&mut self, out: &mut dyn Write, directory: Option<()>) -> io::Result<()> {
+        let lines = std::mem::take(&mut self.lines);
+        let columns = || lines.iter().filter_map(|line| line.facts.as_ref());
+        if directory.is_some() && self.long {
+            let blocks = columns().fold(0u64, |sum, c| sum.saturating_add(c.blocks));
+            let total = match self.human {
+                true => human(blocks.saturating_mul(512)),
+                false => blocks.div_ceil(2).to_string(),
+            };
+            writeln!(out, "total {total}")?;
+        }
+        let widths = Widths::of(columns());
+        let ino_width = lines.iter().map(|l| digits(l.ino)).max().unwrap_or(0);
+        for line in &lines {
+            if self.inode {
+                write!(out, "{:>ino_width$} ", line.ino)?;
+            }
+            if let Some(columns) = &line.facts {
+                widths.write(out, columns)?;
+            }
+            write_name(out, &line.name, self.for_terminal)?;
+            if let Some(target) = line.facts.as_ref().and_then(|c| c.target.as_deref()) {
+                out.write_all(b" -> ")?;
+                write_name(out, target, self.for_terminal)?;
+            }
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn print_name(&self, out: &mut dyn Write, name: &[u8]) -> io::Result<()> {
+        write_name(out, name, self.for_terminal)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Widths {
+    mode: usize,
+    nlink: usize,
+    user: usize,
+    group: usize,
+    size: usize,
+    major: usize,
+    minor: usize,
+    time: usize,
+}
+
+impl Widths {
+    fn of<'a>(lines: impl Iterator<Item = &'a Columns>) -> Widths {
+        let mut widths = Widths::default();
+        for line in lines {
+            widths.mode = widths.mode.max(line.mode.len());
+            widths.nlink = widths.nlink.max(line.nlink.len());
+            widths.user = widths.user.max(line.user.len());
+            widths.group = widths.group.max(line.group.len());
+            widths.time = widths.time.max(line.time.len());
+            match &line.size {
+                Size::Bytes(size) => widths.size = widths.size.max(size.len()),
+                Size::Device { major, minor } => {
+                    widths.major = widths.major.max(major.len());
+                    widths.minor = widths.minor.max(minor.len());
+                }
+            }
+        }
+        if widths.major > 0 {
+            widths.size = widths.size.max(widths.major + 2 + widths.minor);
+            widths.major = widths.size - 2 - widths.minor;
+        }
+        widths
+    }
+
+    fn write(&self, out: &mut dyn Write, line: &Columns) -> io::Result<()> {
+        write!(
+            out,
+            "{:<mode$} {:>nlink$} {:<user$} {:<group$} ",
+            line.mode,
+            line.nlink,
+            line.user,
+            line.group,
+            mode = self.mode,
+            nlink = self.nlink,
+            user = self.user,
+            group = self.group,
+        )?;
+        match &line.size {
+            Size::Bytes(size) => write!(out, "{size:>width$} ", width = self.size)?,
+            Size::Device { major, minor } => write!(
+                out,
+                "{major:>width$}, {minor:>minor_width$} ",
+                width = self.major,
+                minor_width = self.minor
+            )?,
+        }
+        write!(out, "{:>width$} ", line.time, width = self.time)
+    }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// A size as `ls -h` shows it: rounded up, one digit behind the point below ten.
+fn human(bytes: u64) -> String {
+    const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+    if bytes < 1024 {
+        return bytes.to_string();
+    }
+    let mut unit = 0;
+    let mut divisor = 1024u128;
+    let bytes = u128::from(bytes);
+    while bytes.div_ceil(divisor) >= 1024 && unit + 1 < UNITS.len() {
+        unit += 1;
+        divisor *= 1024;
+    }
+    let tenths = (bytes * 10).div_ceil(divisor);
+    match tenths < 100 {
+        true => format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit]),
+        false => format!("{}{}", bytes.div_ceil(divisor), UNITS[unit]),
+    }
+}

@@ -1,0 +1,149 @@
+//! Making files below a directory of this machine, and never elsewhere.
+//!
+//! A name is one component and is used below an open directory without following links (COPY-1). What
+//! stands in the way is replaced as cp(1) does: a file by a file, never a directory, nor by one.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+const DIR_FLAGS: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// Until the final mode is set, what is made is the maker's alone.
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+const PRIVATE_DIR: Mode = Mode::RWXU;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DestError {
+    #[error("refused: the name is not one that a directory can hold")]
+    Name,
+    #[error("refused: would replace a directory by something else")]
+    ReplacesDirectory,
+    #[error("refused: would replace what is not a directory by one")]
+    ReplacedByDirectory,
+    #[error("{call}: {source}")]
+    Call {
+        call: &'static str,
+        source: io::Error,
+    },
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {
+    move |errno| DestError::Call {
+        call,
+        source: errno.into(),
+    }
+}
+
+/// A name that is one component of a path. Longer ones than a directory takes are left to the system.
+fn check(name: &[u8]) -> Result<&[u8], DestError> {
+    let is_one = !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0));
+    is_one.then_some(name).ok_or(DestError::Name)
+}
+
+/// Opens a directory that the user named; links in its path are the user's own.
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Makes or enters a directory; tells whether it was made.
+pub(super) fn directory(parent: impl AsFd, name: &[u8]) -> Result<(OwnedFd, bool), DestError> {
+    let name = check(name)?;
+    let made = match rustix::fs::mkdirat(&parent, name, PRIVATE_DIR) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(failed("mkdir")(errno)),
+    };
+    match rustix::fs::openat(&parent, name, DIR_FLAGS, Mode::empty()) {
+        Ok(fd) => Ok((fd, made)),
+        Err(Errno::NOTDIR | Errno::LOOP) => Err(DestError::ReplacedByDirectory),
+        Err(errno) => Err(failed("open")(errno)),
+    }
+}
+
+/// Makes an empty file.
+pub(super) fn file(parent: impl AsFd, name: &[u8]) -> Result<File, DestError> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDWR;
+    making(&parent, name, "create", |name| {
+        rustix::fs::openat(&parent, name, flags, PRIVATE_FILE)
+    })
+    .map(File::from)
+}
+
+pub(super) fn symlink(parent: impl AsFd, name: &[u8], target: &[u8]) -> Result<(), DestError> {
+    making(&parent, name, "symlink", |name| {
+        rustix::fs::symlinkat(target, &parent, name)
+    })
+}
+
+/// Makes a device, fifo or socket.
+pub(super) fn node(
+    parent: impl AsFd,
+    name: &[u8],
+    kind: FileType,
+    device: Dev,
+) -> Result<(), DestError> {
+    making(&parent, name, "mknod", |name| {
+        rustix::fs::mknodat(&parent, name, kind, PRIVATE_FILE, device)
+    })
+}
+
+/// Gives a file that was made in `dirs` below `top` a further name.
+pub(super) fn link(
+    top: impl AsFd,
+    dirs: &[u8],
+    first: &[u8],
+    parent: impl AsFd,
+    name: &[u8],
+) -> Result<(), DestError> {
+    let mut at = top
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|source| DestError::Call {
+            call: "dup",
+            source,
+        })?;
+    for dir in dirs
+        .split(|&byte| byte == b'/')
+        .filter(|dir| !dir.is_empty())
+    {
+        let flags = DIR_FLAGS | OFlags::PATH;
+        at = rustix::fs::openat(&at, check(dir)?, flags, Mode::empty()).map_err(failed("open"))?;
+    }
+    let first = check(first)?;
+    making(&parent, name, "link", |name| {
+        rustix::fs::linkat(&at, first, &parent, name, AtFlags::empty())
+    })
+}
+
+/// Refers to something that was made, whatever it is, without following or opening it.
+pub(super) fn refer(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, DestError> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, check(name)?, flags, Mode::empty()).map_err(failed("open"))
+}
+
+/// Makes something under a new name, once more after removing a file that has it.
+fn making<T>(
+    parent: impl AsFd,
+    name: &[u8],
+    call: &'static str,
+    make: impl Fn(&[u8]) -> rustix::io::Result<T>,
+) -> Result<T, DestError> {
+    let name = check(name)?;
+    match make(name) {
+        Err(Errno::EXIST) => {}
+        other => return other.map_err(failed(call)),
+    }
+    let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    if FileType::from_raw_mode(stat.map_err(failed("stat"))?.st_mode) == FileType::Directory {
+        return Err(DestError::ReplacesDirectory);
+    }
+    rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed("unlink"))?;
+    make(name).map_err(failed(call))
+}

@@ -1,0 +1,174 @@
+//! Owner, mode, extended attributes and times of what was copied.
+//!
+//! The order matters: changing the owner clears set-id bits and capabilities, an ACL refines the mode,
+//! and everything changes times. Who is not root keeps what it may, as cp(1) does: its own files and
+//! groups, and never a set-id bit for another owner than the original's.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::fs::{AtFlags, Gid, Mode, RawMode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use ubtrfs_engine::{Attr, FileKind, FileTime};
+
+use crate::quoting::Escaped;
+
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+
+pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+#[derive(Debug)]
+pub(super) struct MetadataError {
+    what: String,
+    source: io::Error,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot set {}: {}", self.what, self.source)
+    }
+}
+
+impl MetadataError {
+    fn new(what: impl fmt::Display, source: impl Into<io::Error>) -> MetadataError {
+        MetadataError {
+            what: what.to_string(),
+            source: source.into(),
+        }
+    }
+}
+
+/// How the copy is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handle {
+    /// For reading or writing.
+    Open,
+    /// A mere reference, as symbolic links and devices must have.
+    Reference,
+}
+
+#[derive(Debug)]
+pub(super) struct Keeper {
+    preserve: bool,
+    is_root: bool,
+    umask: u32,
+    /// Whether it was said that the destination takes no attributes.
+    told_unsupported: bool,
+}
+
+impl Keeper {
+    /// Takes the process's umask away: every mode is set explicitly.
+    pub(super) fn new(preserve: bool) -> Keeper {
+        Keeper {
+            preserve,
+            is_root: rustix::process::geteuid().is_root(),
+            umask: rustix::process::umask(Mode::empty()).as_raw_mode(),
+            told_unsupported: false,
+        }
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        fd: impl AsFd,
+        handle: Handle,
+        attr: &Attr,
+        xattrs: &Xattrs,
+    ) -> Vec<MetadataError> {
+        let mut problems = Vec::new();
+        let mut mode = attr.mode & 0o7777;
+        if self.preserve {
+            mode &= !self.owner(&fd, attr, &mut problems);
+        } else {
+            mode = mode & 0o777 & !self.umask;
+        }
+        if attr.kind != FileKind::Symlink {
+            self.mode(&fd, handle, mode, &mut problems);
+        }
+        if self.preserve {
+            for (name, value) in xattrs {
+                self.xattr(&fd, name, value, &mut problems);
+            }
+            let times = Timestamps {
+                last_access: timespec(attr.atime),
+                last_modification: timespec(attr.mtime),
+            };
+            if let Err(errno) = rustix::fs::utimensat(&fd, "", &times, AtFlags::EMPTY_PATH) {
+                problems.push(MetadataError::new("times", errno));
+            }
+        }
+        problems
+    }
+
+    /// Returns the mode bits that must go because the owner could not be kept.
+    fn owner(&self, fd: impl AsFd, attr: &Attr, problems: &mut Vec<MetadataError>) -> u32 {
+        let chown = |uid: Option<u32>, gid: u32| {
+            let uid = uid.map(Uid::from_raw);
+            let gid = Some(Gid::from_raw(gid));
+            rustix::fs::chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH)
+        };
+        let Err(errno) = chown(Some(attr.uid), attr.gid) else {
+            return 0;
+        };
+        if self.is_root || errno != Errno::PERM {
+            problems.push(MetadataError::new("owner", errno));
+            return SETUID | SETGID;
+        }
+        // The group alone may be one of the caller's own.
+        match chown(None, attr.gid) {
+            Ok(()) => SETUID,
+            Err(_) => SETUID | SETGID,
+        }
+    }
+
+    fn mode(&self, fd: impl AsFd, handle: Handle, mode: u32, problems: &mut Vec<MetadataError>) {
+        let mode = Mode::from_raw_mode(mode as RawMode);
+        let set = match handle {
+            Handle::Open => rustix::fs::fchmod(&fd, mode),
+            Handle::Reference => {
+                rustix::fs::chmodat(rustix::fs::CWD, through_proc(&fd), mode, AtFlags::empty())
+            }
+        };
+        if let Err(errno) = set {
+            problems.push(MetadataError::new("mode", errno));
+        }
+    }
+
+    fn xattr(
+        &mut self,
+        fd: impl AsFd,
+        name: &[u8],
+        value: &[u8],
+        problems: &mut Vec<MetadataError>,
+    ) {
+        // Through /proc it works for a mere reference as well, and for a link itself.
+        let set = rustix::fs::setxattr(through_proc(&fd), name, value, XattrFlags::empty());
+        let Err(errno) = set else { return };
+        // Properties of btrfs mean nothing elsewhere.
+        if errno == Errno::NOTSUP && (name.starts_with(b"btrfs.") || self.told_unsupported) {
+            return;
+        }
+        if errno == Errno::PERM && !self.is_root {
+            tracing::debug!(name = %Escaped(name), "attribute left out: only root may set it");
+            return;
+        }
+        self.told_unsupported |= errno == Errno::NOTSUP;
+        problems.push(MetadataError::new(
+            format_args!("attribute {}", Escaped(name)),
+            errno,
+        ));
+    }
+}
+
+/// A path whose resolution ends at what `fd` refers to, even at a symbolic link.
+fn through_proc(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+fn timespec(time: FileTime) -> Timespec {
+    Timespec {
+        tv_sec: time.sec,
+        tv_nsec: time.nsec.into(),
+    }
+}

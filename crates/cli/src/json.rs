@@ -1,0 +1,71 @@
+//! JSON documents in the layout of btrfs-progs: a header, then one named list or map.
+//!
+//! A list is written entry by entry, so that one of any length is written in bounded memory.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+const HEADER: &str = "{\n  \"__header\": {\n    \"version\": \"1\"\n  },\n";
+
+/// A named list that is being written.
+#[derive(Debug)]
+pub(crate) struct JsonList {
+    first: bool,
+}
+
+impl JsonList {
+    pub(crate) fn start(out: &mut dyn Write, name: &str) -> io::Result<JsonList> {
+        write!(out, "{HEADER}  \"{name}\": [")?;
+        Ok(JsonList { first: true })
+    }
+
+    pub(crate) fn push(&mut self, out: &mut dyn Write, entry: &impl Serialize) -> io::Result<()> {
+        let separator = if self.first { "\n    " } else { ",\n    " };
+        self.first = false;
+        out.write_all(separator.as_bytes())?;
+        out.write_all(indented(entry, "    ")?.as_bytes())
+    }
+
+    pub(crate) fn end(self, out: &mut dyn Write) -> io::Result<()> {
+        let close = if self.first { "]\n}\n" } else { "\n  ]\n}\n" };
+        out.write_all(close.as_bytes())
+    }
+}
+
+/// A whole list at once.
+pub(crate) fn write_list<T: Serialize>(
+    out: &mut dyn Write,
+    name: &str,
+    entries: impl IntoIterator<Item = T>,
+) -> io::Result<()> {
+    let mut list = JsonList::start(out, name)?;
+    for entry in entries {
+        list.push(out, &entry)?;
+    }
+    list.end(out)
+}
+
+/// One named map.
+pub(crate) fn write_map(out: &mut dyn Write, name: &str, map: &impl Serialize) -> io::Result<()> {
+    writeln!(out, "{HEADER}  \"{name}\": {}\n}}", indented(map, "  ")?)
+}
+
+/// Newlines occur between tokens only: within strings they are escaped.
+fn indented(value: &impl Serialize, indent: &str) -> io::Result<String> {
+    let text = serde_json::to_string_pretty(value)?;
+    Ok(text.replace('\n', &format!("\n{indent}")))
+}
+
+/// Bytes as a JSON string: what is not UTF-8 is replaced.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The exact bytes in hexadecimal if [`text`] loses some; None if not.
+pub(crate) fn hex_if_lossy(bytes: &[u8]) -> Option<String> {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => None,
+        Err(_) => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
+}

@@ -1,0 +1,54 @@
+//! Names of users and groups, from this machine's /etc/passwd and /etc/group.
+
+use std::collections::HashMap;
+use std::fs;
+
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Owners {
+    pub(crate) fn load() -> Owners {
+        Owners {
+            users: read("/etc/passwd"),
+            groups: read("/etc/group"),
+        }
+    }
+
+    /// The user's name, or the number.
+    pub(crate) fn user(&self, uid: u32) -> String {
+        name_or_number(&self.users, uid)
+    }
+
+    /// The group's name, or the number.
+    pub(crate) fn group(&self, gid: u32) -> String {
+        name_or_number(&self.groups, gid)
+    }
+
+    pub(crate) fn user_name(&self, uid: u32) -> Option<&str> {
+        self.users.get(&uid).map(String::as_str)
+    }
+
+    pub(crate) fn group_name(&self, gid: u32) -> Option<&str> {
+        self.groups.get(&gid).map(String::as_str)
+    }
+}
+
+fn name_or_number(names: &HashMap<u32, String>, id: u32) -> String {
+    names.get(&id).cloned().unwrap_or_else(|| id.to_string())
+}
+
+/// Lines of `name:password:id:...`; the first name of an id counts.
+fn read(path: &str) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for line in fs::read_to_string(path).unwrap_or_default().lines() {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next(), fields.nth(1));
+        if let (Some(name), Some(Ok(id))) = (name, id.map(str::parse)) {
+            names.entry(id).or_insert_with(|| name.to_owned());
+        }
+    }
+    names
+}

@@ -1,0 +1,16 @@
+//! Device numbers as an inode holds them: the kernel's own number, major above 20 bits of minor.
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DeviceNumber {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl DeviceNumber {
+    pub(crate) fn from_inode(rdev: u64) -> DeviceNumber {
+        DeviceNumber {
+            major: (rdev >> 20) as u32,
+            minor: (rdev & 0xf_ffff) as u32,
+        }
+    }
+}

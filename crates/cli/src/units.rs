@@ -1,0 +1,159 @@
+//! Sizes as btrfs-progs prints them, and the options that choose how.
+//!
+//! A human-readable size is cut, not rounded, at the unit below the one shown, and divided in single
+//! precision: the same digits come out for the same bytes.
+
+#[cfg(test)]
+mod tests;
+
+const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const DECIMAL: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+
+/// How sizes are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Units {
+    raw: bool,
+    decimal: bool,
+    /// Index of the unit that all sizes are shown in; None picks one for each size.
+    fixed: Option<usize>,
+}
+
+impl Units {
+    pub(crate) const RAW: Units = Units {
+        raw: true,
+        decimal: false,
+        fixed: None,
+    };
+
+    /// Whether this is what is printed if no option says otherwise; wider columns are used if not.
+    pub(crate) fn is_default(self) -> bool {
+        self == Units::default()
+    }
+
+    pub(crate) fn size(self, bytes: u64) -> String {
+        if self.raw {
+            return bytes.to_string();
+        }
+        self.magnitude(bytes)
+    }
+
+    /// For differences, which a damaged or overcommitted volume may make negative.
+    pub(crate) fn signed(self, bytes: i64) -> String {
+        if self.raw {
+            return bytes.to_string();
+        }
+        let sign = if bytes < 0 { "-" } else { "" };
+        format!("{sign}{}", self.magnitude(bytes.unsigned_abs()))
+    }
+
+    fn magnitude(self, bytes: u64) -> String {
+        let (step, suffixes): (u64, _) = match self.decimal {
+            false => (1024, BINARY),
+            true => (1000, DECIMAL),
+        };
+        let (value, divisor, unit) = match self.fixed {
+            Some(unit) => (bytes, step.pow(unit as u32), unit),
+            None => {
+                let (mut value, mut last, mut unit) = (bytes, bytes, 0);
+                while value >= step {
+                    last = value;
+                    value /= step;
+                    unit += 1;
+                }
+                (last, if unit == 0 { 1 } else { step }, unit)
+            }
+        };
+        let suffix = suffixes.get(unit).copied().unwrap_or("?");
+        format!("{:.2}{suffix}", value as f32 / divisor as f32)
+    }
+}
+
+/// The unit options of commands whose short letters are taken.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Units")]
+pub(crate) struct LongUnits {
+    /// Raw numbers in bytes
+    #[arg(long)]
+    raw: bool,
+    /// Human friendly numbers, base 1024 (default)
+    #[arg(long)]
+    human_readable: bool,
+    /// Use 1024 as a base (KiB, MiB, GiB, TiB)
+    #[arg(long)]
+    iec: bool,
+    /// Use 1000 as a base (kB, MB, GB, TB)
+    #[arg(long)]
+    si: bool,
+    /// Show sizes in KiB, or kB with --si
+    #[arg(long)]
+    kbytes: bool,
+    /// Show sizes in MiB, or MB with --si
+    #[arg(long)]
+    mbytes: bool,
+    /// Show sizes in GiB, or GB with --si
+    #[arg(long)]
+    gbytes: bool,
+    /// Show sizes in TiB, or TB with --si
+    #[arg(long)]
+    tbytes: bool,
+}
+
+impl LongUnits {
+    pub(crate) fn units(self) -> Units {
+        let fixed = [self.tbytes, self.gbytes, self.mbytes, self.kbytes];
+        Units {
+            raw: self.raw,
+            decimal: self.si,
+            fixed: largest_unit(fixed),
+        }
+    }
+}
+
+/// The unit options with the short letters of df(1).
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Units")]
+pub(crate) struct ShortUnits {
+    /// Raw numbers in bytes
+    #[arg(short = 'b', long)]
+    raw: bool,
+    /// Human friendly numbers, base 1024 (default)
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Human friendly numbers, base 1000
+    #[arg(short = 'H')]
+    human_decimal: bool,
+    /// Use 1024 as a base (KiB, MiB, GiB, TiB)
+    #[arg(long)]
+    iec: bool,
+    /// Use 1000 as a base (kB, MB, GB, TB)
+    #[arg(long)]
+    si: bool,
+    /// Show sizes in KiB, or kB with --si
+    #[arg(short, long)]
+    kbytes: bool,
+    /// Show sizes in MiB, or MB with --si
+    #[arg(short, long)]
+    mbytes: bool,
+    /// Show sizes in GiB, or GB with --si
+    #[arg(short, long)]
+    gbytes: bool,
+    /// Show sizes in TiB, or TB with --si
+    #[arg(short, long)]
+    tbytes: bool,
+}
+
+impl ShortUnits {
+    pub(crate) fn units(self) -> Units {
+        let fixed = [self.tbytes, self.gbytes, self.mbytes, self.kbytes];
+        Units {
+            raw: self.raw,
+            decimal: self.si || self.human_decimal,
+            fixed: largest_unit(fixed),
+        }
+    }
+}
+
+/// TiB, GiB, MiB, KiB asked for -> the largest one's index.
+fn largest_unit(asked: [bool; 4]) -> Option<usize> {
+    asked.iter().position(|&asked| asked).map(|at| 4 - at)
+}
