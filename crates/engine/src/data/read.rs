@@ -57,11 +57,11 @@ impl Volume {
             let more = extents.next(&mut |range| {
                 let from = range.start.max(offset).min(end);
                 let to = range.end().clamp(offset, end);
+                buf[(done - offset) as usize..(from - offset) as usize].fill(0);
                 if from >= to {
-                    done = done.max(from);
+                    done = from;
                     return Ok(());
                 }
-                buf[(done - offset) as usize..(from - offset) as usize].fill(0);
                 let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
                 reader.read_range(&range, from, part)?;
                 done = to;
