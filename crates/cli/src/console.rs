@@ -114,6 +114,11 @@ impl Console {
         self.message("ERROR", error);
     }
 
+    /// Another process has reported an error; the exit code will be 1.
+    pub(crate) fn error_was_reported(&mut self) {
+        self.failed = true;
+    }
+
     /// Reports what does not make the command fail.
     pub(crate) fn warning(&mut self, warning: impl fmt::Display) {
         self.message("WARNING", warning);

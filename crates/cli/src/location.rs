@@ -117,6 +117,14 @@ impl DeviceOptions {
         })
     }
 
+    /// The same, with missing devices allowed if these options or `degraded` say so.
+    pub(crate) fn or_degraded(self, degraded: bool) -> DeviceOptions {
+        DeviceOptions {
+            degraded: self.degraded || degraded,
+            ..self
+        }
+    }
+
     pub(crate) fn scan_places(&self) -> &[PathBuf] {
         &self.scan
     }

@@ -5,7 +5,6 @@
 //! - `adapter`: a volume as such a file system
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process
 
-#[cfg_attr(not(test), expect(dead_code, reason = "volumes come with the engine"))]
 mod adapter;
 pub mod mount;
 pub mod request;

@@ -9,8 +9,10 @@ mod export;
 mod inspect_internal;
 mod ls;
 mod man;
+mod mount;
 mod stat;
 mod tree;
+mod umount;
 
 use crate::console::Console;
 
@@ -23,8 +25,10 @@ pub(crate) enum Command {
     InspectInternal(inspect_internal::InspectInternal),
     Ls(ls::Ls),
     Man(man::Man),
+    Mount(mount::Mount),
     Stat(stat::Stat),
     Tree(tree::Tree),
+    Umount(umount::Umount),
 }
 
 impl Command {
@@ -37,8 +41,10 @@ impl Command {
             Command::InspectInternal(group) => group.run(console),
             Command::Ls(command) => command.run(console),
             Command::Man(command) => command.run(),
+            Command::Mount(command) => command.run(console),
             Command::Stat(command) => command.run(console),
             Command::Tree(command) => command.run(console),
+            Command::Umount(command) => command.run(console),
         }
     }
 }

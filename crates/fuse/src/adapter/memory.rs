@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::InodeFlags;
 
 use super::source::{Child, FileId, Inode, Source};
 use crate::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
@@ -17,6 +18,11 @@ pub(crate) const fn file(root: u64, inode: u64) -> FileId {
         root: RootId(root),
         ino: InodeNr(inode),
     }
+}
+
+/// What stands in a directory for subvolumes that were not copied.
+pub(crate) const fn stub_in(dir: FileId) -> FileId {
+    file(dir.root.0, dir.ino.0 | 1 << 63)
 }
 
 /// The byte at an offset of a file with contents; neighbours and far bytes differ.
@@ -77,7 +83,7 @@ impl Memory {
             inode: Inode {
                 attr,
                 generation: 7,
-                flags: 0,
+                flags: InodeFlags::empty(),
             },
             children: BTreeMap::new(),
             parent,

@@ -16,12 +16,11 @@ mod listing;
 mod nodes;
 mod number;
 mod source;
+mod volume;
 mod xattr;
 
+use std::sync::OnceLock;
 use std::time::Duration;
-
-use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::InodeFlags;
 
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
@@ -42,6 +41,8 @@ pub(crate) struct Adapter<S> {
     root: FileId,
     numbering: Numbering,
     nodes: NodeTable,
+    /// Asked for once: it takes a walk over all block groups.
+    statfs: OnceLock<StatFs>,
     wishes: Wishes,
 }
 
@@ -69,6 +70,7 @@ impl<S: Source> Adapter<S> {
             root,
             numbering: Numbering::new(root.root),
             nodes: NodeTable::default(),
+            statfs: OnceLock::new(),
             wishes,
         }
     }
@@ -100,7 +102,7 @@ impl<S: Source> Adapter<S> {
     }
 
     fn listed(dir: &Node, name: &[u8], child: FileId) -> Listed {
-        if child.ino == InodeNr::EMPTY_SUBVOL_DIR {
+        if child.is_stub() {
             Listed::Stub {
                 stub: child,
                 dir: dir.id,
@@ -273,7 +275,11 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn statfs(&self, _context: &Context, _node: NodeId) -> Result<StatFs> {
-        self.source.statfs()
+        if let Some(known) = self.statfs.get() {
+            return Ok(*known);
+        }
+        let found = self.source.statfs()?;
+        Ok(*self.statfs.get_or_init(|| found))
     }
 
     fn access(&self, _context: &Context, _node: NodeId, _mask: u32) -> Result<()> {
@@ -304,19 +310,16 @@ impl<S: Source> FileSystem for Adapter<S> {
         _input: &[u8],
         out: &mut [u8],
     ) -> Result<usize> {
-        let inode = |node| {
-            let inode = self.source.inode(self.node(node)?.id)?;
-            Ok((inode, InodeFlags::from_bits_retain(inode.flags)))
-        };
+        let inode = || self.source.inode(self.node(node)?.id);
         match command {
             flags::GETFLAGS | flags::GETFLAGS_32 => {
-                answer(out, &flags::fs_flags(inode(node)?.1).to_ne_bytes())
+                answer(out, &flags::fs_flags(inode()?.flags).to_ne_bytes())
             }
             flags::GETVERSION | flags::GETVERSION_32 => {
                 // The low half, as everybody shows it.
-                answer(out, &(inode(node)?.0.generation as u32).to_ne_bytes())
+                answer(out, &(inode()?.generation as u32).to_ne_bytes())
             }
-            flags::FSGETXATTR => answer(out, &flags::fsxattr(inode(node)?.1)),
+            flags::FSGETXATTR => answer(out, &flags::fsxattr(inode()?.flags)),
             _ => Err(Errno::NOTTY),
         }
     }

@@ -22,8 +22,8 @@ use super::source::FileId;
 pub(super) enum Listed {
     /// A file whose numbers are too large to be packed.
     File(FileId),
-    /// An empty directory in place of a subvolume that was not copied with its snapshot. `stub` is
-    /// shared by all stubs of the subvolume; the place tells them apart.
+    /// An empty directory in place of a subvolume that was not copied with its snapshot. All stubs in
+    /// a directory share `stub`; the name tells them apart.
     Stub {
         stub: FileId,
         dir: FileId,

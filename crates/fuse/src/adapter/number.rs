@@ -18,7 +18,7 @@
 //! | 111 | 60 of hash | what fits nowhere: `NodeTable` keeps it while the kernel knows it |
 //!
 //! The first form that has room is taken, so a file has one number. The last is for stub directories
-//! (all inode 2 of the subvolume they are in, yet directories of their own) and for numbers that take
+//! (which have no inode, and of which a directory may hold many) and for numbers that take
 //! two to the 28th subvolumes or a volume made by hand to reach.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
@@ -76,7 +76,7 @@ impl Numbering {
     /// The number of a file, unless it has to be listed.
     pub(super) fn number(&self, id: FileId) -> Option<u64> {
         let inode = id.ino.0;
-        // Smaller numbers are stubs, or 0 and 1, which FUSE has a meaning of its own for.
+        // No file has a smaller number, and FUSE has a meaning of its own for 0 and 1.
         if inode < InodeNr::FIRST_FREE.0 {
             return None;
         }

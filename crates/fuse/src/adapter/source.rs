@@ -5,15 +5,10 @@
 
 use std::ops::ControlFlow;
 
-use ubtrfs_format::ids::{InodeNr, RootId};
+pub(crate) use ubtrfs_engine::FileId;
+use ubtrfs_format::item::InodeFlags;
 
 use crate::request::{Attr, FileKind, Result, StatFs};
-
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Ord, PartialOrd)]
-pub(crate) struct FileId {
-    pub(crate) root: RootId,
-    pub(crate) ino: InodeNr,
-}
 
 /// One file as it is on disk.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +16,7 @@ pub(crate) struct Inode {
     /// With `ino` as it is within the subvolume.
     pub(crate) attr: Attr,
     pub(crate) generation: u64,
-    /// As in the inode item.
-    pub(crate) flags: u64,
+    pub(crate) flags: InodeFlags,
 }
 
 pub(crate) struct Child<'a> {

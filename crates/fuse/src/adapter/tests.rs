@@ -1,6 +1,8 @@
 //! The adapter over a tree in memory, asked as a transport would.
 
-use super::memory::{Memory, TOP, file};
+use super::memory::{Memory, TOP, file, stub_in};
+use ubtrfs_format::item::InodeFlags;
+
 use super::*;
 use crate::request::{DirEntry, FileKind, Room};
 
@@ -89,8 +91,18 @@ fn nested() -> Memory {
     memory.add(TOP, "two", file(257, 256), FileKind::Directory);
     memory.add(file(256, 256), "file", file(256, 257), FileKind::Regular);
     memory.add(file(257, 256), "file", file(257, 257), FileKind::Regular);
-    memory.add(file(257, 256), "gone", file(257, 2), FileKind::Directory);
-    memory.add(file(257, 256), "away", file(257, 2), FileKind::Directory);
+    memory.add(
+        file(257, 256),
+        "gone",
+        stub_in(file(257, 256)),
+        FileKind::Directory,
+    );
+    memory.add(
+        file(257, 256),
+        "away",
+        stub_in(file(257, 256)),
+        FileKind::Directory,
+    );
     memory
 }
 
@@ -302,7 +314,7 @@ fn lsattr_sees_the_flags_of_the_inode() {
     memory
         .add(TOP, "f", file(5, 257), FileKind::Regular)
         .inode
-        .flags = (InodeFlags::NODATACOW | InodeFlags::NODATASUM | InodeFlags::IMMUTABLE).bits();
+        .flags = InodeFlags::NODATACOW | InodeFlags::NODATASUM | InodeFlags::IMMUTABLE;
     let adapter = adapter(memory);
     let node = find(&adapter, NodeId::ROOT, "f").unwrap().node;
     let mut out = [0; 4];

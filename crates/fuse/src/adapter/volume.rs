@@ -111,7 +111,9 @@ fn device(rdev: u64) -> DeviceNr {
 /// `st_blocks`: whole sectors are taken, even by what is stored within an inode.
 fn blocks(nbytes: u64, sector_bytes: u32) -> u64 {
     let sector_bytes = u64::from(sector_bytes.max(512));
-    nbytes.div_ceil(sector_bytes).saturating_mul(sector_bytes / 512)
+    nbytes
+        .div_ceil(sector_bytes)
+        .saturating_mul(sector_bytes / 512)
 }
 
 fn time(time: FileTime) -> Time {

@@ -58,6 +58,8 @@ pub enum MountError {
         wanted: RootId,
     },
     #[error(transparent)]
+    Volume(#[from] ubtrfs_engine::Error),
+    #[error(transparent)]
     Unmount(#[from] UnmountError),
 }
 

@@ -10,18 +10,22 @@ mod detach;
 mod error;
 mod options;
 mod session;
+mod subvolume;
 mod table;
 
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
+use ubtrfs_engine::Volume;
 
 use self::attach::{Attachment, attach};
 use self::table::mount_at;
-use crate::request::FileSystem;
+use crate::adapter::Adapter;
+use crate::request::{FileSystem, Wishes};
 use crate::transport::Connection;
 
 pub use self::background::{Launched, Readiness, launch};
@@ -30,6 +34,25 @@ pub use self::error::{MountError, UnmountError};
 pub use self::options::{OptionError, Options, Rescue};
 pub use self::session::Session;
 pub use self::table::{FS_TYPE, TableEntry, mount_table};
+
+/// Mounts a subvolume of a volume, read-only. `source` is what the table of mounts shows.
+pub fn mount(
+    volume: Arc<Volume>,
+    source: &Path,
+    mountpoint: &Path,
+    options: &Options,
+) -> Result<Session, MountError> {
+    let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
+    let wishes = Wishes {
+        posix_acl: !options.no_acl && !options.fakeroot,
+    };
+    mount_file_system(
+        Adapter::new(volume, root, wishes),
+        source,
+        mountpoint,
+        options,
+    )
+}
 
 /// Mounts any file system that answers our requests.
 pub fn mount_file_system(

@@ -75,12 +75,10 @@ impl Session {
         &self.place.mountpoint
     }
 
-    /// Unmounts and waits for the last thread. When the mount is busy it stays, and so does the session.
-    pub fn unmount(mut self) -> Result<(), (Self, MountError)> {
-        match self.place.unmount(IfBusy::Refuse) {
-            Ok(()) => self.join().map_err(|error| (self, error)),
-            Err(error) => Err((self, error.into())),
-        }
+    /// Unmounts and waits for the last thread. A busy mount stays, and is served on.
+    pub fn unmount(&mut self) -> Result<(), MountError> {
+        self.place.unmount(IfBusy::Refuse)?;
+        self.join()
     }
 
     /// Waits until the file system is unmounted, by whoever does it.

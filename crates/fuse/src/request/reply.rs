@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+pub use ubtrfs_format::item::FileKind;
+
 /// Names a file to the kernel from the lookup that gave it until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
@@ -37,34 +39,6 @@ pub struct Time {
 pub struct DeviceNr {
     pub major: u32,
     pub minor: u32,
-}
-
-/// What `d_type` and the top bits of `st_mode` say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    Regular,
-    Directory,
-    Symlink,
-    CharDevice,
-    BlockDevice,
-    Fifo,
-    Socket,
-}
-
-impl FileKind {
-    /// The kind in the top four bits of `mode`; none for a pattern that no file has.
-    pub fn of_mode(mode: u32) -> Option<Self> {
-        Some(match mode >> 12 {
-            0o10 => Self::Regular,
-            0o04 => Self::Directory,
-            0o12 => Self::Symlink,
-            0o02 => Self::CharDevice,
-            0o06 => Self::BlockDevice,
-            0o01 => Self::Fifo,
-            0o14 => Self::Socket,
-            _ => return None,
-        })
-    }
 }
 
 /// What `stat` shows.

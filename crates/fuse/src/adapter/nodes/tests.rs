@@ -13,7 +13,7 @@ fn file(root: u64, inode: u64) -> FileId {
 
 fn stub(dir: u64, name: &str) -> Listed {
     Listed::Stub {
-        stub: file(258, 2),
+        stub: file(258, dir | 1 << 63),
         dir: file(258, dir),
         name: name.as_bytes().into(),
     }
