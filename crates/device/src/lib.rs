@@ -23,6 +23,7 @@ pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN
 pub use error::{Attempt, AttemptProblem, DeviceError, Holder, ReadFailure};
 pub use file::{Access, FileDevice};
 pub use memory::MemDevice;
+pub use parity::parity;
 pub use pool::{CheckedRead, DeviceInfo, Pool, PoolOptions};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use scan::{FoundDevice, scan};

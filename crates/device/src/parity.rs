@@ -105,6 +105,14 @@ fn q_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     q
 }
 
+/// P, and with two parities Q, of data members of one length, in logical order.
+pub fn parity(data: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
+    let len = data.first().map_or(0, Vec::len);
+    let both = [p_of, q_of];
+    let wanted = both.iter().take(parities);
+    wanted.map(|of| of(data, &[], len)).collect()
+}
+
 /// More members are lost than there are parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyLost;

@@ -45,6 +45,17 @@ fn row(data: usize, len: usize, seed: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn parity_of_data_is_what_the_definition_gives() {
+    for parities in 0..=2 {
+        for data in 1..=8 {
+            let members = row(data, 61, 7 + data as u64);
+            let expected = &members[data..data + parities];
+            assert_eq!(parity(&members[..data], parities), expected);
+        }
+    }
+}
+
+#[test]
 fn tables_agree_with_the_definition() {
     for a in 0..=255 {
         for b in 0..=255 {
