@@ -1,0 +1,360 @@
+//! The first chunks of a volume: how large each is and on which devices it lies.
+//!
+//! Sizes follow mkfs.btrfs: a chunk without a profile is small and fixed; others take a share of the
+//! volume between a floor and a ceiling. Places are our own: chunks are packed from the first free byte,
+//! without the holes that its temporary chunks leave, and devices with the most room are taken first, as
+//! the kernel does.
+//!
+//! Invariants
+//! - CHUNK-1: no chunk lies in the first MiB of a device, and no two overlap on one.
+//! - CHUNK-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
+//!   that no tree block crosses a stripe.
+//!
+//! Not here: where the bytes of a chunk go ([`MappedChunk`]), what lies in it (`place`).
+
+use std::ops::Range;
+
+use ubtrfs_device::{MappedChunk, STRIPE_LEN};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::ids::objectid;
+use ubtrfs_format::ids::{DevId, Logical, RootId};
+use ubtrfs_format::item::{Chunk, Stripe};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SYS_CHUNK_ARRAY_SIZE};
+use ubtrfs_format::uuid::Uuid;
+use zerocopy::IntoBytes;
+
+use super::error::MkfsError;
+use super::options::{Geometry, Identity, RESERVED_BYTES, SINGLE_SYSTEM_CHUNK_BYTES};
+
+#[cfg(test)]
+mod tests;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Volumes above this size get larger metadata chunks.
+const LARGE_VOLUME_BYTES: u64 = 50 * GIB;
+
+/// A device of the new volume.
+#[derive(Clone, Debug)]
+pub struct PlannedDevice {
+    pub devid: DevId,
+    pub uuid: Uuid,
+    /// Whole sectors.
+    pub total_bytes: u64,
+    /// In chunks.
+    pub bytes_used: u64,
+    /// Everything from here on is free.
+    next: u64,
+}
+
+impl PlannedDevice {
+    fn free_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.next)
+    }
+}
+
+/// A chunk of the new volume.
+#[derive(Clone, Debug)]
+pub struct PlannedChunk {
+    pub head: Chunk,
+    pub stripes: Vec<Stripe>,
+    pub map: MappedChunk,
+}
+
+impl PlannedChunk {
+    /// The item of the chunk tree.
+    pub(super) fn item(&self) -> Vec<u8> {
+        [self.head.as_bytes(), self.stripes.as_bytes()].concat()
+    }
+
+    pub(super) fn key(&self) -> Key {
+        let objectid = objectid::FIRST_CHUNK_TREE;
+        Key::new(objectid, KeyType::CHUNK_ITEM, self.map.logical().0)
+    }
+
+    /// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending
+    /// and disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`.
+    pub fn superblock_ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges = Vec::new();
+        for (column, stripe) in self.stripes.iter().enumerate() {
+            let start = stripe.offset.get();
+            for offset in SUPERBLOCK_OFFSETS {
+                if offset >= start && offset - start < self.map.stripe_bytes() {
+                    ranges.push(self.piece_at(column, offset - start));
+                }
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup();
+        ranges
+    }
+
+    /// What lies `within` bytes into the stripe of a column, in logical addresses.
+    fn piece_at(&self, column: usize, within: u64) -> Range<u64> {
+        let row = within / STRIPE_LEN;
+        let data_stripes = self.map.data_stripes() as u64;
+        let profile = self.map.profile();
+        let (first_piece, pieces) = match profile {
+            Profile::Raid5 | Profile::Raid6 => (row * data_stripes, data_stripes),
+            Profile::Raid0 | Profile::Raid10 => {
+                let group = (column / profile.copies()) as u64;
+                (row * data_stripes + group, 1)
+            }
+            _ => (row, 1),
+        };
+        let from = self.map.logical().0 + first_piece * STRIPE_LEN;
+        from..from + pieces * STRIPE_LEN
+    }
+}
+
+/// The devices and chunks of a volume.
+#[derive(Clone, Debug)]
+pub struct ChunkLayout {
+    pub devices: Vec<PlannedDevice>,
+    /// In logical order.
+    pub chunks: Vec<PlannedChunk>,
+    /// Of all devices.
+    pub total_bytes: u64,
+}
+
+/// How a new chunk of some type and profile wants to be.
+struct Wish {
+    stripe_bytes: u64,
+    min_stripe_bytes: u64,
+    max_chunk_bytes: u64,
+    max_stripes: usize,
+}
+
+fn data_stripes(profile: Profile, stripes: usize) -> usize {
+    match profile {
+        Profile::Single | Profile::Dup => 1,
+        Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => 1,
+        Profile::Raid0 => stripes,
+        Profile::Raid10 => stripes / profile.copies(),
+        Profile::Raid5 | Profile::Raid6 => stripes.saturating_sub(profile.parities()),
+    }
+}
+
+impl ChunkLayout {
+    /// The chunks with which a volume starts: system, metadata, data; or system and both in one.
+    pub fn new(
+        geometry: &Geometry,
+        identity: &Identity,
+        device_bytes: &[u64],
+    ) -> Result<ChunkLayout, MkfsError> {
+        let mut layout = ChunkLayout::without_chunks(geometry, identity, device_bytes)?;
+        let mut add = |flags: BlockGroupFlags, profile: Profile| {
+            layout.add_chunk(geometry, flags | profile.flag(), profile)
+        };
+        add(BlockGroupFlags::SYSTEM, geometry.metadata)?;
+        if geometry.features.is_mixed() {
+            let both = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
+            add(both, geometry.metadata)?;
+        } else {
+            add(BlockGroupFlags::METADATA, geometry.metadata)?;
+            add(BlockGroupFlags::DATA, geometry.data)?;
+        }
+        Ok(layout)
+    }
+
+    fn without_chunks(
+        geometry: &Geometry,
+        identity: &Identity,
+        device_bytes: &[u64],
+    ) -> Result<ChunkLayout, MkfsError> {
+        let identities = identity.device_uuids.len();
+        if identities != device_bytes.len() {
+            return Err(MkfsError::DeviceUuids {
+                identities,
+                devices: device_bytes.len(),
+            });
+        }
+        let min_bytes = geometry.min_device_bytes();
+        let sectorsize = u64::from(geometry.sectorsize);
+        let mut total_bytes = 0u64;
+        let mut devices = Vec::with_capacity(identities);
+        for (index, (&len_bytes, &uuid)) in
+            device_bytes.iter().zip(&identity.device_uuids).enumerate()
+        {
+            if len_bytes < min_bytes {
+                return Err(MkfsError::DeviceTooSmall {
+                    index,
+                    len_bytes,
+                    min_bytes,
+                });
+            }
+            let len_bytes = len_bytes - len_bytes % sectorsize;
+            total_bytes = total_bytes
+                .checked_add(len_bytes)
+                .filter(|&total| total <= i64::MAX as u64)
+                .ok_or(MkfsError::TooLarge)?;
+            devices.push(PlannedDevice {
+                devid: DevId(index as u64 + 1),
+                uuid,
+                total_bytes: len_bytes,
+                bytes_used: 0,
+                next: RESERVED_BYTES,
+            });
+        }
+        Ok(ChunkLayout {
+            devices,
+            chunks: Vec::new(),
+            total_bytes,
+        })
+    }
+
+    fn add_chunk(
+        &mut self,
+        geometry: &Geometry,
+        flags: BlockGroupFlags,
+        profile: Profile,
+    ) -> Result<(), MkfsError> {
+        let wish = self.wish(geometry, flags, profile);
+        let (chosen, stripe_bytes) = self
+            .choose(profile, &wish)
+            .ok_or(MkfsError::NoRoomForChunk { flags })?;
+        let mut stripes = Vec::with_capacity(chosen.len());
+        for index in chosen {
+            let device = &mut self.devices[index];
+            stripes.push(Stripe {
+                devid: device.devid.0.into(),
+                offset: device.next.into(),
+                dev_uuid: device.uuid,
+            });
+            device.next += stripe_bytes;
+            device.bytes_used += stripe_bytes;
+        }
+        let head = Chunk {
+            length: (stripe_bytes * data_stripes(profile, stripes.len()) as u64).into(),
+            owner: RootId::EXTENT_TREE.0.into(),
+            stripe_len: STRIPE_LEN.into(),
+            type_: flags.bits().into(),
+            io_align: (STRIPE_LEN as u32).into(),
+            io_width: (STRIPE_LEN as u32).into(),
+            sector_size: geometry.sectorsize.into(),
+            num_stripes: (stripes.len() as u16).into(),
+            sub_stripes: match profile {
+                Profile::Raid10 => profile.copies() as u16,
+                _ => 1,
+            }
+            .into(),
+        };
+        let logical = self
+            .chunks
+            .last()
+            .map_or(Logical(RESERVED_BYTES), |last| last.map.end());
+        let mixed = geometry.features.is_mixed();
+        let map = MappedChunk::check(logical, &head, &stripes, geometry.sectorsize, mixed)?;
+        self.chunks.push(PlannedChunk { head, stripes, map });
+        Ok(())
+    }
+
+    fn wish(&self, geometry: &Geometry, flags: BlockGroupFlags, profile: Profile) -> Wish {
+        let system = flags.contains(BlockGroupFlags::SYSTEM);
+        // A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is
+        // replaced, another one of a stripe.
+        let chunk_bytes = size_of::<Chunk>();
+        let max_stripes = match system {
+            true => SYS_CHUNK_ARRAY_SIZE - 2 * (size_of::<DiskKey>() + chunk_bytes),
+            false => leaf_data_size(geometry.nodesize as usize) - ITEM_HEAD_SIZE - chunk_bytes,
+        } / size_of::<Stripe>()
+            - usize::from(system);
+        let (stripe_bytes, min_stripe_bytes, max_chunk_bytes) = if profile == Profile::Single {
+            match system {
+                true => (
+                    SINGLE_SYSTEM_CHUNK_BYTES,
+                    SINGLE_SYSTEM_CHUNK_BYTES,
+                    u64::MAX,
+                ),
+                false => (8 * MIB, MIB, 32 * MIB),
+            }
+        } else if system {
+            (8 * MIB, MIB, 16 * MIB)
+        } else if flags.contains(BlockGroupFlags::DATA) {
+            (GIB, 64 * MIB, 10 * GIB)
+        } else if self.total_bytes > LARGE_VOLUME_BYTES {
+            (GIB, 32 * MIB, GIB)
+        } else {
+            (256 * MIB, 32 * MIB, 256 * MIB)
+        };
+        Wish {
+            stripe_bytes,
+            min_stripe_bytes,
+            max_chunk_bytes: max_chunk_bytes.min(self.total_bytes / 10),
+            max_stripes,
+        }
+    }
+
+    /// The devices (by index; DUP names one twice) and the bytes that the chunk takes on each.
+    fn choose(&self, profile: Profile, wish: &Wish) -> Option<(Vec<usize>, u64)> {
+        let on_one = if profile == Profile::Dup { 2 } else { 1 };
+        let mut by_room: Vec<usize> = (0..self.devices.len()).collect();
+        // Stable: of equals, the lower devid first.
+        by_room.sort_by_key(|&index| std::cmp::Reverse(self.devices[index].free_bytes()));
+        let wanted = match profile.is_striped() {
+            true => by_room.len().min(wish.max_stripes),
+            false => profile.min_devices(),
+        };
+        let even = |count: usize| match profile {
+            Profile::Raid10 => count & !1,
+            _ => count,
+        };
+        // More devices first; a chunk may have to leave out the fullest of them.
+        let mut count = even(wanted);
+        while count >= profile.min_devices().max(1) {
+            let stripe_bytes = wish.stripe_bytes(profile, count * on_one);
+            let fullest = self.devices[*by_room.get(count - 1)?].free_bytes();
+            if fullest / on_one as u64 >= stripe_bytes {
+                let chosen = &by_room[..count];
+                let mut chosen: Vec<usize> = chosen
+                    .iter()
+                    .flat_map(|&index| vec![index; on_one])
+                    .collect();
+                chosen.sort_unstable();
+                return Some((chosen, stripe_bytes));
+            }
+            if count == profile.min_devices() {
+                return self.squeeze(&by_room[..count], on_one, wish);
+            }
+            count = even(count - 1);
+        }
+        None
+    }
+
+    /// What is left on the fullest of `chosen`, if that is not too little for a chunk.
+    fn squeeze(&self, chosen: &[usize], on_one: usize, wish: &Wish) -> Option<(Vec<usize>, u64)> {
+        let fullest = chosen
+            .iter()
+            .map(|&index| self.devices[index].free_bytes())
+            .min()?;
+        let stripe_bytes = round_to_stripe(fullest / on_one as u64);
+        if stripe_bytes < wish.min_stripe_bytes {
+            return None;
+        }
+        let mut chosen: Vec<usize> = chosen
+            .iter()
+            .flat_map(|&index| vec![index; on_one])
+            .collect();
+        chosen.sort_unstable();
+        Some((chosen, stripe_bytes))
+    }
+}
+
+impl Wish {
+    /// For a chunk of so many stripes. The ceiling is shared out among all stripes, copies or not: so
+    /// mkfs.btrfs does, and half a DUP chunk is what it leaves.
+    fn stripe_bytes(&self, profile: Profile, stripes: usize) -> u64 {
+        let mut stripe_bytes = self.stripe_bytes;
+        let chunk_bytes = stripe_bytes.saturating_mul(data_stripes(profile, stripes) as u64);
+        if chunk_bytes > self.max_chunk_bytes {
+            stripe_bytes = round_to_stripe(self.max_chunk_bytes / stripes as u64);
+        }
+        stripe_bytes.max(self.min_stripe_bytes)
+    }
+}
+
+fn round_to_stripe(bytes: u64) -> u64 {
+    bytes - bytes % STRIPE_LEN
+}

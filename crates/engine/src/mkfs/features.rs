@@ -1,0 +1,268 @@
+//! The features of a new volume, by the names that `mkfs.btrfs -O` has for them.
+//!
+//! A list such as `bgt,^extref` sets and clears features of a set that starts with the defaults. What no
+//! volume made here can have is known by name, and refused by it.
+//!
+//! Not here: the features that follow from other options (`options`): mixed groups with `-M`, raid56 and
+//! raid1c34 with their profiles, big-metadata with the node size.
+
+use ubtrfs_format::features::{CompatRo, Incompat};
+
+#[cfg(test)]
+mod tests;
+
+/// How a volume accounts for the space of its subvolumes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum QuotaMode {
+    /// By who refers to an extent.
+    Full,
+    /// By who first allocated it.
+    Simple,
+}
+
+/// The features that a new volume shall have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeatureSet {
+    pub incompat: Incompat,
+    pub compat_ro: CompatRo,
+    pub quota: Option<QuotaMode>,
+    /// BLOCK_GROUP_TREE was asked for by name and is not to be dropped for another wish.
+    block_group_tree_asked: bool,
+}
+
+const FREE_SPACE_TREE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
+
+impl Default for FeatureSet {
+    fn default() -> Self {
+        FeatureSet {
+            incompat: Incompat::MIXED_BACKREF
+                | Incompat::EXTENDED_IREF
+                | Incompat::SKINNY_METADATA
+                | Incompat::NO_HOLES,
+            compat_ro: FREE_SPACE_TREE | CompatRo::BLOCK_GROUP_TREE,
+            quota: None,
+            block_group_tree_asked: false,
+        }
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Meaning {
+    Incompat(Incompat),
+    CompatRo(CompatRo),
+    Quota(QuotaMode),
+    /// Known, and not made here.
+    Refused,
+}
+
+/// A feature as a user knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    pub name: &'static str,
+    /// A shorter name for the same.
+    pub alias: Option<&'static str>,
+    pub summary: &'static str,
+    /// The first kernel that knows it.
+    pub since: &'static str,
+    meaning: Meaning,
+}
+
+macro_rules! feature {
+    ($name:literal $(($alias:literal))?, $since:literal, $meaning:expr, $summary:literal) => {
+        Feature {
+            name: $name,
+            alias: [$(Some($alias),)? None][0],
+            summary: $summary,
+            since: $since,
+            meaning: $meaning,
+        }
+    };
+}
+
+/// Every feature that mkfs knows by name, in the order of a summary.
+pub const FEATURES: &[Feature] = &[
+    feature!(
+        "mixed-bg",
+        "2.6.37",
+        Meaning::Incompat(Incompat::MIXED_GROUPS),
+        "data and metadata share their block groups"
+    ),
+    feature!(
+        "quota",
+        "3.4",
+        Meaning::Quota(QuotaMode::Full),
+        "quota groups, hierarchical, by reference"
+    ),
+    feature!(
+        "extref",
+        "3.7",
+        Meaning::Incompat(Incompat::EXTENDED_IREF),
+        "up to 65536 hard links to a file in one directory"
+    ),
+    feature!(
+        "raid56",
+        "3.9",
+        Meaning::Incompat(Incompat::RAID56),
+        "the format of RAID5 and RAID6"
+    ),
+    feature!(
+        "skinny-metadata",
+        "3.10",
+        Meaning::Incompat(Incompat::SKINNY_METADATA),
+        "smaller extent items of tree blocks"
+    ),
+    feature!(
+        "no-holes",
+        "3.14",
+        Meaning::Incompat(Incompat::NO_HOLES),
+        "no extent items for the holes of files"
+    ),
+    feature!(
+        "free-space-tree"("fst"),
+        "4.5",
+        Meaning::CompatRo(FREE_SPACE_TREE),
+        "free space in a tree of its own (space_cache=v2)"
+    ),
+    feature!(
+        "raid1c34",
+        "5.5",
+        Meaning::Incompat(Incompat::RAID1C34),
+        "RAID1 with 3 or 4 copies"
+    ),
+    feature!("zoned", "5.12", Meaning::Refused, "zoned devices"),
+    feature!(
+        "block-group-tree"("bgt"),
+        "6.1",
+        Meaning::CompatRo(CompatRo::BLOCK_GROUP_TREE),
+        "block groups in a tree of their own, for a faster mount"
+    ),
+    feature!(
+        "raid-stripe-tree"("rst"),
+        "6.7",
+        Meaning::Refused,
+        "data's places on devices in a tree of their own"
+    ),
+    feature!(
+        "squota",
+        "6.7",
+        Meaning::Quota(QuotaMode::Simple),
+        "simple quota groups, by first allocation"
+    ),
+    feature!(
+        "extent-tree-v2",
+        "5.15",
+        Meaning::Refused,
+        "several extent trees"
+    ),
+    feature!(
+        "remap-tree",
+        "6.19",
+        Meaning::Refused,
+        "relocation by remapping"
+    ),
+];
+
+/// A name in a list that cannot be followed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FeatureListError {
+    #[error("unrecognized filesystem feature '{0}'")]
+    Unknown(String),
+    #[error("filesystem feature '{0}' is not supported")]
+    Refused(&'static str),
+    #[error("quota and squota cannot be enabled together")]
+    BothQuotas,
+}
+
+impl Feature {
+    /// The feature with this name or alias.
+    pub fn by_name(name: &str) -> Option<&'static Feature> {
+        FEATURES
+            .iter()
+            .find(|feature| feature.name == name || feature.alias == Some(name))
+    }
+
+    /// Whether a volume with it can be made.
+    pub fn is_made(&self) -> bool {
+        self.meaning != Meaning::Refused
+    }
+
+    /// Whether it is in `set`.
+    pub fn is_in(&self, set: &FeatureSet) -> bool {
+        match self.meaning {
+            Meaning::Incompat(bits) => set.incompat.contains(bits),
+            Meaning::CompatRo(bits) => set.compat_ro.contains(bits),
+            Meaning::Quota(mode) => set.quota == Some(mode),
+            Meaning::Refused => false,
+        }
+    }
+}
+
+impl FeatureSet {
+    /// Sets the features that a comma separated list names and clears those named with a leading `^`.
+    ///
+    /// BLOCK_GROUP_TREE needs two others. Where it is on only by default it goes with them.
+    pub fn apply_list(&mut self, list: &str) -> Result<(), FeatureListError> {
+        for word in list.split(',').filter(|word| !word.is_empty()) {
+            let (name, on) = match word.strip_prefix('^') {
+                Some(name) => (name, false),
+                None => (word, true),
+            };
+            let feature =
+                Feature::by_name(name).ok_or_else(|| FeatureListError::Unknown(name.to_owned()))?;
+            self.apply(feature, on)?;
+        }
+        if !self.block_group_tree_asked && !self.can_have_block_group_tree() {
+            self.compat_ro.remove(CompatRo::BLOCK_GROUP_TREE);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, feature: &Feature, on: bool) -> Result<(), FeatureListError> {
+        match feature.meaning {
+            Meaning::Incompat(bits) => self.incompat.set(bits, on),
+            Meaning::CompatRo(bits) => {
+                self.compat_ro.set(bits, on);
+                if bits == CompatRo::BLOCK_GROUP_TREE {
+                    self.block_group_tree_asked = on;
+                }
+            }
+            Meaning::Quota(mode) => match (self.quota, on) {
+                (Some(other), true) if other != mode => return Err(FeatureListError::BothQuotas),
+                (_, true) => self.quota = Some(mode),
+                (Some(same), false) if same == mode => self.quota = None,
+                (_, false) => {}
+            },
+            Meaning::Refused if on => return Err(FeatureListError::Refused(feature.name)),
+            Meaning::Refused => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the features that BLOCK_GROUP_TREE rests on are in the set.
+    pub fn can_have_block_group_tree(&self) -> bool {
+        self.has_free_space_tree() && self.incompat.contains(Incompat::NO_HOLES)
+    }
+
+    pub fn has_free_space_tree(&self) -> bool {
+        self.compat_ro.contains(FREE_SPACE_TREE)
+    }
+
+    pub fn has_block_group_tree(&self) -> bool {
+        self.compat_ro.contains(CompatRo::BLOCK_GROUP_TREE)
+    }
+
+    /// Whether data and metadata share their block groups.
+    pub fn is_mixed(&self) -> bool {
+        self.incompat.contains(Incompat::MIXED_GROUPS)
+    }
+
+    /// The names of the features in the set, as mkfs's summary lists them.
+    pub fn names(&self) -> Vec<&'static str> {
+        FEATURES
+            .iter()
+            .filter(|feature| feature.is_in(self))
+            .map(|feature| feature.name)
+            .collect()
+    }
+}

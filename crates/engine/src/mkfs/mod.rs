@@ -1,0 +1,32 @@
+//! New volumes: `mkfs.btrfs` as a library.
+//!
+//! [`MkfsOptions`] say what is wanted, [`Identity`] brings the random and the current. [`Plan::new`] makes
+//! every block of the volume in memory without touching a device; [`Plan::write`] puts them down. A plan
+//! is a function of its inputs: the same options, identity and sizes give the same bytes.
+//!
+//! The layout is what mkfs.btrfs 6.14 leaves, but for places and transaction numbers: one transaction, 1,
+//! makes it all, where mkfs.btrfs takes several and moves things about.
+//!
+//! Not here: whether a device may be overwritten (`signature` tells what lies on it, the caller decides),
+//! files (a volume starts with an empty top-level subvolume).
+
+mod bulk;
+mod chunks;
+mod error;
+mod extents;
+mod features;
+mod options;
+mod place;
+mod plan;
+mod settle;
+mod signature;
+mod superblock;
+mod trees;
+
+pub use bulk::{BlockFormat, BlockSink, BulkError, BulkTree, TreeBlock, TreeRoot};
+pub use chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
+pub use error::MkfsError;
+pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
+pub use options::{Geometry, Identity, MkfsOptions, Warning};
+pub use plan::{Plan, PlannedWrite};
+pub use signature::{Signature, find_signature};

@@ -1,0 +1,285 @@
+//! What a new volume shall be, and what follows from it: defaults, limits, warnings.
+//!
+//! The numbers are those of mkfs.btrfs 6.14, observed or derived: the smallest device, the node and sector
+//! sizes, the devices that a profile needs.
+//!
+//! Not here: the sizes and places of chunks (`chunks`), random numbers and clocks ([`Identity`] brings
+//! what they gave).
+
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_format::superblock::{LABEL_SIZE, MAX_NODESIZE, MAX_SECTORSIZE, MIN_SECTORSIZE};
+use ubtrfs_format::uuid::Uuid;
+
+use super::error::MkfsError;
+use super::features::FeatureSet;
+
+#[cfg(test)]
+mod tests;
+
+const DEFAULT_NODESIZE: u32 = 16 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Nothing but superblocks lies below; the first chunk may begin here.
+pub(super) const RESERVED_BYTES: u64 = MIB;
+/// A SYSTEM chunk without a profile.
+pub(super) const SINGLE_SYSTEM_CHUNK_BYTES: u64 = 4 * MIB;
+/// Nodes of more than this many bytes set BIG_METADATA: the smallest page of a host.
+const SMALLEST_PAGE_BYTES: u32 = 4096;
+
+/// What a new volume shall be.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// At most 255 bytes, without a NUL.
+    pub label: Vec<u8>,
+    /// None: by the number of devices.
+    pub data: Option<Profile>,
+    /// None: by the number of devices. System chunks have it as well.
+    pub metadata: Option<Profile>,
+    /// None: 16 KiB or the sector size if that is larger; the sector size with mixed groups.
+    pub nodesize: Option<u32>,
+    pub sectorsize: u32,
+    pub csum_type: CsumType,
+    pub features: FeatureSet,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        MkfsOptions {
+            label: Vec::new(),
+            data: None,
+            metadata: None,
+            nodesize: None,
+            sectorsize: MIN_SECTORSIZE,
+            csum_type: CsumType::Crc32c,
+            features: FeatureSet::default(),
+        }
+    }
+}
+
+/// What tells a volume from all others: the same options, sizes and identity give the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub fsid: Uuid,
+    pub chunk_tree_uuid: Uuid,
+    /// Of the top-level subvolume.
+    pub fs_tree_uuid: Uuid,
+    /// One for each device.
+    pub device_uuids: Vec<Uuid>,
+    pub created: Timespec,
+}
+
+impl Identity {
+    /// Random UUIDs for a volume of so many devices.
+    pub fn random(devices: usize, created: Timespec) -> Identity {
+        let random = || Uuid(uuid::Uuid::new_v4().into_bytes());
+        Identity {
+            fsid: random(),
+            chunk_tree_uuid: random(),
+            fs_tree_uuid: random(),
+            device_uuids: (0..devices).map(|_| random()).collect(),
+            created,
+        }
+    }
+}
+
+/// What a user should know of a volume that is made all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Warning {
+    #[error(
+        "RAID5/6 support has known problems and is strongly discouraged\n\t to be used besides testing or evaluation"
+    )]
+    Raid56,
+    #[error("metadata has lower redundancy than data")]
+    MetadataLessRedundant,
+    #[error("DUP is not recommended on filesystem with multiple devices")]
+    DupOnManyDevices,
+    #[error("{profile} is not recommended on filesystem with {devices} devices only")]
+    ParityOnFewDevices {
+        profile: &'static str,
+        devices: usize,
+    },
+}
+
+/// Options with every default filled in and every limit checked.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    pub label: [u8; LABEL_SIZE],
+    pub data: Profile,
+    pub metadata: Profile,
+    pub nodesize: u32,
+    pub sectorsize: u32,
+    pub csum_type: CsumType,
+    /// With what follows from the other options.
+    pub features: FeatureSet,
+}
+
+impl MkfsOptions {
+    /// Fills in what depends on the number of devices, and checks the limits.
+    pub fn resolve(&self, devices: usize) -> Result<Geometry, MkfsError> {
+        let (data, metadata) = self.profiles(devices)?;
+        let nodesize = self.checked_nodesize()?;
+        let mut features = self.features;
+        let profiles = [data, metadata];
+        let any = |wanted: &[Profile]| profiles.iter().any(|profile| wanted.contains(profile));
+        if any(&[Profile::Raid5, Profile::Raid6]) {
+            features.incompat |= Incompat::RAID56;
+        }
+        if any(&[Profile::Raid1c3, Profile::Raid1c4]) {
+            features.incompat |= Incompat::RAID1C34;
+        }
+        if nodesize > SMALLEST_PAGE_BYTES {
+            features.incompat |= Incompat::BIG_METADATA;
+        }
+        if features.quota == Some(super::QuotaMode::Simple) {
+            features.incompat |= Incompat::SIMPLE_QUOTA;
+        }
+        if features.has_block_group_tree() && !features.can_have_block_group_tree() {
+            return Err(MkfsError::BlockGroupTreeNeeds);
+        }
+        check_device_count("metadata", metadata, devices)?;
+        check_device_count("data", data, devices)?;
+        Ok(Geometry {
+            label: self.checked_label()?,
+            data,
+            metadata,
+            nodesize,
+            sectorsize: self.sectorsize,
+            csum_type: self.csum_type,
+            features,
+        })
+    }
+
+    fn profiles(&self, devices: usize) -> Result<(Profile, Profile), MkfsError> {
+        if self.features.is_mixed() {
+            let data = self.data.unwrap_or(Profile::Single);
+            let metadata = self.metadata.unwrap_or(Profile::Single);
+            return match data == metadata {
+                true => Ok((data, metadata)),
+                false => Err(MkfsError::MixedProfiles),
+            };
+        }
+        let metadata = match devices {
+            0 | 1 => Profile::Dup,
+            _ => Profile::Raid1,
+        };
+        Ok((
+            self.data.unwrap_or(Profile::Single),
+            self.metadata.unwrap_or(metadata),
+        ))
+    }
+
+    fn checked_nodesize(&self) -> Result<u32, MkfsError> {
+        let sectorsize = self.sectorsize;
+        if !(MIN_SECTORSIZE..=MAX_SECTORSIZE).contains(&sectorsize) {
+            return Err(MkfsError::SectorsizeRange(sectorsize));
+        }
+        if !sectorsize.is_power_of_two() {
+            return Err(MkfsError::SectorsizePower(sectorsize));
+        }
+        let mixed = self.features.is_mixed();
+        let nodesize = self.nodesize.unwrap_or(match mixed {
+            true => sectorsize,
+            false => sectorsize.max(DEFAULT_NODESIZE),
+        });
+        if nodesize < sectorsize {
+            Err(MkfsError::NodesizeSmall {
+                nodesize,
+                sectorsize,
+            })
+        } else if nodesize > MAX_NODESIZE {
+            Err(MkfsError::NodesizeLarge(nodesize))
+        } else if !nodesize.is_multiple_of(sectorsize) {
+            Err(MkfsError::NodesizeUnaligned {
+                nodesize,
+                sectorsize,
+            })
+        } else if !nodesize.is_power_of_two() {
+            Err(MkfsError::NodesizePower(nodesize))
+        } else if mixed && nodesize != sectorsize {
+            Err(MkfsError::NodesizeMixed {
+                nodesize,
+                sectorsize,
+            })
+        } else {
+            Ok(nodesize)
+        }
+    }
+
+    fn checked_label(&self) -> Result<[u8; LABEL_SIZE], MkfsError> {
+        let mut label = [0; LABEL_SIZE];
+        // The last byte stays 0: readers take the field for a C string.
+        if self.label.len() >= LABEL_SIZE {
+            return Err(MkfsError::LabelTooLong {
+                len_bytes: self.label.len(),
+            });
+        }
+        if self.label.contains(&0) {
+            return Err(MkfsError::LabelNul);
+        }
+        label[..self.label.len()].copy_from_slice(&self.label);
+        Ok(label)
+    }
+}
+
+fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Result<(), MkfsError> {
+    let need = profile.min_devices();
+    if have < need {
+        return Err(MkfsError::TooFewDevices {
+            kind,
+            profile: profile.name(),
+            have,
+            need,
+        });
+    }
+    Ok(())
+}
+
+impl Geometry {
+    /// The smallest size of each device, which leaves the kernel room to work.
+    ///
+    /// The temporary chunks that mkfs.btrfs makes on its way are counted though none are made here, so that
+    /// both refuse the same sizes.
+    pub fn min_device_bytes(&self) -> u64 {
+        if self.features.is_mixed() {
+            let global_reserve = u64::from(self.nodesize) << 10;
+            return 2 * (SINGLE_SYSTEM_CHUNK_BYTES + global_reserve);
+        }
+        let copies_on_one = |profile| if profile == Profile::Dup { 2 } else { 1 };
+        let chunk = |profile, striped_bytes| match profile {
+            Profile::Single => 8 * MIB,
+            _ => striped_bytes,
+        };
+        let temporary = SINGLE_SYSTEM_CHUNK_BYTES + 16 * MIB;
+        let metadata = 8 * MIB + chunk(self.metadata, 32 * MIB);
+        let data = chunk(self.data, 64 * MIB);
+        RESERVED_BYTES
+            + temporary
+            + metadata * copies_on_one(self.metadata)
+            + data * copies_on_one(self.data)
+    }
+
+    /// What a user should know before using such a volume on so many devices.
+    pub fn warnings(&self, devices: usize) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let profiles = [self.metadata, self.data];
+        if profiles.iter().any(|profile| profile.parities() > 0) {
+            warnings.push(Warning::Raid56);
+        }
+        for (profile, few) in [(Profile::Raid5, 2), (Profile::Raid6, 3)] {
+            if profiles.contains(&profile) && devices == few {
+                let profile = profile.name();
+                warnings.push(Warning::ParityOnFewDevices { profile, devices });
+            }
+        }
+        if devices > 1 && profiles.contains(&Profile::Dup) {
+            warnings.push(Warning::DupOnManyDevices);
+        }
+        if self.metadata.tolerated_failures() < self.data.tolerated_failures() {
+            warnings.push(Warning::MetadataLessRedundant);
+        }
+        warnings
+    }
+}

@@ -1,0 +1,367 @@
+//! The items of every tree of an empty volume.
+//!
+//! Trees describe each other: root items say where roots lie, the extent tree names every block, its own
+//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `volume`
+//! repeats that until it is true.
+//!
+//! Source: trees that mkfs.btrfs 6.14 and the kernel made. Zero fields are zero there as well.
+
+use std::collections::BTreeMap;
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
+use ubtrfs_format::item::{
+    BlockGroupItem, DevExtent, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags,
+    InodeItem, InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem,
+};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::bulk::TreeRoot;
+use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
+use super::extents;
+use super::features::QuotaMode;
+use super::options::{Geometry, Identity};
+
+/// The transaction that makes a volume.
+pub(super) const GENERATION: u64 = 1;
+
+/// Directories of a new volume.
+const DIR_MODE: u32 = 0o040_755;
+const DEFAULT_SUBVOL_NAME: &[u8] = b"default";
+const PARENT_NAME: &[u8] = b"..";
+
+const QGROUP_STATUS_VERSION: u64 = 1;
+const QGROUP_STATUS_ON: u64 = 1 << 0;
+const QGROUP_STATUS_SIMPLE: u64 = 1 << 3;
+
+/// An item before it is in a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) key: Key,
+    pub(super) data: Vec<u8>,
+}
+
+impl Item {
+    pub(super) fn new(key: Key, data: &(impl IntoBytes + Immutable + ?Sized)) -> Item {
+        Item {
+            key,
+            data: data.as_bytes().to_vec(),
+        }
+    }
+
+    fn empty(key: Key) -> Item {
+        let data = Vec::new();
+        Item { key, data }
+    }
+}
+
+/// A tree block as others speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlacedBlock {
+    pub(super) owner: RootId,
+    pub(super) level: u8,
+    pub(super) first_key: Key,
+}
+
+/// Where the trees lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placement {
+    pub(super) roots: BTreeMap<RootId, TreeRoot>,
+    pub(super) blocks: BTreeMap<Logical, PlacedBlock>,
+}
+
+impl Placement {
+    pub(super) fn root(&self, tree: RootId) -> TreeRoot {
+        self.roots.get(&tree).copied().unwrap_or_default()
+    }
+
+    /// The addresses of the blocks in a chunk, ascending.
+    pub(super) fn blocks_in(&self, chunk: &PlannedChunk) -> impl Iterator<Item = Logical> {
+        let blocks = self.blocks.range(chunk.map.logical()..chunk.map.end());
+        blocks.map(|(&logical, _)| logical)
+    }
+
+    fn blocks_of(&self, tree: RootId) -> u64 {
+        let blocks = self.blocks.values();
+        blocks.filter(|block| block.owner == tree).count() as u64
+    }
+}
+
+/// What the items are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contents<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) identity: &'a Identity,
+    pub(super) layout: &'a ChunkLayout,
+}
+
+impl Contents<'_> {
+    /// The trees of the volume, in the order in which their blocks are placed.
+    pub(super) fn trees(&self) -> Vec<RootId> {
+        let features = &self.geometry.features;
+        let mut trees = vec![
+            RootId::CHUNK_TREE,
+            RootId::ROOT_TREE,
+            RootId::EXTENT_TREE,
+            RootId::DEV_TREE,
+            RootId::FS_TREE,
+            RootId::CSUM_TREE,
+            RootId::UUID_TREE,
+            RootId::DATA_RELOC_TREE,
+        ];
+        let optional = [
+            (RootId::FREE_SPACE_TREE, features.has_free_space_tree()),
+            (RootId::BLOCK_GROUP_TREE, features.has_block_group_tree()),
+            (RootId::QUOTA_TREE, features.quota.is_some()),
+        ];
+        trees.extend(optional.iter().filter(|(_, on)| *on).map(|(tree, _)| *tree));
+        trees
+    }
+
+    /// The items of a tree in key order, as far as `known` tells.
+    pub(super) fn items(&self, tree: RootId, known: &Placement) -> Vec<Item> {
+        let mut items = match tree {
+            RootId::ROOT_TREE => self.root_tree(known),
+            RootId::EXTENT_TREE => {
+                let mut items = extents::items(self.geometry, known);
+                if !self.geometry.features.has_block_group_tree() {
+                    items.extend(self.block_groups(known));
+                }
+                items
+            }
+            RootId::CHUNK_TREE => self.chunk_tree(),
+            RootId::DEV_TREE => self.dev_tree(),
+            RootId::FS_TREE | RootId::DATA_RELOC_TREE => self.root_dir(InodeNr::FIRST_FREE.0),
+            RootId::UUID_TREE => self.uuid_tree(),
+            RootId::FREE_SPACE_TREE => self.free_space_tree(known),
+            RootId::BLOCK_GROUP_TREE => self.block_groups(known),
+            RootId::QUOTA_TREE => self.quota_tree(known),
+            _ => Vec::new(),
+        };
+        items.sort_by_key(|item| item.key);
+        items
+    }
+
+    fn root_tree(&self, known: &Placement) -> Vec<Item> {
+        let mut items = self.root_dir(objectid::ROOT_TREE_DIR);
+        let fs_tree = RootId::FS_TREE.0;
+        let dir = objectid::ROOT_TREE_DIR;
+        items.push(inode_ref(fs_tree, dir, DEFAULT_SUBVOL_NAME));
+        items.push(self.default_subvol());
+        let in_superblock = [RootId::ROOT_TREE, RootId::CHUNK_TREE];
+        for tree in self.trees() {
+            if !in_superblock.contains(&tree) {
+                let key = Key::new(tree.0, KeyType::ROOT_ITEM, 0);
+                items.push(Item::new(key, &self.root_item(tree, known)));
+            }
+        }
+        items
+    }
+
+    fn root_item(&self, tree: RootId, known: &Placement) -> RootItem {
+        let root = known.root(tree);
+        let mut item = RootItem::new_zeroed();
+        item.inode.generation = 1.into();
+        item.inode.size = 3.into();
+        item.inode.nlink = 1.into();
+        item.inode.nbytes = u64::from(self.geometry.nodesize).into();
+        item.inode.mode = DIR_MODE.into();
+        item.generation = GENERATION.into();
+        item.generation_v2 = GENERATION.into();
+        item.bytenr = root.logical.0.into();
+        item.level = root.level;
+        item.bytes_used = self.bytes_used(tree, known).into();
+        item.refs = 1.into();
+        if tree.holds_files() {
+            item.root_dirid = InodeNr::FIRST_FREE.0.into();
+            // Without it the kernel takes the inode's flags and byte_limit for stale bytes.
+            item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
+        }
+        if tree == RootId::FS_TREE {
+            item.uuid = self.identity.fs_tree_uuid;
+            item.ctime = self.identity.created;
+            item.otime = self.identity.created;
+        }
+        item
+    }
+
+    fn bytes_used(&self, tree: RootId, known: &Placement) -> u64 {
+        known.blocks_of(tree) * u64::from(self.geometry.nodesize)
+    }
+
+    /// The entry that names the subvolume a mount shows.
+    fn default_subvol(&self) -> Item {
+        let name = DEFAULT_SUBVOL_NAME;
+        let head = DirHead {
+            // Any offset is meant: the entry does not change with the root item's key.
+            location: Key::new(RootId::FS_TREE.0, KeyType::ROOT_ITEM, u64::MAX).into(),
+            transid: GENERATION.into(),
+            data_len: 0.into(),
+            name_len: (name.len() as u16).into(),
+            type_: FileKind::Directory.raw(),
+        };
+        let hash = u64::from(name_hash(name));
+        Item {
+            key: Key::new(objectid::ROOT_TREE_DIR, KeyType::DIR_ITEM, hash),
+            data: [head.as_bytes(), name].concat(),
+        }
+    }
+
+    /// A directory that is its own parent.
+    fn root_dir(&self, ino: u64) -> Vec<Item> {
+        let created = self.identity.created;
+        let mut inode = InodeItem::new_zeroed();
+        inode.generation = GENERATION.into();
+        inode.nbytes = u64::from(self.geometry.nodesize).into();
+        inode.nlink = 1.into();
+        inode.mode = DIR_MODE.into();
+        inode.atime = created;
+        inode.ctime = created;
+        inode.mtime = created;
+        inode.otime = created;
+        vec![
+            Item::new(Key::new(ino, KeyType::INODE_ITEM, 0), &inode),
+            inode_ref(ino, ino, PARENT_NAME),
+        ]
+    }
+
+    fn chunk_tree(&self) -> Vec<Item> {
+        let devices = self.layout.devices.iter().map(|device| {
+            let key = Key::new(objectid::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.0);
+            Item::new(key, &self.dev_item(device))
+        });
+        let chunks = self.layout.chunks.iter().map(|chunk| Item {
+            key: chunk.key(),
+            data: chunk.item(),
+        });
+        devices.chain(chunks).collect()
+    }
+
+    pub(super) fn dev_item(&self, device: &PlannedDevice) -> DevItem {
+        let sectorsize = self.geometry.sectorsize;
+        let mut item = DevItem::new_zeroed();
+        item.devid = device.devid.0.into();
+        item.total_bytes = device.total_bytes.into();
+        item.bytes_used = device.bytes_used.into();
+        item.io_align = sectorsize.into();
+        item.io_width = sectorsize.into();
+        item.sector_size = sectorsize.into();
+        item.uuid = device.uuid;
+        item.fsid = self.identity.fsid;
+        item
+    }
+
+    fn dev_tree(&self) -> Vec<Item> {
+        let stats = self.layout.devices.iter().map(|device| {
+            let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, device.devid.0);
+            Item::new(key, &DevStatsItem::new_zeroed())
+        });
+        let mut items: Vec<Item> = stats.collect();
+        for chunk in &self.layout.chunks {
+            let extent = DevExtent {
+                chunk_tree: RootId::CHUNK_TREE.0.into(),
+                chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
+                chunk_offset: chunk.map.logical().0.into(),
+                length: chunk.map.stripe_bytes().into(),
+                chunk_tree_uuid: self.identity.chunk_tree_uuid,
+            };
+            for stripe in chunk.map.stripes() {
+                let key = Key::new(stripe.devid.0, KeyType::DEV_EXTENT, stripe.physical.0);
+                items.push(Item::new(key, &extent));
+            }
+        }
+        items
+    }
+
+    fn uuid_tree(&self) -> Vec<Item> {
+        let (objectid, offset) = self.identity.fs_tree_uuid.key_halves();
+        let key = Key::new(objectid, KeyType::UUID_KEY_SUBVOL, offset);
+        vec![Item::new(key, &U64::new(RootId::FS_TREE.0))]
+    }
+
+    fn block_groups(&self, known: &Placement) -> Vec<Item> {
+        let nodesize = u64::from(self.geometry.nodesize);
+        let item = |chunk: &PlannedChunk| {
+            let used = known.blocks_in(chunk).count() as u64 * nodesize;
+            let item = BlockGroupItem {
+                used: used.into(),
+                chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
+                flags: chunk.map.flags().bits().into(),
+            };
+            Item::new(group_key(chunk, KeyType::BLOCK_GROUP_ITEM), &item)
+        };
+        self.layout.chunks.iter().map(item).collect()
+    }
+
+    /// Free space as extents. The ranges of superblocks count as free here.
+    fn free_space_tree(&self, known: &Placement) -> Vec<Item> {
+        let nodesize = u64::from(self.geometry.nodesize);
+        let mut items = Vec::new();
+        for chunk in &self.layout.chunks {
+            let mut free = Vec::new();
+            let mut from = chunk.map.logical().0;
+            for Logical(block) in known.blocks_in(chunk).chain([chunk.map.end()]) {
+                if block > from {
+                    let key = Key::new(from, KeyType::FREE_SPACE_EXTENT, block - from);
+                    free.push(Item::empty(key));
+                }
+                from = block + nodesize;
+            }
+            let info = FreeSpaceInfo {
+                extent_count: (free.len() as u32).into(),
+                flags: 0.into(),
+            };
+            items.push(Item::new(group_key(chunk, KeyType::FREE_SPACE_INFO), &info));
+            items.extend(free);
+        }
+        items
+    }
+
+    /// The group of the top-level subvolume, and that accounting is on and up to date.
+    fn quota_tree(&self, known: &Placement) -> Vec<Item> {
+        let simple = self.geometry.features.quota == Some(QuotaMode::Simple);
+        let mut status = QgroupStatusItem::new_zeroed();
+        status.version = QGROUP_STATUS_VERSION.into();
+        status.generation = GENERATION.into();
+        status.flags = QGROUP_STATUS_ON.into();
+        if simple {
+            status.flags = (QGROUP_STATUS_ON | QGROUP_STATUS_SIMPLE).into();
+            status.enable_gen = GENERATION.into();
+        }
+        let used = self.bytes_used(RootId::FS_TREE, known);
+        let info = QgroupInfoItem {
+            generation: GENERATION.into(),
+            rfer: used.into(),
+            rfer_cmpr: used.into(),
+            excl: used.into(),
+            excl_cmpr: used.into(),
+        };
+        let qgroup = RootId::FS_TREE.0;
+        vec![
+            Item::new(Key::new(0, KeyType::QGROUP_STATUS, 0), &status),
+            Item::new(Key::new(0, KeyType::QGROUP_INFO, qgroup), &info),
+            Item::new(
+                Key::new(0, KeyType::QGROUP_LIMIT, qgroup),
+                &QgroupLimitItem::new_zeroed(),
+            ),
+        ]
+    }
+}
+
+/// The key of what is said of a block group as a whole.
+fn group_key(chunk: &PlannedChunk, item_type: KeyType) -> Key {
+    Key::new(chunk.map.logical().0, item_type, chunk.map.len_bytes())
+}
+
+fn inode_ref(ino: u64, dir: u64, name: &[u8]) -> Item {
+    let head = InodeRefHead {
+        index: 0.into(),
+        name_len: (name.len() as u16).into(),
+    };
+    Item {
+        key: Key::new(ino, KeyType::INODE_REF, dir),
+        data: [head.as_bytes(), name].concat(),
+    }
+}
