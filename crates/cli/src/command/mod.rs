@@ -9,6 +9,7 @@ mod export;
 mod inspect_internal;
 mod ls;
 mod man;
+mod mkfs;
 mod mount;
 mod stat;
 mod tree;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     InspectInternal(inspect_internal::InspectInternal),
     Ls(ls::Ls),
     Man(man::Man),
+    Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
     Stat(stat::Stat),
     Tree(tree::Tree),
@@ -41,6 +43,7 @@ impl Command {
             Command::InspectInternal(group) => group.run(console),
             Command::Ls(command) => command.run(console),
             Command::Man(command) => command.run(),
+            Command::Mkfs(command) => command.run(console),
             Command::Mount(command) => command.run(console),
             Command::Stat(command) => command.run(console),
             Command::Tree(command) => command.run(console),

@@ -1,0 +1,252 @@
+//! `ubtrfs mkfs`: make an empty volume on devices or image files, as mkfs.btrfs does.
+//!
+//! Everything is checked and planned before anything is opened for writing or made, so that a refused
+//! command leaves no trace.
+//!
+//! Here: the options and the order of things. Not here: what a volume consists of (`engine::mkfs`).
+
+mod size_suffix;
+mod summary;
+mod target;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow, bail};
+use ubtrfs_device::{BlockDevice, FileDevice};
+use ubtrfs_engine::mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_format::superblock::LABEL_SIZE;
+use ubtrfs_format::uuid::Uuid;
+
+use crate::console::Console;
+use size_suffix::parse_size;
+use target::Target;
+
+/// The word in a list of features that asks what there is.
+const LIST_ALL: &str = "list-all";
+
+/// Make an empty btrfs volume on devices or image files
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mkfs {
+    /// Data profile: single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6
+    #[arg(
+        short,
+        long,
+        value_name = "PROFILE",
+        help_heading = "Allocation profiles"
+    )]
+    data: Option<String>,
+    /// Metadata profile, as for data [default: dup, raid1 on several devices]
+    #[arg(
+        short,
+        long,
+        value_name = "PROFILE",
+        help_heading = "Allocation profiles"
+    )]
+    metadata: Option<String>,
+    /// Mix metadata and data together, for small volumes
+    #[arg(short = 'M', long, help_heading = "Allocation profiles")]
+    mixed: bool,
+
+    /// Checksum algorithm: crc32c, xxhash, sha256 or blake2
+    #[arg(
+        long,
+        visible_alias = "checksum",
+        value_name = "TYPE",
+        default_value = "crc32c",
+        help_heading = "Features"
+    )]
+    csum: String,
+    /// Size of tree blocks, 4K to 64K [default: 16K]
+    #[arg(short, long, value_name = "SIZE", help_heading = "Features")]
+    nodesize: Option<String>,
+    /// Size of data blocks, 4K to 64K; a kernel with smaller pages may not mount it
+    #[arg(
+        short,
+        long,
+        value_name = "SIZE",
+        default_value = "4K",
+        help_heading = "Features"
+    )]
+    sectorsize: String,
+    /// Set features by name, or clear them with a leading ^; "list-all" lists them
+    #[arg(short = 'O', long, value_name = "LIST", help_heading = "Features")]
+    features: Vec<String>,
+    /// The old name of --features
+    #[arg(short = 'R', long, value_name = "LIST", hide = true)]
+    runtime_features: Vec<String>,
+    /// Label of the volume, up to 255 bytes
+    #[arg(short = 'L', long, value_name = "LABEL", help_heading = "Features")]
+    label: Option<OsString>,
+    /// UUID of the volume; must be unique
+    #[arg(short = 'U', long, value_name = "UUID", help_heading = "Features")]
+    uuid: Option<String>,
+    /// UUID of the device, where there is only one
+    #[arg(long, value_name = "UUID", help_heading = "Features")]
+    device_uuid: Option<String>,
+
+    /// Use SIZE of each device; image files that do not exist are made with it
+    #[arg(short, long, value_name = "SIZE", help_heading = "Creation")]
+    byte_count: Option<String>,
+    /// Leave what the devices hold in place instead of discarding it
+    #[arg(short = 'K', long, help_heading = "Creation")]
+    nodiscard: bool,
+    /// Overwrite an existing file system
+    #[arg(short, long, help_heading = "Creation")]
+    force: bool,
+
+    /// Print only errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Say more
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Print version
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// Devices or image files
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+impl Mkfs {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if self.version {
+            let version = env!("CARGO_PKG_VERSION");
+            writeln!(console.out, "mkfs.btrfs, part of ubtrfs {version}")?;
+            return Ok(());
+        }
+        let mut lists = self.features.iter().chain(&self.runtime_features);
+        if lists.any(|list| list.split(',').any(|word| word == LIST_ALL)) {
+            return summary::list_features(&mut console.out);
+        }
+        console.quiet |= self.quiet;
+        console.verbose = console.verbose.max(self.verbose);
+        let options = self.options(console)?;
+        if self.devices.is_empty() {
+            bail!("no device given");
+        }
+        self.make(&options, console)
+    }
+
+    fn make(&self, options: &MkfsOptions, console: &mut Console) -> anyhow::Result<()> {
+        let byte_count = self.byte_count.as_deref().map(parse_size).transpose()?;
+        let identity = self.identity()?;
+        let targets = Target::find_all(&self.devices, byte_count, self.force, console)?;
+        let geometry = options.resolve(targets.len())?;
+        target::check_sizes(&targets, byte_count, geometry.min_device_bytes(), console)?;
+        let sizes: Vec<u64> = targets.iter().map(|target| target.used_bytes).collect();
+        let plan = Plan::new(options, &identity, &sizes)?;
+        if !console.quiet {
+            for warning in plan.warnings() {
+                console.warning(format_args!("{warning}\n"));
+            }
+            summary::warn_of_sectorsize(&plan, console);
+        }
+        let devices: Vec<FileDevice> =
+            targets.iter().map(Target::open).collect::<Result<_, _>>()?;
+        if !self.nodiscard && !console.quiet {
+            for device in devices.iter().filter(|device| device.is_block()) {
+                summary::announce_discard(device, &mut console.out)?;
+            }
+        }
+        let borrowed: Vec<&dyn BlockDevice> = devices
+            .iter()
+            .map(|device| device as &dyn BlockDevice)
+            .collect();
+        plan.write(&borrowed, !self.nodiscard)
+            .context("error during mkfs")?;
+        if !console.quiet {
+            let named = self.device_uuid.is_some();
+            summary::print(&plan, &targets, named, &mut console.out)?;
+        }
+        Ok(())
+    }
+
+    fn options(&self, console: &mut Console) -> anyhow::Result<MkfsOptions> {
+        let label = self.label.as_ref().map(|label| label.as_bytes().to_vec());
+        let label = label.unwrap_or_default();
+        if label.len() >= LABEL_SIZE {
+            let label = String::from_utf8_lossy(&label);
+            bail!("label {label} is too long (max {})", LABEL_SIZE - 1);
+        }
+        let csum = &self.csum;
+        let csum_type =
+            CsumType::from_name(csum).ok_or_else(|| anyhow!("unknown csum type {csum}"))?;
+        Ok(MkfsOptions {
+            label,
+            data: profile("data", self.data.as_deref())?,
+            metadata: profile("metadata", self.metadata.as_deref())?,
+            nodesize: self.nodesize.as_deref().map(node_or_sector).transpose()?,
+            sectorsize: node_or_sector(&self.sectorsize)?,
+            csum_type,
+            features: self.feature_set(console)?,
+        })
+    }
+
+    fn feature_set(&self, console: &mut Console) -> anyhow::Result<FeatureSet> {
+        let mut features = FeatureSet::default();
+        if !self.runtime_features.is_empty() {
+            console.warning("runtime features are deprecated, use -O|--features instead");
+        }
+        // One list, so that what is asked for by name wins over what a default leaves out.
+        let lists: Vec<&str> = self
+            .features
+            .iter()
+            .chain(&self.runtime_features)
+            .map(String::as_str)
+            .collect();
+        features.apply_list(&lists.join(","))?;
+        if self.mixed {
+            features.incompat |= Incompat::MIXED_GROUPS;
+        }
+        Ok(features)
+    }
+
+    fn identity(&self) -> anyhow::Result<Identity> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let created = Timespec {
+            sec: now.map_or(0, |now| now.as_secs() as i64).into(),
+            nsec: 0.into(),
+        };
+        let mut identity = Identity::random(self.devices.len(), created);
+        if let Some(text) = &self.uuid {
+            identity.fsid = uuid(text).ok_or_else(|| anyhow!("could not parse UUID: {text}"))?;
+        }
+        if let Some(text) = &self.device_uuid {
+            let uuid = uuid(text).ok_or_else(|| anyhow!("could not parse device UUID: {text}"))?;
+            match identity.device_uuids.as_mut_slice() {
+                [only] => *only = uuid,
+                _ => bail!(
+                    "the option --device-uuid {text} can be used only for a single device filesystem"
+                ),
+            }
+        }
+        Ok(identity)
+    }
+}
+
+fn profile(kind: &str, name: Option<&str>) -> anyhow::Result<Option<Profile>> {
+    let profile =
+        |name| Profile::from_name(name).ok_or_else(|| anyhow!("unknown {kind} profile {name}"));
+    name.map(profile).transpose()
+}
+
+fn node_or_sector(text: &str) -> anyhow::Result<u32> {
+    let size = parse_size(text)?;
+    u32::try_from(size).map_err(|_| anyhow!("size {size} is too large"))
+}
+
+/// The usual form of 36 characters only.
+fn uuid(text: &str) -> Option<Uuid> {
+    let parsed = uuid::Uuid::try_parse(text).ok()?;
+    (text.len() == uuid::fmt::Hyphenated::LENGTH).then(|| Uuid(parsed.into_bytes()))
+}

@@ -1,0 +1,127 @@
+//! What mkfs says: the features there are, warnings about the host, and the new volume.
+
+use std::io::Write;
+
+use ubtrfs_device::{BlockDevice, FileDevice};
+use ubtrfs_engine::mkfs::{FEATURES, FeatureSet, Plan};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+
+use super::target::Target;
+use crate::console::Console;
+
+const SMALLEST_SECTORSIZE: u32 = 4096;
+
+pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
+    let default = FeatureSet::default();
+    writeln!(out, "Filesystem features available:")?;
+    for feature in FEATURES {
+        if let Some(alias) = feature.alias {
+            writeln!(out, "{alias:<20}- {} alias", feature.name)?;
+        }
+        let (name, summary, since) = (feature.name, feature.summary, feature.since);
+        let note = if !feature.is_made() {
+            ", not supported by this mkfs"
+        } else if feature.is_in(&default) {
+            ", default"
+        } else {
+            ""
+        };
+        writeln!(out, "{name:<20}- {summary} (compat={since}{note})")?;
+    }
+    Ok(())
+}
+
+/// A kernel may not mount a volume whose sectors are larger than its pages.
+pub(super) fn warn_of_sectorsize(plan: &Plan, console: &mut Console) {
+    let (sectorsize, page) = (plan.geometry().sectorsize, page_bytes());
+    if sectorsize as usize != page && sectorsize != SMALLEST_SECTORSIZE {
+        console.warning(format_args!(
+            "sectorsize {sectorsize} does not match host CPU page size {page}: a kernel may not \
+             mount it, use \"--sectorsize {SMALLEST_SECTORSIZE}\" for what all can\n"
+        ));
+    }
+}
+
+pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> anyhow::Result<()> {
+    let (path, size) = (device.path().display(), pretty_size(device.len_bytes()));
+    writeln!(out, "Performing full device TRIM {path} ({size}) ...")?;
+    Ok(out.flush()?)
+}
+
+/// The new volume, in mkfs.btrfs's layout.
+pub(super) fn print(
+    plan: &Plan,
+    targets: &[Target],
+    device_uuid_given: bool,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let (geometry, layout, identity) = (plan.geometry(), plan.layout(), plan.identity());
+    let label = geometry.label.split(|&byte| byte == 0).next();
+    let label = label.filter(|label| !label.is_empty()).unwrap_or(b"(null)");
+    write!(out, "Label:              ")?;
+    out.write_all(label)?;
+    writeln!(out, "\nUUID:               {}", identity.fsid)?;
+    if let (true, [only]) = (device_uuid_given, identity.device_uuids.as_slice()) {
+        writeln!(out, "Device UUID:        {only}")?;
+    }
+    writeln!(out, "Node size:          {}", geometry.nodesize)?;
+    let (sectorsize, page) = (geometry.sectorsize, page_bytes());
+    writeln!(
+        out,
+        "Sector size:        {sectorsize}\t(CPU page size: {page})"
+    )?;
+    let size = pretty_size(layout.total_bytes);
+    writeln!(out, "Filesystem size:    {size}")?;
+    print_profiles(plan, out)?;
+    let is_ssd = targets.first().is_some_and(Target::is_ssd);
+    let ssd = if is_ssd { "yes" } else { "no" };
+    writeln!(out, "SSD detected:       {ssd}")?;
+    writeln!(out, "Zoned device:       no")?;
+    let features = geometry.features.names().join(", ");
+    writeln!(out, "Features:           {features}")?;
+    writeln!(out, "Checksum:           {}", geometry.csum_type.name())?;
+    writeln!(out, "Number of devices:  {}", targets.len())?;
+    writeln!(out, "Devices:")?;
+    writeln!(out, "   ID        SIZE  PATH")?;
+    for (device, target) in layout.devices.iter().zip(targets) {
+        let (devid, size) = (device.devid.0, pretty_size(device.total_bytes));
+        writeln!(out, "{devid:>5}  {size:>10}  {}", target.path.display())?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn print_profiles(plan: &Plan, out: &mut impl Write) -> anyhow::Result<()> {
+    let geometry = plan.geometry();
+    let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+    writeln!(out, "Block group profiles:")?;
+    for (name, types, profile) in [
+        ("Data:", BlockGroupFlags::DATA, geometry.data),
+        ("Metadata:", BlockGroupFlags::METADATA, geometry.metadata),
+        ("Data+Metadata:", mixed, geometry.data),
+        ("System:", BlockGroupFlags::SYSTEM, geometry.metadata),
+    ] {
+        let bytes = plan.bytes_of_type(types);
+        if bytes > 0 {
+            let (profile, size) = (profile.name(), pretty_size(bytes));
+            writeln!(out, "  {name:<18}{profile:<8} {size:>16}")?;
+        }
+    }
+    Ok(())
+}
+
+fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// Cut at the unit below the one shown, as btrfs-progs prints sizes.
+fn pretty_size(bytes: u64) -> String {
+    let (mut value, mut below, mut unit) = (bytes, bytes, 0);
+    while value >= 1024 {
+        below = value;
+        value /= 1024;
+        unit += 1;
+    }
+    let divisor = if unit == 0 { 1.0 } else { 1024.0 };
+    let suffix = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit];
+    format!("{:.2}{suffix}", below as f32 / divisor)
+}

@@ -1,0 +1,179 @@
+//! A device or image file that a volume is to be made on, before it is opened for writing.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{major, minor};
+use ubtrfs_device::{Access, BlockDevice, DeviceError, FileDevice};
+use ubtrfs_engine::mkfs::find_signature;
+
+use crate::console::Console;
+
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    /// What the volume takes of it.
+    pub(super) used_bytes: u64,
+    exists: bool,
+    /// Its directory in sysfs, of a block device.
+    sysfs: Option<PathBuf>,
+}
+
+impl Target {
+    /// Looks at every path, and refuses what must not be overwritten.
+    pub(super) fn find_all(
+        paths: &[PathBuf],
+        byte_count: Option<u64>,
+        force: bool,
+        console: &mut Console,
+    ) -> anyhow::Result<Vec<Target>> {
+        let mut seen = Vec::new();
+        let mut targets = Vec::new();
+        for path in paths {
+            let target = match std::fs::metadata(path) {
+                Ok(metadata) => {
+                    let identity = identity(&metadata);
+                    if seen.contains(&identity) {
+                        bail!("duplicate device {} in the filesystem", path.display());
+                    }
+                    seen.push(identity);
+                    Target::existing(path, &metadata, byte_count, force, console)?
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    Target::new_file(path, byte_count)?
+                }
+                Err(error) => return Err(error).context(path.display().to_string()),
+            };
+            targets.push(target);
+        }
+        Ok(targets)
+    }
+
+    fn existing(
+        path: &Path,
+        metadata: &Metadata,
+        byte_count: Option<u64>,
+        force: bool,
+        console: &mut Console,
+    ) -> anyhow::Result<Target> {
+        // For writing, because that is what finds out whether somebody else has it.
+        let device = FileDevice::open(path, Access::Write)?;
+        if !force {
+            refuse_to_overwrite(path, &device, console)?;
+        }
+        let len_bytes = device.len_bytes();
+        if let Some(wanted) = byte_count.filter(|&wanted| wanted > len_bytes) {
+            let path = path.display();
+            bail!("{path} is smaller than requested size, expected {wanted}, found {len_bytes}");
+        }
+        let target = Target {
+            path: path.to_owned(),
+            used_bytes: byte_count.unwrap_or(len_bytes),
+            exists: true,
+            sysfs: sysfs(metadata),
+        };
+        if target
+            .queue("zoned")
+            .is_some_and(|zoned| zoned == "host-managed")
+        {
+            bail!("{}: zoned devices are not supported", path.display());
+        }
+        Ok(target)
+    }
+
+    fn new_file(path: &Path, byte_count: Option<u64>) -> anyhow::Result<Target> {
+        let used_bytes = byte_count.ok_or_else(|| {
+            let path = path.display();
+            anyhow!("{path} does not exist; give its size with -b to make an image file")
+        })?;
+        Ok(Target {
+            path: path.to_owned(),
+            used_bytes,
+            exists: false,
+            sysfs: None,
+        })
+    }
+
+    pub(super) fn open(&self) -> Result<FileDevice, DeviceError> {
+        match self.exists {
+            true => FileDevice::open(&self.path, Access::Write),
+            false => FileDevice::create(&self.path, self.used_bytes),
+        }
+    }
+
+    /// Whether it is a block device without moving parts.
+    pub(super) fn is_ssd(&self) -> bool {
+        self.queue("rotational")
+            .is_some_and(|rotational| rotational == "0")
+    }
+
+    /// What sysfs says of its queue. That of a partition is its disk's.
+    fn queue(&self, attribute: &str) -> Option<String> {
+        let sysfs = self.sysfs.as_ref()?;
+        let own = std::fs::read_to_string(sysfs.join("queue").join(attribute));
+        let text = own.or_else(|_| {
+            // The link must be resolved first: it does not lie where it points.
+            let disk = sysfs.canonicalize()?.join("../queue").join(attribute);
+            std::fs::read_to_string(disk)
+        });
+        text.ok().map(|text| text.trim().to_owned())
+    }
+}
+
+/// What makes two paths the same device.
+fn identity(metadata: &Metadata) -> (bool, u64, u64) {
+    match metadata.file_type().is_block_device() {
+        true => (true, metadata.rdev(), 0),
+        false => (false, metadata.dev(), metadata.ino()),
+    }
+}
+
+fn sysfs(metadata: &Metadata) -> Option<PathBuf> {
+    let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
+    let path = format!("/sys/dev/block/{major}:{minor}");
+    metadata
+        .file_type()
+        .is_block_device()
+        .then(|| PathBuf::from(path))
+}
+
+fn refuse_to_overwrite(
+    path: &Path,
+    device: &FileDevice,
+    console: &mut Console,
+) -> anyhow::Result<()> {
+    let shown = path.display();
+    let found = find_signature(device)
+        .with_context(|| format!("probe of {shown} failed, cannot detect existing filesystem"))?;
+    if let Some(signature) = found {
+        console.error(format_args!("{shown} appears to contain {signature}"));
+        bail!("use the -f option to force overwrite of {shown}");
+    }
+    Ok(())
+}
+
+/// Refuses sizes on which no usable volume fits, in mkfs.btrfs's words.
+pub(super) fn check_sizes(
+    targets: &[Target],
+    byte_count: Option<u64>,
+    min_bytes: u64,
+    console: &mut Console,
+) -> anyhow::Result<()> {
+    if let Some(bytes) = byte_count.filter(|&bytes| bytes < min_bytes) {
+        console.error(format_args!(
+            "size {bytes} is too small to make a usable filesystem"
+        ));
+        bail!("minimum size for a btrfs filesystem is {min_bytes}");
+    }
+    if let Some(small) = targets.iter().find(|target| target.used_bytes < min_bytes) {
+        console.error(format_args!(
+            "'{}' is too small to make a usable filesystem",
+            small.path.display()
+        ));
+        bail!("minimum size for each btrfs device is {min_bytes}");
+    }
+    Ok(())
+}
