@@ -79,7 +79,7 @@ impl Mount {
         command.arg0(name).args(args).env(SERVE, "1");
         match mount::launch(command).context("cannot run the process that serves the mount")? {
             Launched::Ready { pid } => {
-                tracing::info!(pid, "mounted");
+                tracing::debug!(pid, "serving");
                 Ok(())
             }
             // It has said why.
@@ -112,6 +112,7 @@ impl Mount {
         let session = mount::mount(volume, &source, &self.mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
+        tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
             // When the command is not there any more to hear it, dropping the session unmounts.
             readiness

@@ -1,0 +1,226 @@
+//! `ubtrfs mount` and `umount` as processes, on images that mkfs.btrfs fills.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+fn ubtrfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with an image `v.img` and a directory `mnt` to mount it on.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// None, loudly, where images or mounts cannot be made.
+    fn new() -> Option<Place> {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("files");
+        fs::create_dir_all(files.join("sub/deep")).unwrap();
+        fs::write(files.join("hello"), "hello\n").unwrap();
+        fs::write(files.join("sub/inner"), "inner\n").unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        let image = dir.path().join("v.img");
+        File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        let made = Command::new("mkfs.btrfs")
+            .args(["-q", "--subvol", "rw:sub", "--rootdir"])
+            .args([&files, &image])
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            eprintln!("SKIPPED: no mkfs.btrfs that knows --subvol");
+            return None;
+        }
+        if !Path::new("/dev/fuse").exists() {
+            eprintln!("SKIPPED: no /dev/fuse");
+            return None;
+        }
+        Some(Place { dir })
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("v.img")
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    fn mount(&self, options: &str) -> Output {
+        ubtrfs()
+            .args(["mount", "-o", options])
+            .args([self.image(), self.mountpoint()])
+            .output()
+            .unwrap()
+    }
+
+    fn umount(&self) -> Output {
+        ubtrfs()
+            .arg("umount")
+            .arg(self.mountpoint())
+            .output()
+            .unwrap()
+    }
+
+    fn is_mounted(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let wanted = self.mountpoint();
+        table
+            .lines()
+            .any(|line| line.split(' ').nth(4) == wanted.to_str())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let _ = ubtrfs()
+                .args(["umount", "--lazy"])
+                .arg(self.mountpoint())
+                .status();
+        }
+    }
+}
+
+fn assert_ok(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn the_mount_is_ready_when_the_command_returns() {
+    let Some(place) = Place::new() else { return };
+    assert_ok(&place.mount("ro"));
+    let hello = fs::read_to_string(place.mountpoint().join("hello"));
+    assert_eq!(hello.unwrap(), "hello\n");
+    assert!(File::create(place.mountpoint().join("new")).is_err());
+
+    let again = place.mount("ro");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("already mounted on"));
+
+    assert_ok(&place.umount());
+    assert!(!place.is_mounted());
+    let gone = place.umount();
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(text(&gone.stderr).ends_with(": not mounted\n"));
+}
+
+#[test]
+fn subvolumes_are_mounted_by_path_and_by_id() {
+    let Some(place) = Place::new() else { return };
+    for options in ["ro,subvol=sub", "ro,subvol=/sub", "ro,subvolid=256"] {
+        assert_ok(&place.mount(options));
+        let inner = place.mountpoint().join("inner");
+        assert_eq!(fs::read_to_string(&inner).unwrap(), "inner\n");
+        assert_eq!(fs::metadata(place.mountpoint()).unwrap().ino(), 256);
+        assert!(fs::metadata(&inner).unwrap().ino() < 1 << 32);
+        assert_ok(&place.umount());
+    }
+    for (options, complaint) in [
+        ("ro,subvol=none", "subvolume 'none' not found"),
+        ("ro,subvol=sub/deep", "'sub/deep' is not a subvolume"),
+        ("ro,subvolid=300", "no subvolume has the id 300"),
+        ("ro,subvol=sub,subvolid=5", "has the id 256, not 5"),
+    ] {
+        let refused = place.mount(options);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            text(&refused.stderr).contains(complaint),
+            "{}",
+            text(&refused.stderr)
+        );
+        assert!(!place.is_mounted());
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_is_refused_with_one_line() {
+    let Some(place) = Place::new() else { return };
+    for (options, complaint) in [
+        ("rw", "read-write mounts are not supported yet; use -o ro"),
+        ("ro,bogus", "unknown mount option 'bogus'"),
+        (
+            "ro,rescue=ibadroots",
+            "'rescue=ignorebadroots' is not supported yet",
+        ),
+    ] {
+        let refused = place.mount(options);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = text(&refused.stderr);
+        assert!(
+            said.contains(complaint) && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    File::create(place.image())
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    let refused = place.mount("ro");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.starts_with("ERROR: ") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn termination_of_a_foreground_mount_unmounts() {
+    let Some(place) = Place::new() else { return };
+    let mut child = ubtrfs()
+        .args(["mount", "-f", "-o", "ro"])
+        .args([place.image(), place.mountpoint()])
+        .env("UBTRFS_LOG", "ubtrfs=info")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("mounted") {
+        line.clear();
+        assert_ne!(
+            said.read_line(&mut line).unwrap(),
+            0,
+            "ended without a mount"
+        );
+    }
+    assert!(place.mountpoint().join("hello").exists());
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_mount_that_nobody_waits_for_is_undone() {
+    let Some(place) = Place::new() else { return };
+    // What the command runs in the background, with its end of the pipe closed.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = ubtrfs()
+        .args(["mount", "-o", "ro"])
+        .args([place.image(), place.mountpoint()])
+        .env("UBTRFS_SERVE_MOUNT", "1")
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(!place.is_mounted());
+}
