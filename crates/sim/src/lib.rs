@@ -1,1 +1,22 @@
-//! Test only: devices with faults, and the kernel's btrfs as an oracle.
+//! Test only: the kernel's btrfs as an oracle, and images that it made.
+//!
+//! A conformance test asks `matrix` for cases, lets `kernel` make and mount a volume, `fill` put the
+//! hard cases of the format into it, and compares the `manifest` that the kernel shows with the one of
+//! another reader. `images` has a few such volumes ready, for machines without root or kernel btrfs;
+//! `damage` breaks what a volume must survive.
+
+pub mod damage;
+mod error;
+pub mod fill;
+pub mod images;
+pub mod kernel;
+pub mod manifest;
+pub mod matrix;
+mod rng;
+mod scratch;
+
+pub use error::Error;
+pub use rng::{Rng, seed};
+pub use scratch::Scratch;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;

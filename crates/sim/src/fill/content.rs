@@ -1,0 +1,138 @@
+//! File content: every size around a limit, compressible and not, under each compression and without
+//! copy-on-write.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{IFlags, ioctl_setflags};
+
+use super::{Scale, write};
+use crate::error::At;
+use crate::{Result, Rng};
+
+/// How well content compresses.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Zeros,
+    Text,
+    Random,
+    /// Runs of text and of noise.
+    Mixed,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Zeros, Kind::Text, Kind::Random, Kind::Mixed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Zeros => "zeros",
+            Kind::Text => "text",
+            Kind::Random => "random",
+            Kind::Mixed => "mixed",
+        }
+    }
+}
+
+const WORDS: [&str; 16] = [
+    "extent ",
+    "leaf ",
+    "node ",
+    "key ",
+    "chunk ",
+    "stripe ",
+    "inode ",
+    "root ",
+    "block ",
+    "group ",
+    "transaction ",
+    "commit ",
+    "log ",
+    "snapshot ",
+    "subvolume ",
+    "checksum\n",
+];
+const RUN_BYTES: usize = 9_000;
+
+pub fn bytes(kind: Kind, len_bytes: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut data = Vec::with_capacity(len_bytes + RUN_BYTES);
+    while data.len() < len_bytes {
+        match kind {
+            Kind::Zeros => data.resize(len_bytes, 0),
+            Kind::Text => text(&mut data, len_bytes, rng),
+            Kind::Random => noise(&mut data, len_bytes, rng),
+            Kind::Mixed => {
+                let run = data.len() + RUN_BYTES;
+                text(&mut data, run, rng);
+                let run = data.len() + RUN_BYTES;
+                noise(&mut data, run, rng);
+            }
+        }
+    }
+    data.truncate(len_bytes);
+    data
+}
+
+fn text(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
+    while data.len() < until {
+        let word = WORDS[rng.below(WORDS.len() as u64) as usize];
+        data.extend_from_slice(word.as_bytes());
+    }
+}
+
+fn noise(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
+    let from = data.len();
+    data.resize(until, 0);
+    rng.fill(&mut data[from..]);
+}
+
+/// Around the limits of inline extents, sectors and compressed extents.
+const SIZES: [usize; 20] = [
+    0, 1, 2, 100, 2047, 2048, 2049, 3000, 3900, 4095, 4096, 4097, 8191, 8192, 12_289, 65_536,
+    131_071, 131_072, 131_073, 262_145,
+];
+
+/// Values of the property btrfs.compression; the empty one leaves it to the mount.
+const COMPRESSIONS: [&str; 5] = ["", "zlib", "lzo", "zstd", "none"];
+
+pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
+    let seed = rng.next_u64();
+    for compression in COMPRESSIONS {
+        let sub = dir.join(format!("compression-{compression}"));
+        fs::create_dir(&sub).at("create", &sub)?;
+        if !compression.is_empty() {
+            // Files inherit the property from their directory.
+            xattr::set(&sub, "btrfs.compression", compression.as_bytes()).at("setxattr", &sub)?;
+        }
+        // The same bytes under each compression: readers are compared, and kept images stay small.
+        sizes(&sub, scale, &mut Rng::new(seed))?;
+    }
+    if scale.nodatacow {
+        nocow(&dir.join("nodatacow"), scale, &mut Rng::new(seed))?;
+    }
+    Ok(())
+}
+
+fn sizes(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
+    for kind in Kind::ALL {
+        let largest = bytes(kind, scale.data_bytes, rng);
+        let sizes = SIZES.into_iter().chain([scale.data_bytes]);
+        for size in sizes.filter(|size| *size <= largest.len()) {
+            let path = dir.join(format!("{}-{size}", kind.name()));
+            write(&path, &largest[..size])?;
+        }
+    }
+    Ok(())
+}
+
+fn nocow(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
+    fs::create_dir(dir).at("create", dir)?;
+    let handle = fs::File::open(dir).at("open", dir)?;
+    ioctl_setflags(&handle, IFlags::NOCOW).at("set NOCOW", dir)?;
+    for kind in [Kind::Text, Kind::Random] {
+        for size in [100, 4096, 70_000, scale.data_bytes] {
+            let path = dir.join(format!("{}-{size}", kind.name()));
+            write(&path, bytes(kind, size, rng))?;
+        }
+    }
+    Ok(())
+}

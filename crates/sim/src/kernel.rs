@@ -1,0 +1,95 @@
+//! The kernel's btrfs, driven from a test: make, mount, check.
+//!
+//! All of it needs root, loop devices and a kernel with btrfs; `available` tells, and `or_skip` makes a
+//! test that cannot run say so.
+
+mod chunks;
+mod loop_device;
+mod mkfs;
+mod mount;
+mod volume;
+
+pub use chunks::{Chunk, Stripe, chunks};
+pub use loop_device::LoopDevice;
+pub use mkfs::{Csum, Feature, MkfsSpec, Profile};
+pub use mount::KernelMount;
+pub use volume::KernelVolume;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Error, Result};
+
+/// Why the kernel cannot be asked here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    #[error("not root")]
+    NotRoot,
+    #[error("the kernel has no btrfs")]
+    NoBtrfs,
+    #[error("no loop devices")]
+    NoLoop,
+    #[error("no {program}: run scripts/setup")]
+    NoProgram { program: &'static str },
+}
+
+pub fn available() -> Result<(), Why> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Why::NotRoot);
+    }
+    let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let has_btrfs = || filesystems.lines().any(|line| line.trim() == "btrfs");
+    if !has_btrfs() && run("modprobe", ["btrfs"]).is_err() {
+        return Err(Why::NoBtrfs);
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Err(Why::NoLoop);
+    }
+    for program in ["mkfs.btrfs", "btrfs", "losetup", "mount", "umount"] {
+        if matches!(run(program, ["--version"]), Err(Error::NotStarted { .. })) {
+            return Err(Why::NoProgram { program });
+        }
+    }
+    Ok(())
+}
+
+/// True if the kernel can be asked. Otherwise writes to standard error that `test` is skipped, past the
+/// test harness' capture; with `UBTRFS_REQUIRE_KERNEL` set it panics instead.
+pub fn or_skip(test: &str) -> bool {
+    let Err(why) = available() else {
+        return true;
+    };
+    assert!(
+        std::env::var_os("UBTRFS_REQUIRE_KERNEL").is_none(),
+        "{test} needs the kernel's btrfs: {why}"
+    );
+    // eprintln would be captured and shown only for tests that fail.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    false
+}
+
+/// Runs `program`, returns its standard output.
+pub(crate) fn run<I>(program: &'static str, args: I) -> Result<String>
+where
+    I: IntoIterator<Item: AsRef<OsStr>>,
+{
+    let sbin = "/usr/sbin:/sbin";
+    let path = std::env::var("PATH").map_or_else(|_| sbin.into(), |path| format!("{path}:{sbin}"));
+    let mut command = Command::new(program);
+    command.args(args).env("PATH", path).env("LC_ALL", "C");
+    let output = command
+        .output()
+        .map_err(|source| Error::NotStarted { program, source })?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Failed {
+        command: format!("{command:?}"),
+        status: output.status,
+        output: stdout + &stderr,
+    })
+}

@@ -1,0 +1,109 @@
+//! A volume mounted by the kernel, from device files or block devices.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::{LoopDevice, run};
+use crate::error::At;
+use crate::{Result, Scratch};
+
+#[derive(Debug)]
+pub struct KernelMount {
+    point: PathBuf,
+    mounted: bool,
+    // Dropped in this order, after `drop` has unmounted.
+    loops: Vec<LoopDevice>,
+    _scratch: Scratch,
+}
+
+impl KernelMount {
+    /// Mounts the volume on `devices`, files or block devices. `options` are mount options separated by
+    /// commas; `noatime` is always added, so that looking changes nothing.
+    pub fn new(devices: &[PathBuf], options: &str) -> Result<KernelMount> {
+        let read_only = options.split(',').any(|option| option == "ro");
+        let scratch = Scratch::new()?;
+        let point = scratch.path().join("mnt");
+        fs::create_dir(&point).at("create", &point)?;
+
+        let mut loops = Vec::new();
+        let mut paths = Vec::new();
+        for device in devices {
+            let meta = fs::metadata(device).at("stat", device)?;
+            if meta.file_type().is_block_device() {
+                paths.push(device.clone());
+                continue;
+            }
+            let attached = if read_only {
+                LoopDevice::attach_read_only(device)?
+            } else {
+                LoopDevice::attach(device)?
+            };
+            paths.push(attached.path().to_path_buf());
+            loops.push(attached);
+        }
+
+        let mut all = format!("noatime,{options}");
+        for path in paths.iter().skip(1) {
+            all.push_str(&format!(",device={}", path.display()));
+        }
+        let all = all.trim_end_matches(',');
+        let first = paths.first().map_or(Path::new("none"), PathBuf::as_path);
+        run(
+            "mount",
+            [
+                "-t".as_ref(),
+                "btrfs".as_ref(),
+                "-o".as_ref(),
+                all.as_ref(),
+                first.as_os_str(),
+                point.as_os_str(),
+            ],
+        )?;
+        Ok(KernelMount {
+            point,
+            mounted: true,
+            loops,
+            _scratch: scratch,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    /// The block devices of the mount that were attached for it, in the order given.
+    pub fn loops(&self) -> &[LoopDevice] {
+        &self.loops
+    }
+
+    pub fn remount(&self, options: &str) -> Result<()> {
+        let options = format!("remount,{options}");
+        let args = ["-o".as_ref(), options.as_ref(), self.point.as_os_str()];
+        run("mount", args).map(drop)
+    }
+
+    /// Commits everything.
+    pub fn sync(&self) -> Result<()> {
+        let dir = fs::File::open(&self.point).at("open", &self.point)?;
+        rustix::fs::syncfs(&dir).at("syncfs", &self.point)
+    }
+
+    /// Like drop, but tells of an error.
+    pub fn unmount(mut self) -> Result<()> {
+        self.mounted = false;
+        run("umount", [self.point.as_os_str()]).map(drop)
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        if !self.mounted {
+            return;
+        }
+        if let Err(error) = run("umount", [self.point.as_os_str()]) {
+            eprintln!("{}: {error}", self.point.display());
+            let _ = run("umount", ["-l".as_ref(), self.point.as_os_str()]);
+        }
+    }
+}

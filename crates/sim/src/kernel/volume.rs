@@ -1,0 +1,84 @@
+//! A volume on files of its own: made, mounted, checked, and gone when dropped.
+
+use std::path::{Path, PathBuf};
+
+use super::{KernelMount, LoopDevice, MkfsSpec, run};
+use crate::{Result, Scratch};
+
+#[derive(Debug)]
+pub struct KernelVolume {
+    devices: Vec<PathBuf>,
+    scratch: Scratch,
+}
+
+impl KernelVolume {
+    /// An empty volume as `mkfs.btrfs` makes it.
+    pub fn make(spec: &MkfsSpec) -> Result<KernelVolume> {
+        let scratch = Scratch::new()?;
+        let devices = (0..spec.devices)
+            .map(|number| scratch.file(&format!("dev{number}.img"), spec.device_bytes))
+            .collect::<Result<Vec<_>>>()?;
+        spec.make(&devices)?;
+        let volume = KernelVolume { devices, scratch };
+        if spec.metadata_uuid {
+            volume.with_loops(|devices| {
+                run(
+                    "btrfstune",
+                    ["-f".as_ref(), "-m".as_ref(), devices[0].as_os_str()],
+                )
+            })?;
+        }
+        Ok(volume)
+    }
+
+    /// A volume whose device files someone else made in `scratch`.
+    pub fn of_files(devices: Vec<PathBuf>, scratch: Scratch) -> KernelVolume {
+        KernelVolume { devices, scratch }
+    }
+
+    /// The device files, by devid.
+    pub fn devices(&self) -> &[PathBuf] {
+        &self.devices
+    }
+
+    /// Where the device files are, with room for more files of the test.
+    pub fn dir(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// A volume needs its devices free: one mount at a time.
+    pub fn mount(&self, options: &str) -> Result<KernelMount> {
+        KernelMount::new(&self.devices, options)
+    }
+
+    pub fn mount_ro(&self) -> Result<KernelMount> {
+        self.mount("ro")
+    }
+
+    /// `btrfs check`, data checksums included; an error if it finds anything.
+    pub fn check(&self) -> Result<()> {
+        self.with_loops(|devices| {
+            run(
+                "btrfs",
+                [
+                    "check".as_ref(),
+                    "--readonly".as_ref(),
+                    "--check-data-csum".as_ref(),
+                    devices[0].as_os_str(),
+                ],
+            )
+        })
+        .map(drop)
+    }
+
+    /// Attaches all devices, so that tools find each other device of the volume by scanning.
+    fn with_loops<T>(&self, each: impl FnOnce(&[&Path]) -> Result<T>) -> Result<T> {
+        let loops = self
+            .devices
+            .iter()
+            .map(|device| LoopDevice::attach(device))
+            .collect::<Result<Vec<_>>>()?;
+        let paths: Vec<&Path> = loops.iter().map(LoopDevice::path).collect();
+        each(&paths)
+    }
+}

@@ -1,0 +1,91 @@
+//! One file, directory or other inode under one of its names.
+
+use std::collections::BTreeMap;
+
+use super::Digest;
+
+/// Inode number of the directory that stands in a snapshot for a subvolume inside its source.
+const STUB_INO: u64 = 2;
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    File,
+    Dir,
+    Symlink,
+    CharDevice,
+    BlockDevice,
+    Fifo,
+    Socket,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Since 1970, negative before.
+    pub seconds: i64,
+    pub nanoseconds: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub kind: Kind,
+    /// Permission bits, set-id bits and sticky bit; no file type.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u64,
+    /// Major and minor number; 0 for all but device nodes.
+    pub rdev: (u32, u32),
+    pub size: u64,
+    pub ino: u64,
+    pub atime: Time,
+    pub mtime: Time,
+    pub ctime: Time,
+    /// None if the reader cannot tell.
+    pub btime: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Of what has none.
+    None,
+    File(Digest),
+    Symlink(Vec<u8>),
+    /// The reader gave an error, which is among the faults.
+    Unread,
+}
+
+/// A value of an xattr, by digest when long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Bytes(Vec<u8>),
+    Long { len_bytes: usize, digest: Digest },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub path: Vec<u8>,
+    pub stat: Stat,
+    pub content: Content,
+    pub xattrs: BTreeMap<Vec<u8>, Value>,
+}
+
+impl Entry {
+    /// Such a directory is made up by the reader; its times mean nothing.
+    pub fn is_stub(&self) -> bool {
+        self.stat.kind == Kind::Dir && self.stat.ino == STUB_INO
+    }
+}
+
+const LONG_BYTES: usize = 64;
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Value {
+        if value.len() <= LONG_BYTES {
+            return Value::Bytes(value);
+        }
+        Value::Long {
+            len_bytes: value.len(),
+            digest: Digest::of_bytes(&value),
+        }
+    }
+}

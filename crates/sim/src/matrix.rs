@@ -1,0 +1,282 @@
+//! Which volumes a reader is tried on: checksum x compression x profile x node size x features.
+//!
+//! `full` has every combination that mkfs accepts and is for `make soak`. `representative` takes from it,
+//! one by one, the case that brings together most values that were not together before, so that a prefix
+//! of any length is as varied as it can be; every value of every dimension is in it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::fill::{self, Scale};
+use crate::kernel::{Csum, Feature, KernelVolume, MkfsSpec, Profile};
+use crate::manifest::Manifest;
+use crate::{Error, Result};
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Compression {
+    None,
+    Zlib,
+    Lzo,
+    Zstd,
+}
+
+impl Compression {
+    pub const ALL: [Compression; 4] = [
+        Compression::None,
+        Compression::Zlib,
+        Compression::Lzo,
+        Compression::Zstd,
+    ];
+
+    pub fn mount_option(self) -> &'static str {
+        match self {
+            Compression::None => "compress=no",
+            Compression::Zlib => "compress-force=zlib",
+            Compression::Lzo => "compress-force=lzo",
+            Compression::Zstd => "compress-force=zstd",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        self.mount_option().rsplit('=').next().unwrap_or_default()
+    }
+}
+
+/// Departures from the features that mkfs.btrfs chooses.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Features {
+    Default,
+    /// None that can be left out: what a volume of 2012 has.
+    Oldest,
+    NoNoHoles,
+    NoExtref,
+    NoSkinny,
+    /// Without the tree that needs it, the block group tree, as well.
+    NoFreeSpaceTree,
+    NoBlockGroupTree,
+    Mixed,
+    Quota,
+    Squota,
+    MetadataUuid,
+}
+
+impl Features {
+    pub const ALL: [Features; 11] = [
+        Features::Default,
+        Features::Oldest,
+        Features::NoNoHoles,
+        Features::NoExtref,
+        Features::NoSkinny,
+        Features::NoFreeSpaceTree,
+        Features::NoBlockGroupTree,
+        Features::Mixed,
+        Features::Quota,
+        Features::Squota,
+        Features::MetadataUuid,
+    ];
+
+    fn apply(self, spec: MkfsSpec) -> MkfsSpec {
+        match self {
+            Features::Default => spec,
+            Features::Oldest => spec
+                .without(Feature::NoHoles)
+                .without(Feature::Extref)
+                .without(Feature::SkinnyMetadata)
+                .without(Feature::FreeSpaceTree)
+                .without(Feature::BlockGroupTree),
+            Features::NoNoHoles => spec.without(Feature::NoHoles),
+            Features::NoExtref => spec.without(Feature::Extref),
+            Features::NoSkinny => spec.without(Feature::SkinnyMetadata),
+            Features::NoFreeSpaceTree => spec
+                .without(Feature::FreeSpaceTree)
+                .without(Feature::BlockGroupTree),
+            Features::NoBlockGroupTree => spec.without(Feature::BlockGroupTree),
+            Features::Mixed => spec.with(Feature::MixedBg),
+            Features::Quota => spec.with(Feature::Quota),
+            Features::Squota => spec.with(Feature::Squota),
+            Features::MetadataUuid => spec.metadata_uuid(),
+        }
+    }
+}
+
+pub const NODE_SIZES: [u32; 5] = [4096, 8192, 16_384, 32_768, 65_536];
+
+/// A kind of volume.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Case {
+    pub csum: Csum,
+    pub compression: Compression,
+    /// Of data; metadata has the nearest profile that is sensible for it.
+    pub profile: Profile,
+    pub nodesize: u32,
+    pub features: Features,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}-{}-{}-{}k-{:?}",
+            self.csum,
+            self.compression.name(),
+            self.profile,
+            self.nodesize / 1024,
+            self.features
+        )
+    }
+}
+
+/// A volume of a case, filled, with what the kernel shows of it.
+#[derive(Debug)]
+pub struct Filled {
+    pub case: Case,
+    pub volume: KernelVolume,
+    pub manifest: Manifest,
+}
+
+impl Case {
+    /// The case that mkfs.btrfs makes when not told otherwise, with one changed profile.
+    pub fn of_profile(profile: Profile) -> Case {
+        Case {
+            csum: Csum::Crc32c,
+            compression: Compression::Zstd,
+            profile,
+            nodesize: 16_384,
+            features: Features::Default,
+        }
+    }
+
+    /// Mixed groups need nodes of one sector and one profile for both.
+    fn is_possible(&self) -> bool {
+        self.features != Features::Mixed || self.nodesize == 4096
+    }
+
+    pub fn metadata_profile(&self) -> Profile {
+        match self.profile {
+            Profile::Single if self.features != Features::Mixed => Profile::Dup,
+            profile => profile,
+        }
+    }
+
+    pub fn spec(&self) -> MkfsSpec {
+        let spec = MkfsSpec::new()
+            .csum(self.csum)
+            .data(self.profile)
+            .metadata(self.metadata_profile())
+            .nodesize(self.nodesize)
+            .devices(self.profile.min_devices());
+        self.features.apply(spec)
+    }
+
+    /// Makes the volume, fills it, and asks the kernel what it shows, after a mount anew.
+    pub fn build(&self, scale: &Scale, seed: u64) -> Result<Filled> {
+        let volume = KernelVolume::make(&self.spec())?;
+        let mount = volume.mount(self.compression.mount_option())?;
+        fill::hard_cases(mount.path(), scale, seed)?;
+        mount.unmount()?;
+        let mount = volume.mount_ro()?;
+        let manifest = Manifest::of_dir(mount.path())?;
+        mount.unmount()?;
+        if let Some(fault) = manifest.faults.first() {
+            return Err(Error::KernelFault {
+                path: fault.path.escape_ascii().to_string(),
+                doing: fault.doing,
+                reason: fault.reason.clone(),
+            });
+        }
+        Ok(Filled {
+            case: *self,
+            volume,
+            manifest,
+        })
+    }
+}
+
+/// Every possible case, in a fixed order.
+pub fn full() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &features in &Features::ALL {
+        for &profile in Profile::ALL {
+            for nodesize in NODE_SIZES {
+                for &csum in Csum::ALL {
+                    for compression in Compression::ALL {
+                        cases.push(Case {
+                            csum,
+                            compression,
+                            profile,
+                            nodesize,
+                            features,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    cases.retain(Case::is_possible);
+    cases
+}
+
+const REPRESENTATIVES: usize = 18;
+
+pub fn representative() -> Vec<Case> {
+    varied(REPRESENTATIVES)
+}
+
+/// All of them with `UBTRFS_SOAK` set, else the representative ones.
+pub fn chosen() -> Vec<Case> {
+    if std::env::var_os("UBTRFS_SOAK").is_some() {
+        full()
+    } else {
+        representative()
+    }
+}
+
+/// At most `count` cases, the most varied first; fewer if all pairs of values were together before.
+pub fn varied(count: usize) -> Vec<Case> {
+    let all = full();
+    let mut seen_values = BTreeSet::new();
+    let mut seen_pairs = BTreeSet::new();
+    let mut chosen: Vec<Case> = Vec::new();
+    while chosen.len() < count {
+        let gain = |case: &&Case| {
+            let values = values(case);
+            // A value never seen counts for more than any number of pairs.
+            let new_values = values.iter().filter(|value| !seen_values.contains(*value));
+            let new_pairs = pairs(case)
+                .filter(|pair| !seen_pairs.contains(pair))
+                .count();
+            new_values.count() * 100 + new_pairs
+        };
+        // The first of the best, so that the choice is stable.
+        let Some(best) = all.iter().rev().max_by_key(gain) else {
+            break;
+        };
+        if gain(&best) == 0 {
+            break;
+        }
+        seen_values.extend(values(best));
+        seen_pairs.extend(pairs(best));
+        chosen.push(*best);
+    }
+    chosen
+}
+
+type Level = (usize, u32);
+
+fn values(case: &Case) -> [Level; 5] {
+    [
+        (0, case.csum as u32),
+        (1, case.compression as u32),
+        (2, case.profile as u32),
+        (3, case.nodesize),
+        (4, case.features as u32),
+    ]
+}
+
+fn pairs(case: &Case) -> impl Iterator<Item = (Level, Level)> {
+    let values = values(case);
+    (0..values.len()).flat_map(move |one| (0..one).map(move |other| (values[other], values[one])))
+}

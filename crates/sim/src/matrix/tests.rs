@@ -1,0 +1,33 @@
+//! The representative cases represent.
+
+use super::*;
+
+fn covered(cases: &[Case]) -> BTreeSet<Level> {
+    cases.iter().flat_map(values).collect()
+}
+
+#[test]
+fn representative_cases_have_every_value_of_every_dimension() {
+    assert_eq!(covered(&representative()), covered(&full()));
+}
+
+#[test]
+fn representative_cases_differ() {
+    let cases = representative();
+    assert_eq!(cases.len(), REPRESENTATIVES);
+    assert_eq!(cases.iter().collect::<BTreeSet<_>>().len(), cases.len());
+}
+
+#[test]
+fn varied_cases_end_when_every_pair_is_covered() {
+    let all: BTreeSet<_> = full().iter().flat_map(pairs).collect();
+    let some: BTreeSet<_> = varied(usize::MAX).iter().flat_map(pairs).collect();
+    assert_eq!(all, some);
+}
+
+#[test]
+fn full_has_each_case_once() {
+    let cases = full();
+    assert_eq!(cases.iter().collect::<BTreeSet<_>>().len(), cases.len());
+    assert!(cases.iter().all(Case::is_possible));
+}

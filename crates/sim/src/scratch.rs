@@ -1,0 +1,120 @@
+//! A folder for device files and mount points that leaves nothing behind.
+//!
+//! It is named for its process. The first scratch folder of a process also removes those of processes
+//! that were killed: their mounts, loop devices and files.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::At;
+use crate::kernel::run;
+use crate::{Error, Result};
+
+const PREFIX: &str = "ubtrfs-sim-";
+static NEXT: AtomicU32 = AtomicU32::new(0);
+static SWEEP: Once = Once::new();
+
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Below `UBTRFS_SIM_DIR`, else the system's temporary folder.
+    pub fn new() -> Result<Scratch> {
+        let base = base();
+        SWEEP.call_once(|| sweep(&base));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).at("create", &path)?;
+        Ok(Scratch { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A new sparse file of `len_bytes`.
+    pub fn file(&self, name: &str, len_bytes: u64) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let file = fs::File::create_new(&path).at("create", &path)?;
+        file.set_len(len_bytes).at("set length", &path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A mount that outlived its handle must not lose its files to remove_dir_all.
+        if !mounts_below(&self.path).is_empty() {
+            remove(&self.path);
+            return;
+        }
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("{}: not removed: {error}", self.path.display());
+        }
+    }
+}
+
+fn base() -> PathBuf {
+    let dir = std::env::var_os("UBTRFS_SIM_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    fs::canonicalize(&dir).unwrap_or(dir)
+}
+
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+            continue;
+        };
+        let pid = rest.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(pid).exists() {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn remove(dir: &Path) {
+    for mount in mounts_below(dir) {
+        let unmounted = run("umount", [mount.as_os_str()])
+            .or_else(|_: Error| run("umount", ["-l".as_ref(), mount.as_os_str()]));
+        if let Err(error) = unmounted {
+            eprintln!("{}: left behind: {error}", dir.display());
+            return;
+        }
+    }
+    for device in loops_below(dir) {
+        // Already gone if the mount was its last user.
+        let _ = run("losetup", ["-d".as_ref(), device.as_os_str()]);
+    }
+    if let Err(error) = fs::remove_dir_all(dir) {
+        eprintln!("{}: left behind: {error}", dir.display());
+    }
+}
+
+/// Mount points below `dir`, the innermost first.
+fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mut mounts: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(|point| PathBuf::from(std::ffi::OsStr::from_bytes(point)))
+        .filter(|point| point.starts_with(dir))
+        .collect();
+    mounts.sort_by_key(|point| std::cmp::Reverse(point.components().count()));
+    mounts
+}
+
+fn loops_below(dir: &Path) -> Vec<PathBuf> {
+    let args = ["--list", "--noheadings", "--raw", "-O", "NAME,BACK-FILE"];
+    let table = run("losetup", args).unwrap_or_default();
+    table
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, file)| Path::new(file).starts_with(dir))
+        .map(|(name, _)| PathBuf::from(name))
+        .collect()
+}
