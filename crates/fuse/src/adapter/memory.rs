@@ -44,6 +44,8 @@ pub(crate) struct Memory {
     pub(crate) files: BTreeMap<FileId, File>,
     /// Reading these fails.
     pub(crate) broken: Vec<FileId>,
+    /// Reading the contents of these panics.
+    pub(crate) cursed: Vec<FileId>,
 }
 
 impl Memory {
@@ -162,6 +164,7 @@ impl Source for Memory {
     }
 
     fn read(&self, id: FileId, offset: u64, out: &mut [u8]) -> Result<usize> {
+        assert!(!self.cursed.contains(&id), "as the test wants it");
         let size = self.get(id)?.inode.attr.size_bytes;
         let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
         for (at, byte) in out[..len].iter_mut().enumerate() {

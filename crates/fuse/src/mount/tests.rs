@@ -25,6 +25,7 @@ const TEXT: u64 = 257;
 const BIG: u64 = 258;
 const GUARDED: u64 = 259;
 const LINK: u64 = 260;
+const CURSED: u64 = 261;
 
 /// An ACL in the form of the xattr: the owner reads and writes, `NOBODY` reads, others may nothing.
 fn acl_for_nobody() -> Vec<u8> {
@@ -63,6 +64,9 @@ fn tree() -> Memory {
     link.target = b"long".to_vec();
     link.inode.attr.permissions = 0o777;
     link.inode.attr.size_bytes = 4;
+    let cursed = memory.add(TOP, "cursed", file(5, CURSED), FileKind::Regular);
+    cursed.inode.attr.size_bytes = 1;
+    memory.cursed.push(file(5, CURSED));
     memory.add(TOP, "big", file(5, BIG), FileKind::Directory);
     for number in 0..NAMES_IN_BIG {
         memory.add(
@@ -226,6 +230,26 @@ fn xattrs_seeking_and_flags_reach_programs() {
     let flags = rustix::fs::ioctl_getflags(&file).unwrap();
     assert_eq!(flags, rustix::fs::IFlags::NOCOW);
     drop(file);
+    unmount_session(session);
+}
+
+#[test]
+fn a_panic_fails_its_request_and_the_mount_lives_on() {
+    let Some((dir, session)) = mounted() else {
+        return;
+    };
+    // More often than there are threads.
+    for _ in 0..20 {
+        let error = fs::read(dir.path().join("cursed")).unwrap_err();
+        assert_eq!(
+            error.raw_os_error(),
+            Some(rustix::io::Errno::IO.raw_os_error())
+        );
+    }
+    assert_eq!(
+        fs::read(dir.path().join("long")).unwrap().len() as u64,
+        LONG_BYTES
+    );
     unmount_session(session);
 }
 
@@ -501,7 +525,7 @@ fn a_user_mounts_and_unmounts_through_fusermount3() {
     let listing = as_nobody(&["ls"]);
     assert_eq!(
         String::from_utf8_lossy(&listing.stdout),
-        "big\nguarded\nlink\nlong\nnested\n"
+        "big\ncursed\nguarded\nlink\nlong\nnested\n"
     );
     // Not even root may look into a user's mount.
     assert!(fs::read_dir(&mountpoint).is_err());

@@ -534,3 +534,6 @@ impl<F: FileSystem> Filesystem for Adapted<F> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

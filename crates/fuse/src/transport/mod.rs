@@ -5,11 +5,13 @@
 //! connection. It knows nothing of btrfs.
 
 mod fuser;
+mod guard;
 
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 
+use self::guard::Guarded;
 use crate::request::FileSystem;
 
 /// A connection that has been set up; the kernel sends requests from now on.
@@ -22,7 +24,7 @@ impl Connection {
         device: OwnedFd,
         threads: NonZeroUsize,
     ) -> io::Result<Self> {
-        let session = fuser::establish(file_system, device, threads)?;
+        let session = fuser::establish(Guarded(file_system), device, threads)?;
         Ok(Self(Box::new(move || session.run())))
     }
 
