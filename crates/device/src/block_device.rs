@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::io;
 
 use crate::error::Holder;
+use crate::file::FileDevice;
 
 /// A device, a file that stands for one, or memory.
 pub trait BlockDevice: Send + Sync + Debug {
@@ -34,6 +35,11 @@ pub trait BlockDevice: Send + Sync + Debug {
         for read in reads {
             read.result = self.read_at(read.buf, read.offset);
         }
+    }
+
+    /// The file behind it, if reads of several devices may be queued together.
+    fn as_file(&self) -> Option<&FileDevice> {
+        None
     }
 
     /// Does all writes, in no order, and leaves each one's outcome in its `result`.

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use crate::block_device::{BlockDevice, PastEnd};
+use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::error::{DeviceError, Holder};
+use crate::uring::{self, Request};
 
 #[cfg(test)]
 mod tests;
@@ -125,6 +126,22 @@ impl FileDevice {
         })
     }
 
+    /// Turns reads into requests that may be run along with those of other files.
+    pub(crate) fn queue_reads<'a>(
+        &'a self,
+        reads: &'a mut [DeviceRead<'_>],
+        requests: &mut Vec<Request<'a>>,
+    ) {
+        for read in reads {
+            read.result = PastEnd::check(read.offset, read.buf.len() as u64, self.len_bytes);
+            if read.result.is_ok() {
+                let buffer = uring::Buffer::Read(read.buf);
+                let result = &mut read.result;
+                requests.push(Request::new(&self.file, read.offset, buffer, result));
+            }
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -185,13 +202,16 @@ fn in_use(path: &Path, holder: Holder) -> DeviceError {
 }
 
 fn open_file(path: &Path, access: Access, flags: OFlags) -> io::Result<File> {
-    // Should the path have become a pipe since it was checked, opening it must not wait.
+    // Should the path have become a pipe since it was checked, opening it must not wait. Left set, the
+    // flag would make io_uring give up on reads that have to wait.
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(access == Access::Write)
         .custom_flags(flags.bits() as i32)
-        .open(path)
+        .open(path)?;
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
 }
 
 /// A writer keeps the claim; a reader only asks whether it could have it.
@@ -281,6 +301,29 @@ impl BlockDevice for FileDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
         self.file.write_all_at(buf, offset)
+    }
+
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        let mut requests = Vec::with_capacity(reads.len());
+        self.queue_reads(reads, &mut requests);
+        uring::run(&mut requests);
+    }
+
+    fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
+        let mut requests = Vec::with_capacity(writes.len());
+        for write in writes {
+            write.result = PastEnd::check(write.offset, write.buf.len() as u64, self.len_bytes);
+            if write.result.is_ok() {
+                let buffer = uring::Buffer::Write(write.buf);
+                let result = &mut write.result;
+                requests.push(Request::new(&self.file, write.offset, buffer, result));
+            }
+        }
+        uring::run(&mut requests);
+    }
+
+    fn as_file(&self) -> Option<&FileDevice> {
+        Some(self)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -17,6 +17,7 @@ mod stripes;
 mod superblock;
 #[cfg(test)]
 mod test_volume;
+mod uring;
 
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};

@@ -320,8 +320,28 @@ fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
             batch.device = Some(Arc::clone(&planned.device));
         }
     }
-    for batch in batches.into_values() {
-        batch.run();
+    run_batches(&mut batches.into_values().collect::<Vec<_>>());
+}
+
+/// Those of files are queued together, so that all devices work at once.
+fn run_batches(batches: &mut [Batch<'_>]) {
+    let mut requests = Vec::new();
+    for batch in batches.iter_mut() {
+        let Some(block) = batch.device.as_ref().and_then(|device| device.block()) else {
+            continue;
+        };
+        match (block.as_file(), batch.reads.as_mut_slice()) {
+            (Some(file), reads) => file.queue_reads(reads, &mut requests),
+            (None, [read]) => read.result = block.read_at(read.buf, read.offset),
+            (None, reads) => block.read_batch(reads),
+        }
+    }
+    crate::uring::run(&mut requests);
+    drop(requests);
+    for batch in batches {
+        for (read, outcome) in batch.reads.drain(..).zip(&mut batch.outcomes) {
+            **outcome = read.result;
+        }
     }
 }
 
@@ -330,20 +350,4 @@ struct Batch<'a> {
     device: Option<Arc<PoolDevice>>,
     reads: Vec<DeviceRead<'a>>,
     outcomes: Vec<&'a mut io::Result<()>>,
-}
-
-impl Batch<'_> {
-    fn run(mut self) {
-        let Some(block) = self.device.as_ref().and_then(|d| d.block()) else {
-            return;
-        };
-        if let [read] = self.reads.as_mut_slice() {
-            read.result = block.read_at(read.buf, read.offset);
-        } else {
-            block.read_batch(&mut self.reads);
-        }
-        for (read, outcome) in self.reads.into_iter().zip(self.outcomes) {
-            *outcome = read.result;
-        }
-    }
 }

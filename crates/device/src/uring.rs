@@ -1,0 +1,272 @@
+//! Batches of reads and writes at depth through io_uring.
+//!
+//! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no
+//! io_uring or forbids it, and for each request that a ring fails, the plain calls are used instead, so
+//! a caller sees errors of pread and pwrite only.
+//!
+//! Invariants
+//! - URING-1: no function returns while the kernel may still touch a buffer of its batch.
+//! - URING-2: a ring is used by one batch at a time, and only in the process that made it.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::{IoUring, opcode, squeue, types};
+use parking_lot::Mutex;
+
+#[cfg(test)]
+mod tests;
+
+/// Requests in flight; more bring nothing on the devices measured.
+const DEPTH: u32 = 64;
+/// Rings kept for later batches.
+const KEPT: usize = 8;
+/// Batches below this size are not worth the ring.
+pub(crate) const WORTHWHILE: usize = 4;
+
+/// Set when the kernel refuses rings for good.
+static UNAVAILABLE: AtomicBool = AtomicBool::new(false);
+static RINGS: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
+
+struct Ring {
+    ring: IoUring,
+    /// The process that made it: a child after fork must not touch it.
+    pid: u32,
+}
+
+/// What a request moves.
+pub(crate) enum Buffer<'a> {
+    Read(&'a mut [u8]),
+    Write(&'a [u8]),
+}
+
+/// One read or write of a batch.
+pub(crate) struct Request<'a> {
+    file: &'a File,
+    offset: u64,
+    buffer: Buffer<'a>,
+    /// Bytes already moved.
+    done: usize,
+    result: &'a mut io::Result<()>,
+    /// Whether `result` is final.
+    settled: bool,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(
+        file: &'a File,
+        offset: u64,
+        buffer: Buffer<'a>,
+        result: &'a mut io::Result<()>,
+    ) -> Self {
+        Self {
+            file,
+            offset,
+            buffer,
+            done: 0,
+            result,
+            settled: false,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.buffer {
+            Buffer::Read(buf) => buf.len(),
+            Buffer::Write(buf) => buf.len(),
+        }
+    }
+
+    fn settle(&mut self, result: io::Result<()>) {
+        *self.result = result;
+        self.settled = true;
+    }
+
+    /// Takes what the kernel says of the part that was asked for. True if the rest is to be asked for.
+    fn take(&mut self, moved: i32) -> bool {
+        match usize::try_from(moved) {
+            Ok(moved) if moved > 0 => {
+                self.done += moved;
+                if self.done >= self.len() {
+                    self.settle(Ok(()));
+                }
+                !self.settled
+            }
+            // The plain call says what is wrong, or does what this kernel's ring cannot.
+            _ => {
+                self.run_plain();
+                false
+            }
+        }
+    }
+
+    fn run_plain(&mut self) {
+        let at = self.offset + self.done as u64;
+        let result = match &mut self.buffer {
+            Buffer::Read(buf) => self.file.read_exact_at(&mut buf[self.done..], at),
+            Buffer::Write(buf) => self.file.write_all_at(&buf[self.done..], at),
+        };
+        self.settle(result);
+    }
+
+    /// The entry that asks for what is left.
+    fn entry(&mut self, index: usize) -> squeue::Entry {
+        let fd = types::Fd(self.file.as_raw_fd());
+        let at = self.offset + self.done as u64;
+        // The kernel moves less than this in one go anyway.
+        let len = (self.len() - self.done).min(1 << 30) as u32;
+        let entry = match &mut self.buffer {
+            Buffer::Read(buf) => {
+                let rest = &mut buf[self.done..];
+                opcode::Read::new(fd, rest.as_mut_ptr(), len)
+                    .offset(at)
+                    .build()
+            }
+            Buffer::Write(buf) => {
+                let rest = &buf[self.done..];
+                opcode::Write::new(fd, rest.as_ptr(), len)
+                    .offset(at)
+                    .build()
+            }
+        };
+        entry.user_data(index as u64)
+    }
+}
+
+/// Does all requests and leaves each one's outcome in its `result`.
+pub(crate) fn run(requests: &mut [Request<'_>]) {
+    if requests.len() >= WORTHWHILE
+        && let Some(mut ring) = take_ring()
+        && run_on(&mut ring.ring, requests)
+    {
+        give_back(ring);
+    }
+    for request in requests.iter_mut().filter(|request| !request.settled) {
+        request.run_plain();
+    }
+}
+
+fn take_ring() -> Option<Ring> {
+    let pid = std::process::id();
+    if let Some(ring) = RINGS.lock().pop() {
+        if ring.pid == pid {
+            return Some(ring);
+        }
+        // Unmapping it here would be safe, but its descriptor is the parent's as well.
+        std::mem::forget(ring);
+    }
+    if UNAVAILABLE.load(Ordering::Relaxed) {
+        return None;
+    }
+    match IoUring::new(DEPTH) {
+        Ok(ring) => Some(Ring { ring, pid }),
+        Err(error) => {
+            // Out of memory or descriptors may pass; ENOSYS, EPERM (sysctl, seccomp) and such do not.
+            let passing = matches!(
+                error
+                    .raw_os_error()
+                    .map(rustix::io::Errno::from_raw_os_error),
+                Some(
+                    rustix::io::Errno::NOMEM | rustix::io::Errno::MFILE | rustix::io::Errno::NFILE
+                )
+            );
+            if !passing && !UNAVAILABLE.swap(true, Ordering::Relaxed) {
+                tracing::debug!(%error, "no io_uring; reading one by one");
+            }
+            None
+        }
+    }
+}
+
+fn give_back(ring: Ring) {
+    let mut rings = RINGS.lock();
+    if rings.len() < KEPT {
+        rings.push(ring);
+    }
+}
+
+/// Runs the requests; false if the ring is not to be used again. Requests that are not settled were
+/// not given to the kernel or are no longer with it.
+fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
+    let mut next = 0;
+    let mut again: Vec<usize> = Vec::new();
+    // Entries in the queue, whether the kernel has taken them yet or not.
+    let mut open = 0;
+    loop {
+        while open < DEPTH as usize {
+            let index = match again.pop() {
+                Some(index) => index,
+                None if next < requests.len() => {
+                    next += 1;
+                    next - 1
+                }
+                None => break,
+            };
+            let request = &mut requests[index];
+            if request.len() == 0 {
+                request.settle(Ok(()));
+                continue;
+            }
+            let entry = request.entry(index);
+            // SAFETY: the buffer is borrowed by `requests` for longer than this function runs, nothing
+            // else touches it meanwhile, and this function does not return before the entry completes
+            // or is known not to have been taken (URING-1).
+            if unsafe { ring.submission().push(&entry) }.is_err() {
+                again.push(index);
+                break;
+            }
+            open += 1;
+        }
+        if open == 0 {
+            return true;
+        }
+        if let Err(error) = ring.submit_and_wait(1)
+            && !is_passing(&error)
+        {
+            tracing::debug!(%error, "io_uring fails; reading one by one");
+            abandon(ring, requests, open);
+            return false;
+        }
+        for completion in ring.completion() {
+            open -= 1;
+            let index = completion.user_data() as usize;
+            if requests[index].take(completion.result()) {
+                again.push(index);
+            }
+        }
+    }
+}
+
+/// Interrupted, or the kernel wants completions to be taken first.
+fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::INTR | Errno::BUSY | Errno::AGAIN)
+    )
+}
+
+/// Waits for every entry that the kernel has taken, of the `open` ones in the queue.
+fn abandon(ring: &mut IoUring, requests: &mut [Request<'_>], open: usize) {
+    let not_taken = ring.submission().len();
+    let mut taken = open.saturating_sub(not_taken);
+    while taken > 0 {
+        for completion in ring.completion() {
+            taken -= 1;
+            // Unfinished ones are done by plain calls afterwards.
+            requests[completion.user_data() as usize].take(completion.result());
+        }
+        // SAFETY: no argument is passed that the kernel would read or write.
+        let waited = unsafe { ring.submitter().enter::<()>(0, 1, 1, None) };
+        if let Err(error) = waited
+            && taken > 0
+            && !is_passing(&error)
+        {
+            // Returning would give back buffers that the kernel still writes to.
+            std::process::abort();
+        }
+    }
+}
