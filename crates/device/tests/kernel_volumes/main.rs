@@ -1,0 +1,170 @@
+//! Volumes that the kernel made, of every profile: each mirror of everything that has a checksum is
+//! right, and stays readable without any set of devices that the profile can lose.
+//!
+//! Needs root and the kernel's btrfs; without them the test says so and passes.
+
+mod scrub;
+
+use std::path::PathBuf;
+
+use scrub::Scrub;
+use ubtrfs_device::{Access, DeviceError, Holder, Pool, PoolOptions};
+use ubtrfs_sim::fill::{self, Scale};
+use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile};
+
+/// A volume of this profile for data and metadata, filled and unmounted.
+fn filled(profile: Profile, devices: usize) -> KernelVolume {
+    let spec = MkfsSpec::new()
+        .devices(devices)
+        .device_bytes(512 << 20)
+        .data(profile)
+        .metadata(profile);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let seed = ubtrfs_sim::seed(&format!("device {profile} {devices}"));
+    let mount = volume.mount("commit=1").unwrap();
+    fill::hard_cases(mount.path(), &Scale::tiny(), seed).unwrap();
+    let large = fill::bytes(
+        fill::Kind::Random,
+        9_000_001,
+        &mut ubtrfs_sim::Rng::new(seed),
+    );
+    std::fs::write(mount.path().join("large"), large).unwrap();
+    mount.unmount().unwrap();
+    volume
+}
+
+fn without(volume: &KernelVolume, lost: &[usize]) -> Vec<PathBuf> {
+    let all = volume.devices().iter().enumerate();
+    all.filter(|(index, _)| !lost.contains(index))
+        .map(|(_, path)| path.clone())
+        .collect()
+}
+
+fn check_profile(profile: Profile, devices: usize) {
+    let what = format!("{profile} on {devices}");
+    if !kernel::or_skip(&what) {
+        return;
+    }
+    let volume = filled(profile, devices);
+    let pool = Pool::open(volume.devices(), &PoolOptions::new()).unwrap();
+    let whole = Scrub::new(&pool).run();
+    pool.check_devices().unwrap();
+    let mirrors_seen = whole.mirrors_compared;
+    assert!(
+        whole.blocks > 20 && whole.sectors > 2000,
+        "{what}: {whole:?}"
+    );
+    assert_eq!(whole.bad, [] as [String; 0], "{what}");
+    assert_eq!(whole.unread, [] as [String; 0], "{what}");
+    assert_eq!(
+        mirrors_seen > 0,
+        pool.mirrors(whole.last).unwrap() > 1,
+        "{what}"
+    );
+    assert_eq!(pool.read_error_count(), 0, "{what}");
+    drop(pool);
+
+    let can_lose = profile.devices_it_can_lose().min(2);
+    for a in 0..devices {
+        for b in a..devices {
+            let lost = if a == b { vec![a] } else { vec![a, b] };
+            if lost.len() > can_lose {
+                continue;
+            }
+            let rest = without(&volume, &lost);
+            let strict = Pool::open(&rest, &PoolOptions::new()).unwrap();
+            let seen = Scrub::new(&strict).run();
+            let error = strict.check_devices().unwrap_err();
+            let devid = lost[0] as u64 + 1;
+            assert!(
+                matches!(error, DeviceError::Missing { devid: missing, .. } if missing.0 == devid),
+                "{what}: {error}"
+            );
+            assert_eq!((seen.blocks, seen.sectors), (whole.blocks, whole.sectors));
+            assert_eq!(seen.bad, [] as [String; 0], "{what} without {lost:?}");
+            drop(strict);
+            let pool = Pool::open(&rest, &PoolOptions::new().degraded(true)).unwrap();
+            Scrub::new(&pool).load_chunks();
+            pool.check_devices().unwrap();
+        }
+    }
+}
+
+#[test]
+fn single() {
+    check_profile(Profile::Single, 1);
+    check_profile(Profile::Single, 2);
+}
+
+#[test]
+fn dup() {
+    check_profile(Profile::Dup, 1);
+}
+
+#[test]
+fn raid0() {
+    check_profile(Profile::Raid0, 3);
+}
+
+#[test]
+fn raid1() {
+    check_profile(Profile::Raid1, 2);
+    check_profile(Profile::Raid1, 3);
+}
+
+#[test]
+fn raid1c3() {
+    check_profile(Profile::Raid1c3, 3);
+}
+
+#[test]
+fn raid1c4() {
+    check_profile(Profile::Raid1c4, 4);
+}
+
+#[test]
+fn raid10() {
+    check_profile(Profile::Raid10, 4);
+    check_profile(Profile::Raid10, 5);
+}
+
+#[test]
+fn raid5() {
+    check_profile(Profile::Raid5, 3);
+    check_profile(Profile::Raid5, 4);
+}
+
+#[test]
+fn raid6() {
+    check_profile(Profile::Raid6, 4);
+    check_profile(Profile::Raid6, 5);
+}
+
+#[test]
+fn image_that_the_kernel_has_mounted_is_readable_and_not_writable() {
+    if !kernel::or_skip("image_that_the_kernel_has_mounted_is_readable_and_not_writable") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    let looped = mount.loops()[0].path().to_path_buf();
+    let write = PoolOptions::new().access(Access::Write);
+    for (path, wanted) in [
+        (
+            volume.devices()[0].clone(),
+            Holder::Loop(looped.display().to_string()),
+        ),
+        (looped, Holder::Kernel),
+    ] {
+        let paths = [path];
+        match Pool::open(&paths, &write) {
+            Err(DeviceError::InUse { holder, .. }) => assert_eq!(holder, wanted),
+            other => panic!("{other:?}"),
+        }
+        let pool = Pool::open(&paths, &PoolOptions::new()).unwrap();
+        assert_eq!(pool.devices()[0].holder, Some(wanted));
+        assert_eq!(Scrub::new(&pool).run().bad, [] as [String; 0]);
+    }
+    mount.unmount().unwrap();
+    Pool::open(volume.devices(), &write).unwrap();
+}
