@@ -16,6 +16,8 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
+use crate::quoting::Escaped;
+
 /// What a shell reports for a program that SIGPIPE ended.
 const SIGPIPE_EXIT: u8 = 128 + 13;
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
@@ -106,6 +108,14 @@ impl Console {
     /// Whether a person reads the output, so that odd characters of a name must not reach them raw.
     pub(crate) fn is_terminal(&self) -> bool {
         io::stdout().is_terminal()
+    }
+
+    /// Writes a name or path: fit for a terminal if a person reads it, as it is if not.
+    pub(crate) fn write_path(&mut self, path: &[u8]) -> io::Result<()> {
+        match self.is_terminal() {
+            true => write!(self.out, "{}", Escaped(path)),
+            false => self.out.write_all(path),
+        }
     }
 
     /// Reports an error after which the command goes on; the exit code will be 1.

@@ -6,12 +6,11 @@
 //!
 //! Here: the definition of the whole command line and its start. Each command has a file in `command`.
 
-#![allow(dead_code, reason = "the groups of commands that use all of it follow")]
-
 mod clock;
 mod command;
 mod console;
 mod copy;
+mod device_sizes;
 mod file_data;
 mod file_facts;
 mod invoked_as;
@@ -19,6 +18,7 @@ mod json;
 mod location;
 mod owners;
 mod permissions;
+mod profiles;
 mod quoting;
 mod rdev;
 mod table;

@@ -7,6 +7,7 @@
 mod data;
 mod error;
 mod fs;
+pub mod inspect;
 pub mod mkfs;
 mod subvol;
 mod volume;

@@ -5,13 +5,16 @@
 mod cat;
 mod completions;
 mod cp;
+mod device;
 mod export;
+mod filesystem;
 mod inspect_internal;
 mod ls;
 mod man;
 mod mkfs;
 mod mount;
 mod stat;
+mod subvolume;
 mod tree;
 mod umount;
 
@@ -22,13 +25,16 @@ pub(crate) enum Command {
     Cat(cat::Cat),
     Completions(completions::Completions),
     Cp(cp::Cp),
+    Device(device::Device),
     Export(export::Export),
+    Filesystem(filesystem::Filesystem),
     InspectInternal(inspect_internal::InspectInternal),
     Ls(ls::Ls),
     Man(man::Man),
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
     Stat(stat::Stat),
+    Subvolume(subvolume::Subvolume),
     Tree(tree::Tree),
     Umount(umount::Umount),
 }
@@ -39,13 +45,16 @@ impl Command {
             Command::Cat(command) => command.run(console),
             Command::Completions(command) => command.run(console),
             Command::Cp(command) => command.run(console),
+            Command::Device(group) => group.run(console),
             Command::Export(command) => command.run(console),
+            Command::Filesystem(group) => group.run(console),
             Command::InspectInternal(group) => group.run(console),
             Command::Ls(command) => command.run(console),
             Command::Man(command) => command.run(),
             Command::Mkfs(command) => command.run(console),
             Command::Mount(command) => command.run(console),
             Command::Stat(command) => command.run(console),
+            Command::Subvolume(group) => group.run(console),
             Command::Tree(command) => command.run(console),
             Command::Umount(command) => command.run(console),
         }

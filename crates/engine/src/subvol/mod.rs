@@ -1,6 +1,6 @@
 //! Subvolumes and snapshots: which there are and where they stand.
 
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::{RootItem, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 
@@ -16,6 +16,8 @@ const MAX_NESTING: usize = 4096;
 pub struct SubvolumeInfo {
     pub id: RootId,
     pub item: RootItem,
+    /// The transaction that made it, if it was made as a snapshot.
+    pub snapshot_transid: Option<Transid>,
     /// None for the top level, and for a subvolume that is being deleted.
     pub place: Option<SubvolumePlace>,
 }
@@ -60,6 +62,7 @@ impl Volume {
                 found.push(SubvolumeInfo {
                     id,
                     item,
+                    snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
                     place: self.subvolume_place(id)?,
                 });
             }

@@ -1,6 +1,6 @@
 //! Block groups as the trees record them, and what `statfs` says.
 
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::BlockGroupItem;
@@ -9,6 +9,7 @@ use zerocopy::FromBytes;
 
 use super::Volume;
 use crate::error::{CorruptItem, Error, Result};
+use crate::inspect::data_copies;
 
 /// A block group item with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,43 +91,24 @@ impl Volume {
         Ok(starts)
     }
 
-    /// What `statfs` shows: raw size of the devices, what no extent uses, and how much data would
-    /// still fit in the profile that data has.
+    /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
+    /// for deletions counted as used.
     pub fn statfs(&self) -> Result<StatFs> {
-        let (mut used_raw, mut allocated_raw, mut free_data) = (0u64, 0u64, 0u64);
-        let mut data_ratio = 1.0;
-        let devices = self.superblock().num_devices.get();
-        self.for_each_block_group(&mut |group| {
-            let ratio = raw_ratio(group.flags, devices);
-            used_raw = used_raw.saturating_add((group.used as f64 * ratio) as u64);
-            allocated_raw = allocated_raw.saturating_add((group.length as f64 * ratio) as u64);
-            if group.flags.contains(BlockGroupFlags::DATA) {
-                free_data = free_data.saturating_add(group.length.saturating_sub(group.used));
-                data_ratio = ratio;
-            }
-        })?;
-        let total = self.superblock().total_bytes.get();
-        let unallocated = total.saturating_sub(allocated_raw);
+        let infos = self.space_infos()?;
+        let copies = data_copies(&infos);
+        let used = infos.iter().fold(0u64, |sum, info| {
+            sum.saturating_add(info.used.saturating_mul(info.copies()))
+        });
+        let block_size = self.superblock().sectorsize.get();
+        let whole = |bytes: u64| bytes - bytes % u64::from(block_size);
+        let total = whole(self.superblock().total_bytes.get() / copies);
+        let free = total.saturating_sub(whole(used / copies));
         Ok(StatFs {
-            block_size: self.superblock().sectorsize.get(),
+            block_size,
             total_bytes: total,
-            free_bytes: total.saturating_sub(used_raw),
-            available_bytes: free_data.saturating_add((unallocated as f64 / data_ratio) as u64),
+            free_bytes: free.saturating_sub(whole(self.global_reserve_bytes()?)),
+            available_bytes: whole(self.available_bytes(&infos)),
         })
-    }
-}
-
-/// Raw bytes on devices per byte of a block group.
-fn raw_ratio(flags: BlockGroupFlags, devices: u64) -> f64 {
-    let Some(profile) = flags.profile() else {
-        return 1.0;
-    };
-    let parities = profile.parities() as u64;
-    match profile {
-        Profile::Raid5 | Profile::Raid6 if devices > parities => {
-            devices as f64 / (devices - parities) as f64
-        }
-        _ => profile.copies() as f64,
     }
 }
 

@@ -1,6 +1,16 @@
 //! `ubtrfs inspect-internal`: how a volume is made inside.
 
+mod inode_resolve;
+mod list_chunks;
+mod logical_resolve;
+mod rootid;
+mod subvolid_resolve;
+mod tree_stats;
+
+use ubtrfs_engine::{FileId, Volume};
+
 use crate::console::Console;
+use crate::location::Location;
 
 /// Look at the insides of a volume
 #[derive(Debug, clap::Args)]
@@ -11,10 +21,74 @@ pub(crate) struct InspectInternal {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum InspectCommand {}
+enum InspectCommand {
+    InodeResolve(inode_resolve::InodeResolve),
+    ListChunks(list_chunks::ListChunks),
+    LogicalResolve(logical_resolve::LogicalResolve),
+    Rootid(rootid::Rootid),
+    SubvolidResolve(subvolid_resolve::SubvolidResolve),
+    TreeStats(tree_stats::TreeStats),
+}
 
 impl InspectInternal {
-    pub(crate) fn run(&self, _console: &mut Console) -> anyhow::Result<()> {
-        match self.command {}
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        match &self.command {
+            InspectCommand::InodeResolve(command) => command.run(console),
+            InspectCommand::ListChunks(command) => command.run(console),
+            InspectCommand::LogicalResolve(command) => command.run(console),
+            InspectCommand::Rootid(command) => command.run(console),
+            InspectCommand::SubvolidResolve(command) => command.run(console),
+            InspectCommand::TreeStats(command) => command.run(console),
+        }
     }
+}
+
+/// The paths of a file from the directory that stands for "/", each with a slash in front; a file that is
+/// not below that directory has paths from the top level, marked `<FS_TREE>`.
+fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut at = file.root;
+    let mut from_top = false;
+    while at != root.root {
+        let Some(place) = volume.subvolume_place(at)? else {
+            from_top = true;
+            break;
+        };
+        let mut path = volume.path_in_subvolume(place.dir)?;
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&place.name);
+        names.push(path);
+        at = place.dir.root;
+        // More levels than a path can have: subvolumes that hold each other.
+        anyhow::ensure!(
+            names.len() < MAX_NESTING,
+            "subvolume {} is nested in itself",
+            file.root
+        );
+    }
+    let start: &[u8] = if from_top { b"<FS_TREE>" } else { b"" };
+    let mut prefix = start.to_vec();
+    for name in names.iter().rev() {
+        prefix.push(b'/');
+        prefix.extend_from_slice(name);
+    }
+    let paths = volume.inode_paths(file)?;
+    Ok(paths
+        .iter()
+        .map(|path| [&prefix, &b"/"[..], path].concat())
+        .collect())
+}
+
+const MAX_NESTING: usize = 4096;
+
+/// A path within a location's volume as other commands take it.
+fn write_location(console: &mut Console, location: &Location, path: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+    console.write_path(location.image.as_os_str().as_bytes())?;
+    console.out.write_all(b":")?;
+    console.write_path(path)?;
+    console.out.write_all(b"\n")
 }

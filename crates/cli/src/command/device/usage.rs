@@ -1,0 +1,123 @@
+//! `ubtrfs device usage`: what is allocated on each device.
+
+use std::io::Write;
+
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_engine::inspect::DeviceAllocation;
+use ubtrfs_format::block_group_flags::Profile;
+
+use crate::console::Console;
+use crate::device_sizes::DeviceSizes;
+use crate::json::JsonList;
+use crate::location::{DeviceOptions, Location};
+use crate::profiles::{group_name, profile_name, warn_multiple_profiles};
+use crate::units::{ShortUnits, Units};
+
+/// Show what is allocated on each device
+#[derive(Debug, clap::Args)]
+pub(crate) struct Usage {
+    #[arg(required = true, value_name = "IMAGE")]
+    locations: Vec<Location>,
+    #[command(flatten)]
+    units: ShortUnits,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct DeviceJson {
+    devid: u64,
+    path: String,
+    device_size: u64,
+    device_slack: i64,
+    allocations: Vec<AllocationJson>,
+    unallocated: i64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct AllocationJson {
+    bg_type: &'static str,
+    bg_profile: &'static str,
+    num_stripes: u64,
+    allocated: u64,
+}
+
+impl Usage {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let units = self.units.units();
+        let mut list = match console.is_json() {
+            true => Some(JsonList::start(&mut console.out, "device-usage")?),
+            false => None,
+        };
+        for (index, location) in self.locations.iter().enumerate() {
+            if index > 0 && list.is_none() {
+                writeln!(console.out)?;
+            }
+            let volume: &Volume = &*self.devices.open(&location.image)?;
+            warn_multiple_profiles(console, &volume.space_infos()?);
+            let allocations = volume.device_allocations();
+            for device in DeviceSizes::of(volume) {
+                let on_it = |a: &&DeviceAllocation| a.devid == device.devid;
+                let allocations: Vec<_> = allocations.iter().filter(on_it).collect();
+                match &mut list {
+                    Some(list) => list.push(&mut console.out, &to_json(&device, &allocations))?,
+                    None => print(&mut console.out, units, &device, &allocations)?,
+                }
+            }
+        }
+        match list {
+            Some(list) => Ok(list.end(&mut console.out)?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unallocated(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> i64 {
+    let allocated: u64 = allocations.iter().map(|a| a.device_bytes()).sum();
+    device.size.wrapping_sub(allocated) as i64
+}
+
+fn print(
+    out: &mut dyn Write,
+    units: Units,
+    device: &DeviceSizes,
+    allocations: &[&DeviceAllocation],
+) -> std::io::Result<()> {
+    writeln!(out, "{}, ID: {}", device.shown(), device.devid)?;
+    let mut line = |label: &str, size: String| writeln!(out, "   {label:<22}{size:>10}");
+    line("Device size:", units.size(device.device_size))?;
+    line("Device slack:", units.signed(device.slack()))?;
+    for allocation in allocations {
+        let name = group_name(allocation.flags);
+        let label = match allocation.flags.profile().is_some_and(Profile::is_striped) {
+            true => format!("{name}/{}:", allocation.num_stripes),
+            false => format!("{name}:"),
+        };
+        line(&label, units.size(allocation.device_bytes()))?;
+    }
+    line(
+        "Unallocated:",
+        units.signed(unallocated(device, allocations)),
+    )?;
+    writeln!(out)
+}
+
+fn to_json(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> DeviceJson {
+    let allocated = allocations.iter().map(|allocation| AllocationJson {
+        bg_type: allocation.flags.type_name(),
+        bg_profile: profile_name(allocation.flags),
+        num_stripes: allocation.num_stripes,
+        allocated: allocation.device_bytes(),
+    });
+    DeviceJson {
+        devid: device.devid.0,
+        path: device.shown(),
+        device_size: device.device_size,
+        device_slack: device.slack(),
+        allocations: allocated.collect(),
+        unallocated: unallocated(device, allocations),
+    }
+}

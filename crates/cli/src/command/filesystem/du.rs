@@ -1,0 +1,206 @@
+//! `ubtrfs filesystem du`: what files use, alone and together.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use serde::Serialize;
+use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
+use ubtrfs_engine::{FileId, FileKind, Volume};
+
+use crate::console::Console;
+use crate::json::{self, JsonList};
+use crate::location::{Location, Opened, VolumeOptions};
+use crate::quoting::Escaped;
+use crate::units::{LongUnits, Units};
+use crate::walk::{Filter, Order, Step, Walk};
+
+/// Summarize the space that files use, shared and alone
+#[derive(Debug, clap::Args)]
+pub(crate) struct Du {
+    #[arg(required = true, value_name = "IMAGE[:/PATH]")]
+    locations: Vec<Location>,
+    /// Display only a total for each argument
+    #[arg(short, long)]
+    summarize: bool,
+    #[command(flatten)]
+    units: LongUnits,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    path: String,
+    total: u64,
+    exclusive: u64,
+    /// Only for an argument itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_shared: Option<u64>,
+}
+
+enum Output {
+    Text(Units),
+    Json(JsonList),
+}
+
+impl Du {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut output = match console.is_json() {
+            true => Output::Json(JsonList::start(&mut console.out, "filesystem-du")?),
+            false => {
+                let head = ("Total", "Exclusive", "Set shared", "Filename");
+                writeln!(
+                    console.out,
+                    "{:>10}  {:>10}  {:>10}  {}",
+                    head.0, head.1, head.2, head.3
+                )?;
+                Output::Text(self.units.units())
+            }
+        };
+        for location in &self.locations {
+            match self.volume.open(location) {
+                Ok(opened) => self.measure(console, &mut output, location, &opened)?,
+                Err(error) => console.error(format_args!("{error:#}")),
+            }
+        }
+        match output {
+            Output::Json(list) => Ok(list.end(&mut console.out)?),
+            Output::Text(_) => Ok(()),
+        }
+    }
+
+    fn measure(
+        &self,
+        console: &mut Console,
+        output: &mut Output,
+        location: &Location,
+        opened: &Opened,
+    ) -> anyhow::Result<()> {
+        let volume: &Volume = &opened.volume;
+        let mut meter = Meter {
+            volume,
+            cache: SharingCache::default(),
+            ranges: SharedRanges::default(),
+            seen: HashSet::new(),
+        };
+        let mut path = location.image.as_os_str().as_bytes().to_vec();
+        path.push(b':');
+        path.extend_from_slice(&location.path);
+        let kind = volume.attr(opened.target)?.kind;
+        if kind != FileKind::Directory {
+            if kind != FileKind::Regular {
+                return Ok(());
+            }
+            let usage = meter
+                .file(opened.target)
+                .with_context(|| format!("cannot check space of '{location}'"))?;
+            return print(console, output, &path, usage, Some(usage.shared));
+        }
+        let mut sums = vec![FileUsage::default()];
+        let filter = Filter::default();
+        let mut walk = Walk::new(volume, opened.target, &path, Order::Index, filter);
+        while let Some(step) = walk.next() {
+            match step {
+                Step::Entry(entry) => match entry.kind {
+                    FileKind::Directory => match walk.enter(entry.id) {
+                        Ok(()) => sums.push(FileUsage::default()),
+                        Err(error) => complain(console, walk.path(), error),
+                    },
+                    FileKind::Regular if meter.is_new(entry.id) => match meter.file(entry.id) {
+                        Ok(usage) => {
+                            add(&mut sums, usage);
+                            if !self.summarize {
+                                print(console, output, walk.path(), usage, None)?;
+                            }
+                        }
+                        Err(error) => complain(console, walk.path(), error),
+                    },
+                    _ => {}
+                },
+                Step::Leave => {
+                    let sum = sums.pop().unwrap_or_default();
+                    if sums.is_empty() {
+                        print(console, output, &path, sum, Some(meter.ranges.bytes()))?;
+                    } else {
+                        add(&mut sums, sum);
+                        if !self.summarize {
+                            print(console, output, walk.path(), sum, None)?;
+                        }
+                    }
+                }
+                Step::Failed(error) => complain(console, walk.path(), error),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Meter<'v> {
+    volume: &'v Volume,
+    cache: SharingCache,
+    ranges: SharedRanges,
+    /// Files with several names that were counted.
+    seen: HashSet<FileId>,
+}
+
+impl Meter<'_> {
+    fn is_new(&mut self, id: FileId) -> bool {
+        match self.volume.attr(id) {
+            Ok(attr) if attr.nlink > 1 => self.seen.insert(id),
+            // An inode that cannot be read is reported when it is measured.
+            _ => true,
+        }
+    }
+
+    fn file(&mut self, id: FileId) -> ubtrfs_engine::Result<FileUsage> {
+        self.volume
+            .file_usage(id, &mut self.cache, &mut self.ranges)
+    }
+}
+
+fn add(sums: &mut [FileUsage], usage: FileUsage) {
+    if let Some(sum) = sums.last_mut() {
+        sum.total = sum.total.saturating_add(usage.total);
+        sum.shared = sum.shared.saturating_add(usage.shared);
+    }
+}
+
+fn complain(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
+    console.error(format_args!(
+        "cannot check space of '{}': {error}",
+        Escaped(path)
+    ));
+}
+
+fn print(
+    console: &mut Console,
+    output: &mut Output,
+    path: &[u8],
+    usage: FileUsage,
+    set_shared: Option<u64>,
+) -> anyhow::Result<()> {
+    let exclusive = usage.total.saturating_sub(usage.shared);
+    match output {
+        Output::Json(list) => {
+            let row = Row {
+                path: json::text(path),
+                total: usage.total,
+                exclusive,
+                set_shared,
+            };
+            list.push(&mut console.out, &row)?;
+        }
+        Output::Text(units) => {
+            let shared = set_shared.map_or_else(|| "-".to_owned(), |bytes| units.size(bytes));
+            let (total, exclusive) = (units.size(usage.total), units.size(exclusive));
+            write!(console.out, "{total:>10}  {exclusive:>10}  {shared:>10}  ")?;
+            match console.is_terminal() {
+                true => writeln!(console.out, "{}", Escaped(path))?,
+                false => console.out.write_all(&[path, b"\n"].concat())?,
+            }
+        }
+    }
+    Ok(())
+}

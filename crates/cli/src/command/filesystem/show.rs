@@ -1,0 +1,191 @@
+//! `ubtrfs filesystem show`: volumes and their devices.
+//!
+//! Devices named or found by a scan are grouped by volume. Without an argument the block devices of
+//! the machine are looked through.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use ubtrfs_device::{FoundDevice, Pool, PoolOptions, scan};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::console::Console;
+use crate::json;
+use crate::location::DeviceOptions;
+use crate::quoting::Escaped;
+use crate::units::LongUnits;
+
+/// Show volumes and the devices they are on
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// Images, devices, folders to look through, or the UUID or label of a volume among the block devices
+    #[arg(value_name = "IMAGE|DIR|UUID|LABEL")]
+    targets: Vec<PathBuf>,
+    /// Look through the block devices of the machine
+    #[arg(short = 'd', long)]
+    all_devices: bool,
+    #[command(flatten)]
+    units: LongUnits,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct VolumeJson {
+    label: Option<String>,
+    uuid: String,
+    total_devices: u64,
+    bytes_used: u64,
+    missing: bool,
+    devices: Vec<DeviceJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson {
+    devid: u64,
+    size: u64,
+    used: u64,
+    path: Option<String>,
+}
+
+impl Show {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volumes = self.volumes()?;
+        if console.is_json() {
+            return Ok(json::write_list(
+                &mut console.out,
+                "filesystem-show",
+                &volumes,
+            )?);
+        }
+        for (index, volume) in volumes.iter().enumerate() {
+            if index > 0 {
+                writeln!(console.out)?;
+            }
+            self.print(console, volume)?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, console: &mut Console, volume: &VolumeJson) -> anyhow::Result<()> {
+        let units = self.units.units();
+        let out = &mut console.out;
+        match &volume.label {
+            Some(label) => write!(out, "Label: '{}' ", Escaped(label.as_bytes()))?,
+            None => write!(out, "Label: none ")?,
+        }
+        writeln!(out, " uuid: {}", volume.uuid)?;
+        writeln!(
+            out,
+            "\tTotal devices {} FS bytes used {}",
+            volume.total_devices,
+            units.size(volume.bytes_used)
+        )?;
+        for device in &volume.devices {
+            let Some(path) = &device.path else { continue };
+            writeln!(
+                out,
+                "\tdevid {:>4} size {} used {} path {}",
+                device.devid,
+                units.size(device.size),
+                units.size(device.used),
+                Escaped(path.as_bytes())
+            )?;
+        }
+        if volume.missing {
+            writeln!(out, "\t*** Some devices missing")?;
+        }
+        Ok(())
+    }
+
+    /// The volumes asked for, in the order in which their first device was found.
+    fn volumes(&self) -> anyhow::Result<Vec<VolumeJson>> {
+        let mut places: Vec<PathBuf> = Vec::new();
+        let mut filters: Vec<String> = Vec::new();
+        for target in &self.targets {
+            match target.exists() {
+                true => places.push(target.clone()),
+                false => filters.push(target.to_string_lossy().into_owned()),
+            }
+        }
+        let named = !places.is_empty();
+        places.extend(self.devices.devices().iter().cloned());
+        places.extend(self.devices.scan_places().iter().cloned());
+        if !named || self.all_devices {
+            places.push(PathBuf::from("/dev"));
+        }
+        let found = scan(&places);
+        if named && found.is_empty() {
+            // Opening says what is wrong with a place that was named.
+            self.devices.open_all(&places)?;
+        }
+        let mut order: Vec<Uuid> = Vec::new();
+        let mut by_volume: BTreeMap<Uuid, Vec<FoundDevice>> = BTreeMap::new();
+        for device in found {
+            if !by_volume.contains_key(&device.fsid) {
+                order.push(device.fsid);
+            }
+            by_volume.entry(device.fsid).or_default().push(device);
+        }
+        let mut volumes = Vec::new();
+        for fsid in order {
+            let devices = by_volume.remove(&fsid).unwrap_or_default();
+            let volume = describe(fsid, &devices)?;
+            if filters.is_empty() || filters.iter().any(|filter| volume.is_called(filter)) {
+                volumes.push(volume);
+            }
+        }
+        if volumes.is_empty()
+            && let Some(filter) = filters.first()
+        {
+            bail!(
+                "not a volume, image or device: '{}'",
+                Escaped(filter.as_bytes())
+            );
+        }
+        Ok(volumes)
+    }
+}
+
+impl VolumeJson {
+    fn is_called(&self, name: &str) -> bool {
+        self.uuid == name || self.label.as_deref() == Some(name)
+    }
+}
+
+/// What the superblocks of the devices say; nothing else of the volume is read.
+fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
+    let paths: Vec<PathBuf> = found.iter().map(|device| device.path.clone()).collect();
+    let options = PoolOptions::new().degraded(true);
+    let pool =
+        Pool::open(&paths, &options).with_context(|| format!("cannot open volume {fsid}"))?;
+    let superblock = pool.superblock();
+    let label = superblock.label();
+    let mut devices: Vec<DeviceJson> = pool
+        .devices()
+        .iter()
+        .map(|device| DeviceJson {
+            devid: device.devid.0,
+            size: device.item.map_or(0, |item| item.total_bytes.get()),
+            used: device.item.map_or(0, |item| item.bytes_used.get()),
+            path: device
+                .path
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+        })
+        .collect();
+    devices.sort_by_key(|device| device.devid);
+    let present = devices.iter().filter(|device| device.path.is_some());
+    let missing = (present.count() as u64) < superblock.num_devices.get();
+    Ok(VolumeJson {
+        label: (!label.is_empty()).then(|| json::text(label)),
+        uuid: fsid.to_string(),
+        total_devices: superblock.num_devices.get(),
+        bytes_used: superblock.bytes_used.get(),
+        missing,
+        devices,
+    })
+}

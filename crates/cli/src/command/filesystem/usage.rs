@@ -1,0 +1,449 @@
+//! `ubtrfs filesystem usage`: allocated, used and free space, overall and by device.
+//!
+//! The arithmetic is that of btrfs-progs: "raw" counts bytes on devices, "logical" bytes of block groups;
+//! RAID5/6 has no fixed ratio between them and is summed chunk by chunk.
+
+use std::io::Write;
+
+use anyhow::bail;
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+
+use crate::console::Console;
+use crate::device_sizes::DeviceSizes;
+use crate::json;
+use crate::location::{DeviceOptions, Location};
+use crate::profiles::{group_name, multiple_profiles, profile_name};
+use crate::table::{Cell, Table, left, right};
+use crate::units::{ShortUnits, Units};
+
+/// Less unallocated space than this is not counted as free: no chunk is made of it.
+const MIN_UNALLOCATED: u64 = 16 << 20;
+const WIDTH_HUMAN: usize = 10;
+const WIDTH_OTHER: usize = 18;
+
+/// Show in detail how space is allocated and used
+#[derive(Debug, clap::Args)]
+pub(crate) struct Usage {
+    #[arg(required = true, value_name = "IMAGE")]
+    locations: Vec<Location>,
+    /// Show data in tabular format
+    #[arg(short = 'T')]
+    tabular: bool,
+    #[command(flatten)]
+    units: ShortUnits,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+impl Usage {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if console.is_json() {
+            let mut list = json::JsonList::start(&mut console.out, "filesystem-usage")?;
+            for location in &self.locations {
+                let facts = Facts::read(&*self.devices.open(&location.image)?)?;
+                list.push(&mut console.out, &facts.to_json())?;
+            }
+            return Ok(list.end(&mut console.out)?);
+        }
+        let units = self.units.units();
+        for (index, location) in self.locations.iter().enumerate() {
+            if index > 0 {
+                writeln!(console.out)?;
+            }
+            let facts = Facts::read(&*self.devices.open(&location.image)?)?;
+            facts.print_overall(&mut console.out, units)?;
+            writeln!(console.out)?;
+            match self.tabular {
+                true => facts.print_table(&mut console.out, units)?,
+                false => facts.print_linear(&mut console.out, units)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Facts {
+    /// Data, metadata, system, each by profile.
+    infos: Vec<SpaceInfo>,
+    allocations: Vec<DeviceAllocation>,
+    devices: Vec<DeviceSizes>,
+    reserve: u64,
+    statfs_available: u64,
+}
+
+/// Raw and logical bytes of one type of block groups.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    raw_chunks: u64,
+    raw_used: u64,
+    logical_chunks: u64,
+}
+
+impl Sums {
+    fn ratio(&self) -> f64 {
+        self.raw_chunks as f64 / self.logical_chunks as f64
+    }
+}
+
+#[derive(Debug)]
+struct Overall {
+    size: u64,
+    allocated: u64,
+    unallocated: i64,
+    missing: u64,
+    slack: i64,
+    used: u64,
+    free_estimated: u64,
+    free_min: u64,
+    data_ratio: f64,
+    metadata_ratio: f64,
+}
+
+impl Facts {
+    fn read(volume: &Volume) -> anyhow::Result<Facts> {
+        let mut infos = volume.space_infos()?;
+        infos.sort_by_key(|info| {
+            let kind = info.flags & BlockGroupFlags::TYPE_MASK;
+            (
+                kind.contains(BlockGroupFlags::SYSTEM),
+                info.flags.bits() & kind.bits(),
+                info.flags.bits(),
+            )
+        });
+        let facts = Facts {
+            infos,
+            allocations: volume.device_allocations(),
+            devices: DeviceSizes::of(volume),
+            reserve: volume.global_reserve_bytes()?,
+            statfs_available: volume.statfs()?.available_bytes,
+        };
+        if facts.devices.iter().all(|device| device.size == 0) {
+            bail!("the volume has no device with a size");
+        }
+        Ok(facts)
+    }
+
+    fn sums_of(&self, kind: BlockGroupFlags, max_ratio: &mut f64) -> Sums {
+        let mut sums = Sums::default();
+        for info in self.infos.iter().filter(|info| info.flags.contains(kind)) {
+            let Some(profile) = info.flags.profile() else {
+                continue;
+            };
+            sums.logical_chunks = sums.logical_chunks.saturating_add(info.total);
+            if profile.parities() > 0 {
+                let filled = info.used as f64 / info.total.max(1) as f64;
+                for allocation in self.allocations.iter().filter(|a| a.flags == info.flags) {
+                    let parities = profile.parities() as u64;
+                    let data = allocation.num_stripes.saturating_sub(parities).max(1);
+                    *max_ratio = max_ratio.max(allocation.num_stripes as f64 / data as f64);
+                    let size = allocation.logical_bytes / data;
+                    sums.raw_chunks += size;
+                    sums.raw_used += (size as f64 * filled) as u64;
+                }
+            } else {
+                let copies = profile.copies() as u64;
+                *max_ratio = max_ratio.max(copies as f64);
+                sums.raw_chunks = sums
+                    .raw_chunks
+                    .saturating_add(info.total.saturating_mul(copies));
+                sums.raw_used = sums
+                    .raw_used
+                    .saturating_add(info.used.saturating_mul(copies));
+            }
+        }
+        sums
+    }
+
+    fn is_mixed(&self) -> bool {
+        let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+        self.infos.iter().any(|info| info.flags.contains(both))
+    }
+
+    fn overall(&self) -> Overall {
+        let mut max_ratio = 1.0;
+        let data = self.sums_of(BlockGroupFlags::DATA, &mut max_ratio);
+        let metadata = self.sums_of(BlockGroupFlags::METADATA, &mut max_ratio);
+        let system = self.sums_of(BlockGroupFlags::SYSTEM, &mut max_ratio);
+        let mixed = self.is_mixed();
+        let mut allocated = data.raw_chunks.saturating_add(system.raw_chunks);
+        let mut used = data.raw_used.saturating_add(system.raw_used);
+        if !mixed {
+            allocated = allocated.saturating_add(metadata.raw_chunks);
+            used = used.saturating_add(metadata.raw_used);
+        }
+        let size = self
+            .devices
+            .iter()
+            .fold(0u64, |sum, d| sum.saturating_add(d.size));
+        let unallocated = size.wrapping_sub(allocated) as i64;
+        let data_ratio = data.ratio();
+        let free_data = data.raw_chunks.saturating_sub(data.raw_used);
+        let mut free = (free_data as f64 / data_ratio) as u64;
+        if mixed {
+            free = free.saturating_sub(self.reserve);
+        }
+        let (mut free_estimated, mut free_min) = (free, free);
+        if let Ok(unallocated) = u64::try_from(unallocated)
+            && unallocated >= MIN_UNALLOCATED
+        {
+            free_estimated = (free_estimated as f64 + unallocated as f64 / data_ratio) as u64;
+            free_min = (free_min as f64 + unallocated as f64 / max_ratio) as u64;
+        }
+        Overall {
+            size,
+            allocated,
+            unallocated,
+            missing: self
+                .devices
+                .iter()
+                .filter(|d| d.is_missing())
+                .map(|d| d.size)
+                .sum(),
+            slack: self.devices.iter().map(DeviceSizes::slack).sum(),
+            used,
+            free_estimated,
+            free_min,
+            data_ratio,
+            metadata_ratio: if mixed { data_ratio } else { metadata.ratio() },
+        }
+    }
+
+    fn print_overall(&self, out: &mut dyn Write, units: Units) -> anyhow::Result<()> {
+        let overall = self.overall();
+        let width = if units.is_default() {
+            WIDTH_HUMAN
+        } else {
+            WIDTH_OTHER
+        };
+        let size = |bytes| units.size(bytes);
+        writeln!(out, "Overall:")?;
+        let mut line = |label: &str, tabs: &str, value: &str, rest: &str| {
+            writeln!(out, "    {label}:{tabs}{value:>width$}{rest}")
+        };
+        line("Device size", "\t\t", &size(overall.size), "")?;
+        line("Device allocated", "\t\t", &size(overall.allocated), "")?;
+        line(
+            "Device unallocated",
+            "\t\t",
+            &units.signed(overall.unallocated),
+            "",
+        )?;
+        line("Device missing", "\t\t", &size(overall.missing), "")?;
+        line("Device slack", "\t\t", &units.signed(overall.slack), "")?;
+        line("Used", "\t\t\t", &size(overall.used), "")?;
+        let min = format!("\t(min: {})", size(overall.free_min));
+        line(
+            "Free (estimated)",
+            "\t\t",
+            &size(overall.free_estimated),
+            &min,
+        )?;
+        line(
+            "Free (statfs, df)",
+            "\t\t",
+            &size(self.statfs_available),
+            "",
+        )?;
+        line(
+            "Data ratio",
+            "\t\t\t",
+            &format!("{:.2}", overall.data_ratio),
+            "",
+        )?;
+        line(
+            "Metadata ratio",
+            "\t\t",
+            &format!("{:.2}", overall.metadata_ratio),
+            "",
+        )?;
+        let used = format!("\t(used: {})", size(0));
+        line("Global reserve", "\t\t", &size(self.reserve), &used)?;
+        let kinds: Vec<&str> = multiple_profiles(&self.infos)
+            .iter()
+            .map(|(kind, _)| *kind)
+            .collect();
+        match kinds.is_empty() {
+            true => line("Multiple profiles", "\t\t", "no", "")?,
+            false => {
+                let kinds = format!("\t({})", kinds.join(", ").to_lowercase());
+                line("Multiple profiles", "\t\t", "yes", &kinds)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the chunks of `flags` take from a device.
+    fn allocated_on(&self, device: &DeviceSizes, flags: BlockGroupFlags) -> u64 {
+        let on_it = |a: &&DeviceAllocation| a.devid == device.devid && a.flags == flags;
+        let sizes = self.allocations.iter().filter(on_it);
+        sizes.map(DeviceAllocation::device_bytes).sum()
+    }
+
+    fn unallocated_on(&self, device: &DeviceSizes) -> i64 {
+        let on_it = self.allocations.iter().filter(|a| a.devid == device.devid);
+        let allocated: u64 = on_it.map(DeviceAllocation::device_bytes).sum();
+        device.size.wrapping_sub(allocated) as i64
+    }
+
+    fn print_linear(&self, out: &mut dyn Write, units: Units) -> anyhow::Result<()> {
+        for info in &self.infos {
+            writeln!(
+                out,
+                "{}: Size:{}, Used:{} ({:.2}%)",
+                group_name(info.flags),
+                units.size(info.total),
+                units.size(info.used),
+                100.0 * info.used as f32 / (info.total.saturating_add(1)) as f32
+            )?;
+            for device in &self.devices {
+                let bytes = self.allocated_on(device, info.flags);
+                if bytes > 0 {
+                    writeln!(out, "   {}\t{:>10}", device.shown(), units.size(bytes))?;
+                }
+            }
+            writeln!(out)?;
+        }
+        writeln!(out, "Unallocated:")?;
+        for device in &self.devices {
+            let unallocated = units.signed(self.unallocated_on(device));
+            writeln!(out, "   {}\t{unallocated:>10}", device.shown())?;
+        }
+        Ok(())
+    }
+
+    fn print_table(&self, out: &mut dyn Write, units: Units) -> anyhow::Result<()> {
+        let columns = self.infos.len() + 5;
+        let mut table = Table::default();
+        let mut kinds = vec![Cell::Empty, Cell::Empty];
+        kinds.extend(self.infos.iter().map(|info| left(info.flags.type_name())));
+        table.push(kinds);
+        let mut heads = vec![left("Id"), left("Path")];
+        heads.extend(self.infos.iter().map(|info| left(profile_name(info.flags))));
+        heads.extend([left("Unallocated"), left("Total"), left("Slack")]);
+        table.push(heads);
+        table.rule(columns);
+        let (mut unallocated, mut size, mut slack) = (0i64, 0u64, 0i64);
+        for device in &self.devices {
+            let mut row = vec![right(device.devid), left(device.shown())];
+            for info in &self.infos {
+                row.push(match self.allocated_on(device, info.flags) {
+                    0 => right("-"),
+                    bytes => right(units.size(bytes)),
+                });
+            }
+            let unused = self.unallocated_on(device);
+            row.push(right(units.signed(unused)));
+            row.push(right(units.size(device.size)));
+            row.push(match device.slack() {
+                slack if slack > 0 => right(units.signed(slack)),
+                _ => right("-"),
+            });
+            table.push(row);
+            unallocated = unallocated.saturating_add(unused);
+            size = size.saturating_add(device.size);
+            slack = slack.saturating_add(device.slack());
+        }
+        table.rule(columns);
+        let mut total = vec![Cell::Empty, left("Total")];
+        total.extend(self.infos.iter().map(|info| right(units.size(info.total))));
+        total.push(right(units.signed(unallocated)));
+        total.push(right(units.size(size)));
+        total.push(right(units.signed(slack)));
+        table.push(total);
+        let mut used = vec![Cell::Empty, left("Used")];
+        used.extend(self.infos.iter().map(|info| right(units.size(info.used))));
+        table.push(used);
+        Ok(table.write(out)?)
+    }
+
+    fn to_json(&self) -> UsageJson {
+        let overall = self.overall();
+        let groups = self.infos.iter().map(|info| GroupJson {
+            bg_type: info.flags.type_name(),
+            bg_profile: profile_name(info.flags),
+            total: info.total,
+            used: info.used,
+            devices: self
+                .devices
+                .iter()
+                .map(|device| (device, self.allocated_on(device, info.flags)))
+                .filter(|(_, allocated)| *allocated > 0)
+                .map(|(device, allocated)| AllocationJson {
+                    devid: device.devid.0,
+                    allocated,
+                })
+                .collect(),
+        });
+        UsageJson {
+            device_size: overall.size,
+            device_allocated: overall.allocated,
+            device_unallocated: overall.unallocated,
+            device_missing: overall.missing,
+            device_slack: overall.slack,
+            used: overall.used,
+            free_estimated: overall.free_estimated,
+            free_estimated_min: overall.free_min,
+            free_statfs: self.statfs_available,
+            data_ratio: overall.data_ratio,
+            metadata_ratio: overall.metadata_ratio,
+            global_reserve: self.reserve,
+            block_groups: groups.collect(),
+            devices: self
+                .devices
+                .iter()
+                .map(|device| DeviceJson {
+                    devid: device.devid.0,
+                    path: device.shown(),
+                    size: device.size,
+                    unallocated: self.unallocated_on(device),
+                })
+                .collect(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct UsageJson {
+    device_size: u64,
+    device_allocated: u64,
+    device_unallocated: i64,
+    device_missing: u64,
+    device_slack: i64,
+    used: u64,
+    free_estimated: u64,
+    free_estimated_min: u64,
+    free_statfs: u64,
+    data_ratio: f64,
+    metadata_ratio: f64,
+    global_reserve: u64,
+    block_groups: Vec<GroupJson>,
+    devices: Vec<DeviceJson>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct GroupJson {
+    bg_type: &'static str,
+    bg_profile: &'static str,
+    total: u64,
+    used: u64,
+    devices: Vec<AllocationJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AllocationJson {
+    devid: u64,
+    allocated: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson {
+    devid: u64,
+    path: String,
+    size: u64,
+    unallocated: i64,
+}

@@ -1,0 +1,39 @@
+//! `ubtrfs inspect-internal inode-resolve`: the paths of an inode.
+
+use anyhow::bail;
+use ubtrfs_engine::FileId;
+use ubtrfs_format::ids::InodeNr;
+
+use super::{paths_from, write_location};
+use crate::console::Console;
+use crate::json;
+use crate::location::{Location, VolumeOptions};
+
+/// Show the paths of an inode of the subvolume that the path is in
+#[derive(Debug, clap::Args)]
+pub(crate) struct InodeResolve {
+    inode: u64,
+    #[arg(value_name = "IMAGE[:/PATH]")]
+    location: Location,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl InodeResolve {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let opened = self.volume.open(&self.location)?;
+        let file = FileId::new(opened.target.root, InodeNr(self.inode));
+        let paths = paths_from(&opened.volume, opened.root, file)?;
+        if paths.is_empty() {
+            bail!("inode {} of subvolume {} has no path", file.ino, file.root);
+        }
+        if console.is_json() {
+            let paths = paths.iter().map(|path| json::text(path));
+            return Ok(json::write_list(&mut console.out, "inode-resolve", paths)?);
+        }
+        for path in paths {
+            write_location(console, &self.location, &path)?;
+        }
+        Ok(())
+    }
+}

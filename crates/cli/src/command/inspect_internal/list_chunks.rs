@@ -1,0 +1,191 @@
+//! `ubtrfs inspect-internal list-chunks`: where chunks lie on devices and in the logical space.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+
+use crate::console::Console;
+use crate::json;
+use crate::location::{DeviceOptions, Location};
+use crate::profiles::profile_name;
+use crate::table::{Table, right};
+use crate::units::{LongUnits, Units};
+
+/// List the chunks of all devices
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListChunks {
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    /// Sort by these, ascending
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODES")]
+    sort: Vec<SortMode>,
+    #[command(flatten)]
+    units: LongUnits,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum SortMode {
+    /// By device, then by physical start (default)
+    Devid,
+    /// The same
+    Pstart,
+    /// By device, then by logical start
+    Lstart,
+    /// By how much of the chunk is used
+    Usage,
+    /// By the chunk's length
+    Length,
+}
+
+/// A chunk on one of its devices.
+#[derive(Debug)]
+struct Row {
+    devid: u64,
+    /// The chunk's number on the device in physical order, from 1.
+    pnumber: u64,
+    flags: BlockGroupFlags,
+    pstart: u64,
+    length: u64,
+    /// The chunk's number on the device in logical order, from 1.
+    lnumber: u64,
+    lstart: u64,
+    used: u64,
+}
+
+impl Row {
+    fn usage_percent(&self) -> f32 {
+        self.used as f32 / self.length.max(1) as f32 * 100.0
+    }
+
+    fn pend(&self) -> u64 {
+        self.pstart.saturating_add(self.length)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct RowJson {
+    devid: u64,
+    pnumber: u64,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    profile: &'static str,
+    pstart: u64,
+    length: u64,
+    pend: u64,
+    lnumber: u64,
+    lstart: u64,
+    used: u64,
+}
+
+impl ListChunks {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volume = self.devices.open(&self.location.image)?;
+        let mut rows = rows(&volume)?;
+        rows.sort_by(|a, b| self.compare(a, b));
+        if console.is_json() {
+            let rows = rows.iter().map(|row| RowJson {
+                devid: row.devid,
+                pnumber: row.pnumber,
+                kind: row.flags.type_name(),
+                profile: profile_name(row.flags),
+                pstart: row.pstart,
+                length: row.length,
+                pend: row.pend(),
+                lnumber: row.lnumber,
+                lstart: row.lstart,
+                used: row.used,
+            });
+            return Ok(json::write_list(&mut console.out, "list-chunks", rows)?);
+        }
+        Ok(table(&rows, self.units.units()).write(&mut console.out)?)
+    }
+
+    fn compare(&self, a: &Row, b: &Row) -> Ordering {
+        let modes = match self.sort.is_empty() {
+            true => [SortMode::Devid].as_slice(),
+            false => &self.sort,
+        };
+        let order = modes.iter().map(|mode| match mode {
+            SortMode::Devid | SortMode::Pstart => (a.devid, a.pstart).cmp(&(b.devid, b.pstart)),
+            SortMode::Lstart => (a.devid, a.lstart).cmp(&(b.devid, b.lstart)),
+            SortMode::Usage => a.usage_percent().total_cmp(&b.usage_percent()),
+            SortMode::Length => a.length.cmp(&b.length),
+        });
+        order
+            .fold(Ordering::Equal, Ordering::then)
+            .then((a.devid, a.pstart).cmp(&(b.devid, b.pstart)))
+    }
+}
+
+fn rows(volume: &Volume) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut logical_counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for chunk_use in volume.chunk_uses()? {
+        let chunk = &chunk_use.chunk;
+        for stripe in chunk.stripes() {
+            let lnumber = logical_counts.entry(stripe.devid.0).or_default();
+            *lnumber += 1;
+            rows.push(Row {
+                devid: stripe.devid.0,
+                pnumber: 0,
+                flags: chunk.flags(),
+                pstart: stripe.physical.0,
+                length: chunk.len_bytes(),
+                lnumber: *lnumber,
+                lstart: chunk.logical().0,
+                used: chunk_use.used.unwrap_or(0),
+            });
+        }
+    }
+    rows.sort_by_key(|row| (row.devid, row.pstart));
+    let (mut devid, mut pnumber) = (None, 0);
+    for row in &mut rows {
+        pnumber = if devid == Some(row.devid) {
+            pnumber + 1
+        } else {
+            1
+        };
+        devid = Some(row.devid);
+        row.pnumber = pnumber;
+    }
+    Ok(rows)
+}
+
+const HEADS: [&str; 9] = [
+    "Devid",
+    "PNumber",
+    "Type/profile",
+    "PStart",
+    "Length",
+    "PEnd",
+    "LNumber",
+    "LStart",
+    "Usage%",
+];
+
+fn table(rows: &[Row], units: Units) -> Table {
+    let mut table = Table::default();
+    table.push(HEADS.into_iter().map(right).collect());
+    table.rule(HEADS.len());
+    for row in rows {
+        let (kind, profile) = (row.flags.type_name(), profile_name(row.flags));
+        table.push(vec![
+            right(row.devid),
+            right(row.pnumber),
+            right(format!("{kind:>10}/{profile:<6}")),
+            right(units.size(row.pstart)),
+            right(units.size(row.length)),
+            right(units.size(row.pend())),
+            right(row.lnumber),
+            right(units.size(row.lstart)),
+            right(format!("{:6.2}", row.usage_percent())),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,45 @@
+//! `ubtrfs inspect-internal subvolid-resolve`: the path of a subvolume.
+
+use std::io::Write;
+
+use anyhow::bail;
+use serde::Serialize;
+use ubtrfs_format::ids::RootId;
+
+use crate::console::Console;
+use crate::json;
+use crate::location::{DeviceOptions, Location};
+
+/// Show the path of a subvolume from the top level
+#[derive(Debug, clap::Args)]
+pub(crate) struct SubvolidResolve {
+    subvolid: u64,
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct PathJson {
+    path: String,
+}
+
+impl SubvolidResolve {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volume = self.devices.open(&self.location.image)?;
+        let id = RootId(self.subvolid);
+        volume.subvolume_tree(id)?;
+        let path = volume.subvolume_path(id)?;
+        if path.is_empty() && id != RootId::FS_TREE {
+            bail!("subvolume {id} stands nowhere");
+        }
+        if console.is_json() {
+            let path = json::text(&path);
+            json::write_map(&mut console.out, "subvolid-resolve", &PathJson { path })?;
+            return Ok(());
+        }
+        console.write_path(&path)?;
+        Ok(writeln!(console.out)?)
+    }
+}

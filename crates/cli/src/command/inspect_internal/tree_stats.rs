@@ -1,0 +1,219 @@
+//! `ubtrfs inspect-internal tree-stats`: how scattered the blocks of trees are.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_engine::inspect::TreeStats as Stats;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_tree::View;
+
+use crate::console::Console;
+use crate::json::JsonList;
+use crate::location::{DeviceOptions, Location};
+use crate::units::{LongUnits, Units};
+
+/// A histogram is drawn of at least this many seeks, with this many marks for all.
+const HISTOGRAM_MARKS: u64 = 20;
+
+/// Show how the blocks of trees lie on disk
+#[derive(Debug, clap::Args)]
+pub(crate) struct TreeStats {
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    /// Raw numbers in bytes
+    #[arg(short = 'b')]
+    bytes: bool,
+    /// Only the tree of this id
+    #[arg(short = 't', value_name = "ROOTID")]
+    tree: Option<u64>,
+    #[command(flatten)]
+    units: LongUnits,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+impl TreeStats {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volume = self.devices.open(&self.location.image)?;
+        let trees = match self.tree {
+            Some(id) => vec![(RootId(id), format!("tree ({id})"))],
+            None => vec![
+                (RootId::ROOT_TREE, "root tree".to_owned()),
+                (RootId::EXTENT_TREE, "extent tree".to_owned()),
+                (RootId::CSUM_TREE, "csum tree".to_owned()),
+                (RootId::FS_TREE, "fs tree".to_owned()),
+            ],
+        };
+        let units = if self.bytes {
+            Units::RAW
+        } else {
+            self.units.units()
+        };
+        let mut list = match console.is_json() {
+            true => Some(JsonList::start(&mut console.out, "tree-stats")?),
+            false => None,
+        };
+        for (id, name) in trees {
+            if list.is_none() {
+                writeln!(console.out, "Calculating size of {name}")?;
+            }
+            let view = view(&volume, id)?;
+            let start = Instant::now();
+            let stats = volume.tree_stats(&view)?;
+            match &mut list {
+                Some(list) => list.push(&mut console.out, &to_json(id, &stats))?,
+                None => print(&mut console.out, units, &stats, start.elapsed())?,
+            }
+        }
+        match list {
+            Some(list) => Ok(list.end(&mut console.out)?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn view(volume: &Volume, id: RootId) -> anyhow::Result<View> {
+    Ok(match id {
+        RootId::ROOT_TREE => volume.root_tree(),
+        RootId::CHUNK_TREE => volume.chunk_tree(),
+        id => {
+            let tree = volume
+                .tree(id)
+                .with_context(|| format!("failed to read root {id}"))?;
+            tree.view.clone()
+        }
+    })
+}
+
+fn print(
+    out: &mut dyn Write,
+    units: Units,
+    stats: &Stats,
+    elapsed: Duration,
+) -> std::io::Result<()> {
+    let seeks = stats.total_seeks();
+    let clusters = stats.clusters.max(1);
+    let size = |bytes| units.size(bytes);
+    writeln!(out, "\tTotal size: {}", size(stats.total_bytes))?;
+    writeln!(out, "\t\tInline data: {}", size(stats.inline_bytes))?;
+    writeln!(out, "\tTotal seeks: {seeks}")?;
+    writeln!(out, "\t\tForward seeks: {}", stats.forward_seeks)?;
+    writeln!(out, "\t\tBackward seeks: {}", stats.backward_seeks)?;
+    let average = stats.total_seek_bytes.checked_div(seeks).unwrap_or(0);
+    writeln!(out, "\t\tAvg seek len: {}", size(average))?;
+    print_histogram(out, stats)?;
+    writeln!(out, "\tTotal clusters: {clusters}")?;
+    writeln!(
+        out,
+        "\t\tAvg cluster size: {}",
+        size(stats.total_cluster_bytes / clusters)
+    )?;
+    writeln!(
+        out,
+        "\t\tMin cluster size: {}",
+        size(stats.min_cluster_bytes.unwrap_or(0))
+    )?;
+    writeln!(
+        out,
+        "\t\tMax cluster size: {}",
+        size(stats.max_cluster_bytes)
+    )?;
+    writeln!(out, "\tTotal disk spread: {}", size(stats.spread_bytes()))?;
+    writeln!(
+        out,
+        "\tTotal read time: {} s {} us",
+        elapsed.as_secs(),
+        elapsed.subsec_micros()
+    )?;
+    writeln!(out, "\tLevels: {}", stats.nodes.len())?;
+    writeln!(out, "\tTotal nodes: {}", stats.nodes.iter().sum::<u64>())?;
+    let mut below: Option<u64> = None;
+    for (level, &nodes) in stats.nodes.iter().enumerate() {
+        write!(out, "\t\tOn level {level}: {nodes:8}")?;
+        if let Some(below) = below {
+            write!(out, "  (avg fanout {})", below / nodes.max(1))?;
+        }
+        writeln!(out)?;
+        below = Some(nodes);
+    }
+    Ok(())
+}
+
+/// Distances that are met often have a line each; the rest is taken together between them.
+fn print_histogram(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
+    let seeks = stats.total_seeks();
+    if seeks < HISTOGRAM_MARKS {
+        return Ok(());
+    }
+    let mark = seeks / HISTOGRAM_MARKS;
+    let width = stats.max_seek_bytes.to_string().len();
+    writeln!(out, "\tSeek histogram")?;
+    let mut line = |start: u64, end: u64, count: u64| {
+        let marks = match (count / mark) as usize {
+            0 => "|".to_owned(),
+            marks => "#".repeat(marks),
+        };
+        writeln!(
+            out,
+            "\t\t{start:width$} - {end:width$}: {count:width$} {marks}"
+        )
+    };
+    let mut group: Option<(u64, u64, u64)> = None;
+    for (&distance, &count) in &stats.seeks {
+        let grouped = group.map_or(0, |(_, _, count)| count);
+        if count / mark <= 2 && grouped / mark <= 2 {
+            let start = group.map_or(distance, |(start, ..)| start);
+            group = Some((start, distance, grouped + count));
+            continue;
+        }
+        if let Some((start, end, count)) = group.take() {
+            line(start, end, count)?;
+        }
+        if count / mark > 2 {
+            line(distance, distance, count)?;
+        }
+    }
+    match group {
+        Some((start, end, count)) => line(start, end, count),
+        None => Ok(()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StatsJson {
+    tree: u64,
+    total_bytes: u64,
+    inline_bytes: u64,
+    forward_seeks: u64,
+    backward_seeks: u64,
+    total_seek_bytes: u64,
+    max_seek_bytes: u64,
+    clusters: u64,
+    total_cluster_bytes: u64,
+    min_cluster_bytes: u64,
+    max_cluster_bytes: u64,
+    spread_bytes: u64,
+    /// Leaves first.
+    nodes: Vec<u64>,
+}
+
+fn to_json(id: RootId, stats: &Stats) -> StatsJson {
+    StatsJson {
+        tree: id.0,
+        total_bytes: stats.total_bytes,
+        inline_bytes: stats.inline_bytes,
+        forward_seeks: stats.forward_seeks,
+        backward_seeks: stats.backward_seeks,
+        total_seek_bytes: stats.total_seek_bytes,
+        max_seek_bytes: stats.max_seek_bytes,
+        clusters: stats.clusters.max(1),
+        total_cluster_bytes: stats.total_cluster_bytes,
+        min_cluster_bytes: stats.min_cluster_bytes.unwrap_or(0),
+        max_cluster_bytes: stats.max_cluster_bytes,
+        spread_bytes: stats.spread_bytes(),
+        nodes: stats.nodes.clone(),
+    }
+}

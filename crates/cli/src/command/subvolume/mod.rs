@@ -1,0 +1,104 @@
+//! `ubtrfs subvolume`: subvolumes and snapshots.
+
+mod get_default;
+mod list;
+mod show;
+
+use std::collections::BTreeMap;
+
+use ubtrfs_engine::{SubvolumeInfo, Volume};
+use ubtrfs_format::ids::RootId;
+
+use crate::console::Console;
+
+/// Show subvolumes and snapshots
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Subvolume {
+    #[command(subcommand)]
+    command: SubvolumeCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SubvolumeCommand {
+    GetDefault(get_default::GetDefault),
+    List(list::List),
+    Show(show::Show),
+}
+
+impl Subvolume {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        match &self.command {
+            SubvolumeCommand::GetDefault(command) => command.run(console),
+            SubvolumeCommand::List(command) => command.run(console),
+            SubvolumeCommand::Show(command) => command.run(console),
+        }
+    }
+}
+
+/// The subvolumes of a volume with their places, and their paths.
+#[derive(Debug)]
+struct Subvolumes {
+    by_id: BTreeMap<RootId, SubvolumeInfo>,
+    /// The path of each within the subvolume that holds it; none for one that stands nowhere.
+    paths: BTreeMap<RootId, Vec<u8>>,
+}
+
+impl Subvolumes {
+    fn read(volume: &Volume) -> anyhow::Result<Subvolumes> {
+        let mut by_id = BTreeMap::new();
+        let mut paths = BTreeMap::new();
+        for info in volume.subvolumes()? {
+            if let Some(place) = &info.place
+                && let Ok(mut path) = volume.path_in_subvolume(place.dir)
+            {
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&place.name);
+                paths.insert(info.id, path);
+            }
+            by_id.insert(info.id, info);
+        }
+        Ok(Subvolumes { by_id, paths })
+    }
+
+    fn get(&self, id: RootId) -> Option<&SubvolumeInfo> {
+        self.by_id.get(&id)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SubvolumeInfo> {
+        self.by_id.values()
+    }
+
+    /// The path from `from` if that holds the subvolume, else from the top level; None if it stands
+    /// nowhere, being deleted.
+    fn path(&self, id: RootId, from: Option<RootId>) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = id;
+        // A loop of subvolumes would come back to one that was seen.
+        for _ in 0..=self.by_id.len() {
+            names.push(self.paths.get(&at)?.as_slice());
+            let parent = self.parent(at)?;
+            if parent == RootId::FS_TREE || Some(parent) == from {
+                names.reverse();
+                return Some(names.join(&b'/'));
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// The subvolume that holds this one.
+    fn parent(&self, id: RootId) -> Option<RootId> {
+        Some(self.get(id)?.place.as_ref()?.dir.root)
+    }
+}
+
+/// The transaction that made a subvolume; volumes of old kernels know it of snapshots only.
+fn made_in(info: &SubvolumeInfo) -> u64 {
+    match (info.item.otransid.get(), info.snapshot_transid) {
+        (0, Some(transid)) => transid.0,
+        (otransid, _) => otransid,
+    }
+}

@@ -1,0 +1,252 @@
+//! `ubtrfs subvolume show`: all about one subvolume.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use ubtrfs_engine::inspect::SubvolumeQuota;
+use ubtrfs_engine::{SubvolumeInfo, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::uuid::Uuid;
+
+use super::{Subvolumes, made_in};
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::units::ShortUnits;
+use crate::{clock, json};
+
+/// Show a subvolume's ids, times, flags, snapshots and quota
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    #[arg(value_name = "IMAGE[:/PATH]")]
+    location: Location,
+    /// The subvolume of this id, instead of the one at the path
+    #[arg(short, long, value_name = "ID", conflicts_with = "uuid")]
+    rootid: Option<u64>,
+    /// The subvolume of this UUID, instead of the one at the path
+    #[arg(short, long, value_name = "UUID")]
+    uuid: Option<uuid::Uuid>,
+    #[command(flatten)]
+    units: ShortUnits,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+/// What is shown, as text; nothing of it for what the subvolume has not.
+struct Facts<'a> {
+    info: &'a SubvolumeInfo,
+    path: Vec<u8>,
+    name: Vec<u8>,
+    parent: u64,
+    snapshots: Vec<Vec<u8>>,
+    quota: Option<SubvolumeQuota>,
+}
+
+impl Show {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let opened = self.volume.open(&self.location)?;
+        let volume = &*opened.volume;
+        let subvolumes = Subvolumes::read(volume)?;
+        let id = match (self.rootid, self.uuid) {
+            (Some(id), _) => RootId(id),
+            (_, Some(uuid)) => {
+                let uuid = Uuid(*uuid.as_bytes());
+                let found = subvolumes.all().find(|info| info.item.uuid == uuid);
+                found
+                    .with_context(|| format!("no subvolume has the UUID {uuid}"))?
+                    .id
+            }
+            _ => {
+                let target = opened.target;
+                if target.is_stub() || volume.root_dir(target.root)? != target {
+                    bail!("Not a Btrfs subvolume: '{}'", self.location);
+                }
+                target.root
+            }
+        };
+        let info = subvolumes
+            .get(id)
+            .with_context(|| format!("subvolume {id} does not exist"))?;
+        let facts = Facts::of(volume, &subvolumes, info)?;
+        match console.is_json() {
+            true => Ok(json::write_map(
+                &mut console.out,
+                "subvolume-show",
+                &facts.to_json(),
+            )?),
+            false => self.print(console, &facts),
+        }
+    }
+
+    fn print(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
+        let item = &facts.info.item;
+        match facts.info.id {
+            RootId::FS_TREE => console.out.write_all(b"/")?,
+            _ => console.write_path(&facts.path)?,
+        }
+        write!(console.out, "\n\tName: \t\t\t")?;
+        console.write_path(&facts.name)?;
+        let out = &mut console.out;
+        writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(item.uuid))?;
+        writeln!(out, "\tParent UUID: \t\t{}", or_dash(item.parent_uuid))?;
+        writeln!(out, "\tReceived UUID: \t\t{}", or_dash(item.received_uuid))?;
+        writeln!(out, "\tCreation time: \t\t{}", time_or_dash(item.otime))?;
+        writeln!(out, "\tSubvolume ID: \t\t{}", facts.info.id)?;
+        writeln!(out, "\tGeneration: \t\t{}", item.generation)?;
+        writeln!(out, "\tGen at creation: \t{}", made_in(facts.info))?;
+        writeln!(out, "\tParent ID: \t\t{}", facts.parent)?;
+        writeln!(out, "\tTop level ID: \t\t{}", facts.parent)?;
+        writeln!(out, "\tFlags: \t\t\t{}", facts.flags().unwrap_or("-"))?;
+        writeln!(out, "\tSend transid: \t\t{}", item.stransid)?;
+        writeln!(out, "\tSend time: \t\t{}", time_or_dash(item.stime))?;
+        writeln!(out, "\tReceive transid: \t{}", item.rtransid)?;
+        writeln!(out, "\tReceive time: \t\t{}", time_or_dash(item.rtime))?;
+        writeln!(out, "\tSnapshot(s):")?;
+        for snapshot in &facts.snapshots {
+            write!(console.out, "\t\t\t\t")?;
+            console.write_path(snapshot)?;
+            writeln!(console.out)?;
+        }
+        let out = &mut console.out;
+        let Some(quota) = &facts.quota else {
+            return Ok(writeln!(out, "\tQuota group:\t\tn/a")?);
+        };
+        let units = self.units.units();
+        let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |l| units.size(l));
+        writeln!(out, "\tQuota group:\t\t0/{}", facts.info.id)?;
+        writeln!(
+            out,
+            "\t  Limit referenced:\t{}",
+            limit(quota.max_referenced)
+        )?;
+        writeln!(out, "\t  Limit exclusive:\t{}", limit(quota.max_exclusive))?;
+        writeln!(
+            out,
+            "\t  Usage referenced:\t{}",
+            units.size(quota.referenced)
+        )?;
+        writeln!(out, "\t  Usage exclusive:\t{}", units.size(quota.exclusive))?;
+        Ok(())
+    }
+}
+
+fn or_dash(uuid: Uuid) -> String {
+    match uuid.is_nil() {
+        true => "-".to_owned(),
+        false => uuid.to_string(),
+    }
+}
+
+fn time_or_dash(time: Timespec) -> String {
+    time_if_set(time).unwrap_or_else(|| "-".to_owned())
+}
+
+fn time_if_set(time: Timespec) -> Option<String> {
+    (time.sec.get() != 0).then(|| clock::with_zone(time.into()))
+}
+
+impl<'a> Facts<'a> {
+    fn of(
+        volume: &Volume,
+        subvolumes: &Subvolumes,
+        info: &'a SubvolumeInfo,
+    ) -> anyhow::Result<Facts<'a>> {
+        let is_snapshot = |other: &&SubvolumeInfo| {
+            !info.item.uuid.is_nil() && other.item.parent_uuid == info.item.uuid
+        };
+        let path = subvolumes.path(info.id, None).unwrap_or_default();
+        let name = match (info.id, &info.place) {
+            (RootId::FS_TREE, _) => b"<FS_TREE>".to_vec(),
+            (_, Some(place)) => place.name.clone(),
+            _ => Vec::new(),
+        };
+        Ok(Facts {
+            info,
+            path,
+            name,
+            parent: subvolumes.parent(info.id).map_or(0, |parent| parent.0),
+            snapshots: subvolumes
+                .all()
+                .filter(is_snapshot)
+                .filter_map(|snapshot| subvolumes.path(snapshot.id, None))
+                .collect(),
+            quota: volume.subvolume_quota(info.id)?,
+        })
+    }
+
+    fn flags(&self) -> Option<&'static str> {
+        let read_only = self.info.item.flags().contains(RootItemFlags::RDONLY);
+        read_only.then_some("readonly")
+    }
+
+    fn to_json(&self) -> ShowJson {
+        let item = &self.info.item;
+        let uuid = |uuid: Uuid| (!uuid.is_nil()).then(|| uuid.to_string());
+        ShowJson {
+            path: match self.info.id {
+                RootId::FS_TREE => "/".to_owned(),
+                _ => json::text(&self.path),
+            },
+            name: json::text(&self.name),
+            uuid: uuid(item.uuid),
+            parent_uuid: uuid(item.parent_uuid),
+            received_uuid: uuid(item.received_uuid),
+            otime: time_if_set(item.otime),
+            subvolume_id: self.info.id.0,
+            generation: item.generation.get(),
+            ogeneration: made_in(self.info),
+            parent_id: self.parent,
+            toplevel_id: self.parent,
+            flags: self.flags().into_iter().collect(),
+            stransid: item.stransid.get(),
+            stime: time_if_set(item.stime),
+            rtransid: item.rtransid.get(),
+            rtime: time_if_set(item.rtime),
+            snapshots: self.snapshots.iter().map(|path| json::text(path)).collect(),
+            quota_group: self.quota.map(|quota| QuotaJson {
+                qgroupid: format!("0/{}", self.info.id),
+                limit_referenced: quota.max_referenced,
+                limit_exclusive: quota.max_exclusive,
+                usage_referenced: quota.referenced,
+                usage_exclusive: quota.exclusive,
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ShowJson {
+    path: String,
+    name: String,
+    uuid: Option<String>,
+    parent_uuid: Option<String>,
+    received_uuid: Option<String>,
+    otime: Option<String>,
+    subvolume_id: u64,
+    generation: u64,
+    ogeneration: u64,
+    parent_id: u64,
+    toplevel_id: u64,
+    flags: Vec<&'static str>,
+    stransid: u64,
+    stime: Option<String>,
+    rtransid: u64,
+    rtime: Option<String>,
+    snapshots: Vec<String>,
+    #[serde(rename = "quota-group")]
+    quota_group: Option<QuotaJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct QuotaJson {
+    qgroupid: String,
+    #[serde(rename = "qgroup-limit-referenced")]
+    limit_referenced: Option<u64>,
+    #[serde(rename = "qgroup-limit-exclusive")]
+    limit_exclusive: Option<u64>,
+    #[serde(rename = "qgroup-usage-referenced")]
+    usage_referenced: u64,
+    #[serde(rename = "qgroup-usage-exclusive")]
+    usage_exclusive: u64,
+}

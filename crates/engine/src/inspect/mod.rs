@@ -1,0 +1,18 @@
+//! What a volume is made of inside: space, chunks, who uses a block, how trees are laid out.
+//!
+//! These functions answer a person's questions. They read whole trees where the question needs it and
+//! are no part of serving files.
+
+mod blocks;
+mod du;
+mod quota;
+mod resolve;
+mod space;
+mod tree_stats;
+
+pub use du::{FileUsage, SharedRanges, SharingCache};
+pub use quota::SubvolumeQuota;
+pub use resolve::{DataExtent, ExtentUser, RootsOfBlocks};
+pub(crate) use space::data_copies;
+pub use space::{ChunkUse, DeviceAllocation, SpaceInfo};
+pub use tree_stats::TreeStats;

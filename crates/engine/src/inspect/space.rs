@@ -1,0 +1,287 @@
+//! Space by type and profile, per chunk and per device.
+//!
+//! The numbers are those that the kernel reports for the same volume right after a mount: its order of
+//! space infos, its size of the global reserve, and its estimate of what `df` may call available.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubtrfs_device::MappedChunk;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::ids::{DevId, Logical, RootId};
+use ubtrfs_format::superblock::MAX_LEVEL;
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// The kernel never reserves more than this.
+const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
+/// What an unlink may change at worst, in units of one path of new nodes; measured on Linux 6.18: an
+/// otherwise empty volume reserves 22 units with a free space tree and 15 without.
+const UNITS_WITH_FREE_SPACE_TREE: u64 = 22;
+const UNITS_WITHOUT: u64 = 15;
+/// The beginning of each device, which no chunk is put on.
+const DEVICE_RESERVED: u64 = 1 << 20;
+const STRIPE_LEN: u64 = 64 << 10;
+
+const REDUNDANT: BlockGroupFlags = BlockGroupFlags::DUP
+    .union(BlockGroupFlags::RAID1)
+    .union(BlockGroupFlags::RAID1C3)
+    .union(BlockGroupFlags::RAID1C4)
+    .union(BlockGroupFlags::RAID10)
+    .union(BlockGroupFlags::RAID56_MASK);
+
+/// All block groups of one type and profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceInfo {
+    pub flags: BlockGroupFlags,
+    pub total: u64,
+    pub used: u64,
+}
+
+impl SpaceInfo {
+    fn is_data(&self) -> bool {
+        self.flags.contains(BlockGroupFlags::DATA)
+    }
+
+    /// Bytes on devices per byte, parity not counted.
+    pub(crate) fn copies(&self) -> u64 {
+        self.flags.profile().map_or(1, |p| p.copies() as u64)
+    }
+}
+
+/// By how much `statfs` divides what it counts on devices: the copies that data has; of several profiles
+/// the kernel takes the last.
+pub(crate) fn data_copies(infos: &[SpaceInfo]) -> u64 {
+    let data = infos.iter().rfind(|info| info.is_data());
+    data.map_or(1, SpaceInfo::copies)
+}
+
+/// A chunk and how much of it is used.
+#[derive(Clone, Debug)]
+pub struct ChunkUse {
+    pub chunk: Arc<MappedChunk>,
+    /// None if the volume has no block group item for it.
+    pub used: Option<u64>,
+}
+
+/// What the chunks of one type, profile and number of stripes take from one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAllocation {
+    pub devid: DevId,
+    pub flags: BlockGroupFlags,
+    pub num_stripes: u64,
+    /// Logical bytes of those chunks.
+    pub logical_bytes: u64,
+}
+
+impl DeviceAllocation {
+    /// Bytes on the device.
+    pub fn device_bytes(&self) -> u64 {
+        let Some(profile) = self.flags.profile() else {
+            return self.logical_bytes;
+        };
+        let stripes = match profile {
+            Profile::Raid10 => self.num_stripes / 2,
+            Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => {
+                self.num_stripes.saturating_sub(profile.parities() as u64)
+            }
+            _ => 1,
+        };
+        self.logical_bytes / stripes.max(1)
+    }
+}
+
+impl Volume {
+    /// Sums over the block groups: data, system, metadata, mixed; within each by profile.
+    pub fn space_infos(&self) -> Result<Vec<SpaceInfo>> {
+        let mut sums: BTreeMap<(usize, u64), SpaceInfo> = BTreeMap::new();
+        self.for_each_block_group(&mut |group| {
+            let flags = group.flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
+            let key = (
+                type_rank(flags),
+                (flags & BlockGroupFlags::PROFILE_MASK).bits(),
+            );
+            let sum = sums.entry(key).or_insert(SpaceInfo {
+                flags,
+                total: 0,
+                used: 0,
+            });
+            sum.total = sum.total.saturating_add(group.length);
+            sum.used = sum.used.saturating_add(group.used);
+        })?;
+        Ok(sums.into_values().collect())
+    }
+
+    /// What the kernel keeps back so that deletions always have room, in bytes.
+    pub fn global_reserve_bytes(&self) -> Result<u64> {
+        let has_free_space_tree = self
+            .superblock()
+            .compat_ro()
+            .contains(CompatRo::FREE_SPACE_TREE);
+        let mut trees = vec![RootId::EXTENT_TREE, RootId::CSUM_TREE];
+        if has_free_space_tree {
+            trees.push(RootId::FREE_SPACE_TREE);
+        }
+        if self
+            .superblock()
+            .compat_ro()
+            .contains(CompatRo::BLOCK_GROUP_TREE)
+        {
+            trees.push(RootId::BLOCK_GROUP_TREE);
+        }
+        let mut used: u64 = 0;
+        for id in trees {
+            if let Some(tree) = self.find_tree(id)? {
+                used = used.saturating_add(tree.item.bytes_used.get());
+            }
+        }
+        let units = match has_free_space_tree {
+            true => UNITS_WITH_FREE_SPACE_TREE,
+            false => UNITS_WITHOUT,
+        };
+        let path = u64::from(self.superblock().nodesize.get()) * u64::from(MAX_LEVEL + 1);
+        Ok(used.max(units * 2 * path).min(MAX_GLOBAL_RESERVE))
+    }
+
+    /// All chunks in logical order.
+    pub fn chunk_uses(&self) -> Result<Vec<ChunkUse>> {
+        let mut used: BTreeMap<Logical, u64> = BTreeMap::new();
+        self.for_each_block_group(&mut |group| {
+            used.insert(group.start, group.used);
+        })?;
+        let chunks = self.pool().chunk_map().all();
+        let uses = chunks.iter().map(|chunk| ChunkUse {
+            chunk: Arc::clone(chunk),
+            used: used.get(&chunk.logical()).copied(),
+        });
+        Ok(uses.collect())
+    }
+
+    /// What is allocated on each device: data, metadata, system, then by profile; of equals the one
+    /// whose first chunk comes first.
+    pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
+        let mut allocations: Vec<DeviceAllocation> = Vec::new();
+        let mut at: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
+        for chunk in self.pool().chunk_map().all().iter() {
+            let num_stripes = chunk.stripes().len() as u64;
+            for stripe in chunk.stripes() {
+                let key = (stripe.devid.0, chunk.flags().bits(), num_stripes);
+                let index = *at.entry(key).or_insert_with(|| {
+                    allocations.push(DeviceAllocation {
+                        devid: stripe.devid,
+                        flags: chunk.flags(),
+                        num_stripes,
+                        logical_bytes: 0,
+                    });
+                    allocations.len() - 1
+                });
+                if let Some(allocation) = allocations.get_mut(index) {
+                    allocation.logical_bytes =
+                        allocation.logical_bytes.saturating_add(chunk.len_bytes());
+                }
+            }
+        }
+        allocations.sort_by_key(|allocation| usage_rank(allocation.flags));
+        allocations
+    }
+
+    /// What `statfs` calls available: free space in data block groups, and what chunks of data's
+    /// profile could still be made of unallocated space.
+    pub(crate) fn available_bytes(&self, infos: &[SpaceInfo]) -> u64 {
+        let mut profiles = BlockGroupFlags::empty();
+        for info in infos.iter().filter(|info| info.is_data()) {
+            profiles |= info.flags & BlockGroupFlags::PROFILE_MASK;
+        }
+        let mut free: u64 = 0;
+        for info in infos.iter().filter(|info| info.is_data()) {
+            // The kernel allocates nothing from groups without redundancy beside such with it.
+            if profiles.intersects(REDUNDANT) && !info.flags.intersects(REDUNDANT) {
+                continue;
+            }
+            let unused = info.total.saturating_sub(info.used);
+            free = free.saturating_add(unused.saturating_mul(info.copies()));
+        }
+        let factor = data_copies(infos);
+        let unallocated = self.unallocated_for(data_profile(profiles, self.pool().devices().len()));
+        (free / factor).saturating_add(unallocated / factor)
+    }
+
+    /// Raw bytes that chunks of `profile` could take from the devices.
+    fn unallocated_for(&self, profile: Profile) -> u64 {
+        let dev_stripes = if profile == Profile::Dup { 2 } else { 1 };
+        let smallest = dev_stripes * STRIPE_LEN;
+        let mut room: Vec<u64> = Vec::new();
+        for device in self.pool().devices() {
+            let Some(item) = device.item.filter(|_| device.path.is_some()) else {
+                continue;
+            };
+            let unused = item.total_bytes.get().saturating_sub(item.bytes_used.get());
+            let unused = unused / STRIPE_LEN * STRIPE_LEN;
+            if unused > DEVICE_RESERVED + smallest {
+                room.push(unused - DEVICE_RESERVED);
+            }
+        }
+        room.sort_unstable_by(|a, b| b.cmp(a));
+        let wanted = match profile {
+            Profile::Raid0 => room.len(),
+            Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => profile.copies(),
+            Profile::Raid10 => 4,
+            _ => 1,
+        };
+        let mut total: u64 = 0;
+        while room.len() >= profile.min_devices().max(1) {
+            let stripes = wanted.min(room.len());
+            let Some(least) = room.pop() else { break };
+            if least >= smallest {
+                total = total.saturating_add(least.saturating_mul(stripes as u64));
+                let others = room.len().saturating_sub(stripes - 1);
+                for other in &mut room[others..] {
+                    *other = other.saturating_sub(least);
+                }
+            }
+        }
+        total
+    }
+}
+
+/// The kernel lists data, system, metadata and mixed groups in this order.
+fn type_rank(flags: BlockGroupFlags) -> usize {
+    let kind = flags & BlockGroupFlags::TYPE_MASK;
+    if kind == BlockGroupFlags::DATA {
+        0
+    } else if kind == BlockGroupFlags::SYSTEM {
+        1
+    } else if kind == BlockGroupFlags::METADATA {
+        2
+    } else {
+        3
+    }
+}
+
+/// The order in which usage is shown: system last.
+pub(crate) fn usage_rank(flags: BlockGroupFlags) -> (bool, u64, u64) {
+    let kind = flags & BlockGroupFlags::TYPE_MASK;
+    let profile = flags & BlockGroupFlags::PROFILE_MASK;
+    let is_system = kind.contains(BlockGroupFlags::SYSTEM);
+    (is_system, kind.bits(), profile.bits())
+}
+
+/// The profile of the next data chunk: the most redundant one in use that the devices allow.
+fn data_profile(profiles: BlockGroupFlags, devices: usize) -> Profile {
+    const PREFERENCE: [Profile; 8] = [
+        Profile::Raid1c4,
+        Profile::Raid6,
+        Profile::Raid1c3,
+        Profile::Raid5,
+        Profile::Raid10,
+        Profile::Raid1,
+        Profile::Dup,
+        Profile::Raid0,
+    ];
+    PREFERENCE
+        .into_iter()
+        .find(|p| profiles.contains(p.flag()) && devices >= p.min_devices())
+        .unwrap_or(Profile::Single)
+}
