@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
+use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::uring::{self, Request};
 
@@ -334,6 +335,9 @@ impl BlockDevice for FileDevice {
         PastEnd::check(offset, len, self.len_bytes)?;
         if len == 0 {
             return Ok(());
+        }
+        if self.is_block {
+            return block_discard::discard(&self.file, offset, len);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)

@@ -5,6 +5,7 @@
 //! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it.
 
 mod block_device;
+mod block_discard;
 mod chunk_map;
 mod error;
 mod file;

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::block_device::BlockDevice;
@@ -23,6 +24,7 @@ pub struct FoundDevice {
     pub generation: u64,
     pub num_devices: u64,
     pub len_bytes: u64,
+    pub superblock: Box<Superblock>,
 }
 
 /// The btrfs devices among `places`: a folder stands for the files and block devices directly in it,
@@ -107,5 +109,6 @@ fn inspect(path: &Path) -> Result<Option<FoundDevice>, DeviceError> {
         generation: superblock.generation.get(),
         num_devices: superblock.num_devices.get(),
         len_bytes: device.len_bytes(),
+        superblock: Box::new(superblock.clone()),
     }))
 }
