@@ -117,7 +117,7 @@ pub enum Holder {
     Lock,
     /// A loop device of this name is backed by the file.
     Loop(String),
-    /// The kernel has it claimed: mounted, or part of another device.
+    /// It is claimed exclusively: mounted, part of another device, or opened so by a program.
     Kernel,
 }
 
@@ -126,7 +126,7 @@ impl std::fmt::Display for Holder {
         match self {
             Holder::Lock => f.write_str("it holds the lock"),
             Holder::Loop(name) => write!(f, "attached to {name}"),
-            Holder::Kernel => f.write_str("mounted or claimed by the kernel"),
+            Holder::Kernel => f.write_str("mounted, or claimed by another program"),
         }
     }
 }

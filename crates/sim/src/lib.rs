@@ -3,10 +3,11 @@
 //! A conformance test asks `matrix` for cases, lets `kernel` make and mount a volume, `fill` put the
 //! hard cases of the format into it, and compares the `manifest` that the kernel shows with the one of
 //! another reader. `images` has a few such volumes ready, for machines without root or kernel btrfs;
-//! `damage` breaks what a volume must survive.
+//! `damage` breaks what a volume must survive, `fault` makes a device fail.
 
 pub mod damage;
 mod error;
+pub mod fault;
 pub mod fill;
 pub mod images;
 pub mod kernel;

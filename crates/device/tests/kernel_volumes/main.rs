@@ -8,9 +8,10 @@ mod scrub;
 use std::path::PathBuf;
 
 use scrub::Scrub;
-use ubtrfs_device::{Access, DeviceError, Holder, Pool, PoolOptions};
+use ubtrfs_device::{Access, BlockDevice, DeviceError, FileDevice, Holder, Pool, PoolOptions};
+use ubtrfs_sim::Scratch;
 use ubtrfs_sim::fill::{self, Scale};
-use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec, Profile};
 
 /// A volume of this profile for data and metadata, filled and unmounted.
 fn filled(profile: Profile, devices: usize) -> KernelVolume {
@@ -138,6 +139,27 @@ fn raid5() {
 fn raid6() {
     check_profile(Profile::Raid6, 4);
     check_profile(Profile::Raid6, 5);
+}
+
+#[test]
+fn discarded_range_of_a_block_device_reads_as_zeros() {
+    if !kernel::or_skip("discarded_range_of_a_block_device_reads_as_zeros") {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let image = scratch.file("image", 1 << 20).unwrap();
+    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    let looped = LoopDevice::attach(&image).unwrap();
+    let device = FileDevice::open(looped.path(), Access::Write).unwrap();
+    assert!(device.is_block());
+    assert_eq!(device.len_bytes(), 1 << 20);
+    device.discard(4096, 8192).unwrap();
+    let mut bytes = vec![1; 1 << 20];
+    device.read_at(&mut bytes, 0).unwrap();
+    let zeros = bytes.iter().enumerate().filter(|(_, byte)| **byte == 0);
+    assert!(zeros.map(|(at, _)| at).eq(4096..4096 + 8192));
+    let second = FileDevice::open(looped.path(), Access::Write);
+    assert!(matches!(second, Err(DeviceError::InUse { .. })));
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! A device that fails as it was told to.
+//!
+//! Faults are added at any time and tried in the order in which they were added. Requests are counted
+//! from 0, per kind, whether they fail or not; each request of a batch counts.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ubtrfs_device::BlockDevice;
+
+#[cfg(test)]
+mod tests;
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The n-th read fails.
+    Read { nth: u64 },
+    /// The n-th write fails and changes nothing.
+    Write { nth: u64 },
+    /// The n-th flush fails.
+    Flush { nth: u64 },
+    /// The n-th discard fails.
+    Discard { nth: u64 },
+    /// Every read that touches the range fails: a bad sector.
+    ReadRange { range: Range<u64> },
+    /// Every write that touches the range fails.
+    WriteRange { range: Range<u64> },
+    /// Reads see this byte xored with `mask`: silent corruption.
+    Corrupt { offset: u64, mask: u8 },
+    /// Everything fails: the device is gone.
+    Gone,
+}
+
+/// Requests so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub discards: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<Fault>,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+pub struct FaultDevice {
+    inner: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
+}
+
+impl FaultDevice {
+    pub fn new(inner: Arc<dyn BlockDevice>) -> FaultDevice {
+        FaultDevice {
+            inner,
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn add(&self, fault: Fault) {
+        self.state.lock().faults.push(fault);
+    }
+
+    /// Forgets all faults.
+    pub fn heal(&self) {
+        self.state.lock().faults.clear();
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state.lock().counts
+    }
+
+    /// Counts a request and fails it if a fault says so.
+    fn pass(
+        &self,
+        count: impl FnOnce(&mut Counts) -> &mut u64,
+        fails: impl Fn(&Fault, u64) -> bool,
+    ) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let counter = count(&mut state.counts);
+        let number = *counter;
+        *counter += 1;
+        let failing = state
+            .faults
+            .iter()
+            .find(|fault| **fault == Fault::Gone || fails(fault, number));
+        match failing {
+            Some(fault) => Err(io::Error::other(format!("planted fault: {fault:?}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn touches(range: &Range<u64>, offset: u64, len: usize) -> bool {
+    offset < range.end && range.start < offset.saturating_add(len as u64)
+}
+
+impl BlockDevice for FaultDevice {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let len = buf.len();
+        self.pass(
+            |counts| &mut counts.reads,
+            |fault, number| match fault {
+                Fault::Read { nth } => *nth == number,
+                Fault::ReadRange { range } => touches(range, offset, len),
+                _ => false,
+            },
+        )?;
+        self.inner.read_at(buf, offset)?;
+        for fault in &self.state.lock().faults {
+            if let Fault::Corrupt { offset: at, mask } = fault
+                && let Some(index) = at.checked_sub(offset)
+                && let Some(byte) = buf.get_mut(index as usize)
+            {
+                *byte ^= mask;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.pass(
+            |counts| &mut counts.writes,
+            |fault, number| match fault {
+                Fault::Write { nth } => *nth == number,
+                Fault::WriteRange { range } => touches(range, offset, buf.len()),
+                _ => false,
+            },
+        )?;
+        self.inner.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.pass(
+            |counts| &mut counts.flushes,
+            |fault, number| matches!(fault, Fault::Flush { nth } if *nth == number),
+        )?;
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.pass(
+            |counts| &mut counts.discards,
+            |fault, number| matches!(fault, Fault::Discard { nth } if *nth == number),
+        )?;
+        self.inner.discard(offset, len)
+    }
+}

@@ -1,0 +1,68 @@
+//! Each planted fault does what it says and no more.
+
+use super::*;
+use ubtrfs_device::MemDevice;
+
+fn device() -> FaultDevice {
+    FaultDevice::new(Arc::new(MemDevice::from_bytes(&[7; 8192])))
+}
+
+fn read(device: &FaultDevice, offset: u64) -> io::Result<[u8; 4]> {
+    let mut buf = [0; 4];
+    device.read_at(&mut buf, offset).map(|()| buf)
+}
+
+#[test]
+fn nth_request_of_its_kind_fails_and_no_other() {
+    let device = device();
+    device.add(Fault::Read { nth: 1 });
+    device.add(Fault::Write { nth: 0 });
+    device.add(Fault::Flush { nth: 0 });
+    device.add(Fault::Discard { nth: 0 });
+    assert!(device.write_at(&[1], 0).is_err());
+    assert!(device.flush().is_err());
+    assert!(device.discard(0, 4096).is_err());
+    assert_eq!(
+        read(&device, 0).unwrap(),
+        [7; 4],
+        "the failed write changed nothing"
+    );
+    assert!(read(&device, 0).is_err());
+    assert!(read(&device, 0).is_ok() && device.flush().is_ok() && device.discard(0, 1).is_ok());
+    let counts = Counts {
+        reads: 3,
+        writes: 1,
+        flushes: 2,
+        discards: 2,
+    };
+    assert_eq!(device.counts(), counts);
+}
+
+#[test]
+fn bad_range_fails_what_touches_it() {
+    let device = device();
+    device.add(Fault::ReadRange { range: 100..104 });
+    device.add(Fault::WriteRange { range: 200..201 });
+    let failed = |offset| read(&device, offset).is_err();
+    assert_eq!([96, 97, 103, 104].map(failed), [false, true, true, false]);
+    assert!(device.write_at(&[0; 10], 191).is_err());
+    assert!(
+        device.write_at(&[0; 10], 100).is_ok(),
+        "bad to read, good to write"
+    );
+}
+
+#[test]
+fn corruption_is_seen_by_reads_only_until_healed() {
+    let device = device();
+    device.add(Fault::Corrupt {
+        offset: 2,
+        mask: 0xff,
+    });
+    assert_eq!(read(&device, 0).unwrap(), [7, 7, 0xf8, 7]);
+    assert_eq!(read(&device, 3).unwrap(), [7; 4]);
+    device.heal();
+    assert_eq!(read(&device, 0).unwrap(), [7; 4]);
+    device.add(Fault::Gone);
+    assert!(read(&device, 0).is_err() && device.flush().is_err());
+}
