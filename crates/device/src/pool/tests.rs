@@ -3,6 +3,7 @@
 mod assembly;
 mod damage;
 mod losses;
+mod robustness;
 
 use super::*;
 use crate::test_volume::*;
