@@ -1,16 +1,22 @@
 //! `ubtrfs mount` and `umount` as processes, on images that mkfs.btrfs fills.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+}
+
+/// Past the capture of the test harness.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -39,11 +45,11 @@ impl Place {
             .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
             .output();
         if !made.is_ok_and(|made| made.status.success()) {
-            eprintln!("SKIPPED: no mkfs.btrfs that knows --subvol");
+            skip("no mkfs.btrfs that knows --subvol");
             return None;
         }
         if !Path::new("/dev/fuse").exists() {
-            eprintln!("SKIPPED: no /dev/fuse");
+            skip("no /dev/fuse");
             return None;
         }
         Some(Place { dir })
@@ -119,6 +125,22 @@ fn the_mount_is_ready_when_the_command_returns() {
     let gone = place.umount();
     assert_eq!(gone.status.code(), Some(1));
     assert!(text(&gone.stderr).ends_with(": not mounted\n"));
+}
+
+#[test]
+fn the_image_is_free_when_umount_returns() {
+    let Some(place) = Place::new() else { return };
+    for _ in 0..5 {
+        assert_ok(&place.mount("ro"));
+        let image = File::open(place.image()).unwrap();
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        assert!(
+            flock(&image, exclusive).is_err(),
+            "the server holds no lock"
+        );
+        assert_ok(&place.umount());
+        flock(&image, exclusive).unwrap();
+    }
 }
 
 #[test]

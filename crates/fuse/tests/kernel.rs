@@ -1,5 +1,6 @@
 //! Volumes that the kernel made, through a mount of ours: all that a walk sees is what the kernel shows.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_engine::{OpenOptions, Volume};
@@ -14,6 +15,11 @@ const OTHERWISE: [Field; 2] = [Field::Ino, Field::Btime];
 /// Differences shown before a test gives up.
 const SHOWN: usize = 20;
 
+/// Past the capture of the test harness.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
 /// What our mount of the volume shows; none, loudly, where nothing can be mounted.
 fn manifest(devices: &[PathBuf], options: Options) -> Option<Manifest> {
     let volume = Volume::open(devices, &OpenOptions::new()).unwrap();
@@ -25,7 +31,7 @@ fn manifest(devices: &[PathBuf], options: Options) -> Option<Manifest> {
     let mut session = match mount(volume, Path::new("kernel-made"), dir.path(), &options) {
         Ok(session) => session,
         Err(error @ (MountError::NoFuse | MountError::NoHelper | MountError::Helper(_))) => {
-            eprintln!("SKIPPED: cannot mount here: {error}");
+            skip(&format!("cannot mount here: {error}"));
             return None;
         }
         Err(error) => panic!("{error}"),
@@ -67,7 +73,7 @@ fn assert_numbers_are_unique(name: &str, kernel: &Manifest, ours: &Manifest) {
 #[test]
 fn kept_images_look_as_the_kernel_showed_them() {
     let Ok(names) = images::names() else {
-        eprintln!("SKIPPED: no images in {}", images::dir().display());
+        skip(&format!("no images in {}", images::dir().display()));
         return;
     };
     for name in names {

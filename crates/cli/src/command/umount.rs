@@ -1,10 +1,14 @@
 //! `ubtrfs umount`: the end of a mount.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use ubtrfs_fuse::mount::{self, IfBusy};
+use ubtrfs_fuse::mount::{self, IfBusy, Server};
 
 use crate::console::Console;
+
+/// How long the server of a mount may take to end.
+const AT_MOST: Duration = Duration::from_secs(10);
 
 /// Unmount volumes that `ubtrfs mount` mounted
 #[derive(Debug, clap::Args)]
@@ -25,10 +29,23 @@ impl Umount {
             IfBusy::Refuse
         };
         for target in &self.targets {
-            if let Err(error) = mount::unmount(target, if_busy) {
-                console.error(error);
+            let server = Server::of(target);
+            match mount::unmount(target, if_busy) {
+                Err(error) => console.error(error),
+                Ok(()) if self.lazy => {}
+                Ok(()) => wait_for_the_end(server, console),
             }
         }
         Ok(())
+    }
+}
+
+/// The volume is free, for mkfs say, when its server has ended.
+fn wait_for_the_end(server: Option<Server>, console: &mut Console) {
+    if let Some(server) = server
+        && server.runs_this_program()
+        && !server.wait(AT_MOST)
+    {
+        console.warning("unmounted, but the process that served the mount has not ended yet");
     }
 }

@@ -8,7 +8,7 @@ use rustix::mount::UnmountFlags;
 
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
-use super::table::{self, FS_TYPE};
+use super::table::{self, FS_TYPE, TableEntry};
 
 /// What to do with a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +20,9 @@ pub enum IfBusy {
 
 /// Unmounts the ubtrfs mount at `path`, or the last one of the image or device `path`.
 pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
-    let place = without_touching_the_mount(path)?;
+    let place = resolve(path)?;
     let table = table::mount_table().map_err(UnmountError::Table)?;
-    let at = table.iter().rfind(|entry| entry.mountpoint == place);
-    let of = || {
-        table
-            .iter()
-            .rfind(|entry| entry.fs_type == FS_TYPE && entry.source == place)
-    };
-    match at.or_else(of) {
+    match find(&table, &place) {
         None => Err(UnmountError::NotMounted(path.into())),
         Some(entry) if entry.fs_type != FS_TYPE => Err(UnmountError::NotOurs {
             path: path.into(),
@@ -38,9 +32,16 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     }
 }
 
+/// The mount at `place`, of whatever type, or else our last one of the image or device `place`.
+pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
+    let at = table.iter().rfind(|entry| entry.mountpoint == place);
+    let is_of = |entry: &&TableEntry| entry.fs_type == FS_TYPE && entry.source == place;
+    at.or_else(|| table.iter().rfind(is_of))
+}
+
 /// The absolute path without symbolic links. The last component may be a mount whose server is gone, or
 /// that lets nobody else in: then it is not looked at.
-fn without_touching_the_mount(path: &Path) -> Result<PathBuf, UnmountError> {
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => UnmountError::NoSuchPath(path.into()),
         _ => UnmountError::Failed {

@@ -9,6 +9,7 @@ mod background;
 mod detach;
 mod error;
 mod options;
+mod server;
 mod session;
 mod subvolume;
 mod table;
@@ -32,6 +33,7 @@ pub use self::background::{Launched, Readiness, launch};
 pub use self::detach::{IfBusy, unmount};
 pub use self::error::{MountError, UnmountError};
 pub use self::options::{OptionError, Options, Rescue};
+pub use self::server::Server;
 pub use self::session::Session;
 pub use self::table::{FS_TYPE, TableEntry, mount_table};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -81,6 +81,11 @@ fn tree() -> Memory {
     memory
 }
 
+/// Past the capture of the test harness.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
 fn read_only() -> Options {
     Options {
         read_only: Some(true),
@@ -104,7 +109,7 @@ fn mounted() -> Option<(tempfile::TempDir, Session)> {
             | MountError::OpenFuse(_)
             | MountError::Helper(_)),
         ) => {
-            eprintln!("SKIPPED: cannot mount here: {error}");
+            skip(&format!("cannot mount here: {error}"));
             None
         }
         Err(error) => panic!("{error}"),
@@ -256,7 +261,7 @@ fn a_panic_fails_its_request_and_the_mount_lives_on() {
 #[test]
 fn an_acl_lets_in_whom_the_mode_keeps_out() {
     if !geteuid().is_root() {
-        eprintln!("SKIPPED: needs root to become somebody else");
+        skip("needs root to become somebody else");
         return;
     }
     let Some((dir, session)) = mounted() else {
@@ -316,7 +321,7 @@ fn an_image_can_be_unmounted_by_its_own_name() {
     let adapter = Adapter::new(tree(), TOP, Wishes { posix_acl: true });
     let mounted = mount_file_system(adapter, image.path(), dir.path(), &read_only());
     let Ok(session) = mounted else {
-        eprintln!("SKIPPED: cannot mount here");
+        skip("cannot mount here");
         return;
     };
     unmount(image.path(), IfBusy::Refuse).unwrap();
@@ -443,7 +448,7 @@ fn termination_signals_unmount() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let dir = tempfile::tempdir().unwrap();
         let Ok(mut server) = Server::start(&this_program(), dir.path(), None) else {
-            eprintln!("SKIPPED: cannot mount here");
+            skip("cannot mount here");
             return;
         };
         assert!(dir.path().join("long").exists());
@@ -458,7 +463,7 @@ fn termination_signals_unmount() {
 fn the_second_signal_ends_a_busy_server() {
     let dir = tempfile::tempdir().unwrap();
     let Ok(mut server) = Server::start(&this_program(), dir.path(), None) else {
-        eprintln!("SKIPPED: cannot mount here");
+        skip("cannot mount here");
         return;
     };
     let mut open = File::open(dir.path().join("long")).unwrap();
@@ -477,7 +482,7 @@ fn the_second_signal_ends_a_busy_server() {
 fn a_mount_whose_server_was_killed_can_be_unmounted() {
     let dir = tempfile::tempdir().unwrap();
     let Ok(mut server) = Server::start(&this_program(), dir.path(), None) else {
-        eprintln!("SKIPPED: cannot mount here");
+        skip("cannot mount here");
         return;
     };
     server.signal(Signal::KILL);
@@ -493,9 +498,9 @@ fn a_user_mounts_and_unmounts_through_fusermount3() {
         .is_ok_and(|helper| helper.mode() & 0o4000 != 0 && helper.uid() == 0);
     let open_to_all = fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o6 == 0o6);
     if !geteuid().is_root() || !setuid_helper || !open_to_all {
-        eprintln!(
-            "SKIPPED: needs root to become nobody, a set-user-id fusermount3, and /dev/fuse with \
-             the mode that udev gives it, 0666"
+        skip(
+            "needs root to become nobody, a set-user-id fusermount3, and /dev/fuse with \
+             the mode that udev gives it, 0666",
         );
         return;
     }

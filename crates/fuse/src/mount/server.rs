@@ -1,0 +1,78 @@
+//! The process behind a mount.
+//!
+//! When a mount is gone its server still has to let the volume go, locks included. Whoever unmounts to
+//! do something else with the volume waits for that. Nothing names the server of a mount directly; but
+//! the kernel tells, for each descriptor of `/dev/fuse`, which connection it is of, and the number of the
+//! connection is the minor number of the mount's device. Kernels that do not tell, and processes that
+//! this user may not look into, just give no server.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::detach::{find, resolve};
+
+/// A process that serves a mount.
+#[derive(Debug)]
+pub struct Server {
+    process: OwnedFd,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// The process, other than this one, behind the mount that `unmount` would take for `path`.
+    pub fn of(path: &Path) -> Option<Server> {
+        let table = super::mount_table().ok()?;
+        let entry = find(&table, &resolve(path).ok()?)?;
+        let (_, connection) = entry.device;
+        fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
+            let folder = process.path();
+            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+            if pid as u32 == std::process::id() || !serves(&folder, connection) {
+                return None;
+            }
+            let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            // It was still the same process when it was opened.
+            serves(&folder, connection).then_some(Server { process, folder })
+        })
+    }
+
+    /// Whether it runs the program that this process runs, and so ends when its mount does.
+    pub fn runs_this_program(&self) -> bool {
+        let program = |folder: &Path| {
+            let file = fs::metadata(folder.join("exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        let this = program(Path::new("/proc/self"));
+        this.is_some() && program(&self.folder) == this
+    }
+
+    /// Waits for its end, and tells whether it came.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let timeout = Timespec::try_from(at_most).ok();
+        let mut process = [PollFd::new(&self.process, PollFlags::IN)];
+        poll(&mut process, timeout.as_ref()).is_ok_and(|ended| ended > 0)
+    }
+}
+
+/// Whether a process has a descriptor of the connection.
+fn serves(process: &Path, connection: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    let wanted = format!("fuse_connection:\t{connection}");
+    descriptors
+        .flatten()
+        .filter(|descriptor| {
+            fs::read_link(descriptor.path()).is_ok_and(|file| file == Path::new("/dev/fuse"))
+        })
+        .any(|descriptor| {
+            let info = process.join("fdinfo").join(descriptor.file_name());
+            fs::read_to_string(info).is_ok_and(|info| info.lines().any(|line| line == wanted))
+        })
+}
