@@ -218,10 +218,17 @@ fn check_stripe_count(profile: Profile, chunk: &Chunk, found: usize) -> Result<(
     Ok(())
 }
 
+/// What readers look into. The starts are apart, so that a search touches nothing else.
+#[derive(Debug, Default)]
+struct Snapshot {
+    starts: Vec<Logical>,
+    chunks: Arc<Vec<Arc<MappedChunk>>>,
+}
+
 /// The chunks of a volume by logical address.
 #[derive(Debug, Default)]
 pub struct ChunkMap {
-    snapshot: ArcSwap<Vec<Arc<MappedChunk>>>,
+    snapshot: ArcSwap<Snapshot>,
     /// Whether `chunks` holds one that the snapshot lacks.
     behind: AtomicBool,
     chunks: Mutex<BTreeMap<Logical, Arc<MappedChunk>>>,
@@ -258,10 +265,10 @@ impl ChunkMap {
 
     /// The chunk that holds an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
-        let found = search(&self.snapshot.load(), logical);
+        let found = self.snapshot.load().search(logical);
         if found.is_none() && self.behind.load(Ordering::Acquire) {
             self.publish();
-            return search(&self.snapshot.load(), logical);
+            return self.snapshot.load().search(logical);
         }
         found
     }
@@ -276,7 +283,7 @@ impl ChunkMap {
         if self.behind.load(Ordering::Acquire) {
             self.publish();
         }
-        self.snapshot.load_full()
+        Arc::clone(&self.snapshot.load().chunks)
     }
 
     pub fn len(&self) -> usize {
@@ -290,8 +297,10 @@ impl ChunkMap {
     fn publish(&self) {
         let chunks = self.chunks.lock();
         if self.behind.load(Ordering::Acquire) {
-            self.snapshot
-                .store(Arc::new(chunks.values().cloned().collect()));
+            self.snapshot.store(Arc::new(Snapshot {
+                starts: chunks.keys().copied().collect(),
+                chunks: Arc::new(chunks.values().cloned().collect()),
+            }));
             self.behind.store(false, Ordering::Release);
         }
     }
@@ -304,8 +313,10 @@ fn overlap(chunk: &MappedChunk, other: Logical) -> DeviceError {
     }
 }
 
-fn search(sorted: &[Arc<MappedChunk>], logical: Logical) -> Option<Arc<MappedChunk>> {
-    let after = sorted.partition_point(|chunk| chunk.logical <= logical);
-    let chunk = sorted.get(after.checked_sub(1)?)?;
-    chunk.contains(logical).then(|| Arc::clone(chunk))
+impl Snapshot {
+    fn search(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
+        let after = self.starts.partition_point(|&start| start <= logical);
+        let chunk = self.chunks.get(after.checked_sub(1)?)?;
+        chunk.contains(logical).then(|| Arc::clone(chunk))
+    }
 }
