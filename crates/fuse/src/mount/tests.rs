@@ -225,6 +225,10 @@ fn xattrs_seeking_and_flags_reach_programs() {
     );
 
     let mut file = File::open(&path).unwrap();
+    for _ in 0..2 {
+        file.sync_all().unwrap();
+        File::open(dir.path()).unwrap().sync_all().unwrap();
+    }
     let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(7)).unwrap();
     assert_eq!(hole, LONG_BYTES);
     assert_eq!(
