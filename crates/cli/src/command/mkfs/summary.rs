@@ -8,6 +8,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use super::target::Target;
 use crate::console::Console;
+use crate::units::Units;
 
 const SMALLEST_SECTORSIZE: u32 = 4096;
 
@@ -43,7 +44,10 @@ pub(super) fn warn_of_sectorsize(plan: &Plan, console: &mut Console) {
 }
 
 pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> anyhow::Result<()> {
-    let (path, size) = (device.path().display(), pretty_size(device.len_bytes()));
+    let (path, size) = (
+        device.path().display(),
+        Units::default().size(device.len_bytes()),
+    );
     writeln!(out, "Performing full device TRIM {path} ({size}) ...")?;
     Ok(out.flush()?)
 }
@@ -70,7 +74,7 @@ pub(super) fn print(
         out,
         "Sector size:        {sectorsize}\t(CPU page size: {page})"
     )?;
-    let size = pretty_size(layout.total_bytes);
+    let size = Units::default().size(layout.total_bytes);
     writeln!(out, "Filesystem size:    {size}")?;
     print_profiles(plan, out)?;
     let is_ssd = targets.first().is_some_and(Target::is_ssd);
@@ -84,7 +88,7 @@ pub(super) fn print(
     writeln!(out, "Devices:")?;
     writeln!(out, "   ID        SIZE  PATH")?;
     for (device, target) in layout.devices.iter().zip(targets) {
-        let (devid, size) = (device.devid.0, pretty_size(device.total_bytes));
+        let (devid, size) = (device.devid.0, Units::default().size(device.total_bytes));
         writeln!(out, "{devid:>5}  {size:>10}  {}", target.path.display())?;
     }
     Ok(writeln!(out)?)
@@ -102,7 +106,7 @@ fn print_profiles(plan: &Plan, out: &mut impl Write) -> anyhow::Result<()> {
     ] {
         let bytes = plan.bytes_of_type(types);
         if bytes > 0 {
-            let (profile, size) = (profile.name(), pretty_size(bytes));
+            let (profile, size) = (profile.name(), Units::default().size(bytes));
             writeln!(out, "  {name:<18}{profile:<8} {size:>16}")?;
         }
     }
@@ -111,17 +115,4 @@ fn print_profiles(plan: &Plan, out: &mut impl Write) -> anyhow::Result<()> {
 
 fn page_bytes() -> usize {
     rustix::param::page_size()
-}
-
-/// Cut at the unit below the one shown, as btrfs-progs prints sizes.
-fn pretty_size(bytes: u64) -> String {
-    let (mut value, mut below, mut unit) = (bytes, bytes, 0);
-    while value >= 1024 {
-        below = value;
-        value /= 1024;
-        unit += 1;
-    }
-    let divisor = if unit == 0 { 1.0 } else { 1024.0 };
-    let suffix = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit];
-    format!("{:.2}{suffix}", below as f32 / divisor)
 }
