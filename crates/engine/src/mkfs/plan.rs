@@ -1,8 +1,8 @@
 //! A volume that is made but not written.
 //!
-//! Order of writing: the superblocks of what lay there go first, so that an interrupted run leaves no
-//! volume rather than a mixture; then the tree blocks; a flush; then the new superblocks, the first copy
-//! of each device last.
+//! Order of writing, with a flush after each step: the superblocks of what lay there go; then the rest of
+//! it; then come the tree blocks; then the new superblocks, the first copy of each device last. An
+//! interrupted run leaves the old volume whole, none, or the new one, and never a mixture.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::bulk::TreeBlock;
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
-use super::trees::{Contents, Placement};
+use super::trees::Contents;
 use super::{settle, superblock};
 
 /// Zeroed at the start of a device, where most formats have their signature, and at its end.
@@ -27,7 +27,6 @@ const WIPED_BYTES: u64 = 2 << 20;
 pub struct Plan {
     geometry: Geometry,
     layout: ChunkLayout,
-    placement: Placement,
     blocks: Vec<TreeBlock>,
     /// Without what differs by device and copy.
     superblock: Superblock,
@@ -60,7 +59,6 @@ impl Plan {
         let superblock = superblock::superblock(&contents, &settled.placement)?;
         Ok(Plan {
             superblock,
-            placement: settled.placement,
             blocks: settled.blocks,
             geometry,
             layout,
@@ -130,16 +128,20 @@ impl Plan {
         writes
     }
 
-    /// Where the trees begin and how many blocks there are, for tests and messages.
-    pub fn block_count(&self) -> usize {
-        self.placement.blocks.len()
+    /// Every tree block once, children before parents.
+    pub fn blocks(&self) -> &[TreeBlock] {
+        &self.blocks
     }
 
     /// Writes the volume to its devices, in the order of the plan, after `discard`ing what they hold.
     pub fn write(&self, devices: &[&dyn BlockDevice], discard: bool) -> Result<(), MkfsError> {
         let targets = self.targets(devices)?;
+        for (&devid, device) in &targets {
+            wipe_superblocks(devid, *device)?;
+        }
+        flush(&targets)?;
         for (planned, device) in self.layout.devices.iter().zip(devices) {
-            wipe(planned, *device, discard)?;
+            wipe_contents(planned, *device, discard)?;
         }
         flush(&targets)?;
         for write in self.block_writes() {
@@ -207,30 +209,40 @@ fn flush(targets: &Targets<'_>) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// Makes sure that nothing finds an older volume or another format on the device.
-fn wipe(planned: &PlannedDevice, device: &dyn BlockDevice, discard: bool) -> Result<(), MkfsError> {
-    let (devid, len_bytes) = (planned.devid, device.len_bytes());
+fn wipe_superblocks(devid: DevId, device: &dyn BlockDevice) -> Result<(), MkfsError> {
+    for offset in SUPERBLOCK_OFFSETS {
+        zero(devid, device, offset, SUPERBLOCK_SIZE as u64)?;
+    }
+    Ok(())
+}
+
+/// Makes sure that nothing finds another format on the device.
+fn wipe_contents(
+    planned: &PlannedDevice,
+    device: &dyn BlockDevice,
+    discard: bool,
+) -> Result<(), MkfsError> {
+    let devid = planned.devid;
     if discard {
         // Only a hint: what cannot be discarded stays until it is overwritten.
         let _ = device.discard(0, planned.total_bytes);
     }
-    let zeros = vec![0; WIPED_BYTES as usize];
-    let zero = |from: u64, len: u64| {
-        let len = len.min(len_bytes.saturating_sub(from)) as usize;
-        write_at(devid, device, Physical(from), &zeros[..len])
-    };
-    zero(0, WIPED_BYTES)?;
+    zero(devid, device, 0, WIPED_BYTES)?;
     // What follows a volume smaller than its device is not ours to wipe.
-    let end = len_bytes.saturating_sub(WIPED_BYTES);
+    let end = device.len_bytes().saturating_sub(WIPED_BYTES);
     if planned.total_bytes > end {
-        zero(end, WIPED_BYTES)?;
-    }
-    for offset in SUPERBLOCK_OFFSETS {
-        if offset < len_bytes {
-            zero(offset, SUPERBLOCK_SIZE as u64)?;
-        }
+        zero(devid, device, end, WIPED_BYTES)?;
     }
     Ok(())
+}
+
+/// Zeros what the device has of a range.
+fn zero(devid: DevId, device: &dyn BlockDevice, from: u64, len: u64) -> Result<(), MkfsError> {
+    let len = len.min(device.len_bytes().saturating_sub(from));
+    match len {
+        0 => Ok(()),
+        _ => write_at(devid, device, Physical(from), &vec![0; len as usize]),
+    }
 }
 
 fn copied(chunk: &PlannedChunk, blocks: &[&TreeBlock]) -> Vec<PlannedWrite> {

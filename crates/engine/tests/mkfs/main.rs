@@ -1,0 +1,9 @@
+//! New volumes, judged by our own reader, by btrfs-progs and by the kernel.
+//!
+//! `memory` runs anywhere; `progs` and `kernel` need root, the kernel's btrfs and btrfs-progs, and say so
+//! when they are missing. With `UBTRFS_SOAK` set they take every combination.
+
+mod cases;
+mod kernel;
+mod memory;
+mod progs;
