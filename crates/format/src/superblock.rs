@@ -61,7 +61,7 @@ pub struct RootBackup {
     pub tree_root_gen: U64,
     pub chunk_root: U64,
     pub chunk_root_gen: U64,
-    /// With the block group tree, the root of that tree is kept in this field's place.
+    /// The extent tree's with the block group tree as well, which no backup names.
     pub extent_root: U64,
     pub extent_root_gen: U64,
     pub fs_root: U64,

@@ -1,0 +1,267 @@
+//! `ubtrfs mkfs` as a process: what it makes, prints and refuses. Expected words are mkfs.btrfs 6.14's.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+struct Run {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// A folder to make images in.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        Place { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn image(&self, name: &str, mib: u64) {
+        let file = fs::File::create(self.path(name)).unwrap();
+        file.set_len(mib << 20).unwrap();
+    }
+
+    /// Runs in the folder, so that messages have short paths.
+    fn mkfs(&self, words: &str) -> Run {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+        command.arg("mkfs").args(words.split_whitespace());
+        self.run(command)
+    }
+
+    fn run(&self, mut command: Command) -> Run {
+        let output = command.current_dir(self.dir.path()).output().unwrap();
+        Run {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The parts of a summary that a run decides.
+const UUID: &str = "11111111-2222-3333-4444-555555555555";
+const DEVICE_UUID: &str = "66666666-7777-8888-9999-aaaaaaaaaaaa";
+
+#[test]
+fn summary_has_the_layout_of_mkfs_btrfs() {
+    let place = Place::new();
+    place.image("v.img", 1024);
+    let run = place.mkfs(&format!(
+        "-L test -U {UUID} --device-uuid {DEVICE_UUID} --csum xxhash v.img"
+    ));
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
+    let page = rustix::param::page_size();
+    let expected = format!(
+        "Label:              test
+UUID:               {UUID}
+Device UUID:        {DEVICE_UUID}
+Node size:          16384
+Sector size:        4096\t(CPU page size: {page})
+Filesystem size:    1.00GiB
+Block group profiles:
+  Data:             single            8.00MiB
+  Metadata:         DUP              51.19MiB
+  System:           DUP               8.00MiB
+SSD detected:       no
+Zoned device:       no
+Features:           extref, skinny-metadata, no-holes, free-space-tree, block-group-tree
+Checksum:           xxhash64
+Number of devices:  1
+Devices:
+   ID        SIZE  PATH
+    1     1.00GiB  v.img
+
+"
+    );
+    assert_eq!(run.out, expected);
+}
+
+#[test]
+fn quiet_says_nothing_at_all() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.image(name, 300);
+    }
+    let run = place.mkfs("-q -d raid5 -m raid1 a b c");
+    assert_eq!(
+        (run.code, run.out.as_str(), run.err.as_str()),
+        (Some(0), "", "")
+    );
+}
+
+#[test]
+fn warnings_go_to_standard_error() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.image(name, 300);
+    }
+    let run = place.mkfs("-d raid6 -m raid1c3 a b c");
+    assert_eq!(run.code, Some(0));
+    assert!(
+        run.err
+            .contains("WARNING: RAID5/6 support has known problems")
+    );
+    assert!(
+        run.err
+            .contains("WARNING: RAID6 is not recommended on filesystem with 3 devices only")
+    );
+    assert!(run.out.contains("\n    3   300.00MiB  c\n"));
+}
+
+#[test]
+fn existing_file_system_is_overwritten_only_with_force() {
+    let place = Place::new();
+    place.image("v.img", 256);
+    assert_eq!(place.mkfs("-q v.img").code, Some(0));
+    let before = fs::read(place.path("v.img")).unwrap();
+    let run = place.mkfs("-q v.img");
+    assert_eq!(run.code, Some(1));
+    assert_eq!(
+        run.err,
+        "ERROR: v.img appears to contain an existing filesystem (btrfs)\n\
+         ERROR: use the -f option to force overwrite of v.img\n"
+    );
+    assert!(fs::read(place.path("v.img")).unwrap() == before);
+    assert_eq!(place.mkfs("-q -f v.img").code, Some(0));
+}
+
+#[test]
+fn missing_image_is_made_with_the_size_asked_for() {
+    let place = Place::new();
+    assert_eq!(place.mkfs("-q -b 4T v.img").code, Some(0));
+    let metadata = fs::metadata(place.path("v.img")).unwrap();
+    assert_eq!(metadata.len(), 4 << 40);
+    assert!(metadata.blocks() * 512 < 16 << 20);
+
+    let run = place.mkfs("-q other.img");
+    assert_eq!(run.code, Some(1));
+    assert!(run.err.contains("other.img does not exist"));
+    assert!(!place.path("other.img").exists());
+}
+
+#[test]
+fn refusals_have_the_words_of_mkfs_btrfs_and_leave_no_trace() {
+    let place = Place::new();
+    place.image("v.img", 200);
+    place.image("small", 100);
+    for (words, error) in [
+        (
+            "-b 10M new",
+            "size 10485760 is too small to make a usable filesystem",
+        ),
+        (
+            "-b 10M new",
+            "minimum size for a btrfs filesystem is 114294784",
+        ),
+        ("small", "'small' is too small to make a usable filesystem"),
+        ("small", "minimum size for each btrfs device is 114294784"),
+        (
+            "-b 400M v.img",
+            "v.img is smaller than requested size, expected 419430400, found 209715200",
+        ),
+        (
+            "-d raid1 v.img",
+            "unable to create FS with data profile RAID1 (have 1 devices but 2 devices are required)",
+        ),
+        ("-n 3000 v.img", "illegal nodesize 3000 (smaller than 4096)"),
+        (
+            "-n 128k v.img",
+            "illegal nodesize 131072 (larger than 65536)",
+        ),
+        (
+            "-n 6000 v.img",
+            "illegal nodesize 6000 (not aligned to 4096)",
+        ),
+        (
+            "-s 2048 v.img",
+            "invalid sectorsize 2048, expected range is [4K, 64K]",
+        ),
+        (
+            "-M -n 16k v.img",
+            "illegal nodesize 16384 (not equal to 4096 for mixed block group)",
+        ),
+        (
+            "-M -m dup v.img",
+            "with mixed block groups data and metadata profiles must be the same",
+        ),
+        ("-O foo v.img", "unrecognized filesystem feature 'foo'"),
+        (
+            "-O zoned v.img",
+            "filesystem feature 'zoned' is not supported",
+        ),
+        (
+            "-O bgt,^no-holes v.img",
+            "block group tree requires no-holes and free-space-tree features",
+        ),
+        ("-U xx v.img", "could not parse UUID: xx"),
+        ("-d foo v.img", "unknown data profile foo"),
+        ("--csum foo v.img", "unknown csum type foo"),
+        (
+            "-b foo new",
+            "foo is not a valid numeric value with supported size suffixes",
+        ),
+        ("v.img v.img", "duplicate device v.img in the filesystem"),
+        (".", "is a directory"),
+        ("", "no device given"),
+    ] {
+        let run = place.mkfs(&format!("-q {words}"));
+        assert_eq!(run.code, Some(1), "{words}");
+        let mut errors = run.err.lines().filter(|line| line.starts_with("ERROR: "));
+        let found = errors.any(|line| line.contains(error));
+        assert!(found, "{words}: {}", run.err);
+        assert_eq!(run.out, "", "{words}");
+    }
+    assert!(!place.path("new").exists());
+    let untouched = fs::read(place.path("v.img")).unwrap();
+    assert!(untouched.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn old_content_is_discarded_unless_told_otherwise() {
+    let place = Place::new();
+    let fill = || fs::write(place.path("v.img"), vec![0xaa; 200 << 20]).unwrap();
+    let allocated = || fs::metadata(place.path("v.img")).unwrap().blocks() * 512;
+    fill();
+    assert_eq!(place.mkfs("-q -K v.img").code, Some(0));
+    assert!(allocated() >= 200 << 20);
+    fill();
+    assert_eq!(place.mkfs("-q v.img").code, Some(0));
+    assert!(allocated() < 16 << 20);
+}
+
+#[test]
+fn features_are_listed_without_a_device() {
+    let place = Place::new();
+    let run = place.mkfs("-O list-all");
+    assert_eq!(run.code, Some(0));
+    assert!(run.out.starts_with("Filesystem features available:\n"));
+    for line in [
+        "bgt                 - block-group-tree alias\n",
+        "\nfree-space-tree     - ",
+        "\nzoned               - ",
+    ] {
+        assert!(run.out.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn link_named_mkfs_btrfs_is_this_command() {
+    let place = Place::new();
+    symlink(env!("CARGO_BIN_EXE_ubtrfs"), place.path("mkfs.btrfs")).unwrap();
+    let mut command = Command::new(place.path("mkfs.btrfs"));
+    command.args(["-q", "-b", "200M", "v.img"]);
+    assert_eq!(place.run(command).code, Some(0));
+    assert_eq!(place.mkfs("-q v.img").code, Some(1));
+}
