@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::{self, LoopDevice};
 
 struct Run {
     code: Option<i32>,
@@ -264,4 +266,29 @@ fn link_named_mkfs_btrfs_is_this_command() {
     command.args(["-q", "-b", "200M", "v.img"]);
     assert_eq!(place.run(command).code, Some(0));
     assert_eq!(place.mkfs("-q v.img").code, Some(1));
+}
+
+#[test]
+fn kernel_mounts_a_volume_of_several_devices_by_one_of_them() {
+    if !kernel::or_skip("kernel_mounts_a_volume_of_several_devices_by_one_of_them") {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let loops: Vec<LoopDevice> = ["a", "b", "c"]
+        .iter()
+        .map(|name| LoopDevice::attach(&scratch.file(name, 1 << 30).unwrap()).unwrap())
+        .collect();
+    let mkfs = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+        .args(["mkfs", "-q", "-d", "raid5"])
+        .args(loops.iter().map(LoopDevice::path))
+        .status();
+    assert!(mkfs.unwrap().success());
+    let point = scratch.path().join("mnt");
+    fs::create_dir(&point).unwrap();
+    let mount = Command::new("mount")
+        .args([loops[1].path(), &point])
+        .status();
+    assert!(mount.unwrap().success());
+    let umount = Command::new("umount").arg(&point).status();
+    assert!(umount.unwrap().success());
 }

@@ -9,8 +9,10 @@ use ubtrfs_engine::mkfs::{Plan, Signature, find_signature};
 use ubtrfs_engine::{FileKind, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
+use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS};
+use ubtrfs_sim::Rng;
 
 use crate::cases::{self, Case, GIB, MIB, identity, open};
 
@@ -127,6 +129,49 @@ fn same_inputs_give_the_same_bytes() {
         writes
     };
     assert!(writes() == writes());
+}
+
+fn pick(rng: &mut Rng, bound: usize) -> usize {
+    rng.below(bound as u64) as usize
+}
+
+#[test]
+fn any_options_give_a_volume_that_reads_back_or_an_error() {
+    let seed = ubtrfs_sim::seed("any_options_give_a_volume_that_reads_back_or_an_error");
+    let mut rng = Rng::new(seed);
+    let mut volumes = 0;
+    for _ in 0..400 {
+        let features = ["", "^bgt", "^fst", "quota", "squota,^skinny-metadata"];
+        let mut case = Case::new(1 + pick(&mut rng, 6), 0)
+            .profiles(
+                Profile::ALL[pick(&mut rng, 9)],
+                Profile::ALL[pick(&mut rng, 9)],
+            )
+            .csum(CsumType::ALL[pick(&mut rng, 4)])
+            .features(features[pick(&mut rng, 5)]);
+        case.options.nodesize = Some(1 << (10 + pick(&mut rng, 8)));
+        case.options.sectorsize = 1 << (11 + pick(&mut rng, 3));
+        if pick(&mut rng, 4) == 0 {
+            case = case.mixed();
+            case.options.nodesize = None;
+            case.options.metadata = case.options.data;
+        }
+        for bytes in &mut case.device_bytes {
+            // Of any magnitude, rarely round.
+            let magnitude = 20 + pick(&mut rng, 44);
+            *bytes = 1 << magnitude | rng.next_u64() >> (64 - magnitude);
+        }
+        let identity = identity(case.device_bytes.len());
+        let Ok(plan) = Plan::new(&case.options, &identity, &case.device_bytes) else {
+            continue;
+        };
+        // The memory device cannot count beyond what a file could have.
+        if plan.layout().total_bytes < i64::MAX as u64 {
+            volumes += 1;
+            assert_reads_back(&case);
+        }
+    }
+    assert!(volumes > 20, "{volumes}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs_device::{BlockDevice, FileDevice};
+use ubtrfs_device::{BlockDevice, FileDevice, register_with_kernel};
 use ubtrfs_engine::mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
@@ -164,6 +164,7 @@ impl Mkfs {
             .collect();
         plan.write(&borrowed, !self.nodiscard)
             .context("error during mkfs")?;
+        register(devices);
         if !console.quiet {
             let named = self.device_uuid.is_some();
             summary::print(&plan, &targets, named, &mut console.out)?;
@@ -231,6 +232,20 @@ impl Mkfs {
             }
         }
         Ok(identity)
+    }
+}
+
+/// Makes the kernel know the volume, where there is one that can.
+fn register(devices: Vec<FileDevice>) {
+    for device in devices {
+        let path = device.is_block().then(|| device.path().to_owned());
+        // The kernel does not look at a device that somebody has claimed.
+        drop(device);
+        if let Some(path) = path
+            && let Err(error) = register_with_kernel(&path)
+        {
+            tracing::info!(path = %path.display(), %error, "not registered with the kernel");
+        }
     }
 }
 
