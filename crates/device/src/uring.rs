@@ -138,15 +138,19 @@ impl<'a> Request<'a> {
 
 /// Does all requests and leaves each one's outcome in its `result`.
 pub(crate) fn run(requests: &mut [Request<'_>]) {
-    if requests.len() >= WORTHWHILE
-        && let Some(mut ring) = take_ring()
-        && run_on(&mut ring.ring, requests)
-    {
+    let ring = (requests.len() >= WORTHWHILE).then(take_ring).flatten();
+    if let Some(ring) = run_with(ring, requests) {
         give_back(ring);
     }
+}
+
+/// Returns the ring if it may be used again.
+fn run_with(ring: Option<Ring>, requests: &mut [Request<'_>]) -> Option<Ring> {
+    let ring = ring.and_then(|mut ring| run_on(&mut ring.ring, requests).then_some(ring));
     for request in requests.iter_mut().filter(|request| !request.settled) {
         request.run_plain();
     }
+    ring
 }
 
 fn take_ring() -> Option<Ring> {

@@ -112,3 +112,22 @@ fn threads_share_the_rings() {
     });
     assert!(RINGS.lock().len() <= KEPT);
 }
+
+#[test]
+fn without_a_ring_plain_calls_do_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = image(dir.path(), 1 << 20);
+    let mut bufs = vec![vec![0; 5000]; 20];
+    let mut reads: Vec<DeviceRead<'_>> = (0..)
+        .zip(&mut bufs)
+        .map(|(n, buf)| DeviceRead::new(n * 60_000, buf))
+        .collect();
+    let mut requests = Vec::new();
+    device.queue_reads(&mut reads, &mut requests);
+    assert!(run_with(None, &mut requests).is_none());
+    for read in reads {
+        let fits = read.offset + 5000 <= 1 << 20;
+        assert_eq!(read.result.is_ok(), fits);
+        assert!(!fits || read.buf == pattern(read.offset, 5000));
+    }
+}

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use scrub::Scrub;
 use ubtrfs_device::{Access, BlockDevice, DeviceError, FileDevice, Holder, Pool, PoolOptions};
-use ubtrfs_sim::Scratch;
 use ubtrfs_sim::fill::{self, Scale};
-use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec, Profile};
+use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, LoopDevice, MkfsSpec, Profile};
+use ubtrfs_sim::{Rng, Scratch};
 
 /// A volume of this profile for data and metadata, filled and unmounted.
 fn filled(profile: Profile, devices: usize) -> KernelVolume {
@@ -139,6 +139,38 @@ fn raid5() {
 fn raid6() {
     check_profile(Profile::Raid6, 4);
     check_profile(Profile::Raid6, 5);
+}
+
+#[test]
+fn device_that_missed_writes_is_read_around() {
+    if !kernel::or_skip("device_that_missed_writes_is_read_around") {
+        return;
+    }
+    let more = fill::bytes(fill::Kind::Random, 2_000_001, &mut Rng::new(1));
+    for (profile, devices, stale) in [
+        (Profile::Raid1, 2, 0),
+        (Profile::Raid10, 4, 1),
+        (Profile::Raid5, 3, 2),
+        (Profile::Raid6, 4, 0),
+    ] {
+        let volume = filled(profile, devices);
+        let rest = without(&volume, &[stale]);
+        let mount = KernelMount::new(&rest, "degraded").unwrap();
+        std::fs::write(mount.path().join("large"), &more).unwrap();
+        std::fs::write(mount.path().join("new"), &more).unwrap();
+        mount.unmount().unwrap();
+
+        let pool = Pool::open(volume.devices(), &PoolOptions::new()).unwrap();
+        let seen = Scrub::new(&pool).run();
+        pool.check_devices().unwrap();
+        assert_ne!(seen.bad, [] as [String; 0], "a device is stale");
+        let newest = Some(pool.superblock().generation.get());
+        let devices = pool.devices();
+        let behind = devices.iter().filter(|device| device.generation != newest);
+        let devids: Vec<u64> = behind.map(|device| device.devid.0).collect();
+        assert_eq!(devids, [stale as u64 + 1]);
+        assert!(pool.read_error_count() > 0 && pool.unrecovered_count() == 0);
+    }
 }
 
 #[test]

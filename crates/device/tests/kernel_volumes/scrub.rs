@@ -4,7 +4,7 @@
 
 use ubtrfs_device::Pool;
 use ubtrfs_format::csum::CsumType;
-use ubtrfs_format::ids::{Logical, RootId, objectid};
+use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{Chunk, DevItem, RootItem};
 use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::Node;
@@ -52,8 +52,10 @@ impl<'a> Scrub<'a> {
 
     /// Feeds the chunk tree to the pool.
     pub(crate) fn load_chunks(&mut self) {
-        let root = Logical(self.pool.superblock().chunk_root.get());
-        for (key, bytes) in self.items(root) {
+        let superblock = self.pool.superblock();
+        let root = Logical(superblock.chunk_root.get());
+        let generation = Transid(superblock.chunk_root_generation.get());
+        for (key, bytes) in self.items(root, generation) {
             if key.item_type == KeyType::DEV_ITEM {
                 let item = DevItem::ref_from_bytes(&bytes).unwrap();
                 self.pool.add_dev_item(item).unwrap();
@@ -68,13 +70,14 @@ impl<'a> Scrub<'a> {
 
     pub(crate) fn run(mut self) -> Seen {
         self.load_chunks();
-        let root = Logical(self.pool.superblock().root.get());
-        for (key, bytes) in self.items(root) {
+        let superblock = self.pool.superblock();
+        let root = Logical(superblock.root.get());
+        for (key, bytes) in self.items(root, superblock.transid()) {
             if key.item_type != KeyType::ROOT_ITEM {
                 continue;
             }
             let tree = RootItem::decode(&bytes).unwrap();
-            let items = self.items(tree.bytenr());
+            let items = self.items(tree.bytenr(), tree.transid());
             if key.objectid != RootId::CSUM_TREE.0 {
                 continue;
             }
@@ -87,8 +90,8 @@ impl<'a> Scrub<'a> {
         self.seen
     }
 
-    fn items(&mut self, block: Logical) -> Items {
-        let bytes = self.block(block);
+    fn items(&mut self, block: Logical, generation: Transid) -> Items {
+        let bytes = self.block(block, generation);
         let node = Node::new(&bytes).unwrap();
         if node.is_leaf() {
             return node
@@ -96,23 +99,22 @@ impl<'a> Scrub<'a> {
                 .map(|(key, item)| (key, item.to_vec()))
                 .collect();
         }
-        let children: Vec<Logical> = node
+        let children = node
             .ptrs()
             .iter()
-            .map(|ptr| Logical(ptr.blockptr.get()))
-            .collect();
+            .map(|ptr| (Logical(ptr.blockptr.get()), Transid(ptr.generation.get())));
         children
-            .into_iter()
-            .flat_map(|child| self.items(child))
+            .flat_map(|(child, generation)| self.items(child, generation))
             .collect()
     }
 
-    fn block(&mut self, logical: Logical) -> Vec<u8> {
+    fn block(&mut self, logical: Logical, generation: Transid) -> Vec<u8> {
         let mut block = vec![0; self.pool.superblock().nodesize.get() as usize];
         let csum = self.csum;
         let mut good = |_: usize, bytes: &[u8]| {
-            csum.verify_block(bytes).is_ok()
-                && Node::new(bytes).is_some_and(|node| node.bytenr() == logical)
+            let named =
+                |node: Node<'_>| node.bytenr() == logical && node.generation() == generation;
+            csum.verify_block(bytes).is_ok() && Node::new(bytes).is_some_and(named)
         };
         let len = block.len();
         self.pool
