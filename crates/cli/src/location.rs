@@ -96,6 +96,15 @@ pub(crate) struct DeviceOptions {
 }
 
 impl DeviceOptions {
+    /// For commands that name all devices as arguments.
+    pub(crate) fn scanning(scan: Vec<PathBuf>, degraded: bool) -> DeviceOptions {
+        DeviceOptions {
+            devices: Vec::new(),
+            scan,
+            degraded,
+        }
+    }
+
     pub(crate) fn open(&self, image: &Path) -> anyhow::Result<Arc<Volume>> {
         self.open_all(std::slice::from_ref(&image.to_owned()))
     }

@@ -18,6 +18,7 @@ mod json;
 mod location;
 mod owners;
 mod permissions;
+mod print;
 mod profiles;
 mod quoting;
 mod rdev;

@@ -64,7 +64,7 @@ impl CsumType {
             Self::Crc32c => "crc32c",
             Self::XxHash64 => "xxhash64",
             Self::Sha256 => "sha256",
-            Self::Blake2b => "blake2",
+            Self::Blake2b => "blake2b",
         }
     }
 

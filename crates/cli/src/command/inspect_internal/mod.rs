@@ -1,5 +1,7 @@
 //! `ubtrfs inspect-internal`: how a volume is made inside.
 
+mod dump_super;
+mod dump_tree;
 mod inode_resolve;
 mod list_chunks;
 mod logical_resolve;
@@ -22,6 +24,8 @@ pub(crate) struct InspectInternal {
 
 #[derive(Debug, clap::Subcommand)]
 enum InspectCommand {
+    DumpSuper(dump_super::DumpSuper),
+    DumpTree(dump_tree::DumpTree),
     InodeResolve(inode_resolve::InodeResolve),
     ListChunks(list_chunks::ListChunks),
     LogicalResolve(logical_resolve::LogicalResolve),
@@ -33,6 +37,8 @@ enum InspectCommand {
 impl InspectInternal {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
+            InspectCommand::DumpSuper(command) => command.run(console),
+            InspectCommand::DumpTree(command) => command.run(console),
             InspectCommand::InodeResolve(command) => command.run(console),
             InspectCommand::ListChunks(command) => command.run(console),
             InspectCommand::LogicalResolve(command) => command.run(console),

@@ -1,0 +1,150 @@
+//! `ubtrfs inspect-internal dump-super`: the copies of the superblock, as they are.
+//!
+//! Nothing is judged but the magic: a damaged superblock is what the command is for.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+
+use crate::console::Console;
+use crate::print::{Copy, print_superblock};
+use crate::quoting::Escaped;
+
+const RULE: &str = "---------------------------------------------------------";
+
+/// Print the superblock of devices
+#[derive(Debug, clap::Args)]
+pub(crate) struct DumpSuper {
+    /// The devices or images
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// Print the system chunk array and the backup roots as well
+    #[arg(short, long)]
+    full: bool,
+    /// Print all copies
+    #[arg(short, long)]
+    all: bool,
+    /// Print this copy: 0, 1 or 2
+    #[arg(short, long = "super", value_name = "COPY", default_value_t = 0)]
+    super_: u64,
+    /// The same as --super
+    #[arg(
+        short = 'i',
+        value_name = "COPY",
+        hide = true,
+        conflicts_with = "super_"
+    )]
+    index: Option<u64>,
+    /// Print what lies at this byte
+    #[arg(long, value_name = "OFFSET")]
+    bytenr: Option<u64>,
+    /// Print a superblock whose magic is wrong
+    #[arg(short = 'F', long)]
+    force: bool,
+}
+
+/// Which bytes of a device are shown.
+enum Place {
+    Copy(usize),
+    Bytenr(u64),
+}
+
+impl DumpSuper {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let place = self.place(console)?;
+        for device in &self.devices {
+            let shown = Escaped(device.as_os_str().as_bytes()).to_string();
+            let file = File::open(device).with_context(|| format!("cannot open '{shown}'"))?;
+            if file.metadata()?.is_dir() {
+                bail!("'{shown}' is a directory, not an image or a device");
+            }
+            if self.all {
+                for offset in SUPERBLOCK_OFFSETS {
+                    self.dump(console, &file, device, offset)?;
+                }
+                continue;
+            }
+            let offset = match place {
+                Place::Copy(copy) => SUPERBLOCK_OFFSETS[copy],
+                Place::Bytenr(offset) => offset,
+            };
+            if !self.dump(console, &file, device, offset)? {
+                bail!("'{shown}' ends before the superblock at {offset}");
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, console: &mut Console) -> anyhow::Result<Place> {
+        if let Some(offset) = self.bytenr {
+            return Ok(Place::Bytenr(offset));
+        }
+        let number = self.index.unwrap_or(self.super_);
+        match usize::try_from(number) {
+            Ok(copy) if copy < SUPERBLOCK_OFFSETS.len() => Ok(Place::Copy(copy)),
+            _ if self.index.is_some() => bail!("there is no copy {number}: the copies are 0, 1, 2"),
+            _ => {
+                console.warning(format_args!(
+                    "deprecated use of -s <bytenr> with {number}, assuming --bytenr"
+                ));
+                Ok(Place::Bytenr(number))
+            }
+        }
+    }
+
+    /// False if the device ends before `offset`.
+    fn dump(
+        &self,
+        console: &mut Console,
+        file: &File,
+        device: &Path,
+        offset: u64,
+    ) -> anyhow::Result<bool> {
+        let shown = Escaped(device.as_os_str().as_bytes()).to_string();
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        let len = read_up_to(file, &mut block, offset)
+            .with_context(|| format!("cannot read the superblock on '{shown}' at {offset}"))?;
+        if len == 0 {
+            return Ok(false);
+        }
+        if len < SUPERBLOCK_SIZE {
+            bail!(
+                "'{shown}' ends within the superblock at {offset}: {len}/{SUPERBLOCK_SIZE} bytes"
+            );
+        }
+        let out = &mut console.out;
+        write!(out, "superblock: bytenr={offset}, device=")?;
+        out.write_all(device.as_os_str().as_bytes())?;
+        writeln!(out, "\n{RULE}")?;
+        let superblock = Superblock::from_block(&block).expect("read whole");
+        if superblock.magic != MAGIC && !self.force {
+            bail!("bad magic on superblock on {shown} at {offset} (use --force to dump it anyway)");
+        }
+        let full = self.full;
+        let result = print_superblock(out, &Copy { superblock, full })?;
+        writeln!(out)?;
+        if let Err(error) = result {
+            console.error(error);
+        }
+        Ok(true)
+    }
+}
+
+fn read_up_to(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buf.len() {
+        let at = offset.saturating_add(len as u64);
+        match file.read_at(&mut buf[len..], at) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}

@@ -1,0 +1,312 @@
+//! `ubtrfs inspect-internal dump-tree`: the trees of a volume, block by block.
+//!
+//! A block that cannot be read or is not sound is reported, and the dump goes on beside it.
+
+mod tree_id;
+mod walk;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use ubtrfs_engine::Volume;
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::Superblock;
+use ubtrfs_tree::{CommittedRoot, View};
+
+use crate::console::Console;
+use crate::location::DeviceOptions;
+use crate::print::{KeyText, PrintOptions, tree_name};
+
+use tree_id::TreeId;
+use walk::{Order, Walk};
+
+/// Print the trees of a volume
+#[derive(Debug, clap::Args)]
+pub(crate) struct DumpTree {
+    /// The devices or images of one volume
+    #[arg(required = true, value_name = "DEVICE")]
+    images: Vec<PathBuf>,
+    /// Print only the leaves of the extent and device trees
+    #[arg(short, long)]
+    extents: bool,
+    /// Print only the root, chunk and device trees
+    #[arg(short, long)]
+    device: bool,
+    /// Print only where the trees' roots are
+    #[arg(short, long)]
+    roots: bool,
+    /// The same, and the backup roots
+    #[arg(short = 'R', long)]
+    backups: bool,
+    /// Print only the UUID tree
+    #[arg(short, long)]
+    uuid: bool,
+    /// Print the block at this address; repeat for more
+    #[arg(short, long = "block", value_name = "BYTENR")]
+    blocks: Vec<u64>,
+    /// Print only this tree: a number or a name, as in fs, root, csum
+    #[arg(short, long, value_name = "TREE")]
+    tree: Option<TreeId>,
+    /// With -b, print the blocks below as well
+    #[arg(long, requires = "blocks")]
+    follow: bool,
+    /// Use only the devices that are named; this is the case unless --scan is given
+    #[arg(long, conflicts_with = "scan")]
+    noscan: bool,
+    /// Print the blocks of a tree level by level
+    #[arg(long)]
+    bfs: bool,
+    /// Print the blocks of a tree depth first
+    #[arg(long, overrides_with = "bfs")]
+    dfs: bool,
+    /// Do not print names of files and attributes
+    #[arg(long)]
+    hide_names: bool,
+    /// Print the checksums of tree blocks
+    #[arg(long)]
+    csum_headers: bool,
+    /// Print the checksums of data
+    #[arg(long)]
+    csum_items: bool,
+    /// Look for the volume's other devices in this folder (/dev: among the block devices); repeat for more
+    #[arg(long, value_name = "DIR")]
+    scan: Vec<PathBuf>,
+    /// Go on although devices are missing, as far as the profiles allow
+    #[arg(long)]
+    degraded: bool,
+}
+
+impl DumpTree {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let options = DeviceOptions::scanning(self.scan.clone(), self.degraded);
+        let volume = options.open_all(&self.images)?;
+        self.check_blocks(volume.superblock())?;
+        let dump = Dump {
+            command: self,
+            volume: &volume,
+            walk: self.walk(&volume, console),
+        };
+        writeln!(console.out, "ubtrfs v{}", env!("CARGO_PKG_VERSION"))?;
+        if !self.blocks.is_empty() {
+            return dump.blocks(console);
+        }
+        match self.tree {
+            Some(TreeId(tree)) if is_top_tree(tree) => dump.top_tree(console, tree),
+            _ => dump.all(console),
+        }
+    }
+
+    fn check_blocks(&self, superblock: &Superblock) -> anyhow::Result<()> {
+        let sectorsize = superblock.sectorsize.get();
+        for bytenr in &self.blocks {
+            if !bytenr.is_multiple_of(u64::from(sectorsize)) {
+                bail!("tree block bytenr {bytenr} is not aligned to sectorsize {sectorsize}");
+            }
+        }
+        Ok(())
+    }
+
+    fn walk<'v>(&self, volume: &'v Volume, console: &Console) -> Walk<'v> {
+        let order = match (self.extents, self.dfs) {
+            (true, _) => Order::LeavesOnly,
+            (false, true) => Order::DepthFirst,
+            (false, false) => Order::LevelByLevel,
+        };
+        let options = PrintOptions {
+            hide_names: self.hide_names,
+            csum_headers: self.csum_headers,
+            csum_items: self.csum_items,
+            for_terminal: console.is_terminal(),
+            ..PrintOptions::new(volume.superblock())
+        };
+        Walk::new(volume.node_store(), order, options)
+    }
+
+    fn only_roots(&self) -> bool {
+        self.roots || self.backups
+    }
+
+    /// Whether the trees that the superblock names are shown beside the rest.
+    fn shows_top_trees(&self) -> bool {
+        !self.extents && !self.uuid && self.tree.is_none()
+    }
+
+    fn shows(&self, tree: RootId) -> bool {
+        self.tree.is_none_or(|TreeId(wanted)| wanted == tree)
+            && (!self.device || tree == RootId::DEV_TREE)
+            && (!self.uuid || tree == RootId::UUID_TREE)
+            && (!self.extents || matches!(tree, RootId::EXTENT_TREE | RootId::DEV_TREE))
+    }
+
+    fn shows_totals(&self) -> bool {
+        !self.extents && !self.device && !self.uuid
+    }
+}
+
+/// Trees that are shown without what else the volume has.
+fn is_top_tree(tree: RootId) -> bool {
+    matches!(
+        tree,
+        RootId::ROOT_TREE | RootId::CHUNK_TREE | RootId::TREE_LOG | RootId::BLOCK_GROUP_TREE
+    )
+}
+
+/// One run over an open volume.
+struct Dump<'a> {
+    command: &'a DumpTree,
+    volume: &'a Volume,
+    walk: Walk<'a>,
+}
+
+impl Dump<'_> {
+    fn blocks(&self, console: &mut Console) -> anyhow::Result<()> {
+        for &bytenr in &self.command.blocks {
+            let bytenr = Logical(bytenr);
+            if self.command.follow {
+                let expect = Expect::at(bytenr);
+                self.walk.below(console, RootId(0), &expect)?;
+            } else {
+                self.walk.block(console, bytenr)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The root of one of the top trees; None if the volume has none.
+    fn top_root(&self, tree: RootId) -> anyhow::Result<Option<CommittedRoot>> {
+        let superblock = self.volume.superblock();
+        Ok(match tree {
+            RootId::ROOT_TREE => Some(*self.volume.root_tree().committed()),
+            RootId::CHUNK_TREE => Some(*self.volume.chunk_tree().committed()),
+            RootId::TREE_LOG => (superblock.log_root.get() != 0).then(|| CommittedRoot {
+                tree,
+                bytenr: Logical(superblock.log_root.get()),
+                level: superblock.log_root_level,
+                generation: None,
+            }),
+            _ => {
+                let found = self.volume.find_tree(tree)?;
+                found.map(|tree| *tree.view.committed())
+            }
+        })
+    }
+
+    fn top_tree(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {
+        let title = top_title(tree);
+        let Some(root) = self.top_root(tree)? else {
+            bail!("cannot print {title}, invalid pointer");
+        };
+        writeln!(console.out, "{title}")?;
+        self.walk.tree(console, &root)
+    }
+
+    fn all(&self, console: &mut Console) -> anyhow::Result<()> {
+        if self.command.shows_top_trees() {
+            for tree in [RootId::ROOT_TREE, RootId::CHUNK_TREE, RootId::TREE_LOG] {
+                self.beside_others(console, tree)?;
+            }
+        }
+        self.trees_in(console, &self.volume.root_tree())?;
+        if let Some(root) = self.top_root(RootId::TREE_LOG)? {
+            let log = View::new(self.volume.node_store().clone(), root);
+            self.trees_in(console, &log)?;
+        }
+        if self.command.backups {
+            print_backups(console, self.volume.superblock())?;
+        }
+        if self.command.shows_totals() {
+            let superblock = self.volume.superblock();
+            let out = &mut console.out;
+            writeln!(out, "total bytes {}", superblock.total_bytes)?;
+            writeln!(out, "bytes used {}", superblock.bytes_used)?;
+            writeln!(out, "uuid {}", superblock.fsid)?;
+        }
+        Ok(())
+    }
+
+    fn beside_others(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {
+        let Some(root) = self.top_root(tree)? else {
+            return Ok(());
+        };
+        let title = top_title(tree);
+        if self.command.only_roots() {
+            let (bytenr, level) = (root.bytenr, root.level);
+            writeln!(console.out, "{title}: {bytenr} level {level}")?;
+            return Ok(());
+        }
+        writeln!(console.out, "{title}")?;
+        self.walk.tree(console, &root)
+    }
+
+    /// The trees whose roots stand in `roots`, in the order of their ids.
+    fn trees_in(&self, console: &mut Console, roots: &View) -> anyhow::Result<()> {
+        let mut cursor = roots.cursor();
+        let mut more = cursor.seek(&Key::MIN)?;
+        while more {
+            if let Some((key, bytes)) = cursor.current()
+                && key.item_type == KeyType::ROOT_ITEM
+                && self.command.shows(RootId(key.objectid))
+            {
+                match RootItem::decode(bytes) {
+                    Some(item) => self.tree(console, key, &item)?,
+                    None => console.error(format_args!("root item {key} cannot be read")),
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    fn tree(&self, console: &mut Console, key: Key, item: &RootItem) -> anyhow::Result<()> {
+        let tree = RootId(key.objectid);
+        let root = CommittedRoot {
+            tree,
+            bytenr: item.bytenr(),
+            level: item.level,
+            generation: Some(Transid(item.generation.get())),
+        };
+        let (name, text) = (tree_name(tree), KeyText(key));
+        write!(console.out, "{name} tree key {text}")?;
+        if self.command.only_roots() {
+            writeln!(console.out, " {} level {}", root.bytenr, root.level)?;
+            return Ok(());
+        }
+        let end = if self.command.extents { "" } else { " " };
+        writeln!(console.out, "{end}")?;
+        self.walk.tree(console, &root)
+    }
+}
+
+fn top_title(tree: RootId) -> &'static str {
+    match tree {
+        RootId::ROOT_TREE => "root tree",
+        RootId::CHUNK_TREE => "chunk tree",
+        RootId::TREE_LOG => "log root tree",
+        _ => "block group tree",
+    }
+}
+
+fn print_backups(console: &mut Console, superblock: &Superblock) -> anyhow::Result<()> {
+    let out = &mut console.out;
+    for (slot, backup) in superblock.super_roots.iter().enumerate() {
+        writeln!(out, "btrfs root backup slot {slot}")?;
+        for (name, generation, block) in [
+            ("tree", backup.tree_root_gen, backup.tree_root),
+            ("\textent", backup.extent_root_gen, backup.extent_root),
+            ("\tchunk", backup.chunk_root_gen, backup.chunk_root),
+            ("\tdevice", backup.dev_root_gen, backup.dev_root),
+            ("\tcsum", backup.csum_root_gen, backup.csum_root),
+            ("\tfs", backup.fs_root_gen, backup.fs_root),
+        ] {
+            writeln!(out, "\t{name} root gen {generation} block {block}")?;
+        }
+        let (used, total) = (backup.bytes_used, backup.total_bytes);
+        let devices = backup.num_devices;
+        writeln!(out, "\t\t{used} used {total} total {devices} devices")?;
+    }
+    Ok(())
+}

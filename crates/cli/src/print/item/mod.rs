@@ -1,0 +1,69 @@
+//! Items by their type, one file per family. An item too short for its type shows only its head.
+
+mod device;
+mod extent;
+mod file;
+mod quota;
+mod root;
+mod space;
+
+use std::io::{self, Write};
+
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::PrintOptions;
+use super::escape::write_raw;
+
+pub(super) use device::print_chunk;
+
+/// Prints the lines below the head of an item.
+pub(crate) fn print_item(
+    out: &mut dyn Write,
+    key: Key,
+    item: &[u8],
+    options: &PrintOptions,
+) -> io::Result<()> {
+    match key.item_type {
+        KeyType::INODE_ITEM => file::inode(out, item),
+        KeyType::INODE_REF => file::inode_refs(out, item, options),
+        KeyType::INODE_EXTREF => file::inode_extrefs(out, item, options),
+        KeyType::DIR_ITEM | KeyType::DIR_INDEX | KeyType::XATTR_ITEM => {
+            file::dir_entries(out, item, options)
+        }
+        KeyType::DIR_LOG_ITEM | KeyType::DIR_LOG_INDEX => file::dir_log(out, item),
+        KeyType::EXTENT_DATA => file::extent_data(out, item),
+        KeyType::ORPHAN_ITEM => writeln!(out, "\t\torphan item"),
+        KeyType::ROOT_ITEM => root::root_item(out, item),
+        KeyType::ROOT_REF => root::root_ref(out, "ref", item, options),
+        KeyType::ROOT_BACKREF => root::root_ref(out, "backref", item, options),
+        KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => root::uuid(out, item),
+        KeyType::EXTENT_CSUM => extent::csums(out, key, item, options),
+        KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM => extent::extent(out, key, item),
+        KeyType::TREE_BLOCK_REF
+        | KeyType::SHARED_BLOCK_REF
+        | KeyType::EXTENT_DATA_REF
+        | KeyType::SHARED_DATA_REF
+        | KeyType::EXTENT_OWNER_REF => extent::keyed_ref(out, key, item),
+        KeyType::BLOCK_GROUP_ITEM => space::block_group(out, item),
+        KeyType::FREE_SPACE_INFO => space::free_space_info(out, item),
+        KeyType::FREE_SPACE_EXTENT => writeln!(out, "\t\tfree space extent"),
+        KeyType::FREE_SPACE_BITMAP => writeln!(out, "\t\tfree space bitmap"),
+        KeyType::UNTYPED => space::cache_header(out, key, item),
+        KeyType::CHUNK_ITEM => device::chunk_item(out, item),
+        KeyType::DEV_ITEM => device::dev_item(out, item),
+        KeyType::DEV_EXTENT => device::dev_extent(out, item),
+        KeyType::DEV_REPLACE => device::dev_replace(out, item),
+        KeyType::RAID_STRIPE => device::raid_stripe(out, item),
+        KeyType::PERSISTENT_ITEM => device::persistent(out, key, item),
+        KeyType::TEMPORARY_ITEM => quota::temporary(out, key, item),
+        KeyType::QGROUP_STATUS => quota::status(out, item),
+        KeyType::QGROUP_INFO => quota::info(out, item),
+        KeyType::QGROUP_LIMIT => quota::limit(out, item),
+        KeyType::STRING_ITEM => {
+            out.write_all(b"\t\titem data ")?;
+            write_raw(out, item, options.for_terminal)?;
+            writeln!(out)
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,51 @@
+//! Superblocks and tree blocks as text, in the layout of btrfs-progs 6.14.
+//!
+//! Pure: bytes in, text out, so that any block can be shown, also one that no check let pass. Scripts read
+//! this text; what looks like a slip in it (an owner reference with a stray letter, a subvolume's name that
+//! is not escaped) is what the layout has.
+//!
+//! Not here: finding and reading the blocks (`command::inspect_internal`).
+
+mod block;
+mod escape;
+mod flags;
+mod item;
+mod key;
+mod superblock;
+mod time;
+
+pub(crate) use block::print_block;
+pub(crate) use key::{KeyText, tree_name};
+pub(crate) use superblock::{Copy, print_superblock};
+
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::superblock::Superblock;
+
+/// What is shown of a block, and what of the volume its text depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PrintOptions {
+    pub(crate) csum_type: CsumType,
+    pub(crate) sectorsize: u32,
+    /// Names of files and attributes, and the values of the latter, are not shown.
+    pub(crate) hide_names: bool,
+    /// The checksums in the headers of blocks.
+    pub(crate) csum_headers: bool,
+    /// The checksums of data.
+    pub(crate) csum_items: bool,
+    /// A person reads it: what would steer a terminal is escaped where the layout has it raw.
+    pub(crate) for_terminal: bool,
+}
+
+impl PrintOptions {
+    /// For a validated superblock's volume, everything else off.
+    pub(crate) fn new(superblock: &Superblock) -> PrintOptions {
+        PrintOptions {
+            csum_type: superblock.csum_type(),
+            sectorsize: superblock.sectorsize.get(),
+            hide_names: false,
+            csum_headers: false,
+            csum_items: false,
+            for_terminal: false,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Times: seconds and nanoseconds as stored, and the local time that they are.
+//!
+//! A damaged inode may hold any number; the calendar goes on beyond the years that the time zones know.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ubtrfs_format::item::Timespec;
+
+/// "2026-11-21 20:24:10" in the local time zone, in UTC for years that no time zone database covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalTime(pub(super) i64);
+
+impl fmt::Display for LocalTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LocalTime(seconds) = *self;
+        let Ok(timestamp) = Timestamp::from_second(seconds) else {
+            return write_beyond(f, seconds);
+        };
+        // The time zone's clock, as seconds that would be UTC.
+        let offset = TimeZone::system().to_offset(timestamp).seconds();
+        write_beyond(f, seconds.saturating_add(i64::from(offset)))
+    }
+}
+
+const DAY: i64 = 86_400;
+/// Days from 0000-03-01 to 1970-01-01, and of 400 years.
+const EPOCH_FROM_MARCH: i64 = 719_468;
+const ERA: i64 = 146_097;
+
+fn write_beyond(f: &mut fmt::Formatter<'_>, seconds: i64) -> fmt::Result {
+    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    write!(
+        f,
+        "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
+    )
+}
+
+/// Year, month and day in the proleptic Gregorian calendar; years begin in March, so that the leap day is last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + EPOCH_FROM_MARCH;
+    let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
+/// "1795293024.19400437 (2026-11-21 20:30:24)"; seconds before 1970 show as huge ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp<'a>(pub(super) &'a Timespec);
+
+impl fmt::Display for Stamp<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.sec.get();
+        let nanoseconds = self.0.nsec.get();
+        write!(
+            f,
+            "{}.{nanoseconds} ({})",
+            seconds as u64,
+            LocalTime(seconds)
+        )
+    }
+}
