@@ -19,6 +19,7 @@ pub(crate) use key::{KeyText, tree_name};
 pub(crate) use superblock::{Copy, print_superblock};
 
 use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 
 /// What is shown of a block, and what of the volume its text depends on.
@@ -26,6 +27,8 @@ use ubtrfs_format::superblock::Superblock;
 pub(crate) struct PrintOptions {
     pub(crate) csum_type: CsumType,
     pub(crate) sectorsize: u32,
+    /// Quota status items end with one more number.
+    pub(crate) simple_quota: bool,
     /// Names of files and attributes, and the values of the latter, are not shown.
     pub(crate) hide_names: bool,
     /// The checksums in the headers of blocks.
@@ -42,6 +45,7 @@ impl PrintOptions {
         PrintOptions {
             csum_type: superblock.csum_type(),
             sectorsize: superblock.sectorsize.get(),
+            simple_quota: superblock.incompat().contains(Incompat::SIMPLE_QUOTA),
             hide_names: false,
             csum_headers: false,
             csum_items: false,

@@ -8,7 +8,7 @@ use ubtrfs_format::item::{
     Chunk, DevExtent, DevItem, DevReplaceItem, DevStatsItem, RaidStride, Stripe,
 };
 use ubtrfs_format::key::Key;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::print::flags::ChunkType;
 use crate::print::key::Objectid;
@@ -107,9 +107,10 @@ pub(super) fn persistent(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resu
         return writeln!(out, "\t\tunknown persistent item objectid {}", key.objectid);
     }
     writeln!(out, "\t\tdevice stats")?;
-    let Ok((stats, _)) = DevStatsItem::ref_from_prefix(item) else {
-        return Ok(());
-    };
+    // Old items hold fewer numbers.
+    let mut stats = DevStatsItem::new_zeroed();
+    let len = item.len().min(size_of::<DevStatsItem>());
+    stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
     let [write, read, flush, corruption, generation] = stats.values;
     writeln!(
         out,

@@ -56,7 +56,7 @@ pub(crate) fn print_item(
         KeyType::RAID_STRIPE => device::raid_stripe(out, item),
         KeyType::PERSISTENT_ITEM => device::persistent(out, key, item),
         KeyType::TEMPORARY_ITEM => quota::temporary(out, key, item),
-        KeyType::QGROUP_STATUS => quota::status(out, item),
+        KeyType::QGROUP_STATUS => quota::status(out, item, options),
         KeyType::QGROUP_INFO => quota::info(out, item),
         KeyType::QGROUP_LIMIT => quota::limit(out, item),
         KeyType::STRING_ITEM => {

@@ -10,19 +10,19 @@ use ubtrfs_format::key::Key;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::print::PrintOptions;
 use crate::print::flags::{Flags, Table, unknown};
 use crate::print::key::Objectid;
 
 const STATUS_ON: u64 = 1;
-const STATUS_SIMPLE_MODE: u64 = 8;
 const STATUS_FLAGS: Table = &[
     (STATUS_ON, "ON"),
     (2, "SCANNING"),
     (4, "INCONSISTENT"),
-    (STATUS_SIMPLE_MODE, "SIMPLE_MODE"),
+    (8, "SIMPLE_MODE"),
 ];
 
-pub(super) fn status(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
+pub(super) fn status(out: &mut dyn Write, item: &[u8], options: &PrintOptions) -> io::Result<()> {
     let mut status = QgroupStatusItem::new_zeroed();
     let len = item.len().min(size_of::<QgroupStatusItem>());
     if len < size_of::<QgroupStatusItem>() - size_of::<u64>() {
@@ -47,7 +47,7 @@ pub(super) fn status(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
         write!(out, "{bar}UNKNOWN({unknown:#x})")?;
     }
     write!(out, " scan {}", status.rescan)?;
-    if bits & STATUS_SIMPLE_MODE != 0 {
+    if options.simple_quota {
         write!(out, " enable_gen {}", status.enable_gen)?;
     }
     writeln!(out)

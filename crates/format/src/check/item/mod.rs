@@ -132,8 +132,13 @@ fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
         KeyType::TEMPORARY_ITEM if slot.key.objectid == objectid::BALANCE => {
             slot.sized(size_of::<BalanceItem>())
         }
-        KeyType::PERSISTENT_ITEM if slot.key.objectid == objectid::DEV_STATS => {
-            slot.view_prefix::<DevStatsItem>().map(drop)
+        // Kernels that counted fewer kinds of errors wrote fewer numbers.
+        KeyType::PERSISTENT_ITEM
+            if slot.key.objectid == objectid::DEV_STATS
+                && (slot.bytes.is_empty()
+                    || !slot.bytes.len().is_multiple_of(size_of::<u64>())) =>
+        {
+            Err(slot.wrong_size(size_of::<DevStatsItem>()))
         }
         KeyType::DEV_REPLACE => slot.view_prefix::<DevReplaceItem>().map(drop),
         // Subvolume ids, packed.

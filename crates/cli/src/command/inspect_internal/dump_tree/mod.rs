@@ -5,6 +5,7 @@
 mod tree_id;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -164,7 +165,8 @@ struct Dump<'a> {
 
 impl Dump<'_> {
     fn blocks(&self, console: &mut Console) -> anyhow::Result<()> {
-        for &bytenr in &self.command.blocks {
+        let blocks: BTreeSet<u64> = self.command.blocks.iter().copied().collect();
+        for bytenr in blocks {
             let bytenr = Logical(bytenr);
             if self.command.follow {
                 let expect = Expect::at(bytenr);
