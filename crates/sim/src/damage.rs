@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::error::At;
 use crate::kernel::Chunk;
+use crate::zeros::is_zero;
 use crate::{Result, Rng};
 
 const SECTOR: u64 = 4096;
@@ -83,7 +84,7 @@ pub fn corrupt(device: &Path, ranges: &[Range<u64>], one_in: u64, rng: &mut Rng)
                 break;
             }
             file.read_exact_at(&mut sector, at).at("read", device)?;
-            if sector.iter().any(|byte| *byte != 0) && rng.one_in(one_in) {
+            if !is_zero(&sector) && rng.one_in(one_in) {
                 // A few bytes or all of it: both fail the checksum.
                 let len = if rng.one_in(2) { 16 } else { sector.len() };
                 rng.fill(&mut sector[..len]);

@@ -32,7 +32,7 @@ pub struct Scale {
     pub dir_entries: usize,
     /// Extents of the fragmented files.
     pub file_extents: usize,
-    /// Size of the larger data files.
+    /// Size of the larger data files, and the most that one file has of what does not compress.
     pub data_bytes: usize,
     /// Size of the sparse file.
     pub sparse_bytes: u64,
@@ -49,7 +49,7 @@ impl Scale {
             hard_links: 220,
             dir_entries: 120,
             file_extents: 40,
-            data_bytes: 140_001,
+            data_bytes: 30_001,
             sparse_bytes: 1 << 30,
             beyond_path_max: false,
             nodatacow: true,
@@ -115,7 +115,7 @@ pub fn hard_cases(dir: &Path, scale: &Scale, seed: u64) -> Result<Report> {
     layout::fill(&place("layout")?, scale, &mut rng)?;
     crowd::fill(&place("crowd")?, scale, &mut rng)?;
     subvolumes::fill(&place("subvolumes")?, &mut rng)?;
-    report.xattr_bytes = attributes::fill(&place("attributes")?, &mut rng)?;
+    report.xattr_bytes = attributes::fill(&place("attributes")?, scale, &mut rng)?;
     sync(dir)?;
     Ok(report)
 }

@@ -15,6 +15,7 @@ use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 
 use crate::error::At;
 use crate::manifest::Manifest;
+use crate::zeros::is_zero;
 use crate::{Error, Result, Scratch};
 
 const BLOCK: usize = 128 << 10;
@@ -175,7 +176,7 @@ fn unpack(packed: &Path, device: &Path) -> Result<()> {
 fn put(to: &File, device: &Path, offset: u64, data: &[u8]) -> Result<u64> {
     let mut at = offset;
     for block in data.chunks(4096) {
-        if block.iter().any(|byte| *byte != 0) {
+        if !is_zero(block) {
             to.write_all_at(block, at).at("write", device)?;
         }
         at += block.len() as u64;

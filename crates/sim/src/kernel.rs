@@ -15,7 +15,7 @@ pub use mkfs::{Csum, Feature, MkfsSpec, Profile};
 pub use mount::KernelMount;
 pub use volume::KernelVolume;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -77,9 +77,11 @@ where
 {
     let sbin = "/usr/sbin:/sbin";
     let path = std::env::var("PATH").map_or_else(|_| sbin.into(), |path| format!("{path}:{sbin}"));
-    let mut command = Command::new(program);
-    command.args(args).env("PATH", path).env("LC_ALL", "C");
-    let output = command
+    let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().into()).collect();
+    let output = Command::new(program)
+        .args(&args)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
         .output()
         .map_err(|source| Error::NotStarted { program, source })?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -88,7 +90,7 @@ where
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(Error::Failed {
-        command: format!("{command:?}"),
+        command: format!("{program} {}", args.join(OsStr::new(" ")).display()),
         status: output.status,
         output: stdout + &stderr,
     })

@@ -15,6 +15,7 @@ pub mod manifest;
 pub mod matrix;
 mod rng;
 mod scratch;
+mod zeros;
 
 pub use error::Error;
 pub use rng::{Rng, seed};

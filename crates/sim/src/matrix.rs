@@ -173,9 +173,20 @@ impl Case {
 
     /// Makes the volume, fills it, and asks the kernel what it shows, after a mount anew.
     pub fn build(&self, scale: &Scale, seed: u64) -> Result<Filled> {
-        let volume = KernelVolume::make(&self.spec())?;
+        self.build_from(&self.spec(), scale, seed)
+    }
+
+    /// The same on devices of another size than usual.
+    pub fn build_on(&self, device_bytes: u64, scale: &Scale, seed: u64) -> Result<Filled> {
+        self.build_from(&self.spec().device_bytes(device_bytes), scale, seed)
+    }
+
+    fn build_from(&self, spec: &MkfsSpec, scale: &Scale, seed: u64) -> Result<Filled> {
+        let volume = KernelVolume::make(spec)?;
         let mount = volume.mount(self.compression.mount_option())?;
         fill::hard_cases(mount.path(), scale, seed)?;
+        // Free space becomes zeros: nobody may read it, and the kept images stay small.
+        mount.trim()?;
         mount.unmount()?;
         let mount = volume.mount_ro()?;
         let manifest = Manifest::of_dir(mount.path())?;

@@ -9,16 +9,16 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, IFlags, Timespec, Timestamps, utimensat};
 use rustix::io::Errno;
 
-use super::{colliding_names, write};
+use super::{Scale, colliding_names, write};
 use crate::error::At;
 use crate::{Result, Rng};
 
 /// Returns the size of the largest xattr that fitted.
-pub(super) fn fill(dir: &Path, rng: &mut Rng) -> Result<usize> {
+pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<usize> {
     let largest = xattrs(dir, rng)?;
     acls(dir)?;
     modes_and_owners(dir)?;
-    flags(dir)?;
+    flags(dir, scale)?;
     // Last: nothing may touch these files and their folder afterwards.
     times(dir)?;
     Ok(largest)
@@ -162,7 +162,7 @@ fn modes_and_owners(dir: &Path) -> Result<()> {
     lchown(&link, Some(3_000_000_000), Some(12)).at("lchown", &link)
 }
 
-fn flags(dir: &Path) -> Result<()> {
+fn flags(dir: &Path, scale: &Scale) -> Result<()> {
     for (name, flags) in [
         ("flag-noatime", IFlags::NOATIME),
         ("flag-nodump", IFlags::NODUMP),
@@ -170,6 +170,9 @@ fn flags(dir: &Path) -> Result<()> {
         ("flag-compressed", IFlags::COMPRESSED),
         ("flag-nocow", IFlags::NOCOW),
     ] {
+        if flags == IFlags::NOCOW && !scale.nodatacow {
+            continue;
+        }
         let path = dir.join(name);
         write(&path, "")?;
         let file = fs::File::open(&path).at("open", &path)?;

@@ -72,10 +72,16 @@ pub fn bytes(kind: Kind, len_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     data
 }
 
+/// One of a few dozen sentences after the other.
 fn text(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
+    const SENTENCES: u64 = 48;
+    const WORDS_EACH: usize = 9;
     while data.len() < until {
-        let word = WORDS[rng.below(WORDS.len() as u64) as usize];
-        data.extend_from_slice(word.as_bytes());
+        let mut choice = Rng::new(rng.below(SENTENCES));
+        for _ in 0..WORDS_EACH {
+            let word = WORDS[choice.below(WORDS.len() as u64) as usize];
+            data.extend_from_slice(word.as_bytes());
+        }
     }
 }
 
@@ -90,6 +96,8 @@ const SIZES: [usize; 20] = [
     0, 1, 2, 100, 2047, 2048, 2049, 3000, 3900, 4095, 4096, 4097, 8191, 8192, 12_289, 65_536,
     131_071, 131_072, 131_073, 262_145,
 ];
+
+const LARGEST: usize = SIZES[SIZES.len() - 1];
 
 /// Values of the property btrfs.compression; the empty one leaves it to the mount.
 const COMPRESSIONS: [&str; 5] = ["", "zlib", "lzo", "zstd", "none"];
@@ -114,7 +122,10 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
 
 fn sizes(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     for kind in Kind::ALL {
-        let largest = bytes(kind, scale.data_bytes, rng);
+        // What does not compress is bounded by the scale alone.
+        let noisy = matches!(kind, Kind::Random | Kind::Mixed);
+        let most = if noisy { 0 } else { LARGEST };
+        let largest = bytes(kind, scale.data_bytes.max(most), rng);
         let sizes = SIZES.into_iter().chain([scale.data_bytes]);
         for size in sizes.filter(|size| *size <= largest.len()) {
             let path = dir.join(format!("{}-{size}", kind.name()));
@@ -129,7 +140,7 @@ fn nocow(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     let handle = fs::File::open(dir).at("open", dir)?;
     ioctl_setflags(&handle, IFlags::NOCOW).at("set NOCOW", dir)?;
     for kind in [Kind::Text, Kind::Random] {
-        for size in [100, 4096, 70_000, scale.data_bytes] {
+        for size in [100, 4096, scale.data_bytes] {
             let path = dir.join(format!("{}-{size}", kind.name()));
             write(&path, bytes(kind, size, rng))?;
         }

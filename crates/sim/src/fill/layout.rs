@@ -78,6 +78,11 @@ fn many_extents(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     Ok(())
 }
 
+/// Enough for the offsets below.
+fn text_bytes(scale: &Scale) -> usize {
+    scale.data_bytes.max(140_001)
+}
+
 /// Overwrites parts of extents that are on disk, so that only slices of them are referenced.
 fn bookends(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     let sub = dir.join("bookends");
@@ -88,7 +93,7 @@ fn bookends(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
         if !compression.is_empty() {
             xattr::set(&path, "btrfs.compression", compression.as_bytes()).at("setxattr", &path)?;
         }
-        let data = bytes(Kind::Text, scale.data_bytes, rng);
+        let data = bytes(Kind::Text, text_bytes(scale), rng);
         write_at(&file, &path, 0, &data)?;
         Ok((path, file))
     };
@@ -97,7 +102,7 @@ fn bookends(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
         .map(|compression| make(compression, rng))
         .collect::<Result<Vec<_>>>()?;
     sync(dir)?;
-    let size = scale.data_bytes as u64;
+    let size = text_bytes(scale) as u64;
     for (path, file) in &files {
         for offset in [SECTOR * 5, 70_001, size / 2, size - 3000] {
             write_at(file, path, offset, &bytes(Kind::Text, 2500, rng))?;
@@ -122,7 +127,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     let sub = dir.join("reflinks");
     fs::create_dir(&sub).at("create", &sub)?;
     for (kind, compression) in [
-        (Kind::Random, "none"),
+        (Kind::Text, "none"),
         (Kind::Text, "zstd"),
         (Kind::Text, "lzo"),
     ] {
@@ -134,7 +139,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
             &source,
             &source_path,
             0,
-            &bytes(kind, scale.data_bytes, rng),
+            &bytes(kind, text_bytes(scale), rng),
         )?;
         source.sync_all().at("fsync", &source_path)?;
 
@@ -160,7 +165,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
         // The tail of a file, whose length is no multiple of the sector.
         let path = sub.join(format!("tail-{compression}"));
         let tail = new_file(&path)?;
-        let size = scale.data_bytes as u64;
+        let size = text_bytes(scale) as u64;
         let from = (size / 2).next_multiple_of(SECTOR);
         clone_range(&source, from, &tail, 0, size - from).at("clone range", &path)?;
     }

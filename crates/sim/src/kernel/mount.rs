@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{LoopDevice, run};
 use crate::error::At;
-use crate::{Result, Scratch};
+use crate::{Error, Result, Scratch};
 
 #[derive(Debug)]
 pub struct KernelMount {
@@ -89,10 +90,33 @@ impl KernelMount {
         rustix::fs::syncfs(&dir).at("syncfs", &self.point)
     }
 
+    /// Discards all free space, which on a file makes holes.
+    pub fn trim(&self) -> Result<()> {
+        run("fstrim", [self.point.as_os_str()]).map(drop)
+    }
+
     /// Like drop, but tells of an error.
     pub fn unmount(mut self) -> Result<()> {
         self.mounted = false;
-        run("umount", [self.point.as_os_str()]).map(drop)
+        umount(&self.point)
+    }
+}
+
+const BUSY_TRIES: u32 = 100;
+const BUSY_WAIT: Duration = Duration::from_millis(20);
+
+/// A thread that starts a program holds copies of all open files for the moment between fork and exec, so
+/// that a mount nobody uses may be busy: tried again for a while.
+fn umount(point: &Path) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        match run("umount", [point.as_os_str()]) {
+            Err(Error::Failed { output, .. }) if output.contains("busy") && tries < BUSY_TRIES => {
+                tries += 1;
+                std::thread::sleep(BUSY_WAIT);
+            }
+            done => return done.map(drop),
+        }
     }
 }
 
@@ -101,7 +125,7 @@ impl Drop for KernelMount {
         if !self.mounted {
             return;
         }
-        if let Err(error) = run("umount", [self.point.as_os_str()]) {
+        if let Err(error) = umount(&self.point) {
             eprintln!("{}: {error}", self.point.display());
             let _ = run("umount", ["-l".as_ref(), self.point.as_os_str()]);
         }

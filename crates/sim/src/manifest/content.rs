@@ -5,6 +5,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::zeros::is_zero;
+
 const BLOCK_BYTES: usize = 4096;
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl ContentHasher {
 
     pub(super) fn update(&mut self, offset: u64, data: &[u8]) {
         for (number, block) in data.chunks(BLOCK_BYTES).enumerate() {
-            if block.iter().all(|byte| *byte == 0) {
+            if is_zero(block) {
                 continue;
             }
             let at = offset + (number * BLOCK_BYTES) as u64;
