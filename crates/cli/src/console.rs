@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use tracing_subscriber::EnvFilter;
 
 use crate::quoting::Escaped;
 
@@ -27,15 +26,6 @@ const OUT_BUFFER_BYTES: usize = 64 << 10;
 pub(crate) enum Format {
     Text,
     Json,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum LogLevel {
-    Default,
-    Info,
-    Verbose,
-    Debug,
-    Quiet,
 }
 
 #[derive(Debug)]
@@ -164,24 +154,4 @@ pub(crate) fn exit_code_of_write(error: &io::Error) -> ExitCode {
         io::ErrorKind::BrokenPipe => ExitCode::from(SIGPIPE_EXIT),
         _ => ExitCode::FAILURE,
     }
-}
-
-/// Logs go to standard error: warnings, and more as the options ask. UBTRFS_LOG has the last word.
-pub(crate) fn start_log(level: Option<LogLevel>, verbose: u8, quiet: bool) {
-    let by_options = match (level, quiet, verbose) {
-        (Some(LogLevel::Quiet), ..) | (None, true, _) => "error",
-        (Some(LogLevel::Info | LogLevel::Verbose), ..) | (None, false, 1) => "info",
-        (Some(LogLevel::Debug), ..) | (None, false, 2..) => "debug",
-        (Some(LogLevel::Default), ..) | (None, false, 0) => "warn",
-    };
-    let filter = EnvFilter::builder()
-        .with_env_var("UBTRFS_LOG")
-        .try_from_env()
-        .unwrap_or_else(|_| EnvFilter::new(by_options));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .without_time()
-        .init();
 }

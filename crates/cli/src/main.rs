@@ -16,6 +16,7 @@ mod file_facts;
 mod invoked_as;
 mod json;
 mod location;
+mod log;
 mod owners;
 mod permissions;
 mod print;
@@ -32,8 +33,9 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
 use crate::command::Command;
-use crate::console::{Console, Format, LogLevel};
+use crate::console::{Console, Format};
 use crate::invoked_as::InvokedAs;
+use crate::log::LogLevel;
 
 /// Read btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
@@ -109,7 +111,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> ExitCode {
     let global = &cli.global;
-    console::start_log(global.log, global.verbose, global.quiet);
+    log::start(global.log, global.verbose, global.quiet);
     match Console::new(global.format, global.verbose, global.quiet) {
         Ok(mut console) => {
             let result = cli.command.run(&mut console);

@@ -61,7 +61,6 @@ impl Cp {
     fn options(&self) -> CopyOptions {
         CopyOptions {
             preserve: self.archive,
-            recursive: self.archive || self.recursive,
             verbose: self.verbose,
         }
     }
@@ -75,9 +74,12 @@ impl Cp {
             false => volume.resolve_following(opened.root, &source.path)?,
         };
         let is_dir = volume.attr(id)?.kind == FileKind::Directory;
+        if is_dir && !self.archive && !self.recursive {
+            bail!("'{source}' is a directory: -r or -a copies it");
+        }
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
         if is_dir && (contents || !into) {
-            if !into && self.options().recursive {
+            if !into {
                 make_directory(&self.destination)?;
             }
             let top = open_destination(&self.destination)?;

@@ -33,7 +33,6 @@ use crate::walk::{Filter, Order, Refused, Step, Walk};
 pub(crate) struct CopyOptions {
     /// Keep mode, owner, times, attributes and links.
     pub(crate) preserve: bool,
-    pub(crate) recursive: bool,
     pub(crate) verbose: bool,
 }
 
@@ -45,8 +44,6 @@ enum CopyError {
     Dest(#[from] DestError),
     #[error(transparent)]
     Walk(#[from] Refused),
-    #[error("is a directory: -r or -a copies it")]
-    DirectoryOmitted,
     #[error("cannot write: {0}")]
     Write(#[source] std::io::Error),
 }
@@ -118,10 +115,6 @@ impl<'a> Copier<'a> {
 
     /// Copies what is in the directory `id`, and the directory's own attributes.
     pub(crate) fn copy_contents(&mut self, id: FileId, shown: &[u8]) -> std::io::Result<()> {
-        if !self.options.recursive {
-            self.complain(shown, CopyError::DirectoryOmitted);
-            return Ok(());
-        }
         match self.facts(id) {
             Ok(facts) => {
                 let dir = OpenDir {
@@ -224,9 +217,6 @@ impl<'a> Copier<'a> {
         attr: Attr,
         xattrs: Xattrs,
     ) -> Result<OpenDir, CopyError> {
-        if !self.options.recursive {
-            return Err(CopyError::DirectoryOmitted);
-        }
         let (fd, made) = dest::directory(&parent.fd, name)?;
         let mut path = parent.path.clone();
         if !path.is_empty() {

@@ -35,7 +35,7 @@ enum SortMode {
     Devid,
     /// The same
     Pstart,
-    /// By device, then by logical start
+    /// By logical start
     Lstart,
     /// By how much of the chunk is used
     Usage,
@@ -113,7 +113,7 @@ impl ListChunks {
         };
         let order = modes.iter().map(|mode| match mode {
             SortMode::Devid | SortMode::Pstart => (a.devid, a.pstart).cmp(&(b.devid, b.pstart)),
-            SortMode::Lstart => (a.devid, a.lstart).cmp(&(b.devid, b.lstart)),
+            SortMode::Lstart => a.lstart.cmp(&b.lstart),
             SortMode::Usage => a.usage_percent().total_cmp(&b.usage_percent()),
             SortMode::Length => a.length.cmp(&b.length),
         });

@@ -1,0 +1,6 @@
+//! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
+
+mod copies;
+mod errors;
+mod listings;
+mod process;

@@ -1,0 +1,67 @@
+//! Running the command under test and the programs that it is compared with.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+pub(crate) fn ubtrfs() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+    command.env_remove("UBTRFS_LOG");
+    command
+}
+
+/// Runs the command and asserts that it succeeded without a word.
+pub(crate) fn succeed<I, S>(args: I) -> Vec<u8>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let output = ubtrfs().args(args).output().expect("the command starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", output.status);
+    assert_eq!(stderr, "");
+    output.stdout
+}
+
+/// Runs the command and asserts that it failed with exit code 1 and an error that holds `message`.
+pub(crate) fn fail<I, S>(args: I, message: &str) -> Output
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let output = ubtrfs().args(args).output().expect("the command starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.lines().any(|line| line.starts_with("ERROR: ")),
+        "{stderr}"
+    );
+    assert!(stderr.contains(message), "{stderr:?} lacks {message:?}");
+    output
+}
+
+/// Another program's standard output and error together, whatever its exit code.
+pub(crate) fn both_outputs(command: &mut Command) -> String {
+    let output = command
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .output()
+        .expect("the program starts");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// "IMAGE:/path"
+pub(crate) fn location(image: &Path, path: &str) -> std::ffi::OsString {
+    let mut location = image.as_os_str().to_owned();
+    location.push(":/");
+    location.push(path);
+    location
+}
+
+/// `--device` for all devices but the first.
+pub(crate) fn other_devices(devices: &[std::path::PathBuf]) -> Vec<std::ffi::OsString> {
+    let others = devices.iter().skip(1);
+    others
+        .flat_map(|device| ["--device".into(), device.clone().into_os_string()])
+        .collect()
+}
