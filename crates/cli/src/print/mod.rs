@@ -14,16 +14,20 @@ mod key;
 mod superblock;
 mod time;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use block::print_block;
 pub(crate) use key::{KeyText, tree_name};
 pub(crate) use superblock::{Copy, print_superblock};
 
+use jiff::tz::TimeZone;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 
 /// What is shown of a block, and what of the volume its text depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PrintOptions {
     pub(crate) csum_type: CsumType,
     pub(crate) sectorsize: u32,
@@ -37,6 +41,8 @@ pub(crate) struct PrintOptions {
     pub(crate) csum_items: bool,
     /// A person reads it: what would steer a terminal is escaped where the layout has it raw.
     pub(crate) for_terminal: bool,
+    /// Where times are local.
+    pub(crate) time_zone: TimeZone,
 }
 
 impl PrintOptions {
@@ -50,6 +56,7 @@ impl PrintOptions {
             csum_headers: false,
             csum_items: false,
             for_terminal: false,
+            time_zone: TimeZone::system(),
         }
     }
 }

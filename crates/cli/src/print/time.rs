@@ -8,19 +8,16 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ubtrfs_format::item::Timespec;
 
-/// "2026-11-21 20:24:10" in the local time zone, in UTC for years that no time zone database covers.
+/// "2026-11-21 20:24:10" in a time zone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LocalTime(pub(super) i64);
+pub(super) struct LocalTime<'a>(pub(super) i64, pub(super) &'a TimeZone);
 
-impl fmt::Display for LocalTime {
+impl fmt::Display for LocalTime<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LocalTime(seconds) = *self;
-        let Ok(timestamp) = Timestamp::from_second(seconds) else {
-            return write_beyond(f, seconds);
-        };
+        let LocalTime(seconds, zone) = *self;
+        let offset = zone.to_offset(within_reach(seconds)).seconds();
         // The time zone's clock, as seconds that would be UTC.
-        let offset = TimeZone::system().to_offset(timestamp).seconds();
-        write_beyond(f, seconds.saturating_add(i64::from(offset)))
+        write_civil(f, seconds.saturating_add(i64::from(offset)))
     }
 }
 
@@ -29,7 +26,18 @@ const DAY: i64 = 86_400;
 const EPOCH_FROM_MARCH: i64 = 719_468;
 const ERA: i64 = 146_097;
 
-fn write_beyond(f: &mut fmt::Formatter<'_>, seconds: i64) -> fmt::Result {
+/// A time at which the time zone has the same offset, for time zones know few years. Their rules for the future
+/// repeat with the calendar; before their first rule there is one offset.
+fn within_reach(seconds: i64) -> Timestamp {
+    let cycle = ERA * DAY;
+    let reachable = match seconds {
+        _ if seconds > 2 * cycle => cycle + seconds % cycle,
+        _ => seconds,
+    };
+    Timestamp::from_second(reachable).unwrap_or(Timestamp::MIN)
+}
+
+fn write_civil(f: &mut fmt::Formatter<'_>, seconds: i64) -> fmt::Result {
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -57,7 +65,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 
 /// "1795293024.19400437 (2026-11-21 20:30:24)"; seconds before 1970 show as huge ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp<'a>(pub(super) &'a Timespec);
+pub(super) struct Stamp<'a>(pub(super) &'a Timespec, pub(super) &'a TimeZone);
 
 impl fmt::Display for Stamp<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +75,7 @@ impl fmt::Display for Stamp<'_> {
             f,
             "{}.{nanoseconds} ({})",
             seconds as u64,
-            LocalTime(seconds)
+            LocalTime(seconds, self.1)
         )
     }
 }

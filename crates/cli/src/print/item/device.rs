@@ -10,6 +10,7 @@ use ubtrfs_format::item::{
 use ubtrfs_format::key::Key;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::print::PrintOptions;
 use crate::print::flags::ChunkType;
 use crate::print::key::Objectid;
 use crate::print::time::LocalTime;
@@ -144,7 +145,11 @@ const STATES: &[&str] = &[
 ];
 
 /// btrfs-progs 6.14 shows the start time in the place of the stop time; this is the stop time.
-pub(super) fn dev_replace(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
+pub(super) fn dev_replace(
+    out: &mut dyn Write,
+    item: &[u8],
+    options: &PrintOptions,
+) -> io::Result<()> {
     let Ok((replace, _)) = DevReplaceItem::ref_from_prefix(item) else {
         return Ok(());
     };
@@ -167,7 +172,11 @@ pub(super) fn dev_replace(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
         ("start", replace.time_started.get()),
         ("stop", replace.time_stopped.get()),
     ] {
-        writeln!(out, "\t\t{word} time {time} ({})", LocalTime(time as i64))?;
+        writeln!(
+            out,
+            "\t\t{word} time {time} ({})",
+            LocalTime(time as i64, &options.time_zone)
+        )?;
     }
     Ok(())
 }

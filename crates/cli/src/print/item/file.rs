@@ -34,7 +34,7 @@ const INODE_FLAGS: Table = &[
     (InodeFlags::ROOT_ITEM_INIT.bits(), "ROOT_ITEM_INIT"),
 ];
 
-pub(super) fn inode(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
+pub(super) fn inode(out: &mut dyn Write, item: &[u8], options: &PrintOptions) -> io::Result<()> {
     let Ok((inode, _)) = InodeItem::ref_from_prefix(item) else {
         return Ok(());
     };
@@ -68,10 +68,11 @@ pub(super) fn inode(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
         write!(out, "{bar}UNKNOWN: {unknown:#x}")?;
     }
     writeln!(out, ")")?;
-    writeln!(out, "\t\tatime {}", Stamp(&inode.atime))?;
-    writeln!(out, "\t\tctime {}", Stamp(&inode.ctime))?;
-    writeln!(out, "\t\tmtime {}", Stamp(&inode.mtime))?;
-    writeln!(out, "\t\totime {}", Stamp(&inode.otime))
+    let zone = &options.time_zone;
+    writeln!(out, "\t\tatime {}", Stamp(&inode.atime, zone))?;
+    writeln!(out, "\t\tctime {}", Stamp(&inode.ctime, zone))?;
+    writeln!(out, "\t\tmtime {}", Stamp(&inode.mtime, zone))?;
+    writeln!(out, "\t\totime {}", Stamp(&inode.otime, zone))
 }
 
 fn shown<'a>(name: &'a [u8], options: &PrintOptions) -> Name<'a> {

@@ -24,7 +24,7 @@ pub(crate) fn print_item(
     options: &PrintOptions,
 ) -> io::Result<()> {
     match key.item_type {
-        KeyType::INODE_ITEM => file::inode(out, item),
+        KeyType::INODE_ITEM => file::inode(out, item, options),
         KeyType::INODE_REF => file::inode_refs(out, item, options),
         KeyType::INODE_EXTREF => file::inode_extrefs(out, item, options),
         KeyType::DIR_ITEM | KeyType::DIR_INDEX | KeyType::XATTR_ITEM => {
@@ -33,7 +33,7 @@ pub(crate) fn print_item(
         KeyType::DIR_LOG_ITEM | KeyType::DIR_LOG_INDEX => file::dir_log(out, item),
         KeyType::EXTENT_DATA => file::extent_data(out, item),
         KeyType::ORPHAN_ITEM => writeln!(out, "\t\torphan item"),
-        KeyType::ROOT_ITEM => root::root_item(out, item),
+        KeyType::ROOT_ITEM => root::root_item(out, item, options),
         KeyType::ROOT_REF => root::root_ref(out, "ref", item, options),
         KeyType::ROOT_BACKREF => root::root_ref(out, "backref", item, options),
         KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => root::uuid(out, item),
@@ -52,7 +52,7 @@ pub(crate) fn print_item(
         KeyType::CHUNK_ITEM => device::chunk_item(out, item),
         KeyType::DEV_ITEM => device::dev_item(out, item),
         KeyType::DEV_EXTENT => device::dev_extent(out, item),
-        KeyType::DEV_REPLACE => device::dev_replace(out, item),
+        KeyType::DEV_REPLACE => device::dev_replace(out, item, options),
         KeyType::RAID_STRIPE => device::raid_stripe(out, item),
         KeyType::PERSISTENT_ITEM => device::persistent(out, key, item),
         KeyType::TEMPORARY_ITEM => quota::temporary(out, key, item),

@@ -15,7 +15,11 @@ use crate::print::time::Stamp;
 const ROOT_FLAGS: Table = &[(RootItemFlags::RDONLY.bits(), "RDONLY")];
 
 /// The fields that came later are only shown if a kernel that knows them wrote the item last.
-pub(super) fn root_item(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
+pub(super) fn root_item(
+    out: &mut dyn Write,
+    item: &[u8],
+    options: &PrintOptions,
+) -> io::Result<()> {
     if item.len() < ROOT_ITEM_V0_SIZE {
         return Ok(());
     }
@@ -58,10 +62,11 @@ pub(super) fn root_item(out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
         out,
         "\t\tctransid {ctransid} otransid {otransid} stransid {stransid} rtransid {rtransid}"
     )?;
-    writeln!(out, "\t\tctime {}", Stamp(&root.ctime))?;
-    writeln!(out, "\t\totime {}", Stamp(&root.otime))?;
-    writeln!(out, "\t\tstime {}", Stamp(&root.stime))?;
-    writeln!(out, "\t\trtime {}", Stamp(&root.rtime))
+    let zone = &options.time_zone;
+    writeln!(out, "\t\tctime {}", Stamp(&root.ctime, zone))?;
+    writeln!(out, "\t\totime {}", Stamp(&root.otime, zone))?;
+    writeln!(out, "\t\tstime {}", Stamp(&root.stime, zone))?;
+    writeln!(out, "\t\trtime {}", Stamp(&root.rtime, zone))
 }
 
 /// The layout shows these names as they are, also where other names are hidden.

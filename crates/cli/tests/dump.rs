@@ -1,0 +1,238 @@
+//! `dump-super` and `dump-tree` against btrfs-progs, on volumes that the kernel made: the same text.
+//!
+//! Needs root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ubtrfs_sim::fill::{self, Scale};
+use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec};
+use ubtrfs_sim::matrix;
+
+/// The layout is that of this version.
+const PROGS_VERSION: &str = "btrfs-progs v6.14";
+
+fn ready(test: &str) -> bool {
+    if !kernel::or_skip(test) {
+        return false;
+    }
+    let version = run("btrfs", &["--version"], &[]);
+    if version.starts_with(PROGS_VERSION.as_bytes()) {
+        return true;
+    }
+    eprintln!("SKIPPED {test}: not {PROGS_VERSION}");
+    false
+}
+
+fn run(program: &str, args: &[&str], devices: &[PathBuf]) -> Vec<u8> {
+    let mut command = Command::new(program);
+    command.args(args).args(devices).env("TZ", "Asia/Kolkata");
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+/// Both programs say who they are in the first line of a dump.
+fn without_banner(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|&byte| byte == b'\n');
+    let first = &text[..end.unwrap_or(0)];
+    let banner = first == PROGS_VERSION.as_bytes() || first.starts_with(b"ubtrfs v");
+    if banner { &text[first.len()..] } else { text }
+}
+
+fn compare(what: &str, args: &[&str], devices: &[PathBuf]) {
+    let args = [&["inspect-internal"], args].concat();
+    let wanted = run("btrfs", &args, devices);
+    let found = run(env!("CARGO_BIN_EXE_ubtrfs"), &args, devices);
+    let (wanted, found) = (without_banner(&wanted), without_banner(&found));
+    assert!(wanted.len() > 100, "{what}: {args:?}");
+    let lines = wanted
+        .split(|&b| b == b'\n')
+        .zip(found.split(|&b| b == b'\n'));
+    for (number, (wanted, found)) in lines.enumerate() {
+        assert_eq!(
+            wanted.escape_ascii().to_string(),
+            found.escape_ascii().to_string(),
+            "{what}: {args:?}, line {}",
+            number + 1
+        );
+    }
+    assert_eq!(wanted.len(), found.len(), "{what}: {args:?}");
+}
+
+fn compare_all(what: &str, devices: &[PathBuf]) {
+    compare(what, &["dump-super", "-f", "-a"], &devices[..1]);
+    compare(what, &["dump-tree"], devices);
+    for options in [
+        &["--dfs"][..],
+        &["-e"],
+        &["-d"],
+        &["-u"],
+        &["-r"],
+        &["-R"],
+        &["-t", "root"],
+        &["-t", "5", "--hide-names"],
+        &["-t", "csum", "--csum-items", "--csum-headers"],
+    ] {
+        let args = [&["dump-tree"], options].concat();
+        compare(what, &args, devices);
+    }
+}
+
+#[test]
+fn dumps_of_varied_volumes_are_those_of_btrfs_progs() {
+    let test = "dumps of varied volumes";
+    if !ready(test) {
+        return;
+    }
+    let cases = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => matrix::full(),
+        None => matrix::varied(4),
+    };
+    for case in cases {
+        let what = case.to_string();
+        let seed = ubtrfs_sim::seed(&format!("{test} {what}"));
+        let volume = KernelVolume::make(&case.spec()).unwrap();
+        let mount = volume.mount(case.compression.mount_option()).unwrap();
+        fill::hard_cases(mount.path(), &Scale::tiny(), seed).unwrap();
+        mount.unmount().unwrap();
+        compare_all(&what, volume.devices());
+    }
+}
+
+fn btrfs<const N: usize>(args: [&OsStr; N]) {
+    let output = Command::new("btrfs").args(args).output().unwrap();
+    assert!(
+        output.status.success(),
+        "btrfs {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The volume as a power cut would leave it now: what was flushed, with its log tree and orphans.
+fn frozen(volume: &KernelVolume, mount: &KernelMount) -> Vec<PathBuf> {
+    // Looking through the mount's own device sees what the kernel has written.
+    let image = volume.dir().join("frozen.img");
+    let from = File::open(mount.loops()[0].path()).unwrap();
+    let to = File::create(&image).unwrap();
+    let len = fs::metadata(&volume.devices()[0]).unwrap().len();
+    to.set_len(len).unwrap();
+    let mut block = vec![0; 1 << 20];
+    for offset in (0..len).step_by(block.len()) {
+        from.read_exact_at(&mut block, offset).unwrap();
+        if block.iter().any(|&byte| byte != 0) {
+            to.write_all_at(&block, offset).unwrap();
+        }
+    }
+    vec![image]
+}
+
+fn write_synced(path: &Path, len: usize) -> File {
+    let file = File::create(path).unwrap();
+    file.write_all_at(&vec![7; len], 0).unwrap();
+    file.sync_all().unwrap();
+    file
+}
+
+#[test]
+fn log_trees_and_orphans_are_dumped_as_btrfs_progs_does() {
+    let test = "dumps of log trees";
+    if !ready(test) {
+        return;
+    }
+    let spec = MkfsSpec::new().device_bytes(256 << 20).nodesize(4096);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let mount = volume.mount("commit=300").unwrap();
+    let dir = mount.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..20 {
+        fs::write(dir.join(format!("before-{number}")), "before").unwrap();
+    }
+    btrfs([
+        "subvolume".as_ref(),
+        "create".as_ref(),
+        mount.path().join("sub").as_ref(),
+    ]);
+    let held = write_synced(&dir.join("orphan"), 70_000);
+    fs::remove_file(dir.join("orphan")).unwrap();
+    btrfs([
+        "filesystem".as_ref(),
+        "sync".as_ref(),
+        mount.path().as_ref(),
+    ]);
+    fs::remove_file(dir.join("before-3")).unwrap();
+    fs::rename(dir.join("before-4"), dir.join("after-4")).unwrap();
+    write_synced(&dir.join("logged"), 100_000);
+    write_synced(&mount.path().join("sub/logged"), 100);
+    File::open(&dir).unwrap().sync_all().unwrap();
+    let devices = frozen(&volume, &mount);
+    drop(held);
+    mount.unmount().unwrap();
+    compare_all(test, &devices);
+    compare(test, &["dump-tree", "-t", "tree-log"], &devices);
+    let dump = run("btrfs", &["inspect-internal", "dump-tree"], &devices);
+    let dump = String::from_utf8_lossy(&dump);
+    for wanted in [
+        "log tree key (TREE_LOG ROOT_ITEM 5)",
+        "DIR_LOG_INDEX",
+        "(ORPHAN ORPHAN_ITEM 2",
+    ] {
+        assert!(dump.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn shared_and_relocated_trees_are_dumped_as_btrfs_progs_does() {
+    let test = "dumps of shared trees";
+    if !ready(test) {
+        return;
+    }
+    let spec = MkfsSpec::new().device_bytes(512 << 20).nodesize(4096);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let mount = volume.mount("").unwrap();
+    let path = |name: &str| mount.path().join(name);
+    btrfs([
+        "subvolume".as_ref(),
+        "create".as_ref(),
+        path("sub").as_ref(),
+    ]);
+    for number in 0..300 {
+        fs::write(
+            path(&format!("sub/file-{number}")),
+            vec![number as u8; 5000],
+        )
+        .unwrap();
+    }
+    for number in 0..12 {
+        let snapshot = path(&format!("snapshot-{number}"));
+        let args = ["subvolume", "snapshot"].map(OsStr::new);
+        btrfs([args[0], args[1], path("sub").as_ref(), snapshot.as_ref()]);
+        fs::write(snapshot.join("file-7"), "changed").unwrap();
+    }
+    btrfs([
+        "subvolume".as_ref(),
+        "delete".as_ref(),
+        path("snapshot-3").as_ref(),
+    ]);
+    let args = ["balance", "start", "--full-balance"].map(OsStr::new);
+    btrfs([args[0], args[1], args[2], mount.path().as_ref()]);
+    btrfs(["quota".as_ref(), "enable".as_ref(), mount.path().as_ref()]);
+    mount.unmount().unwrap();
+    compare_all(test, volume.devices());
+    let dump = run(
+        "btrfs",
+        &["inspect-internal", "dump-tree"],
+        volume.devices(),
+    );
+    let dump = String::from_utf8_lossy(&dump);
+    for wanted in ["FULL_BACKREF", "QGROUP_INFO"] {
+        assert!(dump.contains(wanted), "{wanted}");
+    }
+}
