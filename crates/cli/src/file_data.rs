@@ -40,17 +40,19 @@ pub(crate) struct Damage {
     pub(crate) error: Error,
 }
 
-/// Fills `buf` from `offset`, with zeros for what cannot be read; tells of that in `damage`.
+/// Fills `buf` from `offset`, with zeros for what cannot be read; tells of that in `damage`. False if nothing
+/// at all could be read.
 pub(crate) fn read_past_damage(
     volume: &Volume,
     id: FileId,
     offset: u64,
     buf: &mut [u8],
     damage: &mut Vec<Damage>,
-) {
+) -> bool {
     if read_exact(volume, id, offset, buf).is_ok() {
-        return;
+        return true;
     }
+    let mut any = false;
     let sector = u64::from(volume.superblock().sectorsize.get()).max(1);
     let end = offset + buf.len() as u64;
     let mut at = offset;
@@ -58,18 +60,22 @@ pub(crate) fn read_past_damage(
         // Sectors of the file, not of the buffer: one that is damaged costs no more than itself.
         let next = (at / sector + 1).saturating_mul(sector).min(end);
         let part = &mut buf[(at - offset) as usize..(next - offset) as usize];
-        if let Err(error) = read_exact(volume, id, at, part) {
-            part.fill(0);
-            match damage.last_mut() {
-                Some(last) if last.range.end == at => last.range.end = next,
-                _ => damage.push(Damage {
-                    range: at..next,
-                    error,
-                }),
+        match read_exact(volume, id, at, part) {
+            Ok(()) => any = true,
+            Err(error) => {
+                part.fill(0);
+                match damage.last_mut() {
+                    Some(last) if last.range.end == at => last.range.end = next,
+                    _ => damage.push(Damage {
+                        range: at..next,
+                        error,
+                    }),
+                }
             }
         }
         at = next;
     }
+    any
 }
 
 /// A file that ends before its size says so reads as zeros there.

@@ -46,7 +46,13 @@ enum CopyError {
     Walk(#[from] Refused),
     #[error("cannot write: {0}")]
     Write(#[source] std::io::Error),
+    #[error("gave up at byte {0}: nothing more of it can be read")]
+    GaveUp(u64),
 }
+
+/// After so many reads without a sound byte the rest of a file is given up: a crafted extent may claim to be
+/// longer than any device.
+const MAX_LOST_READS: usize = 64;
 
 /// A directory that is being filled.
 #[derive(Debug)]
@@ -285,13 +291,18 @@ impl<'a> Copier<'a> {
         file.set_len(size).map_err(CopyError::Write)?;
         let mut ranges = DataRanges::of(self.volume, id);
         let mut damage = Vec::new();
+        let mut lost_reads = 0;
         while let Some(range) = ranges.next()? {
             let mut at = range.start;
             while at < range.end {
                 let len = (range.end - at).min(READ_BYTES as u64) as usize;
                 let part = &mut self.buffer[..len];
-                read_past_damage(self.volume, id, at, part, &mut damage);
-                file.write_all_at(part, at).map_err(CopyError::Write)?;
+                if read_past_damage(self.volume, id, at, part, &mut damage) {
+                    file.write_all_at(part, at).map_err(CopyError::Write)?;
+                    lost_reads = 0;
+                } else {
+                    lost_reads += 1;
+                }
                 for damage in damage.drain(..) {
                     let (start, end) = (damage.range.start, damage.range.end);
                     let error = damage.error;
@@ -304,6 +315,9 @@ impl<'a> Copier<'a> {
                     bar.inc(len as u64);
                 }
                 at += len as u64;
+                if lost_reads >= MAX_LOST_READS {
+                    return Err(CopyError::GaveUp(at));
+                }
             }
         }
         Ok(())

@@ -2,5 +2,6 @@
 
 mod copies;
 mod errors;
+mod kept_images;
 mod listings;
 mod process;

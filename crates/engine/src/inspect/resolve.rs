@@ -25,6 +25,9 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::fs::FileId;
 use crate::volume::Volume;
 
+/// How many blocks' roots are remembered at most.
+const MAX_REMEMBERED: usize = 1 << 16;
+
 /// A place in a file that an extent's bytes are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtentUser {
@@ -323,6 +326,9 @@ impl Volume {
             }
             self.find_roots(&parent, roots)?;
             found.extend(roots.known.get(&node.bytenr().0).into_iter().flatten());
+        }
+        if roots.known.len() >= MAX_REMEMBERED {
+            roots.known.clear();
         }
         roots.known.insert(bytenr.0, found);
         Ok(())

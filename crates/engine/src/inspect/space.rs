@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::MappedChunk;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
-use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{DevId, Logical, RootId};
 use ubtrfs_format::superblock::MAX_LEVEL;
 
@@ -94,11 +94,21 @@ impl DeviceAllocation {
 }
 
 impl Volume {
-    /// Sums over the block groups: data, system, metadata, mixed; within each by profile.
+    /// Sums over the block groups: data, system, metadata, mixed; within each by profile. A volume with mixed
+    /// groups may have others as well, but the kernel counts them as mixed.
     pub fn space_infos(&self) -> Result<Vec<SpaceInfo>> {
+        let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+        let mixed = self
+            .superblock()
+            .incompat()
+            .contains(Incompat::MIXED_GROUPS);
         let mut sums: BTreeMap<(usize, u64), SpaceInfo> = BTreeMap::new();
         self.for_each_block_group(&mut |group| {
-            let flags = group.flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
+            let mut flags =
+                group.flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
+            if mixed && flags.intersects(both) {
+                flags |= both;
+            }
             let key = (
                 type_rank(flags),
                 (flags & BlockGroupFlags::PROFILE_MASK).bits(),

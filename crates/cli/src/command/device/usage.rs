@@ -76,7 +76,10 @@ impl Usage {
 }
 
 fn unallocated(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> i64 {
-    let allocated: u64 = allocations.iter().map(|a| a.device_bytes()).sum();
+    let sizes = allocations
+        .iter()
+        .map(|allocation| allocation.device_bytes());
+    let allocated = sizes.fold(0u64, u64::saturating_add);
     device.size.wrapping_sub(allocated) as i64
 }
 

@@ -140,8 +140,9 @@ impl Facts {
                     let data = allocation.num_stripes.saturating_sub(parities).max(1);
                     *max_ratio = max_ratio.max(allocation.num_stripes as f64 / data as f64);
                     let size = allocation.logical_bytes / data;
-                    sums.raw_chunks += size;
-                    sums.raw_used += (size as f64 * filled) as u64;
+                    let used = (size as f64 * filled) as u64;
+                    sums.raw_chunks = sums.raw_chunks.saturating_add(size);
+                    sums.raw_used = sums.raw_used.saturating_add(used);
                 }
             } else {
                 let copies = profile.copies() as u64;
@@ -192,17 +193,14 @@ impl Facts {
             free_estimated = (free_estimated as f64 + unallocated as f64 / data_ratio) as u64;
             free_min = (free_min as f64 + unallocated as f64 / max_ratio) as u64;
         }
+        let missing = self.devices.iter().filter(|device| device.is_missing());
+        let slack = self.devices.iter().map(DeviceSizes::slack);
         Overall {
             size,
             allocated,
             unallocated,
-            missing: self
-                .devices
-                .iter()
-                .filter(|d| d.is_missing())
-                .map(|d| d.size)
-                .sum(),
-            slack: self.devices.iter().map(DeviceSizes::slack).sum(),
+            missing: missing.fold(0, |sum, device| sum.saturating_add(device.size)),
+            slack: slack.fold(0, i64::saturating_add),
             used,
             free_estimated,
             free_min,
@@ -279,12 +277,12 @@ impl Facts {
     fn allocated_on(&self, device: &DeviceSizes, flags: BlockGroupFlags) -> u64 {
         let on_it = |a: &&DeviceAllocation| a.devid == device.devid && a.flags == flags;
         let sizes = self.allocations.iter().filter(on_it);
-        sizes.map(DeviceAllocation::device_bytes).sum()
+        sizes.fold(0, |sum, a| sum.saturating_add(a.device_bytes()))
     }
 
     fn unallocated_on(&self, device: &DeviceSizes) -> i64 {
         let on_it = self.allocations.iter().filter(|a| a.devid == device.devid);
-        let allocated: u64 = on_it.map(DeviceAllocation::device_bytes).sum();
+        let allocated = on_it.fold(0u64, |sum, a| sum.saturating_add(a.device_bytes()));
         device.size.wrapping_sub(allocated) as i64
     }
 
