@@ -251,10 +251,11 @@ impl<F> Adapted<F> {
 impl<F: FileSystem> Filesystem for Adapted<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let offered = config.capabilities();
+        // Not READDIRPLUS_AUTO: it stops sending attributes to those who list all of a directory before they
+        // stat, as find and rsync do, and each stat then costs a request of its own.
         let mut wanted = InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_NO_OPEN_SUPPORT
