@@ -236,10 +236,14 @@ pub fn representative() -> Vec<Case> {
     varied(REPRESENTATIVES)
 }
 
-/// All of them with `UBTRFS_SOAK` set, else the representative ones.
+/// All of them with `UBTRFS_SOAK` set, as many of the most varied as `UBTRFS_CASES` says, else the
+/// representative ones.
 pub fn chosen() -> Vec<Case> {
+    let count = std::env::var("UBTRFS_CASES").ok();
     if std::env::var_os("UBTRFS_SOAK").is_some() {
         full()
+    } else if let Some(count) = count.and_then(|count| count.parse().ok()) {
+        varied(count)
     } else {
         representative()
     }
