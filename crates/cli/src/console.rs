@@ -19,6 +19,8 @@ use crate::quoting::Escaped;
 
 /// What a shell reports for a program that SIGPIPE ended.
 const SIGPIPE_EXIT: u8 = 128 + 13;
+/// How far a copy is; the message is the file.
+pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 const OUT_BUFFER_BYTES: usize = 64 << 10;
 

@@ -9,12 +9,10 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit};
 use ubtrfs_engine::FileKind;
 
-use crate::console::Console;
+use crate::console::{COPY_PROGRESS, Console};
 use crate::copy::{Copier, CopyOptions, open_directory};
 use crate::location::{Location, VolumeOptions};
 use crate::quoting::Escaped;
-
-const PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
 
 /// Copy files out of a volume
 ///
@@ -48,7 +46,7 @@ impl Cp {
             bail!("'{}' is not a directory", shown(&self.destination));
         }
         raise_open_files();
-        console.start_progress(PROGRESS);
+        console.start_progress(COPY_PROGRESS);
         for source in &self.sources {
             if let Err(error) = self.copy(source, is_dir, console) {
                 console.error(format_args!("{error:#}"));

@@ -13,7 +13,7 @@ use std::ops::Range;
 use anyhow::bail;
 use ubtrfs_engine::{Attr, FileId, FileKind, Volume};
 
-use crate::console::Console;
+use crate::console::{COPY_PROGRESS, Console};
 use crate::file_data::{DataRanges, READ_BYTES, read_past_damage};
 use crate::location::{Location, Opened, VolumeOptions};
 use crate::quoting::Escaped;
@@ -43,6 +43,7 @@ impl Export {
         }
         let opened = self.volume.open(&self.location)?;
         let out = console.data_out()?;
+        console.start_progress(COPY_PROGRESS);
         let mut export = Exporter {
             volume: &opened.volume,
             tar: TarWriter::new(out),
@@ -111,6 +112,9 @@ impl Exporter<'_> {
                 return Ok(false);
             }
         };
+        if let Some(bar) = self.console.progress() {
+            bar.set_message(Escaped(path).to_string());
+        }
         if attr.kind != FileKind::Directory && attr.nlink > 1 && self.link(path, id, &attr)? {
             return Ok(true);
         }
@@ -193,6 +197,9 @@ impl Exporter<'_> {
                     );
                 }
                 self.tar.data(&self.buffer[..len])?;
+                if let Some(bar) = self.console.progress() {
+                    bar.inc(len as u64);
+                }
                 at += len as u64;
             }
         }

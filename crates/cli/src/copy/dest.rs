@@ -11,6 +11,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+#[cfg(test)]
+mod tests;
+
 const DIR_FLAGS: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
