@@ -5,8 +5,7 @@ use std::io;
 use ubtrfs_device::ChunkProblem;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
-
-use super::bulk::BulkError;
+use ubtrfs_tree::BuildError;
 
 /// Where mkfs.btrfs has a message for the same, these are its words.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +63,7 @@ pub enum MkfsError {
     #[error("chunk: {0}")]
     Chunk(#[from] ChunkProblem),
     #[error(transparent)]
-    Bulk(#[from] BulkError),
+    Build(#[from] BuildError),
     #[error("{devices} devices to write to, planned for {planned}")]
     DeviceCount { devices: usize, planned: usize },
     #[error("device {devid} has {found} bytes, planned for {planned}")]

@@ -10,7 +10,6 @@
 //! Not here: whether a device may be overwritten (`signature` tells what lies on it, the caller decides),
 //! files (a volume starts with an empty top-level subvolume).
 
-mod bulk;
 mod chunks;
 mod error;
 mod extents;
@@ -23,7 +22,6 @@ mod signature;
 mod superblock;
 mod trees;
 
-pub use bulk::{BlockFormat, BlockSink, BulkError, BulkTree, TreeBlock, TreeRoot};
 pub use chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};

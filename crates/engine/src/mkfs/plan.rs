@@ -10,9 +10,9 @@ use ubtrfs_device::{BlockDevice, Row, STRIPE_LEN, parity};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_tree::TreeBlock;
 use zerocopy::IntoBytes;
 
-use super::bulk::TreeBlock;
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};

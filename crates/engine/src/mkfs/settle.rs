@@ -5,9 +5,10 @@
 //! items do not depend on addresses (BULK-4), only counts of blocks move, and they only grow: an empty
 //! volume takes four rounds.
 
+use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_tree::{BlockFormat, BlockSink, BulkTree, TreeBlock};
 
-use super::bulk::{BlockFormat, BlockSink, BulkTree, TreeBlock};
 use super::error::MkfsError;
 use super::place::BlockPlaces;
 use super::trees::{Contents, GENERATION, PlacedBlock, Placement};
@@ -38,7 +39,6 @@ fn build(contents: &Contents<'_>, known: &Placement) -> Result<Settled, MkfsErro
     let geometry = contents.geometry;
     let format = BlockFormat {
         nodesize: geometry.nodesize as usize,
-        csum_type: geometry.csum_type,
         fsid: contents.identity.fsid,
         chunk_tree_uuid: contents.identity.chunk_tree_uuid,
         generation: Transid(GENERATION),
@@ -46,6 +46,7 @@ fn build(contents: &Contents<'_>, known: &Placement) -> Result<Settled, MkfsErro
     let mut round = Round {
         places: BlockPlaces::new(contents.layout, geometry.nodesize),
         owner: RootId::default(),
+        csum_type: geometry.csum_type,
         built: Settled {
             placement: Placement::default(),
             blocks: Vec::new(),
@@ -66,6 +67,7 @@ fn build(contents: &Contents<'_>, known: &Placement) -> Result<Settled, MkfsErro
 struct Round<'a> {
     places: BlockPlaces<'a>,
     owner: RootId,
+    csum_type: CsumType,
     built: Settled,
 }
 
@@ -76,7 +78,8 @@ impl BlockSink for Round<'_> {
         self.places.next(self.owner)
     }
 
-    fn emit(&mut self, block: TreeBlock) -> Result<(), MkfsError> {
+    fn emit(&mut self, mut block: TreeBlock) -> Result<(), MkfsError> {
+        self.csum_type.seal_block(&mut block.bytes);
         let placed = PlacedBlock {
             owner: block.owner,
             level: block.level,

@@ -15,10 +15,10 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_tree::TreeRoot;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::bulk::TreeRoot;
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 use super::extents;
 use super::features::QuotaMode;

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::Node;
 
+use ubtrfs_format::ids::Transid;
+use ubtrfs_format::uuid::Uuid;
+
 use super::*;
+use crate::build::TreeBlock;
 
 #[derive(Debug, Default)]
 struct Collected {
@@ -14,14 +18,14 @@ struct Collected {
 }
 
 impl BlockSink for Collected {
-    type Error = BulkError;
+    type Error = BuildError;
 
-    fn place(&mut self, _level: u8) -> Result<Logical, BulkError> {
+    fn place(&mut self, _level: u8) -> Result<Logical, BuildError> {
         self.next += 1 << 16;
         Ok(Logical(self.next))
     }
 
-    fn emit(&mut self, block: TreeBlock) -> Result<(), BulkError> {
+    fn emit(&mut self, block: TreeBlock) -> Result<(), BuildError> {
         assert!(self.blocks.insert(block.logical, block).is_none());
         Ok(())
     }
@@ -30,7 +34,6 @@ impl BlockSink for Collected {
 fn format(nodesize: usize) -> BlockFormat {
     BlockFormat {
         nodesize,
-        csum_type: CsumType::XxHash64,
         fsid: Uuid([7; 16]),
         chunk_tree_uuid: Uuid([8; 16]),
         generation: Transid(3),
@@ -46,7 +49,7 @@ fn items(count: u64) -> Vec<(Key, Vec<u8>)> {
         .collect()
 }
 
-fn build(nodesize: usize, items: &[(Key, Vec<u8>)]) -> Result<(TreeRoot, Collected), BulkError> {
+fn build(nodesize: usize, items: &[(Key, Vec<u8>)]) -> Result<(TreeRoot, Collected), BuildError> {
     let mut sink = Collected::default();
     let format = format(nodesize);
     let mut tree = BulkTree::new(&format, RootId::FS_TREE, &mut sink);
@@ -60,7 +63,6 @@ fn build(nodesize: usize, items: &[(Key, Vec<u8>)]) -> Result<(TreeRoot, Collect
 /// All items below a block, in order; the headers and keys on the way are checked.
 fn walk(found: &Collected, at: Logical, level: u8, first: Option<Key>) -> Vec<(Key, Vec<u8>)> {
     let block = &found.blocks[&at];
-    CsumType::XxHash64.verify_block(&block.bytes).unwrap();
     let node = Node::new(&block.bytes).unwrap();
     assert_eq!(
         (node.level(), node.bytenr(), node.owner()),
@@ -152,7 +154,7 @@ fn item_out_of_order_is_refused() {
     for (first, second) in [(1, 1), (2, 1)] {
         let error = build(4096, &[(key(first), vec![]), (key(second), vec![])]).unwrap_err();
         let (last, key) = (key(first), key(second));
-        assert_eq!(error, BulkError::KeyOrder { last, key });
+        assert_eq!(error, BuildError::KeyOrder { last, key });
     }
 }
 
@@ -163,6 +165,6 @@ fn largest_item_fits_and_one_byte_more_is_refused() {
     assert!(one(largest).is_ok());
     assert!(matches!(
         one(largest + 1),
-        Err(BulkError::ItemTooLarge { .. })
+        Err(BuildError::ItemTooLarge { .. })
     ));
 }

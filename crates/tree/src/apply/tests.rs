@@ -1,0 +1,314 @@
+//! `apply` against a plain sorted map.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ubtrfs_format::key::KeyType;
+use ubtrfs_format::node::HEADER_SIZE;
+use ubtrfs_format::uuid::Uuid;
+
+use super::*;
+use crate::build::TreeBlock;
+
+type Map = BTreeMap<Key, Vec<u8>>;
+
+/// Blocks in memory; the counts are of one batch.
+#[derive(Default)]
+struct Memory {
+    blocks: BTreeMap<Logical, Block>,
+    next: u64,
+    reads: usize,
+    emitted: usize,
+}
+
+impl BlockSink for Memory {
+    type Error = BuildError;
+
+    fn place(&mut self, _: u8) -> Result<Logical, BuildError> {
+        self.next += 1 << 16;
+        Ok(Logical(self.next))
+    }
+
+    fn emit(&mut self, block: TreeBlock) -> Result<(), BuildError> {
+        self.emitted += 1;
+        let bytes = Block::from_verified(block.bytes.into());
+        assert!(self.blocks.insert(block.logical, bytes).is_none());
+        Ok(())
+    }
+}
+
+impl ApplyIo for Memory {
+    fn read(&mut self, expect: &Expect) -> Result<Block, BuildError> {
+        self.reads += 1;
+        let block = self.blocks[&expect.bytenr].clone();
+        assert_eq!(Some(block.node().level()), expect.level);
+        assert_eq!(Some(block.node().generation()), expect.generation);
+        assert_eq!(Some(block.node().owner()), expect.owner);
+        if expect.first_key.is_some() {
+            assert_eq!(block.node().key(0), expect.first_key);
+        }
+        Ok(block)
+    }
+
+    fn retire(&mut self, old: &Block) -> Result<(), BuildError> {
+        let known = self.blocks.remove(&old.node().bytenr());
+        assert!(known.is_some(), "retired twice");
+        Ok(())
+    }
+}
+
+struct Tree {
+    memory: Memory,
+    format: BlockFormat,
+    root: CommittedRoot,
+    model: Map,
+}
+
+impl Tree {
+    fn new(nodesize: usize) -> Tree {
+        let format = BlockFormat {
+            nodesize,
+            fsid: Uuid([1; 16]),
+            chunk_tree_uuid: Uuid([2; 16]),
+            generation: Transid(7),
+        };
+        let mut memory = Memory::default();
+        let leaf = OpenLeaf::new(nodesize);
+        let ptr = format
+            .emit_leaf(RootId::FS_TREE, leaf, &mut memory)
+            .unwrap();
+        let root = CommittedRoot {
+            tree: RootId::FS_TREE,
+            bytenr: Logical(ptr.blockptr.get()),
+            level: 0,
+            generation: Some(Transid(7)),
+        };
+        Tree {
+            memory,
+            format,
+            root,
+            model: Map::new(),
+        }
+    }
+
+    /// Makes a batch in the tree and the model, and compares the two.
+    fn step(&mut self, batch: &BTreeMap<Key, Option<Vec<u8>>>) {
+        self.memory.reads = 0;
+        self.memory.emitted = 0;
+        self.format.generation.0 += 1;
+        let changes: Vec<Change<'_>> = batch
+            .iter()
+            .map(|(key, value)| Change {
+                key: *key,
+                value: value.as_deref(),
+            })
+            .collect();
+        self.root = apply(&self.format, &self.root, &changes, &mut self.memory).unwrap();
+        for (key, value) in batch {
+            match value {
+                Some(value) => self.model.insert(*key, value.clone()),
+                None => self.model.remove(key),
+            };
+        }
+    }
+
+    /// Every block is reachable once, sound, and the items are the model's.
+    fn check(&self) {
+        let mut items = Map::new();
+        let mut reached = 0;
+        let mut pending = vec![(self.root.bytenr, self.root.level)];
+        while let Some((bytenr, level)) = pending.pop() {
+            reached += 1;
+            let block = &self.memory.blocks[&bytenr];
+            let node = block.node();
+            assert_eq!((node.bytenr(), node.level()), (bytenr, level));
+            let is_root = bytenr == self.root.bytenr;
+            assert!(is_root || !node.is_empty(), "empty block");
+            assert!(
+                !(is_root && level > 0 && node.len() < 2),
+                "root with one child"
+            );
+            let mut end = self.format.nodesize;
+            for slot in 0..node.len() {
+                assert!(slot == 0 || node.key(slot - 1) < node.key(slot));
+            }
+            for ptr in node.ptrs() {
+                let child = Logical(ptr.blockptr.get());
+                assert_eq!(
+                    self.memory.blocks[&child].node().key(0),
+                    Some(ptr.key.get())
+                );
+                pending.push((child, level - 1));
+            }
+            for head in node.heads() {
+                assert_eq!(
+                    (head.offset.get() + head.size.get()) as usize + HEADER_SIZE,
+                    end
+                );
+                end = head.offset.get() as usize + HEADER_SIZE;
+            }
+            for (key, value) in node.items() {
+                assert!(items.insert(key, value.to_vec()).is_none(), "{key} twice");
+            }
+        }
+        assert_eq!(
+            reached,
+            self.memory.blocks.len(),
+            "blocks that no pointer reaches"
+        );
+        assert!(items == self.model, "items differ from the model");
+    }
+
+    fn leaves(&self) -> usize {
+        let is_leaf = |block: &&Block| block.node().is_leaf();
+        self.memory.blocks.values().filter(is_leaf).count()
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key::new(number, KeyType::STRING_ITEM, number % 3)
+}
+
+fn puts(numbers: impl Iterator<Item = u64>, len: usize) -> BTreeMap<Key, Option<Vec<u8>>> {
+    numbers
+        .map(|n| (key(n), Some(vec![n as u8; len])))
+        .collect()
+}
+
+#[test]
+fn appending_in_batches_leaves_full_leaves() {
+    let mut tree = Tree::new(16_384);
+    for batch in 0..50u64 {
+        tree.step(&puts(batch * 1000..(batch + 1) * 1000, 100));
+    }
+    tree.check();
+    let best = (50_000 * (100 + ITEM_HEAD_SIZE)).div_ceil(leaf_data_size(16_384));
+    assert!(
+        tree.leaves() <= best * 102 / 100,
+        "{} leaves, {best} at best",
+        tree.leaves()
+    );
+}
+
+#[test]
+fn insert_into_a_full_leaf_splits_it_evenly() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts((0..31).map(|n| n * 10), 100));
+    assert_eq!(tree.leaves(), 1);
+    tree.step(&puts(std::iter::once(155), 100));
+    tree.check();
+    let sizes: Vec<usize> = tree
+        .memory
+        .blocks
+        .values()
+        .filter(|block| block.node().is_leaf())
+        .map(|block| block.node().len())
+        .collect();
+    assert_eq!(sizes, [16, 16]);
+}
+
+#[test]
+fn one_change_touches_one_path() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts((0..200_000).map(|n| n * 2), 20));
+    assert!(tree.root.level >= 2);
+    tree.step(&puts(std::iter::once(100_001), 20));
+    let path = usize::from(tree.root.level) + 1;
+    assert_eq!(
+        tree.memory.reads,
+        path + 1,
+        "the path, and the new root once more"
+    );
+    assert!(tree.memory.emitted <= path + 1, "at most one split");
+    tree.check();
+}
+
+#[test]
+fn deleting_all_but_one_shrinks_to_a_leaf() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts(0..100_000, 20));
+    let all_but_one = (0..100_000).filter(|n| *n != 70_000);
+    tree.step(&all_but_one.map(|n| (key(n), None)).collect());
+    tree.check();
+    assert_eq!((tree.root.level, tree.memory.blocks.len()), (0, 1));
+    tree.step(&std::iter::once((key(70_000), None)).collect());
+    tree.check();
+    assert_eq!((tree.root.level, tree.memory.blocks.len()), (0, 1));
+}
+
+#[test]
+fn sparse_neighbours_are_merged_when_touched() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts(0..10_000, 20));
+    let before = tree.leaves();
+    tree.step(
+        &(0..10_000)
+            .filter(|n| n % 10 != 0)
+            .map(|n| (key(n), None))
+            .collect(),
+    );
+    tree.check();
+    assert!(
+        tree.leaves() <= before / 10 + 2,
+        "{} of {before} leaves",
+        tree.leaves()
+    );
+}
+
+#[test]
+fn batches_that_cannot_be_are_refused() {
+    let mut tree = Tree::new(4096);
+    let large = vec![0; leaf_data_size(4096) - ITEM_HEAD_SIZE + 1];
+    let change = |number, value| Change {
+        key: key(number),
+        value,
+    };
+    let apply = |tree: &mut Tree, changes: &[Change<'_>]| {
+        apply(&tree.format, &tree.root, changes, &mut tree.memory).unwrap_err()
+    };
+    let error = apply(&mut tree, &[change(1, Some(&large))]);
+    assert!(matches!(error, BuildError::ItemTooLarge { .. }));
+    let error = apply(&mut tree, &[change(2, None), change(1, None)]);
+    assert!(matches!(error, BuildError::KeyOrder { .. }));
+    tree.check();
+}
+
+/// Keys crowd together so that batches hit old items; values go up to the largest that fits.
+fn batches(nodesize: usize) -> impl Strategy<Value = Vec<BTreeMap<Key, Option<Vec<u8>>>>> {
+    let largest = leaf_data_size(nodesize) - ITEM_HEAD_SIZE;
+    let len = prop_oneof![8 => 0..40usize, 2 => 0..largest.min(400), 1 => 0..=largest];
+    let value = prop_oneof![
+        1 => Just(None),
+        1 => (len, any::<u8>()).prop_map(|(len, byte)| Some(vec![byte; len])),
+    ];
+    let number = prop_oneof![3 => 0..2000u64, 1 => 0..60u64, 1 => any::<u64>()];
+    let batch = prop::collection::btree_map(number.prop_map(key), value, 0..200);
+    prop::collection::vec(batch, 1..12)
+}
+
+fn follows_the_map(nodesize: usize, batches: &[BTreeMap<Key, Option<Vec<u8>>>]) {
+    let mut tree = Tree::new(nodesize);
+    for batch in batches {
+        tree.step(batch);
+        tree.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn random_batches_follow_the_map_in_small_nodes(batches in batches(4096)) {
+        follows_the_map(4096, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_tiny_nodes(batches in batches(512)) {
+        follows_the_map(512, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_large_nodes(batches in batches(65_536)) {
+        follows_the_map(65_536, &batches);
+    }
+}
