@@ -236,3 +236,72 @@ fn shared_and_relocated_trees_are_dumped_as_btrfs_progs_does() {
         assert!(dump.contains(wanted), "{wanted}");
     }
 }
+
+/// Where in an image the copies of a tree block are.
+fn places(image: &[u8], bytenr: u64, nodesize: usize) -> Vec<usize> {
+    let fsid = &image[0x10020..0x10030];
+    (0x100000..image.len() - nodesize)
+        .step_by(4096)
+        .filter(|&at| image[at + 32..at + 48] == *fsid)
+        .filter(|&at| image[at + 48..at + 56] == bytenr.to_le_bytes())
+        .collect()
+}
+
+fn first_leaf(dump: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(dump);
+    let line = text.lines().find(|line| line.starts_with("leaf ")).unwrap();
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn ubtrfs(args: &[&str], image: &Path) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+        .args(args)
+        .arg(image)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let success = output.status.success();
+    (success, text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn damaged_blocks_are_reported_and_the_dump_goes_on() {
+    const NODESIZE: usize = 16384;
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("v.img");
+    let (made, _, errors) = ubtrfs(&["mkfs", "-q", "-b", "256M"], &image);
+    assert!(made, "{errors}");
+    let dump = ["inspect-internal", "dump-tree"];
+    let (_, fs_tree, _) = ubtrfs(&[&dump[..], &["-t", "fs"]].concat(), &image);
+    let (_, uuid_tree, _) = ubtrfs(&[&dump[..], &["-t", "csum"]].concat(), &image);
+    let mut bytes = fs::read(&image).unwrap();
+    // One block with an item that no check lets pass, one that was overwritten.
+    let fs_leaf = first_leaf(fs_tree.as_bytes());
+    for at in places(&bytes, fs_leaf, NODESIZE) {
+        let block = &mut bytes[at..at + NODESIZE];
+        let heads = 101;
+        let item = 101 + u32::from_le_bytes(block[heads + 17..][..4].try_into().unwrap()) as usize;
+        let mode = item + 52;
+        block[mode..mode + 4].copy_from_slice(&0o7_777_777u32.to_le_bytes());
+        ubtrfs_format::csum::CsumType::Crc32c.seal_block(block);
+    }
+    let csum_leaf = first_leaf(uuid_tree.as_bytes());
+    for at in places(&bytes, csum_leaf, NODESIZE) {
+        bytes[at + 100..at + NODESIZE].fill(0x55);
+    }
+    fs::write(&image, bytes).unwrap();
+    let (success, text, errors) = ubtrfs(&dump, &image);
+    assert!(!success);
+    assert!(
+        errors.contains(&format!("ERROR: damaged tree block {fs_leaf}")),
+        "{errors}"
+    );
+    assert!(errors.contains("unknown bits"), "{errors}");
+    assert!(
+        errors.contains(&format!("ERROR: failed to read tree block {csum_leaf}")),
+        "{errors}"
+    );
+    assert!(text.contains("mode 7777777"), "{text}");
+    assert!(text.contains("data reloc tree key"), "{text}");
+    assert!(text.contains("\ntotal bytes "), "{text}");
+}
