@@ -82,7 +82,8 @@ fn check_location(location: Key, is_xattr: bool) -> Result<(), CorruptDirItem> {
     }
     let sound = match location.item_type {
         KeyType::ROOT_ITEM => RootId(location.objectid).is_subvolume(),
-        KeyType::INODE_ITEM => inode::check_key(location).is_ok(),
+        // Type 0 names no inode, but the kernel lets it pass.
+        KeyType::INODE_ITEM | KeyType::UNTYPED => inode::check_key(location).is_ok(),
         _ => false,
     };
     if sound {
