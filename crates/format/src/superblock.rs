@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block_group_flags::BlockGroupFlags;
+use crate::check::{CorruptChunk, check_chunk};
 use crate::csum::{CsumMismatch, CsumType};
 use crate::features::{CompatRo, FeatureName, Incompat};
 use crate::ids::{Logical, Transid};
@@ -158,6 +159,12 @@ pub enum SuperblockError {
     SysChunkArraySize(u32),
     #[error("system chunk array is damaged at byte {0}")]
     SysChunkArray(usize),
+    #[error("system chunk at {logical}: {defect}")]
+    SystemChunk {
+        logical: Logical,
+        #[source]
+        defect: CorruptChunk,
+    },
     #[error("bytes_used {0} is too small for a volume")]
     BytesUsed(u64),
     #[error("stripesize {0} differs from the sectorsize")]
@@ -267,7 +274,9 @@ impl Superblock {
         }
         self.validate_feature_combinations()?;
         for chunk in self.system_chunks() {
-            chunk?;
+            let SystemChunk { logical, chunk, .. } = chunk?;
+            check_chunk(logical, chunk, sectorsize, self.incompat())
+                .map_err(|defect| SuperblockError::SystemChunk { logical, defect })?;
         }
         Ok(())
     }

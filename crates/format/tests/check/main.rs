@@ -8,4 +8,5 @@ mod golden;
 mod extent_tree;
 mod file_tree;
 mod mutation;
+mod superblock;
 mod volume_trees;
