@@ -200,6 +200,23 @@ impl Pool {
         self.devices.load().values().map(|d| d.info()).collect()
     }
 
+    /// The fsids that tree blocks carry besides the volume's own: those of the seed volumes that it has grown
+    /// from, as device items and the given seeds name them.
+    pub fn seed_fsids(&self) -> Vec<Uuid> {
+        let own = *self.superblock.metadata_fsid();
+        let mut fsids: Vec<Uuid> = Vec::new();
+        let items = self.devices.load();
+        let of_items = items.values().filter_map(|d| d.item).map(|item| item.fsid);
+        let seeds = self.seeds.lock();
+        let of_seeds = seeds.iter().map(|seed| *seed.superblock.metadata_fsid());
+        for fsid in of_items.chain(of_seeds) {
+            if fsid != own && !fsids.contains(&fsid) {
+                fsids.push(fsid);
+            }
+        }
+        fsids
+    }
+
     /// The device of this id, unless it is missing.
     pub fn device(&self, devid: DevId) -> Option<Arc<dyn BlockDevice>> {
         let table = self.devices.load();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ubtrfs_engine::Volume;
 use ubtrfs_fuse::mount::{Options, mount};
 use ubtrfs_sim::fill::Scale;
-use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, Profile, or_skip};
+use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec, Profile, or_skip};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 use ubtrfs_sim::matrix::{self, Case, Filled};
 use ubtrfs_sim::{Rng, Scratch, damage, images, seed};
@@ -262,4 +262,34 @@ fn volume_that_the_kernel_holds_mounted_reads_the_same() {
     let shown = library::manifest(&volume);
     assert_same("held by the kernel", &filled.manifest, &shown, &[]);
     drop(held);
+}
+
+#[test]
+fn a_volume_grown_from_a_seed_reads_like_the_kernel() {
+    const TEST: &str = "a_volume_grown_from_a_seed_reads_like_the_kernel";
+    if !or_skip(TEST) {
+        return;
+    }
+    let mut volume = KernelVolume::make(&MkfsSpec::default()).unwrap();
+    let write = |dir: &Path, from: usize, to: usize| {
+        for number in from..to {
+            let bytes = vec![number as u8; number * 5000];
+            std::fs::write(dir.join(format!("f{number}")), bytes).unwrap();
+        }
+    };
+    let mount = volume.mount("").unwrap();
+    write(mount.path(), 0, 30);
+    // Enough for tree blocks that the new volume leaves to the seed.
+    for number in 0..500 {
+        std::fs::write(mount.path().join(format!("small{number}")), [b'x'; 300]).unwrap();
+    }
+    mount.unmount().unwrap();
+    let mount = volume.sprout(512 << 20).unwrap();
+    write(mount.path(), 25, 40);
+    mount.unmount().unwrap();
+    let mount = volume.mount_ro().unwrap();
+    let wanted = Manifest::of_dir(mount.path()).unwrap();
+    mount.unmount().unwrap();
+    assert_eq!(wanted.faults, []);
+    assert_reads_like_kernel(TEST, &wanted, volume.devices(), volume.dir());
 }

@@ -8,14 +8,15 @@
 //! Locks: the cache's own, never held across IO. Readers of one cold block wait for one read.
 //! Not here: which blocks belong together (`cursor`), mirrors (`device`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use ubtrfs_device::{CheckedRead, Pool};
 use ubtrfs_format::check::{self, BlockContext, Expect};
 use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::uuid::Uuid;
 
 use crate::block::Block;
 use crate::error::TreeError;
@@ -58,6 +59,9 @@ impl Weighter<u64, Block> for BlockWeight {
 pub struct NodeStore {
     pool: Arc<Pool>,
     cache: Cache<u64, Block, BlockWeight>,
+    /// Set once the chunk tree has told them; before, those of the seeds that were given.
+    seed_fsids: OnceLock<Vec<Uuid>>,
+    given_seed_fsids: Vec<Uuid>,
     read_ahead_blocks: usize,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -78,6 +82,8 @@ impl NodeStore {
         let blocks = (options.cache_bytes / nodesize).max(16);
         let cache = Cache::with_weighter(blocks as usize, options.cache_bytes, BlockWeight);
         NodeStore {
+            given_seed_fsids: pool.seed_fsids(),
+            seed_fsids: OnceLock::new(),
             pool,
             cache,
             read_ahead_blocks: options.read_ahead_blocks,
@@ -103,9 +109,17 @@ impl NodeStore {
         }
     }
 
+    /// Accepts the blocks of the seed volumes that the chunk tree named. The first call counts.
+    pub fn adopt_seeds(&self) {
+        self.seed_fsids.get_or_init(|| self.pool.seed_fsids());
+    }
+
     /// What all blocks of the volume have in common.
     fn context(&self) -> BlockContext<'_> {
-        BlockContext::new(self.pool.superblock())
+        BlockContext {
+            seed_fsids: self.seed_fsids.get().unwrap_or(&self.given_seed_fsids),
+            ..BlockContext::new(self.pool.superblock())
+        }
     }
 
     fn is_aligned(&self, bytenr: Logical) -> bool {

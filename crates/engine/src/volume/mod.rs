@@ -108,6 +108,7 @@ impl Volume {
             }
             more = cursor.advance()?;
         }
+        self.store.adopt_seeds();
         Ok(self.pool.check_devices()?)
     }
 

@@ -78,6 +78,16 @@ impl KernelMount {
         &self.loops
     }
 
+    /// Adds the device behind `file` to the volume.
+    pub fn add_device(&mut self, file: &Path) -> Result<()> {
+        let device = LoopDevice::attach(file)?;
+        let args = ["device", "add", "-f"].map(AsRef::as_ref);
+        let places = [device.path().as_os_str(), self.point.as_os_str()];
+        run("btrfs", args.into_iter().chain(places))?;
+        self.loops.push(device);
+        Ok(())
+    }
+
     pub fn remount(&self, options: &str) -> Result<()> {
         let options = format!("remount,{options}");
         let args = ["-o".as_ref(), options.as_ref(), self.point.as_os_str()];

@@ -46,6 +46,24 @@ impl KernelVolume {
         self.scratch.path()
     }
 
+    /// Makes the volume a seed, grows another from it on one more device file, and mounts that for writing. The
+    /// new device becomes the first: a mount of the seed would show the seed.
+    pub fn sprout(&mut self, device_bytes: u64) -> Result<KernelMount> {
+        self.with_loops(|devices| {
+            let args = ["-S", "1"].map(AsRef::as_ref);
+            run(
+                "btrfstune",
+                args.into_iter().chain([devices[0].as_os_str()]),
+            )
+        })?;
+        let device = self.scratch.file("sprout.img", device_bytes)?;
+        let mut mount = self.mount("")?;
+        mount.add_device(&device)?;
+        mount.remount("rw")?;
+        self.devices.insert(0, device);
+        Ok(mount)
+    }
+
     /// A volume needs its devices free: one mount at a time.
     pub fn mount(&self, options: &str) -> Result<KernelMount> {
         KernelMount::new(&self.devices, options)
