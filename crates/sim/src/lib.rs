@@ -3,8 +3,9 @@
 //! A conformance test asks `matrix` for cases, lets `kernel` make and mount a volume, `fill` put the
 //! hard cases of the format into it, and compares the `manifest` that the kernel shows with the one of
 //! another reader. `images` has a few such volumes ready, for machines without root or kernel btrfs;
-//! `damage` breaks what a volume must survive, `fault` makes a device fail.
+//! `craft` makes volumes that no kernel would make, `damage` breaks what a volume must survive, `fault` makes a device fail.
 
+pub mod craft;
 pub mod damage;
 mod error;
 pub mod fault;
