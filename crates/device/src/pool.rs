@@ -26,7 +26,7 @@ use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 
 use crate::block_device::BlockDevice;
-use crate::chunk_map::{ChunkMap, ChunkStripe, MappedChunk};
+use crate::chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk};
 use crate::error::{DeviceError, Holder};
 use crate::file::Access;
 use crate::read_errors::{ReadErrorRecord, ReadErrors};
@@ -291,6 +291,7 @@ impl Pool {
             }
         }
         for chunk in self.chunk_map.all().iter() {
+            self.check_places(chunk)?;
             let lost = chunk.stripes().iter().filter(|s| self.present(s).is_none());
             let missing = lost.clone().count();
             if missing == 0 {
@@ -310,6 +311,32 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Every stripe must end within its device. The chunk map bounds what reads may ask for only if this holds.
+    fn check_places(&self, chunk: &MappedChunk) -> Result<(), DeviceError> {
+        if self.degraded || self.is_dump() {
+            return Ok(());
+        }
+        for (index, stripe) in chunk.stripes().iter().enumerate() {
+            let Some(device) = self.present(stripe) else {
+                continue;
+            };
+            let len_bytes = device.block().map_or(0, |block| block.len_bytes());
+            let physical = stripe.physical.0;
+            if physical.saturating_add(chunk.stripe_bytes()) > len_bytes {
+                return Err(DeviceError::Chunk {
+                    logical: chunk.logical(),
+                    problem: ChunkProblem::StripePlace { index, physical },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A metadata dump keeps the sizes of the volume that it was taken from.
+    fn is_dump(&self) -> bool {
+        self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
     /// The failed tries to read, the newest last; old ones are dropped when there are many.

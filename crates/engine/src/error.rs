@@ -83,8 +83,12 @@ pub enum CorruptItem {
     CompressedSize { disk_bytes: u64, ram_bytes: u64 },
     #[error("file extent reaches beyond the file offsets or its extent")]
     ExtentRange,
+    #[error("file extent at {logical} is in no chunk, or reaches beyond it")]
+    ExtentUnmapped { logical: Logical },
     #[error("file extents overlap")]
     ExtentOverlap,
+    #[error("{0} cannot be the number of an inode")]
+    InodeNumber(InodeNr),
     #[error("inode {0} has no name")]
     NoName(InodeNr),
     #[error("directories or subvolumes form a loop")]

@@ -10,15 +10,19 @@ use super::extents::CompressedExtent;
 #[derive(Clone, Debug)]
 struct ByteWeight;
 
-impl Weighter<CompressedExtent, Arc<[u8]>> for ByteWeight {
-    fn weight(&self, _: &CompressedExtent, bytes: &Arc<[u8]>) -> u64 {
+/// An extent, and whether its checksums were verified: what was read without them is no answer for a file that
+/// has them.
+type Key = (CompressedExtent, bool);
+
+impl Weighter<Key, Arc<[u8]>> for ByteWeight {
+    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
         bytes.len() as u64
     }
 }
 
 /// A cache with a byte budget, shared by all files of a volume.
 pub(crate) struct DecompressedExtents {
-    cache: Cache<CompressedExtent, Arc<[u8]>, ByteWeight>,
+    cache: Cache<Key, Arc<[u8]>, ByteWeight>,
 }
 
 impl std::fmt::Debug for DecompressedExtents {
@@ -37,11 +41,11 @@ impl DecompressedExtents {
         }
     }
 
-    pub(super) fn get(&self, extent: &CompressedExtent) -> Option<Arc<[u8]>> {
-        self.cache.get(extent)
+    pub(super) fn get(&self, extent: &CompressedExtent, verified: bool) -> Option<Arc<[u8]>> {
+        self.cache.get(&(*extent, verified))
     }
 
-    pub(super) fn insert(&self, extent: CompressedExtent, bytes: Arc<[u8]>) {
-        self.cache.insert(extent, bytes);
+    pub(super) fn insert(&self, extent: CompressedExtent, verified: bool, bytes: Arc<[u8]>) {
+        self.cache.insert((extent, verified), bytes);
     }
 }

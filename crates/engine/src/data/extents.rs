@@ -1,13 +1,15 @@
 //! The file extents of an inode, in file order, checked and with the holes between them left out.
 
+use ubtrfs_device::ChunkMap;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_tree::{Cursor, View};
+use ubtrfs_tree::Cursor;
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::FileId;
+use crate::volume::{Tree, Volume};
 
 /// The kernel compresses at most this much into one extent, and stores at most as much.
 pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;
@@ -50,6 +52,14 @@ impl FileRange<'_> {
         self.start + self.len
     }
 
+    /// Where the next extent may begin: inline data takes whole sectors of the file.
+    pub(super) fn end_aligned(&self, sectorsize: u64) -> u64 {
+        match self.source {
+            Source::Inline { .. } => self.end().next_multiple_of(sectorsize),
+            _ => self.end(),
+        }
+    }
+
     /// Whether SEEK_DATA stops here.
     pub(super) fn is_data(&self) -> bool {
         !matches!(self.source, Source::Zeros)
@@ -58,6 +68,7 @@ impl FileRange<'_> {
 
 /// Walks the extents of one inode that end above a given offset.
 pub(super) struct FileExtents<'v> {
+    chunks: &'v ChunkMap,
     file: FileId,
     cursor: Cursor<'v>,
     more: bool,
@@ -66,14 +77,21 @@ pub(super) struct FileExtents<'v> {
 }
 
 impl<'v> FileExtents<'v> {
-    pub(super) fn from(view: &'v View, file: FileId, offset: u64) -> Result<Self> {
-        let mut cursor = view.cursor();
+    /// `tree` is that of the file's subvolume.
+    pub(super) fn from(
+        volume: &'v Volume,
+        tree: &'v Tree,
+        file: FileId,
+        offset: u64,
+    ) -> Result<Self> {
+        let mut cursor = tree.view.cursor();
         let key = Key::new(file.ino.0, KeyType::EXTENT_DATA, offset);
         let mut more = cursor.seek_floor(&key)?;
         if !more || !stands_on(&cursor, file) {
             more = cursor.seek(&key)?;
         }
         Ok(FileExtents {
+            chunks: volume.pool().chunk_map(),
             file,
             cursor,
             more,
@@ -92,7 +110,7 @@ impl<'v> FileExtents<'v> {
         let Some((key, bytes)) = self.cursor.current() else {
             return Ok(false);
         };
-        let range = decode(key, bytes)
+        let range = decode(self.chunks, key, bytes)
             .and_then(|range| match range.start < self.floor {
                 true => Err(CorruptItem::ExtentOverlap),
                 false => Ok(range),
@@ -115,7 +133,11 @@ fn stands_on(cursor: &Cursor<'_>, file: FileId) -> bool {
         .is_some_and(|(key, _)| (key.objectid, key.item_type) == (file.ino.0, KeyType::EXTENT_DATA))
 }
 
-fn decode(key: Key, bytes: &[u8]) -> std::result::Result<FileRange<'_>, CorruptItem> {
+fn decode<'a>(
+    chunks: &ChunkMap,
+    key: Key,
+    bytes: &'a [u8],
+) -> std::result::Result<FileRange<'a>, CorruptItem> {
     let extent = FileExtent::decode(bytes).ok_or(CorruptItem::Undecodable)?;
     let head = extent.head();
     let compression = Compression::from_raw(head.compression)
@@ -151,8 +173,9 @@ fn decode(key: Key, bytes: &[u8]) -> std::result::Result<FileRange<'_>, CorruptI
                     .get()
                     .checked_add(len)
                     .ok_or(CorruptItem::ExtentRange)?;
-                if within > head.ram_bytes.get() {
-                    return Err(CorruptItem::ExtentRange);
+                // What no chunk can hold cannot be read, and its length could be anything.
+                if !holds(chunks, logical, body.disk_num_bytes.get()) {
+                    return Err(CorruptItem::ExtentUnmapped { logical });
                 }
                 regular(
                     logical,
@@ -168,6 +191,15 @@ fn decode(key: Key, bytes: &[u8]) -> std::result::Result<FileRange<'_>, CorruptI
     Ok(FileRange { start, len, source })
 }
 
+/// Whether one chunk holds all of an extent.
+fn holds(chunks: &ChunkMap, logical: Logical, len: u64) -> bool {
+    let Some(chunk) = chunks.find(logical) else {
+        return false;
+    };
+    len <= chunk.end().0 - logical.0
+}
+
+/// `within`: where in the extent the file's part of it ends.
 fn regular(
     logical: Logical,
     ram_bytes: u64,
@@ -177,6 +209,7 @@ fn regular(
     compression: u8,
 ) -> std::result::Result<Source<'static>, CorruptItem> {
     if compression == 0 {
+        // Old kernels left extents with a `ram_bytes` below their size on disk: it says nothing here.
         if within > disk_bytes {
             return Err(CorruptItem::ExtentRange);
         }
@@ -184,6 +217,9 @@ fn regular(
             .checked_add(offset)
             .ok_or(CorruptItem::ExtentRange)?;
         return Ok(Source::Plain { logical });
+    }
+    if within > ram_bytes {
+        return Err(CorruptItem::ExtentRange);
     }
     if disk_bytes > MAX_COMPRESSED_BYTES || ram_bytes > MAX_COMPRESSED_BYTES {
         return Err(CorruptItem::CompressedSize {

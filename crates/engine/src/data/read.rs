@@ -51,7 +51,7 @@ impl Volume {
             file: id,
             has_csums: !attr.flags.contains(InodeFlags::NODATASUM),
         };
-        let mut extents = FileExtents::from(&tree.view, id, offset)?;
+        let mut extents = FileExtents::from(self, &tree, id, offset)?;
         let mut done = offset;
         while done < end {
             let more = extents.next(&mut |range| {
@@ -197,7 +197,7 @@ impl Reader<'_> {
 
     /// All bytes of a compressed extent.
     fn decompressed(&self, extent: CompressedExtent, offset: u64) -> Result<Arc<[u8]>> {
-        if let Some(plain) = self.volume.decompressed.get(&extent) {
+        if let Some(plain) = self.volume.decompressed.get(&extent, self.has_csums) {
             return Ok(plain);
         }
         let mut stored = vec![0; extent.disk_bytes as usize];
@@ -213,7 +213,9 @@ impl Reader<'_> {
                 source,
             }
         })?;
-        self.volume.decompressed.insert(extent, Arc::clone(&plain));
+        self.volume
+            .decompressed
+            .insert(extent, self.has_csums, Arc::clone(&plain));
         Ok(plain)
     }
 }

@@ -9,12 +9,13 @@ impl Volume {
     /// The first offset at or above `offset` that holds data; None if there is none before the end.
     pub fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         let size = self.attr(id)?.size;
+        let sectorsize = self.sectorsize();
         let tree = self.subvolume_tree(id.root)?;
-        let mut extents = FileExtents::from(&tree.view, id, offset)?;
+        let mut extents = FileExtents::from(self, &tree, id, offset)?;
         let mut found = None;
         while found.is_none() {
             let more = extents.next(&mut |range| {
-                if range.is_data() && range.end() > offset {
+                if range.is_data() && range.end_aligned(sectorsize) > offset {
                     found = Some(range.start.max(offset));
                 }
                 Ok(())
@@ -33,17 +34,18 @@ impl Volume {
         if offset >= size {
             return Ok(None);
         }
+        let sectorsize = self.sectorsize();
         let tree = self.subvolume_tree(id.root)?;
-        let mut extents = FileExtents::from(&tree.view, id, offset)?;
+        let mut extents = FileExtents::from(self, &tree, id, offset)?;
         let mut at = offset;
         let mut hole = false;
         while !hole && at < size {
             let more = extents.next(&mut |range| {
                 if range.start > at {
                     hole = true;
-                } else if range.end() > at {
+                } else if range.end_aligned(sectorsize) > at {
                     if range.is_data() {
-                        at = range.end();
+                        at = range.end_aligned(sectorsize);
                     } else {
                         hole = true;
                     }

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, RootRef};
+use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_tree::View;
@@ -112,7 +112,7 @@ impl Volume {
     /// The inode that an entry of `dir` leads to. `key` is the entry's, for errors.
     fn entry_target(&self, dir: FileId, name: &[u8], location: Key, key: Key) -> Result<FileId> {
         match location.item_type {
-            KeyType::INODE_ITEM => Ok(FileId::new(dir.root, InodeNr(location.objectid))),
+            KeyType::INODE_ITEM => inode_of(dir.root, location.objectid, key),
             KeyType::ROOT_ITEM => self.nested_subvolume(dir, name, RootId(location.objectid)),
             _ => Err(Error::Corrupt {
                 tree: dir.root,
@@ -140,35 +140,48 @@ impl Volume {
 
     /// The directory that holds `dir`; the top level's root directory holds itself.
     pub fn parent(&self, dir: FileId) -> Result<FileId> {
+        self.parent_entry(dir).map(|(parent, _)| parent)
+    }
+
+    /// The directory that holds `dir`, and the index of `dir`'s entry in it; 0 for what has no entry of its own,
+    /// the top level's root directory and stubs.
+    pub fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         if let Some(parent) = dir.stub_parent() {
-            return Ok(parent);
+            return Ok((parent, 0));
         }
         let tree = self.subvolume_tree(dir.root)?;
         if dir.ino.0 == tree.item.root_dirid.get() {
-            return Ok(self
-                .subvolume_place(dir.root)?
-                .map_or(dir, |place| place.dir));
+            let place = self.subvolume_place(dir.root)?;
+            return Ok(place.map_or((dir, 0), |place| (place.dir, place.sequence)));
         }
         let mut cursor = tree.view.cursor();
-        let no_name = Error::Corrupt {
+        let first = Key::new(dir.ino.0, KeyType::INODE_REF, 0);
+        cursor.seek(&first)?;
+        let named = cursor.current().and_then(|(key, bytes)| {
+            let (parent, index) = match (key.objectid == dir.ino.0, key.item_type) {
+                (true, KeyType::INODE_REF) => (key.offset, InodeRefs::new(bytes).next()?.index),
+                (true, KeyType::INODE_EXTREF) => {
+                    let name = InodeExtrefs::new(bytes).next()?;
+                    (name.parent, name.index)
+                }
+                _ => return None,
+            };
+            Some((key, parent, index))
+        });
+        let (key, parent, index) = named.ok_or(Error::Corrupt {
             tree: dir.root,
-            key: Key::new(dir.ino.0, KeyType::INODE_REF, 0),
+            key: first,
             what: CorruptItem::NoName(dir.ino),
-        };
-        if !cursor.seek(&Key::new(dir.ino.0, KeyType::INODE_REF, 0))? {
-            return Err(no_name);
-        }
-        match cursor.current() {
-            Some((key, _)) if (key.objectid, key.item_type) == (dir.ino.0, KeyType::INODE_REF) => {
-                Ok(FileId::new(dir.root, InodeNr(key.offset)))
-            }
-            Some((key, bytes))
-                if (key.objectid, key.item_type) == (dir.ino.0, KeyType::INODE_EXTREF) =>
-            {
-                let name = InodeExtrefs::new(bytes).next().ok_or(no_name)?;
-                Ok(FileId::new(dir.root, InodeNr(name.parent)))
-            }
-            _ => Err(no_name),
-        }
+        })?;
+        Ok((inode_of(dir.root, parent, key)?, index))
     }
+}
+
+/// The handle of the inode that the item at `key` names.
+pub(crate) fn inode_of(root: RootId, ino: u64, key: Key) -> Result<FileId> {
+    FileId::stored(root, ino).ok_or(Error::Corrupt {
+        tree: root,
+        key,
+        what: CorruptItem::InodeNumber(InodeNr(ino)),
+    })
 }

@@ -19,6 +19,11 @@ impl FileId {
         FileId { root, ino }
     }
 
+    /// The handle of an inode that an item names; None for a number that only stubs have.
+    pub(crate) fn stored(root: RootId, ino: u64) -> Option<FileId> {
+        (ino & STUB == 0).then_some(FileId::new(root, InodeNr(ino)))
+    }
+
     /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
     pub(crate) fn stub_in(dir: FileId) -> FileId {
         FileId {

@@ -9,5 +9,5 @@ mod xattr;
 
 pub use attr::{Attr, FileTime};
 pub use dir::DirEntry;
-pub(crate) use dir::find_entry;
+pub(crate) use dir::{find_entry, inode_of};
 pub use file_id::FileId;

@@ -10,6 +10,7 @@ use crate::volume::Volume;
 const MAX_TARGET_BYTES: u64 = 4096;
 
 impl Volume {
+    /// As on a mount by the kernel, the target ends before its first NUL.
     pub fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
         let attr = self.attr(id)?;
         if attr.kind != FileKind::Symlink {
@@ -18,6 +19,9 @@ impl Volume {
         let mut target = vec![0; attr.size.min(MAX_TARGET_BYTES) as usize];
         let len = self.read_data(id, &attr, 0, &mut target)?;
         target.truncate(len);
+        if let Some(end) = target.iter().position(|&byte| byte == 0) {
+            target.truncate(end);
+        }
         Ok(target)
     }
 }

@@ -25,8 +25,8 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::fs::FileId;
 use crate::volume::Volume;
 
-/// How many blocks' roots are remembered at most.
-const MAX_REMEMBERED: usize = 1 << 16;
+/// How many roots of blocks are remembered at most, a block that has none counted as one.
+const MAX_REMEMBERED: usize = 1 << 18;
 
 /// A place in a file that an extent's bytes are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,20 @@ impl ExtentUser {
 #[derive(Debug, Default)]
 pub struct RootsOfBlocks {
     known: BTreeMap<u64, BTreeSet<RootId>>,
+    /// What `known` holds, as `MAX_REMEMBERED` counts it.
+    remembered: usize,
+}
+
+impl RootsOfBlocks {
+    fn remember(&mut self, bytenr: Logical, roots: BTreeSet<RootId>) {
+        let count = roots.len().max(1);
+        if self.remembered.saturating_add(count) > MAX_REMEMBERED {
+            self.known.clear();
+            self.remembered = 0;
+        }
+        self.remembered += count;
+        self.known.insert(bytenr.0, roots);
+    }
 }
 
 /// A data extent as the extent tree has it.
@@ -175,20 +189,21 @@ impl Volume {
         let Some(references) = self.references(extent)? else {
             return Ok(());
         };
-        let mut leaves: BTreeMap<u64, Block> = BTreeMap::new();
+        // Only their numbers: an extent may have any number of users.
+        let mut leaves: BTreeSet<Logical> = BTreeSet::new();
         for reference in &references.refs {
             match *reference {
                 InlineRef::ExtentData(data) => self.leaves_of_root(extent, &data, &mut leaves)?,
                 InlineRef::SharedData { parent, .. } => {
-                    let block = self.block(RootId::FS_TREE, Logical(parent))?;
-                    leaves.insert(parent, block);
+                    leaves.insert(Logical(parent));
                 }
                 _ => {}
             }
         }
-        for (bytenr, leaf) in leaves {
+        for bytenr in leaves {
+            let leaf = self.block(RootId::FS_TREE, bytenr)?;
             self.find_roots(&leaf, roots)?;
-            let Some(roots) = roots.known.get(&bytenr) else {
+            let Some(roots) = roots.known.get(&bytenr.0) else {
                 continue;
             };
             for (ino, offset) in uses_in_leaf(&leaf, extent, at) {
@@ -249,7 +264,7 @@ impl Volume {
         &self,
         extent: Logical,
         data: &ExtentDataRef,
-        leaves: &mut BTreeMap<u64, Block>,
+        leaves: &mut BTreeSet<Logical>,
     ) -> Result<()> {
         let Some(view) = self.any_view(RootId(data.root.get()))? else {
             return Ok(());
@@ -276,7 +291,7 @@ impl Volume {
             {
                 left -= 1;
                 if let Some(leaf) = blocks::find(&view, &key, 0)? {
-                    leaves.insert(leaf.node().bytenr().0, leaf);
+                    leaves.insert(leaf.node().bytenr());
                 }
             }
             more = cursor.advance()?;
@@ -327,10 +342,7 @@ impl Volume {
             self.find_roots(&parent, roots)?;
             found.extend(roots.known.get(&node.bytenr().0).into_iter().flatten());
         }
-        if roots.known.len() >= MAX_REMEMBERED {
-            roots.known.clear();
-        }
-        roots.known.insert(bytenr.0, found);
+        roots.remember(bytenr, found);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! Subvolumes and snapshots: which there are and where they stand.
 
-use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::{RootItem, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::FileId;
+use crate::fs::{FileId, inode_of};
 use crate::volume::Volume;
 
 /// Nesting beyond this can only be a loop.
@@ -36,7 +36,8 @@ impl Volume {
     /// The root directory of a subvolume.
     pub fn root_dir(&self, id: RootId) -> Result<FileId> {
         let tree = self.subvolume_tree(id)?;
-        Ok(FileId::new(id, InodeNr(tree.item.root_dirid.get())))
+        let key = Key::new(id.0, KeyType::ROOT_ITEM, 0);
+        inode_of(id, tree.item.root_dirid.get(), key)
     }
 
     /// All subvolumes by ascending id, the top level first, those being deleted included.
@@ -90,7 +91,7 @@ impl Volume {
             what: CorruptItem::Undecodable,
         })?;
         Ok(Some(SubvolumePlace {
-            dir: FileId::new(RootId(key.offset), InodeNr(reference.dirid)),
+            dir: inode_of(RootId(key.offset), reference.dirid, key)?,
             name: reference.name.to_vec(),
             sequence: reference.sequence,
         }))

@@ -1,10 +1,13 @@
 //! Block groups as the trees record them, and what `statfs` says.
 
+use std::collections::BTreeMap;
+
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::BlockGroupItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::flags;
 use zerocopy::FromBytes;
 
 use super::Volume;
@@ -39,6 +42,27 @@ impl Volume {
         {
             return self.block_groups_of_their_tree(each);
         }
+        if self.superblock().flags.get() & flags::CHANGING_BG_TREE != 0 {
+            return self.block_groups_of_both_trees(each);
+        }
+        self.block_groups_of_extent_tree(each)
+    }
+
+    /// Those of a volume whose conversion to a block group tree was broken off: each is in one of the trees.
+    fn block_groups_of_both_trees(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+        let mut groups: BTreeMap<Logical, BlockGroup> = BTreeMap::new();
+        let mut take = |group: BlockGroup| {
+            groups.insert(group.start, group);
+        };
+        self.block_groups_of_extent_tree(&mut take)?;
+        if self.find_tree(RootId::BLOCK_GROUP_TREE)?.is_some() {
+            self.block_groups_of_their_tree(&mut take)?;
+        }
+        groups.into_values().for_each(each);
+        Ok(())
+    }
+
+    fn block_groups_of_extent_tree(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
         // In the extent tree they lie between the extents: one search per chunk finds them all
         // without reading the extents.
         let tree = self.tree(RootId::EXTENT_TREE)?;
