@@ -1,4 +1,4 @@
-//! Device numbers as an inode holds them: the kernel's own number, major above 20 bits of minor.
+//! Device numbers as an inode holds them: the kernel's own number, 12 bits of major above 20 of minor.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DeviceNumber {
@@ -9,7 +9,7 @@ pub(crate) struct DeviceNumber {
 impl DeviceNumber {
     pub(crate) fn from_inode(rdev: u64) -> DeviceNumber {
         DeviceNumber {
-            major: (rdev >> 20) as u32,
+            major: (rdev >> 20 & 0xfff) as u32,
             minor: (rdev & 0xf_ffff) as u32,
         }
     }

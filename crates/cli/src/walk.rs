@@ -1,9 +1,10 @@
 //! Walking a directory of a volume from the top down.
 //!
 //! Invariants
-//! - WALK-1: a directory is entered only from the directory that it names as its parent, and only once
-//!   from there. Whatever a damaged or crafted image holds, a walk is then over a tree, and ends.
-//! - WALK-2: memory is bounded by the largest directory on the way, plus the depth.
+//! - WALK-1: a directory is entered only from the entry that it names as its own, once, and never the one in
+//!   which the walk began. Whatever a damaged or crafted image holds, a walk is then over a tree, and ends.
+//! - WALK-2: memory is bounded by the depth, with `BATCH` entries a level; in order of names by the largest
+//!   directory on the way.
 //!
 //! Not here: what is done with an entry (the commands), order of the items on disk (engine).
 
@@ -12,19 +13,23 @@ use std::ops::ControlFlow;
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
+/// Entries of a directory that are read at a time.
+const BATCH: usize = 1024;
+
 /// An entry of a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) kind: FileKind,
     pub(crate) id: FileId,
+    pub(crate) index: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// By the bytes of the names.
     Name,
-    /// As the directory lists them.
+    /// As the directory lists them, which keeps few of them in memory.
     Index,
 }
 
@@ -43,28 +48,86 @@ impl Filter {
     }
 }
 
-/// The entries of a directory, and the error that ended the listing early if one did.
-pub(crate) fn entries(volume: &Volume, dir: FileId, order: Order) -> (Vec<Entry>, Option<Error>) {
-    let mut entries = Vec::new();
-    let result = volume.readdir(dir, 0, &mut |entry| {
-        entries.push(Entry {
-            name: entry.name,
-            kind: entry.kind,
-            id: entry.id,
-        });
-        ControlFlow::Continue(())
-    });
-    if order == Order::Name {
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
+/// Whether a name is one component of a path: an image may hold any bytes.
+pub(crate) fn is_component(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+/// All entries of a directory by name, and the error that ended the listing early if one did.
+pub(crate) fn entries(volume: &Volume, dir: FileId) -> (Vec<Entry>, Option<Error>) {
+    let mut all = Listing::of(dir, Order::Name, Filter::default());
+    all.fill(volume);
+    (all.entries.collect(), all.failed)
+}
+
+/// A directory that is being listed.
+#[derive(Debug)]
+struct Listing {
+    dir: FileId,
+    order: Order,
+    filter: Filter,
+    entries: std::vec::IntoIter<Entry>,
+    failed: Option<Error>,
+    /// Where the next batch begins; None after the last.
+    from: Option<u64>,
+}
+
+impl Listing {
+    fn of(dir: FileId, order: Order, filter: Filter) -> Listing {
+        Listing {
+            dir,
+            order,
+            filter,
+            entries: Vec::new().into_iter(),
+            failed: None,
+            from: Some(0),
+        }
     }
-    (entries, result.err())
+
+    /// Reads the next batch, or all that there is if it has to be sorted.
+    fn fill(&mut self, volume: &Volume) {
+        let Some(from) = self.from.take() else { return };
+        let mut entries = Vec::new();
+        let result = volume.readdir(self.dir, from, &mut |entry| {
+            let index = entry.index;
+            let entry = Entry {
+                name: entry.name,
+                kind: entry.kind,
+                id: entry.id,
+                index,
+            };
+            if self.filter.passes(&entry) {
+                entries.push(entry);
+            }
+            if self.order == Order::Index && entries.len() >= BATCH {
+                self.from = index.checked_add(1);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if self.order == Order::Name {
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        self.entries = entries.into_iter();
+        self.failed = result.err();
+    }
+
+    fn next(&mut self, volume: &Volume) -> Option<Entry> {
+        if self.entries.as_slice().is_empty() {
+            self.fill(volume);
+        }
+        self.entries.next()
+    }
 }
 
 /// The subdirectories that may be entered from one directory (WALK-1).
 #[derive(Debug)]
 pub(crate) struct Gate {
+    /// Where the walk began.
+    start: FileId,
     dir: FileId,
-    entered: HashSet<FileId>,
+    /// Those entered that know their directory but not the index of their entry in it.
+    strays: HashSet<FileId>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,23 +139,43 @@ pub(crate) enum Refused {
 }
 
 impl Gate {
-    pub(crate) fn of(dir: FileId) -> Gate {
+    pub(crate) fn of(start: FileId, dir: FileId) -> Gate {
         Gate {
+            start,
             dir,
-            entered: HashSet::new(),
+            strays: HashSet::new(),
         }
     }
 
-    /// Whether the walk may enter `child` from here; counts as entered if so.
-    pub(crate) fn pass(&mut self, volume: &Volume, child: FileId) -> Result<(), Refused> {
+    /// Whether the walk may enter the directory that `entry` names here; counts as entered if so.
+    pub(crate) fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
+        let child = entry.id;
         // A stub is empty: it cannot lead anywhere.
         if child.is_stub() {
             return Ok(());
         }
-        match volume.parent(child)? == self.dir && self.entered.insert(child) {
-            true => Ok(()),
-            false => Err(Refused::Elsewhere),
+        let (parent, index) = volume.parent_entry(child)?;
+        if child == self.start || parent != self.dir {
+            return Err(Refused::Elsewhere);
         }
+        // A directory lists an index once.
+        if index == entry.index {
+            return Ok(());
+        }
+        if self.leads_to(volume, index, child)? || !self.strays.insert(child) {
+            return Err(Refused::Elsewhere);
+        }
+        Ok(())
+    }
+
+    /// Whether the entry at `index` is one of `child`.
+    fn leads_to(&self, volume: &Volume, index: u64, child: FileId) -> Result<bool, Error> {
+        let mut found = false;
+        volume.readdir(self.dir, index, &mut |entry| {
+            found = entry.index == index && entry.id == child;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     }
 }
 
@@ -109,8 +192,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 struct Level {
     gate: Gate,
-    entries: std::vec::IntoIter<Entry>,
-    failed: Option<Error>,
+    listing: Listing,
     /// How much of the path is this directory's own.
     path_len: usize,
 }
@@ -119,6 +201,7 @@ struct Level {
 #[derive(Debug)]
 pub(crate) struct Walk<'v> {
     volume: &'v Volume,
+    start: FileId,
     order: Order,
     filter: Filter,
     levels: Vec<Level>,
@@ -136,6 +219,7 @@ impl<'v> Walk<'v> {
     ) -> Walk<'v> {
         let mut walk = Walk {
             volume,
+            start: dir,
             order,
             filter,
             levels: Vec::new(),
@@ -160,21 +244,18 @@ impl<'v> Walk<'v> {
     }
 
     /// Enters the directory that the last step returned.
-    pub(crate) fn enter(&mut self, dir: FileId) -> Result<(), Refused> {
+    pub(crate) fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
         if let Some(level) = self.levels.last_mut() {
-            level.gate.pass(self.volume, dir)?;
+            level.gate.pass(self.volume, entry)?;
         }
-        self.push(dir);
+        self.push(entry.id);
         Ok(())
     }
 
     fn push(&mut self, dir: FileId) {
-        let (mut entries, failed) = entries(self.volume, dir, self.order);
-        entries.retain(|entry| self.filter.passes(entry));
         self.levels.push(Level {
-            gate: Gate::of(dir),
-            entries: entries.into_iter(),
-            failed,
+            gate: Gate::of(self.start, dir),
+            listing: Listing::of(dir, self.order, self.filter),
             path_len: self.path.len(),
         });
     }
@@ -183,28 +264,24 @@ impl<'v> Walk<'v> {
     pub(crate) fn next(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         self.path.truncate(level.path_len);
-        if let Some(error) = level.failed.take() {
+        if let Some(entry) = level.listing.next(self.volume) {
+            if !self.path.is_empty() && !self.path.ends_with(b"/") {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(&entry.name);
+            return Some(Step::Entry(entry));
+        }
+        if let Some(error) = level.listing.failed.take() {
             return Some(Step::Failed(error));
         }
-        match level.entries.next() {
-            Some(entry) => {
-                if !self.path.is_empty() && !self.path.ends_with(b"/") {
-                    self.path.push(b'/');
-                }
-                self.path.extend_from_slice(&entry.name);
-                Some(Step::Entry(entry))
-            }
-            None => {
-                self.levels.pop();
-                Some(Step::Leave)
-            }
-        }
+        self.levels.pop();
+        Some(Step::Leave)
     }
 
-    /// Whether more entries follow in the directory of the last step.
+    /// Whether more entries follow in the directory of the last step, which is known in order of names only.
     pub(crate) fn has_sibling(&self) -> bool {
         self.levels
             .last()
-            .is_some_and(|level| !level.entries.as_slice().is_empty())
+            .is_some_and(|level| !level.listing.entries.as_slice().is_empty())
     }
 }

@@ -3,8 +3,9 @@
 //! Invariants
 //! - EXPORT-1: the archive stays sound whatever cannot be read: a damaged range is archived as zeros
 //!   and reported, a file that cannot be examined is left out and reported.
-//! - EXPORT-2: memory is bounded by one directory, `MAX_SPARSE_PARTS` of one file, and the files with
-//!   several names of which not all were met yet.
+//! - EXPORT-2: memory is bounded by `MAX_SPARSE_PARTS` of one file, and the files with several names of which
+//!   not all were met yet.
+//! - EXPORT-3: no member's name leads out of the directory that is archived.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, IsTerminal};
@@ -19,10 +20,10 @@ use crate::location::{Location, Opened, VolumeOptions};
 use crate::quoting::Escaped;
 use crate::rdev::DeviceNumber;
 use crate::tar::{Member, MemberKind, TarWriter};
-use crate::walk::{Filter, Order, Step, Walk};
+use crate::walk::{Filter, Order, Step, Walk, is_component};
 
-/// A file with more parts is archived as if the rest of it had no holes.
-const MAX_SPARSE_PARTS: usize = 1 << 16;
+/// A file with more parts between holes is left out: the holes may be longer than any disk.
+const MAX_SPARSE_PARTS: usize = 1 << 20;
 
 /// Write a directory or file as an archive to standard output
 #[derive(Debug, clap::Args)]
@@ -75,14 +76,20 @@ impl Exporter<'_> {
             return Ok(());
         }
         let filter = Filter::default();
-        let mut walk = Walk::new(self.volume, opened.target, &name, Order::Name, filter);
+        let mut walk = Walk::new(self.volume, opened.target, &name, Order::Index, filter);
         while let Some(step) = walk.next() {
             match step {
                 Step::Entry(entry) => {
+                    if !is_component(&entry.name) {
+                        self.complain(
+                            walk.path(),
+                            "left out: not a name that a directory can hold",
+                        );
+                        continue;
+                    }
                     let archived = self.member(walk.path(), entry.id)?;
-                    if archived
-                        && entry.kind == FileKind::Directory
-                        && let Err(error) = walk.enter(entry.id)
+                    if archived == Some(FileKind::Directory)
+                        && let Err(error) = walk.enter(&entry)
                     {
                         self.complain(walk.path(), error);
                     }
@@ -99,8 +106,8 @@ impl Exporter<'_> {
             .error(format_args!("'{}': {error}", Escaped(path)));
     }
 
-    /// Archives one file; false if it had to be left out. An error is one of the output.
-    fn member(&mut self, path: &[u8], id: FileId) -> anyhow::Result<bool> {
+    /// Archives one file and tells its kind; None if it had to be left out. An error is one of the output.
+    fn member(&mut self, path: &[u8], id: FileId) -> anyhow::Result<Option<FileKind>> {
         let facts = self
             .volume
             .attr(id)
@@ -109,14 +116,14 @@ impl Exporter<'_> {
             Ok(facts) => facts,
             Err(error) => {
                 self.complain(path, error);
-                return Ok(false);
+                return Ok(None);
             }
         };
         if let Some(bar) = self.console.progress() {
             bar.set_message(Escaped(path).to_string());
         }
         if attr.kind != FileKind::Directory && attr.nlink > 1 && self.link(path, id, &attr)? {
-            return Ok(true);
+            return Ok(Some(attr.kind));
         }
         let mut member = member_of(path, &attr, &xattrs);
         match attr.kind {
@@ -132,10 +139,14 @@ impl Exporter<'_> {
                 }
                 Err(error) => {
                     self.complain(path, error);
-                    return Ok(false);
+                    return Ok(None);
                 }
             },
-            FileKind::Regular => self.file(member, id, attr.size)?,
+            FileKind::Regular => {
+                if !self.file(member, id, attr.size)? {
+                    return Ok(None);
+                }
+            }
             FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo => {
                 let device = DeviceNumber::from_inode(attr.rdev);
                 member.kind = match attr.kind {
@@ -148,13 +159,13 @@ impl Exporter<'_> {
             FileKind::Socket => {
                 self.console
                     .warning(format_args!("'{}': socket left out", Escaped(path)));
-                return Ok(false);
+                return Ok(None);
             }
         }
         if attr.kind != FileKind::Directory && attr.nlink > 1 {
             self.links.insert(id, (path.to_vec(), attr.nlink - 1));
         }
-        Ok(true)
+        Ok(Some(attr.kind))
     }
 
     /// Archives a further name of a file that is in the archive; false if it is not.
@@ -172,8 +183,12 @@ impl Exporter<'_> {
         Ok(true)
     }
 
-    fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> anyhow::Result<()> {
-        let map = self.sparse_parts(member.path, id, size);
+    /// Archives a regular file; false if it was left out.
+    fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> anyhow::Result<bool> {
+        let Some(map) = self.sparse_parts(member.path, id, size) else {
+            self.complain(member.path, "left out: too many holes");
+            return Ok(false);
+        };
         let whole: Vec<Range<u64>> = std::iter::once(0..size).collect();
         let sparse = map != whole && size > 0;
         let kind = MemberKind::File {
@@ -203,12 +218,13 @@ impl Exporter<'_> {
                 at += len as u64;
             }
         }
-        Ok(self.tar.pad()?)
+        self.tar.pad()?;
+        Ok(true)
     }
 
     /// The parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0
-    /// at the end of a file that ends in a hole.
-    fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Vec<Range<u64>> {
+    /// at the end of a file that ends in a hole. None if there are too many.
+    fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Option<Vec<Range<u64>>> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut ranges = DataRanges::of(self.volume, id);
         loop {
@@ -217,10 +233,7 @@ impl Exporter<'_> {
                     Some(last) if last.end == range.start => last.end = range.end,
                     _ => parts.push(range),
                 },
-                Ok(Some(range)) => {
-                    parts.push(range.start..size);
-                    return parts;
-                }
+                Ok(Some(_)) => return None,
                 Ok(None) => break,
                 Err(error) => {
                     self.complain(path, error);
@@ -231,7 +244,7 @@ impl Exporter<'_> {
         if parts.last().is_none_or(|last| last.end < size) {
             parts.push(size..size);
         }
-        parts
+        Some(parts)
     }
 }
 

@@ -92,7 +92,7 @@ impl Tree {
                         directories += 1;
                         open.push(more);
                         if self.goes_below(walk.depth())
-                            && let Err(error) = walk.enter(entry.id)
+                            && let Err(error) = walk.enter(&entry)
                         {
                             console.error(format_args!("'{}': {error}", Escaped(walk.path())));
                         }
@@ -134,7 +134,7 @@ impl Tree {
                     list.push(&mut console.out, &shown)?;
                     if entry.kind == FileKind::Directory
                         && self.goes_below(depth)
-                        && let Err(error) = walk.enter(entry.id)
+                        && let Err(error) = walk.enter(&entry)
                     {
                         console.error(format_args!("'{}': {error}", Escaped(walk.path())));
                     }

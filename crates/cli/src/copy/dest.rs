@@ -11,6 +11,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::walk::is_component;
+
 #[cfg(test)]
 mod tests;
 
@@ -45,8 +47,7 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {
 
 /// A name that is one component of a path. Longer ones than a directory takes are left to the system.
 fn check(name: &[u8]) -> Result<&[u8], DestError> {
-    let is_one = !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0));
-    is_one.then_some(name).ok_or(DestError::Name)
+    is_component(name).then_some(name).ok_or(DestError::Name)
 }
 
 /// Opens a directory that the user named; links in its path are the user's own.

@@ -169,6 +169,7 @@ fn through_proc(fd: impl AsFd) -> String {
 fn timespec(time: FileTime) -> Timespec {
     Timespec {
         tv_sec: time.sec,
-        tv_nsec: time.nsec.into(),
+        // The system has other meanings for some larger numbers.
+        tv_nsec: time.nsec.min(999_999_999).into(),
     }
 }

@@ -58,8 +58,7 @@ const MAX_LOST_READS: usize = 64;
 #[derive(Debug)]
 struct OpenDir {
     fd: OwnedFd,
-    /// Its path below the directory in which the copy began.
-    path: Vec<u8>,
+    name: Vec<u8>,
     /// What it gets once it is full; None for a directory that is not a copy.
     facts: Option<(Attr, Xattrs)>,
 }
@@ -108,11 +107,15 @@ impl<'a> Copier<'a> {
     pub(crate) fn copy_as(&mut self, id: FileId, name: &[u8], shown: &[u8]) -> std::io::Result<()> {
         let top = OpenDir {
             fd: self.top.try_clone()?,
-            path: Vec::new(),
+            name: Vec::new(),
             facts: None,
         };
-        match self.entry(&top, name, id, shown) {
-            Ok(Some(dir)) => self.fill(id, dir, shown),
+        let mut dirs = vec![top];
+        match self.entry(&dirs, name, id, shown) {
+            Ok(Some(dir)) => {
+                dirs.push(dir);
+                self.fill(id, dirs, shown);
+            }
             Ok(None) => {}
             Err(error) => self.complain(shown, error),
         }
@@ -125,10 +128,10 @@ impl<'a> Copier<'a> {
             Ok(facts) => {
                 let dir = OpenDir {
                     fd: self.top.try_clone()?,
-                    path: Vec::new(),
+                    name: Vec::new(),
                     facts: Some(facts),
                 };
-                self.fill(id, dir, shown);
+                self.fill(id, vec![dir], shown);
             }
             Err(error) => self.complain(shown, error),
         }
@@ -149,19 +152,18 @@ impl<'a> Copier<'a> {
         Ok((attr, xattrs))
     }
 
-    /// Copies everything below the directory `id` into `dir`.
-    fn fill(&mut self, id: FileId, dir: OpenDir, shown: &[u8]) {
-        let mut dirs = vec![dir];
+    /// Copies everything below the directory `id` into the last of `dirs`, of which each is in the one before
+    /// it, and the first is where the copy began.
+    fn fill(&mut self, id: FileId, mut dirs: Vec<OpenDir>, shown: &[u8]) {
         let filter = Filter::default();
-        let mut walk = Walk::new(self.volume, id, shown, Order::Name, filter);
+        let mut walk = Walk::new(self.volume, id, shown, Order::Index, filter);
         while let Some(step) = walk.next() {
             match step {
                 Step::Entry(entry) => {
-                    let Some(parent) = dirs.last() else { return };
-                    let copied = self.entry(parent, &entry.name, entry.id, walk.path());
+                    let copied = self.entry(&dirs, &entry.name, entry.id, walk.path());
                     let entered = copied.and_then(|dir| {
                         if dir.is_some() {
-                            walk.enter(entry.id)?;
+                            walk.enter(&entry)?;
                         }
                         Ok(dir)
                     });
@@ -182,14 +184,17 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies one entry; a directory is made and returned to be filled.
+    /// Copies one entry into the last of `dirs`; a directory is made and returned to be filled.
     fn entry(
         &mut self,
-        parent: &OpenDir,
+        dirs: &[OpenDir],
         name: &[u8],
         id: FileId,
         shown: &[u8],
     ) -> Result<Option<OpenDir>, CopyError> {
+        let Some(parent) = dirs.last() else {
+            return Ok(None);
+        };
         let (attr, xattrs) = self.facts(id)?;
         if let Some(bar) = self.console.progress() {
             bar.set_message(Escaped(shown).to_string());
@@ -207,7 +212,7 @@ impl<'a> Copier<'a> {
         self.one(parent, name, id, &attr, &xattrs, shown)?;
         if has_links {
             let first = FirstName {
-                dir: parent.path.clone(),
+                dir: path_of(dirs),
                 name: name.to_vec(),
                 remaining: attr.nlink - 1,
             };
@@ -224,13 +229,9 @@ impl<'a> Copier<'a> {
         xattrs: Xattrs,
     ) -> Result<OpenDir, CopyError> {
         let (fd, made) = dest::directory(&parent.fd, name)?;
-        let mut path = parent.path.clone();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
         let facts = (made || self.options.preserve).then_some((attr, xattrs));
-        Ok(OpenDir { fd, path, facts })
+        let name = name.to_vec();
+        Ok(OpenDir { fd, name, facts })
     }
 
     /// Gives a copy that exists a further name; false if the file was not copied yet.
@@ -322,6 +323,12 @@ impl<'a> Copier<'a> {
         }
         Ok(())
     }
+}
+
+/// The path of the last of `dirs` below the first.
+fn path_of(dirs: &[OpenDir]) -> Vec<u8> {
+    let names: Vec<&[u8]> = dirs.iter().skip(1).map(|dir| &*dir.name).collect();
+    names.join(&b'/')
 }
 
 fn device_of(attr: &Attr) -> rustix::fs::Dev {

@@ -258,6 +258,41 @@ fn names_and_existing_files_are_treated_as_by_cp() {
 }
 
 #[test]
+fn a_directory_that_is_read_in_parts_is_copied_whole() {
+    if !or_skip("a_directory_that_is_read_in_parts_is_copied_whole") {
+        return;
+    }
+    let volume = small_volume(|dir| {
+        for number in 0..3000 {
+            fs::write(dir.join(number.to_string()), "").unwrap();
+        }
+    });
+    let out = tempfile::tempdir().unwrap();
+    let all = location(&volume.devices()[0], "");
+    let copy = out.path().join("copy");
+    succeed([
+        "cp".as_ref(),
+        "-a".as_ref(),
+        all.as_os_str(),
+        copy.as_os_str(),
+    ]);
+    let mut numbers: Vec<usize> = fs::read_dir(copy)
+        .unwrap()
+        .map(|entry| {
+            entry
+                .unwrap()
+                .file_name()
+                .to_str()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..3000).collect::<Vec<_>>());
+}
+
+#[test]
 fn damage_costs_one_sector_and_is_reported() {
     if !or_skip("damage_costs_one_sector_and_is_reported") {
         return;

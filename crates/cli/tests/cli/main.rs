@@ -1,6 +1,7 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
 mod copies;
+mod crafted;
 mod errors;
 mod kept_images;
 mod listings;

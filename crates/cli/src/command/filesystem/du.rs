@@ -104,7 +104,7 @@ impl Du {
         while let Some(step) = walk.next() {
             match step {
                 Step::Entry(entry) => match entry.kind {
-                    FileKind::Directory => match walk.enter(entry.id) {
+                    FileKind::Directory => match walk.enter(&entry) {
                         Ok(()) => sums.push(FileUsage::default()),
                         Err(error) => complain(console, walk.path(), error),
                     },

@@ -114,12 +114,12 @@ impl Ls {
         console: &mut Console,
         layout: &mut long::Layout,
         volume: &Volume,
-        dir: FileId,
+        target: FileId,
         location: &Location,
         headings: bool,
         first: &mut bool,
     ) -> anyhow::Result<()> {
-        let mut pending = vec![(shown_argument(location), dir)];
+        let mut pending = vec![(shown_argument(location), target)];
         while let Some((path, dir)) = pending.pop() {
             if !std::mem::replace(first, false) {
                 writeln!(console.out)?;
@@ -128,7 +128,7 @@ impl Ls {
                 layout.print_name(&mut console.out, &path)?;
                 writeln!(console.out, ":")?;
             }
-            let (mut entries, failed) = walk::entries(volume, dir, Order::Name);
+            let (mut entries, failed) = walk::entries(volume, dir);
             if let Some(error) = failed {
                 console.error(format_args!("cannot list '{}': {error}", Escaped(&path)));
             }
@@ -143,11 +143,11 @@ impl Ls {
             }
             layout.print(&mut console.out, Some(()))?;
             if self.recursive {
-                let mut gate = Gate::of(dir);
+                let mut gate = Gate::of(target, dir);
                 let mut below = Vec::new();
                 for entry in entries.iter().filter(|e| e.kind == FileKind::Directory) {
                     let path = join(&path, &entry.name);
-                    match gate.pass(volume, entry.id) {
+                    match gate.pass(volume, entry) {
                         Ok(()) => below.push((path, entry.id)),
                         Err(error) => {
                             console
@@ -198,7 +198,7 @@ impl Ls {
                     push_json(console, list, volume, entry.id, walk.path())?;
                     if self.recursive
                         && entry.kind == FileKind::Directory
-                        && let Err(error) = walk.enter(entry.id)
+                        && let Err(error) = walk.enter(&entry)
                     {
                         console.error(format_args!(
                             "cannot list '{}': {error}",

@@ -1,0 +1,89 @@
+//! What a crafted volume must not make the command do: walk forever, or name what lies elsewhere.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ubtrfs_sim::craft;
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
+
+use crate::process::{fail, location, ubtrfs};
+
+const INODE_ITEM: u8 = 1;
+const INODE_REF: u8 = 12;
+
+fn made(fill: impl FnOnce(&Path)) -> KernelVolume {
+    let volume = KernelVolume::make(&MkfsSpec::default()).unwrap();
+    let mount = volume.mount("").unwrap();
+    fill(mount.path());
+    mount.unmount().unwrap();
+    volume
+}
+
+#[test]
+fn a_walk_that_begins_in_a_loop_of_directories_ends() {
+    if !or_skip("a_walk_that_begins_in_a_loop_of_directories_ends") {
+        return;
+    }
+    let made = made(|dir| fs::create_dir_all(dir.join("a/b/c")).unwrap());
+    let image = &made.devices()[0];
+    // In b, c becomes a; and a says that it stands in b.
+    let inode = |ino| craft::key(ino, INODE_ITEM, 0);
+    assert!(craft::replace_in_items(image, &inode(259), &inode(257)).unwrap() > 0);
+    let parent = |ino| craft::key(257, INODE_REF, ino);
+    assert!(craft::replace_in_keys(image, &parent(256), &parent(258)).unwrap() > 0);
+    let out = tempfile::tempdir().unwrap();
+    let a = location(image, "a");
+    let refusal = "stands in more than one place";
+    for words in [
+        &["ls", "-R"][..],
+        &["ls", "-R", "--json"],
+        &["tree"],
+        &["filesystem", "du"],
+    ] {
+        let args = words.iter().map(|word| word.as_ref());
+        fail(args.chain([a.as_os_str()]), refusal);
+    }
+    fail(
+        [
+            "cp".as_ref(),
+            "-a".as_ref(),
+            a.as_os_str(),
+            out.path().as_os_str(),
+        ],
+        refusal,
+    );
+    fail(
+        ["export".as_ref(), "--tar".as_ref(), a.as_os_str()],
+        refusal,
+    );
+}
+
+#[test]
+fn an_archive_has_no_name_that_leads_out_of_it() {
+    if !or_skip("an_archive_has_no_name_that_leads_out_of_it") {
+        return;
+    }
+    let made = made(|dir| {
+        fs::create_dir(dir.join("d")).unwrap();
+        fs::write(dir.join("d/aaa_escape"), "x").unwrap();
+    });
+    let image = &made.devices()[0];
+    assert!(craft::rename(image, 257, b"aaa_escape", b"../../esca").unwrap() > 0);
+    let d = location(image, "d");
+    let output = fail(
+        ["export".as_ref(), "--tar".as_ref(), d.as_os_str()],
+        "not a name that a directory can hold",
+    );
+    let archive = made.dir().join("archive.tar");
+    fs::write(&archive, output.stdout).unwrap();
+    let list = Command::new("tar")
+        .arg("-tf")
+        .arg(&archive)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&list.stdout), "d/\n");
+    // A listing shows it all the same.
+    let shown = ubtrfs().args(["ls", "-A"]).arg(&d).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&shown.stdout), "../../esca\n");
+}
