@@ -1,14 +1,23 @@
 //! A file as a block device.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::run;
+use crate::error::At;
 use crate::{Error, Result};
 
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
+    file: PathBuf,
 }
+
+/// Detaching takes as long as anybody else, such as a scan for devices, has the loop device open.
+const DETACH_LIMIT: Duration = Duration::from_secs(10);
+const DETACH_POLL: Duration = Duration::from_millis(2);
 
 impl LoopDevice {
     pub fn attach(file: &Path) -> Result<LoopDevice> {
@@ -30,7 +39,19 @@ impl LoopDevice {
                 wanted: "device",
             });
         }
-        Ok(LoopDevice { path: path.into() })
+        Ok(LoopDevice {
+            path: path.into(),
+            file: fs::canonicalize(file).at("canonicalize", file)?,
+        })
+    }
+
+    /// Whether the device still stands for the file; another test may have taken it for another one.
+    fn is_attached(&self) -> bool {
+        let Some(name) = self.path.file_name() else {
+            return false;
+        };
+        let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+        fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim_end()) == self.file)
     }
 
     /// Such as `/dev/loop3`.
@@ -47,6 +68,11 @@ impl Drop for LoopDevice {
         let _ = run("btrfs", scan.into_iter().chain([self.path.as_os_str()]));
         if let Err(error) = run("losetup", ["-d".as_ref(), self.path.as_os_str()]) {
             eprintln!("{}: not detached: {error}", self.path.display());
+            return;
+        }
+        let begun = Instant::now();
+        while self.is_attached() && begun.elapsed() < DETACH_LIMIT {
+            thread::sleep(DETACH_POLL);
         }
     }
 }
