@@ -204,7 +204,8 @@ fn read_inode(volume: &Volume, id: FileId) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+// Unpacking the volumes takes longer than any input may.
+fuzz_target!(init: { bases(); }, |input: &[u8]| {
     let Some((&which, edits)) = input.split_first() else {
         return;
     };
