@@ -76,17 +76,23 @@ impl KernelLog {
     }
 }
 
+/// Far deeper than what was made: damage may have made a directory its own child.
+const DEEPEST: usize = 16;
+
 /// Reads everything: all names, inodes and data.
 fn read_all(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let metadata = fs::symlink_metadata(&path)?;
-        if metadata.is_dir() {
-            read_all(&path)?;
-        } else if metadata.is_symlink() {
-            fs::read_link(&path)?;
-        } else if metadata.len() < 2 << 20 {
-            fs::read(&path)?;
+    let mut pending = vec![(dir.to_path_buf(), 0)];
+    while let Some((dir, depth)) = pending.pop() {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let metadata = fs::symlink_metadata(&path)?;
+            if metadata.is_dir() && depth < DEEPEST {
+                pending.push((path, depth + 1));
+            } else if metadata.is_symlink() {
+                fs::read_link(&path)?;
+            } else if metadata.is_file() && metadata.len() < 2 << 20 {
+                fs::read(&path)?;
+            }
         }
     }
     Ok(())

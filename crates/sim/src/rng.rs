@@ -36,15 +36,21 @@ impl Rng {
     }
 }
 
-/// The seed of the test `name`: `UBTRFS_SEED` if set, else a new one. Prints it, so that a failure can
-/// be repeated.
+/// The seed of the test `name`: `UBTRFS_SEED` if set; a new one in each run of the soak; else the name's
+/// own, so that a change is judged by itself and not by the luck of its run. Prints it, so that a failure
+/// can be repeated.
 pub fn seed(name: &str) -> u64 {
     let given = std::env::var("UBTRFS_SEED")
         .ok()
         .and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Rng::new(now.map_or(0, |since| since.as_nanos() as u64)).next_u64()
+    let seed = given.unwrap_or_else(|| match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            Rng::new(now.map_or(0, |since| since.as_nanos() as u64)).next_u64()
+        }
+        None => name
+            .bytes()
+            .fold(0, |seed, byte| Rng::new(seed ^ u64::from(byte)).next_u64()),
     });
     println!("{name}: UBTRFS_SEED={seed}");
     seed
