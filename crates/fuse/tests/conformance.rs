@@ -9,6 +9,8 @@ mod library;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ubtrfs_engine::Volume;
 use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
@@ -22,6 +24,8 @@ use ubtrfs_sim::{Rng, Scratch, damage, images, seed};
 /// over the mount, and FUSE has no birth time.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino, Field::Btime];
 
+const BUSY_LIMIT: Duration = Duration::from_secs(10);
+
 fn through_mount(volume: &Arc<Volume>, dir: &Path) -> Manifest {
     let dir = dir.join("mnt");
     std::fs::create_dir_all(&dir).unwrap();
@@ -29,11 +33,16 @@ fn through_mount(volume: &Arc<Volume>, dir: &Path) -> Manifest {
     options.add("ro,dev,suid".as_ref()).unwrap();
     let mut session = mount(Arc::clone(volume), Path::new("conformance"), &dir, &options).unwrap();
     let shown = Manifest::of_dir(&dir).unwrap();
-    match session.unmount() {
-        // A thread of another test that starts a program holds copies of all open files between fork and
-        // exec: what is dropped is detached.
-        Err(MountError::Unmount(UnmountError::Busy(_))) => {}
-        done => done.unwrap(),
+    let begun = Instant::now();
+    loop {
+        match session.unmount() {
+            // A thread of another test that starts a program holds copies of all open files between fork
+            // and exec.
+            Err(MountError::Unmount(UnmountError::Busy(_))) if begun.elapsed() < BUSY_LIMIT => {
+                thread::yield_now();
+            }
+            done => break done.unwrap(),
+        }
     }
     shown
 }
