@@ -9,6 +9,7 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::TreeError;
 
 use crate::fs::FileId;
+use crate::txn::RefError;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -18,6 +19,8 @@ pub enum Error {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Tree(#[from] TreeError),
+    #[error(transparent)]
+    Ref(#[from] RefError),
     #[error("no such file or directory")]
     NotFound,
     #[error("not a directory")]

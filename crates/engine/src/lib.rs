@@ -10,10 +10,12 @@ mod fs;
 pub mod inspect;
 pub mod mkfs;
 mod subvol;
+mod txn;
 mod volume;
 
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{Attr, DirEntry, FileId, FileTime};
 pub use subvol::{SubvolumeInfo, SubvolumePlace};
+pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
 pub use volume::{BlockGroup, OpenOptions, StatFs, Tree, Volume};

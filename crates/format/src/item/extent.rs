@@ -119,6 +119,35 @@ impl InlineRef {
         }
     }
 
+    /// The bytes that it takes in an item.
+    pub fn encoded_len(&self) -> usize {
+        let fields = match self {
+            InlineRef::TreeBlock { .. }
+            | InlineRef::SharedBlock { .. }
+            | InlineRef::Owner { .. } => size_of::<U64>(),
+            InlineRef::ExtentData(_) => size_of::<ExtentDataRef>(),
+            InlineRef::SharedData { .. } => size_of::<U64>() + size_of::<SharedDataRef>(),
+        };
+        size_of::<u8>() + fields
+    }
+
+    /// Appends it as it lies in an item.
+    pub fn encode(&self, item: &mut Vec<u8>) {
+        item.push(self.key_type().0);
+        match self {
+            InlineRef::TreeBlock { root: number }
+            | InlineRef::SharedBlock { parent: number }
+            | InlineRef::Owner { root: number } => {
+                item.extend_from_slice(&number.to_le_bytes());
+            }
+            InlineRef::ExtentData(data) => item.extend_from_slice(data.as_bytes()),
+            InlineRef::SharedData { parent, count } => {
+                item.extend_from_slice(&parent.to_le_bytes());
+                item.extend_from_slice(&count.to_le_bytes());
+            }
+        }
+    }
+
     /// How many references it counts for.
     pub fn count(&self) -> u64 {
         match self {

@@ -1,0 +1,376 @@
+//! Changes of reference counts that the extent tree does not have yet.
+//!
+//! A count is a sum, not a value that the last writer sets: changes are kept as differences, merged per
+//! extent and reference, and made in the extent tree by the commit. What adds up to nothing is forgotten.
+//!
+//! Invariants
+//! - REFS-1: no reference is kept with a difference of 0, and no extent with nothing to do.
+//! - REFS-2: an extent that is new here has no item in the extent tree yet.
+//! - REFS-3: what is said of an extent that disagrees with what was said before is kept as a
+//!   [`Disagreement`], which fails the commit: a damaged volume may name any extent.
+//!
+//! Locks: none; whoever shares one puts it behind its own.
+//! Not here: what becomes of the items (`extent_items`).
+
+use std::collections::{BTreeMap, btree_map};
+use std::fmt;
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+use ubtrfs_format::key::Key;
+
+#[cfg(test)]
+mod tests;
+
+/// Who refers to an extent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RefKey {
+    /// A tree block, from the tree that it is in.
+    TreeRoot(RootId),
+    /// A tree block, from a block above it that several trees share.
+    TreeParent(Logical),
+    /// Data, from a file.
+    DataRoot {
+        root: RootId,
+        ino: InodeNr,
+        /// File offset minus the offset within the extent; may wrap below zero.
+        offset: u64,
+    },
+    /// Data, from a leaf that several trees share.
+    DataParent(Logical),
+}
+
+impl RefKey {
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self, RefKey::DataRoot { .. } | RefKey::DataParent(_))
+    }
+}
+
+impl fmt::Display for RefKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefKey::TreeRoot(root) => write!(f, "tree {root}"),
+            RefKey::TreeParent(parent) => write!(f, "node at {parent}"),
+            RefKey::DataRoot { root, ino, offset } => {
+                let offset = *offset as i64;
+                write!(f, "subvolume {root} inode {ino} offset {offset}")
+            }
+            RefKey::DataParent(parent) => write!(f, "leaf at {parent}"),
+        }
+    }
+}
+
+/// What kind of extent it is, as far as its key tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExtentShape {
+    Data { len: u64 },
+    Block { level: u8 },
+}
+
+impl fmt::Display for ExtentShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExtentShape::Data { len } => write!(f, "{len} bytes of data"),
+            ExtentShape::Block { level } => write!(f, "a tree block of level {level}"),
+        }
+    }
+}
+
+/// Whether an extent has an item in the extent tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Birth {
+    /// It has one.
+    Before,
+    /// It gets one.
+    Data,
+    /// It gets one, which names the first key if the volume lacks SKINNY_METADATA.
+    Block { owner: RootId, first_key: Key },
+}
+
+impl Birth {
+    fn is_new(&self) -> bool {
+        *self != Birth::Before
+    }
+}
+
+/// Two changes that cannot both be of one extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Disagreement {
+    Shape(ExtentShape),
+    /// It was made twice.
+    Birth,
+}
+
+/// What is pending for one extent.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) shape: ExtentShape,
+    pub(crate) birth: Birth,
+    pub(crate) full_backref: bool,
+    pub(crate) disagreement: Option<Disagreement>,
+    changes: RefChanges,
+}
+
+impl Head {
+    fn new(shape: ExtentShape) -> Head {
+        Head {
+            shape,
+            birth: Birth::Before,
+            full_backref: false,
+            disagreement: None,
+            changes: RefChanges::default(),
+        }
+    }
+
+    /// The differences, none of them 0.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (RefKey, i64)> {
+        self.changes.iter()
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.birth.is_new()
+    }
+
+    /// The sum of the differences.
+    pub(crate) fn refs(&self) -> i64 {
+        self.changes()
+            .fold(0, |sum, (_, delta)| sum.saturating_add(delta))
+    }
+
+    fn is_idle(&self) -> bool {
+        let changed = self.is_new() || self.full_backref || self.disagreement.is_some();
+        !changed && self.changes.len() == 0
+    }
+
+    fn expect_shape(&mut self, shape: ExtentShape) {
+        if self.shape != shape {
+            self.disagreement.get_or_insert(Disagreement::Shape(shape));
+        }
+    }
+
+    fn set_birth(&mut self, birth: Birth) {
+        if self.is_new() {
+            self.disagreement.get_or_insert(Disagreement::Birth);
+        }
+        self.birth = birth;
+    }
+
+    fn merge(&mut self, other: Head) {
+        self.expect_shape(other.shape);
+        if other.is_new() {
+            self.set_birth(other.birth);
+        }
+        self.full_backref |= other.full_backref;
+        self.disagreement = self.disagreement.or(other.disagreement);
+        for (key, delta) in other.changes() {
+            self.changes.add(key, delta);
+        }
+    }
+}
+
+/// Most extents have one reference at a time, which then needs no memory of its own.
+#[derive(Clone, Debug)]
+enum RefChanges {
+    One(RefKey, i64),
+    Several(BTreeMap<RefKey, i64>),
+}
+
+impl Default for RefChanges {
+    fn default() -> Self {
+        RefChanges::Several(BTreeMap::new())
+    }
+}
+
+impl RefChanges {
+    fn add(&mut self, key: RefKey, delta: i64) {
+        match self {
+            RefChanges::One(only, sum) if *only == key => {
+                *sum = sum.saturating_add(delta);
+                if *sum == 0 {
+                    *self = RefChanges::default();
+                }
+            }
+            RefChanges::One(only, sum) => {
+                *self = RefChanges::Several(BTreeMap::from([(*only, *sum), (key, delta)]));
+            }
+            RefChanges::Several(map) if map.is_empty() => *self = RefChanges::One(key, delta),
+            RefChanges::Several(map) => match map.entry(key) {
+                btree_map::Entry::Vacant(entry) => {
+                    entry.insert(delta);
+                }
+                btree_map::Entry::Occupied(mut entry) => {
+                    *entry.get_mut() = entry.get().saturating_add(delta);
+                    if *entry.get() == 0 {
+                        entry.remove();
+                    }
+                }
+            },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            RefChanges::One(..) => 1,
+            RefChanges::Several(map) => map.len(),
+        }
+    }
+
+    /// How many of them have memory of their own.
+    fn spilled(&self) -> usize {
+        match self {
+            RefChanges::One(..) => 0,
+            RefChanges::Several(map) => map.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (RefKey, i64)> {
+        let (one, several) = match self {
+            RefChanges::One(key, delta) => (Some((*key, *delta)), None),
+            RefChanges::Several(map) => (None, Some(map)),
+        };
+        let several = several.into_iter().flatten();
+        one.into_iter()
+            .chain(several.map(|(key, delta)| (*key, *delta)))
+    }
+}
+
+/// What is pending against an extent's item in the extent tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pending {
+    pub(crate) refs: i64,
+    /// Set by a change; an item that has the flag keeps it.
+    pub(crate) full_backref: bool,
+    /// There is no item yet.
+    pub(crate) is_new: bool,
+}
+
+/// Sorted by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DelayedRefs {
+    heads: BTreeMap<Logical, Head>,
+    /// References that have memory of their own.
+    spilled: usize,
+}
+
+impl DelayedRefs {
+    /// A data extent that this transaction made. Its references come through [`DelayedRefs::change`];
+    /// if none does, or they go again, it is reported as freed without ever having had an item.
+    pub(crate) fn new_data(&mut self, bytenr: Logical, num_bytes: u64) {
+        let shape = ExtentShape::Data { len: num_bytes };
+        self.edit(bytenr, shape, |head| head.set_birth(Birth::Data));
+    }
+
+    /// A tree block that this commit made, with the reference to it.
+    pub(crate) fn new_block(
+        &mut self,
+        bytenr: Logical,
+        level: u8,
+        owner: RootId,
+        reference: RefKey,
+        first_key: Key,
+    ) {
+        assert!(!reference.is_data(), "files do not refer to tree blocks");
+        self.edit(bytenr, ExtentShape::Block { level }, |head| {
+            head.set_birth(Birth::Block { owner, first_key });
+            head.changes.add(reference, 1);
+        });
+    }
+
+    /// Adds `delta` references from `key`. A tree block's `level` is known to whoever refers to it;
+    /// data has none.
+    pub(crate) fn change(
+        &mut self,
+        bytenr: Logical,
+        num_bytes: u64,
+        key: RefKey,
+        delta: i64,
+        level: Option<u8>,
+    ) {
+        assert_eq!(key.is_data(), level.is_none(), "only blocks have a level");
+        if delta == 0 {
+            return;
+        }
+        let shape = match level {
+            Some(level) => ExtentShape::Block { level },
+            None => ExtentShape::Data { len: num_bytes },
+        };
+        self.edit(bytenr, shape, |head| head.changes.add(key, delta));
+    }
+
+    /// The children of the tree block are from now on referenced by the block itself.
+    pub(crate) fn set_full_backref(&mut self, bytenr: Logical, level: u8) {
+        let shape = ExtentShape::Block { level };
+        self.edit(bytenr, shape, |head| head.full_backref = true);
+    }
+
+    /// A tree block that this commit made and dropped before its item was: nothing remains of it.
+    pub(crate) fn forget_block(&mut self, bytenr: Logical) {
+        let head = self.heads.remove(&bytenr);
+        let head = head.expect("only a block without an item can be forgotten");
+        assert!(
+            matches!(head.birth, Birth::Block { .. }),
+            "a block with an item is dropped by its reference"
+        );
+        self.spilled -= head.changes.spilled();
+    }
+
+    pub(crate) fn pending(&self, bytenr: Logical) -> Option<Pending> {
+        self.heads.get(&bytenr).map(|head| Pending {
+            refs: head.refs(),
+            full_backref: head.full_backref,
+            is_new: head.is_new(),
+        })
+    }
+
+    /// Adds all changes of `other`.
+    pub(crate) fn merge(&mut self, mut other: DelayedRefs) {
+        if self.len() < other.len() {
+            std::mem::swap(self, &mut other);
+        }
+        for (bytenr, head) in other.heads {
+            self.edit(bytenr, head.shape, |own| own.merge(head));
+        }
+    }
+
+    /// Takes out all there is, in address order.
+    pub(crate) fn take(&mut self) -> BTreeMap<Logical, Head> {
+        std::mem::take(self).heads
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// How many extents something is pending for.
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// An estimate of the memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        // Nodes of a sorted map are about two thirds full.
+        let head_bytes = size_of::<(Logical, Head)>() * 3 / 2;
+        let ref_bytes = size_of::<(RefKey, i64)>() * 3 / 2;
+        self.len() * head_bytes + self.spilled * ref_bytes
+    }
+
+    fn edit(&mut self, bytenr: Logical, shape: ExtentShape, edit: impl FnOnce(&mut Head)) {
+        match self.heads.entry(bytenr) {
+            btree_map::Entry::Vacant(entry) => {
+                let mut head = Head::new(shape);
+                edit(&mut head);
+                self.spilled += head.changes.spilled();
+                entry.insert(head);
+            }
+            btree_map::Entry::Occupied(mut entry) => {
+                let head = entry.get_mut();
+                self.spilled -= head.changes.spilled();
+                head.expect_shape(shape);
+                edit(head);
+                self.spilled += head.changes.spilled();
+                if head.is_idle() {
+                    entry.remove();
+                }
+            }
+        }
+    }
+}

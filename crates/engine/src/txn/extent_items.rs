@@ -1,0 +1,301 @@
+//! Pending changes of references -> changes of the extent tree's items.
+//!
+//! A pure function over a view of the extent tree. Extents are visited in address order, and within one
+//! all additions are made before all drops, so that an extent that changes hands is never free between.
+//!
+//! Where a reference goes: into the extent's item, as long as that stays below the kernel's limit and no
+//! reference of the extent is an item of its own; from then on into items of their own, until the last of
+//! those is gone. So a reference that is not inline needs to be looked for only if there are any of those.
+//!
+//! Invariants
+//! - EXTENT-1: an item's count is the sum of its references, inline and keyed; a change that cannot keep
+//!   it so is an error that names the extent.
+//! - EXTENT-2: an extent without references has no items.
+//! - EXTENT-3: the changes ascend by key and name each key once.
+//!
+//! Locks: none.
+//! Not here: who refers to what when a shared block is copied; what becomes of freed space.
+
+mod error;
+mod item;
+mod keyed;
+
+use std::collections::BTreeMap;
+
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::ExtentFlags;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_tree::{Cursor, View};
+
+pub use error::RefError;
+use item::ExtentItem;
+use keyed::KeyedRefs;
+
+use super::delayed_refs::{Birth, Disagreement, ExtentShape, Head, RefKey};
+use crate::error::{CorruptItem, Error, Result};
+
+/// What the items depend on besides the references.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExtentContext {
+    pub(crate) transid: Transid,
+    pub(crate) skinny_metadata: bool,
+    pub(crate) nodesize: usize,
+}
+
+impl ExtentContext {
+    /// An item that would reach this size takes no further inline reference. The kernel calls it
+    /// BTRFS_MAX_EXTENT_ITEM_SIZE.
+    fn item_limit(&self) -> usize {
+        (leaf_data_size(self.nodesize) >> 4) - ITEM_HEAD_SIZE
+    }
+}
+
+/// An extent that got its item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Used {
+    pub(crate) start: Logical,
+    pub(crate) len: u64,
+    pub(crate) is_data: bool,
+}
+
+/// An extent whose last reference is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Freed {
+    pub(crate) start: Logical,
+    pub(crate) len: u64,
+    pub(crate) kind: FreedKind,
+    /// False if it was made and dropped between two runs: no extent item ever named it.
+    pub(crate) had_item: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FreedKind {
+    Data,
+    Block {
+        level: u8,
+        /// The tree that dropped it last, if a tree did and not a shared block.
+        owner: Option<RootId>,
+    },
+}
+
+/// What a run of delayed refs does to the extent tree and to space.
+#[derive(Debug, Default)]
+pub(crate) struct ExtentBatch {
+    /// Ascending; None deletes.
+    pub(crate) changes: Vec<(Key, Option<Vec<u8>>)>,
+    pub(crate) used: Vec<Used>,
+    pub(crate) freed: Vec<Freed>,
+}
+
+/// Makes the changes of `heads` against the extent tree as `view` shows it.
+pub(crate) fn run(
+    heads: BTreeMap<Logical, Head>,
+    view: &View,
+    context: &ExtentContext,
+) -> Result<ExtentBatch> {
+    let mut batch = ExtentBatch::default();
+    let mut cursor = view.cursor();
+    for (bytenr, head) in heads {
+        let mut extent = Extent::open(bytenr, &head, &mut cursor, context)?;
+        extent.add(&head)?;
+        extent.drop(&head)?;
+        extent.close(&head, &mut batch)?;
+    }
+    Ok(batch)
+}
+
+/// One extent while its references change.
+struct Extent<'a, 'v> {
+    bytenr: Logical,
+    item: ExtentItem,
+    keyed: KeyedRefs,
+    cursor: &'a mut Cursor<'v>,
+    context: &'a ExtentContext,
+}
+
+impl<'a, 'v> Extent<'a, 'v> {
+    fn open(
+        bytenr: Logical,
+        head: &Head,
+        cursor: &'a mut Cursor<'v>,
+        context: &'a ExtentContext,
+    ) -> Result<Self> {
+        let shape = head.shape;
+        match head.disagreement {
+            None => {}
+            Some(Disagreement::Shape(other)) => {
+                let one = shape;
+                return Err(RefError::Shapes { bytenr, one, other }.into());
+            }
+            Some(Disagreement::Birth) => return Err(RefError::MadeTwice { bytenr }.into()),
+        }
+        let (item, has_keyed) = match (find(bytenr, cursor)?, head.is_new()) {
+            (Found::Nothing, true) => (ExtentItem::new(bytenr, head, context), false),
+            (Found::Item(item, has_keyed), false) if item.is_of(shape, context) => {
+                (item, has_keyed)
+            }
+            (Found::Item(item, _), false) => {
+                let key = item.key;
+                return Err(RefError::Unlike { bytenr, shape, key }.into());
+            }
+            (Found::Item(ExtentItem { key, .. }, _) | Found::Stray(key), true) => {
+                return Err(RefError::Exists { bytenr, shape, key }.into());
+            }
+            (Found::Nothing | Found::Stray(_), false) => {
+                let reference = head.changes().next().map(|(key, _)| key);
+                return Err(RefError::NoExtent {
+                    bytenr,
+                    shape,
+                    reference,
+                }
+                .into());
+            }
+        };
+        Ok(Extent {
+            bytenr,
+            item,
+            keyed: KeyedRefs::new(bytenr, has_keyed),
+            cursor,
+            context,
+        })
+    }
+
+    fn add(&mut self, head: &Head) -> Result<()> {
+        let bytenr = self.bytenr;
+        for (reference, delta) in head.changes().filter(|(_, delta)| *delta > 0) {
+            let overflow = RefError::Overflow { bytenr, reference };
+            let count = u32::try_from(delta).map_err(|_| overflow)?;
+            if !reference.is_data() && count > 1 {
+                return Err(RefError::SecondReference { bytenr, reference }.into());
+            }
+            let refs = self.item.refs.checked_add(u64::from(count));
+            self.item.refs = refs.ok_or(overflow)?;
+            let limit = self.context.item_limit();
+            let is_inline = self.item.raise(reference, count)?
+                || (!self.keyed.were_any() && self.item.insert(reference, count, limit));
+            if !is_inline {
+                self.keyed.raise(self.cursor, reference, count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, head: &Head) -> Result<()> {
+        let bytenr = self.bytenr;
+        for (reference, delta) in head.changes().filter(|(_, delta)| *delta < 0) {
+            let dropped = delta.unsigned_abs();
+            let mut found = self.item.lower(reference, dropped);
+            if found < dropped && self.keyed.were_any() {
+                let rest = dropped - found;
+                found += self.keyed.lower(self.cursor, reference, rest)?;
+            }
+            if found < dropped {
+                return Err(RefError::NoReference {
+                    bytenr,
+                    reference,
+                    dropped,
+                    found,
+                }
+                .into());
+            }
+            let refs = self.item.refs;
+            let left = refs.checked_sub(dropped);
+            self.item.refs = left.ok_or(RefError::Sum { bytenr, refs })?;
+        }
+        Ok(())
+    }
+
+    fn close(mut self, head: &Head, batch: &mut ExtentBatch) -> Result<()> {
+        let is_free = self.item.refs == 0;
+        let has_refs =
+            self.item.has_inline() || (self.keyed.were_any() && self.keyed.any(self.cursor)?);
+        if is_free == has_refs {
+            let (bytenr, refs) = (self.bytenr, self.item.refs);
+            return Err(RefError::Sum { bytenr, refs }.into());
+        }
+        if head.full_backref {
+            self.item.flags |= ExtentFlags::FULL_BACKREF;
+        }
+        let (start, key, is_new) = (self.bytenr, self.item.key, head.is_new());
+        let len = match head.shape {
+            ExtentShape::Data { len } => len,
+            ExtentShape::Block { .. } => self.context.nodesize as u64,
+        };
+        if is_free {
+            let kind = freed_kind(head);
+            batch.freed.push(Freed {
+                start,
+                len,
+                kind,
+                had_item: !is_new,
+            });
+        } else if is_new {
+            let is_data = matches!(head.shape, ExtentShape::Data { .. });
+            batch.used.push(Used {
+                start,
+                len,
+                is_data,
+            });
+        }
+        if !(is_free && is_new) {
+            let value = (!is_free).then(|| self.item.encode());
+            batch.changes.push((key, value));
+        }
+        batch.changes.extend(self.keyed.into_changes());
+        Ok(())
+    }
+}
+
+fn freed_kind(head: &Head) -> FreedKind {
+    let ExtentShape::Block { level } = head.shape else {
+        return FreedKind::Data;
+    };
+    let dropped_by = head.changes().find_map(|(key, _)| match key {
+        RefKey::TreeRoot(root) => Some(root),
+        _ => None,
+    });
+    let owner = match head.birth {
+        Birth::Block { owner, .. } => Some(owner),
+        Birth::Before | Birth::Data => dropped_by,
+    };
+    FreedKind::Block { level, owner }
+}
+
+enum Found {
+    Nothing,
+    /// And whether references follow it that are items of their own.
+    Item(ExtentItem, bool),
+    /// A reference to an extent that has no item.
+    Stray(Key),
+}
+
+fn find(bytenr: Logical, cursor: &mut Cursor<'_>) -> Result<Found> {
+    let first = Key::new(bytenr.0, KeyType::EXTENT_ITEM, 0);
+    if !cursor.seek(&first)? {
+        return Ok(Found::Nothing);
+    }
+    let Some((key, bytes)) = cursor.current().filter(|(key, _)| key.objectid == bytenr.0) else {
+        return Ok(Found::Nothing);
+    };
+    if !matches!(key.item_type, KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM) {
+        return Ok(match keyed::is_keyed_ref(key.item_type) {
+            true => Found::Stray(key),
+            false => Found::Nothing,
+        });
+    }
+    let item = ExtentItem::decode(key, bytes).ok_or_else(|| undecodable(key))?;
+    let has_keyed = cursor.advance()?
+        && cursor
+            .current()
+            .is_some_and(|(key, _)| key.objectid == bytenr.0 && keyed::is_keyed_ref(key.item_type));
+    Ok(Found::Item(item, has_keyed))
+}
+
+fn undecodable(key: Key) -> Error {
+    Error::Corrupt {
+        tree: RootId::EXTENT_TREE,
+        key,
+        what: CorruptItem::Undecodable,
+    }
+}
