@@ -2,6 +2,9 @@
 //!
 //! Faults are added at any time and tried in the order in which they were added. Requests are counted
 //! from 0, per kind, whether they fail or not; each request of a batch counts.
+//!
+//! To fail every request of a run in turn: do it once without faults, and again for each fault of
+//! `Counts::each_since`.
 
 use std::io;
 use std::ops::Range;
@@ -32,6 +35,8 @@ pub enum Fault {
     Corrupt { offset: u64, mask: u8 },
     /// Everything fails: the device is gone.
     Gone,
+    /// The device is gone once it was asked so many requests of any kind.
+    GoneAfter { requests: u64 },
 }
 
 /// Requests so far.
@@ -41,6 +46,21 @@ pub struct Counts {
     pub writes: u64,
     pub flushes: u64,
     pub discards: u64,
+}
+
+impl Counts {
+    pub fn total(self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
+    }
+
+    /// A fault for each request that was counted after `start`: the counts when the run of interest began.
+    pub fn each_since(self, start: Counts) -> impl Iterator<Item = Fault> {
+        let reads = (start.reads..self.reads).map(|nth| Fault::Read { nth });
+        let writes = (start.writes..self.writes).map(|nth| Fault::Write { nth });
+        let flushes = (start.flushes..self.flushes).map(|nth| Fault::Flush { nth });
+        let discards = (start.discards..self.discards).map(|nth| Fault::Discard { nth });
+        reads.chain(writes).chain(flushes).chain(discards)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -83,13 +103,15 @@ impl FaultDevice {
         fails: impl Fn(&Fault, u64) -> bool,
     ) -> io::Result<()> {
         let mut state = self.state.lock();
+        let before = state.counts.total();
         let counter = count(&mut state.counts);
         let number = *counter;
         *counter += 1;
-        let failing = state
-            .faults
-            .iter()
-            .find(|fault| **fault == Fault::Gone || fails(fault, number));
+        let failing = state.faults.iter().find(|fault| match fault {
+            Fault::Gone => true,
+            Fault::GoneAfter { requests } => before >= *requests,
+            fault => fails(fault, number),
+        });
         match failing {
             Some(fault) => Err(io::Error::other(format!("planted fault: {fault:?}"))),
             None => Ok(()),

@@ -14,6 +14,7 @@ pub mod images;
 pub mod kernel;
 pub mod manifest;
 pub mod matrix;
+pub mod record;
 mod rng;
 mod scratch;
 mod zeros;

@@ -66,3 +66,40 @@ fn corruption_is_seen_by_reads_only_until_healed() {
     device.add(Fault::Gone);
     assert!(read(&device, 0).is_err() && device.flush().is_err());
 }
+
+#[test]
+fn each_request_of_a_run_can_be_failed_in_turn() {
+    let run = |device: &FaultDevice| -> io::Result<()> {
+        read(device, 0)?;
+        device.write_at(&[1; 512], 0)?;
+        device.write_at(&[2; 512], 512)?;
+        device.flush()?;
+        device.discard(0, 4096)
+    };
+    // What comes before the run, such as opening the volume, is left alone.
+    let opened = || {
+        let device = device();
+        read(&device, 0).unwrap();
+        (device.counts(), device)
+    };
+    let (start, sound) = opened();
+    run(&sound).unwrap();
+    let faults: Vec<Fault> = sound.counts().each_since(start).collect();
+    assert_eq!(faults.len(), 5);
+    assert_eq!(faults[0], Fault::Read { nth: 1 });
+    for fault in faults {
+        let (_, device) = opened();
+        device.add(fault.clone());
+        let error = run(&device).unwrap_err().to_string();
+        assert!(error.contains(&format!("{fault:?}")), "{error}");
+    }
+}
+
+#[test]
+fn device_that_went_away_stays_away() {
+    let device = device();
+    device.add(Fault::GoneAfter { requests: 2 });
+    assert!(device.flush().is_ok() && device.write_at(&[1], 0).is_ok());
+    assert!(read(&device, 0).is_err() && device.flush().is_err());
+    assert!(device.write_at(&[1], 0).is_err() && device.discard(0, 512).is_err());
+}

@@ -1,0 +1,384 @@
+//! What the devices may hold after a power cut at some moment of a recording.
+//!
+//! All requests before the last completed flush of their device are there. Of those after it, any subset
+//! is, each whole or torn between sectors. They are put down in their order: a sector that a later,
+//! lost write would have changed keeps the earlier one's bytes, so that subsets in order reach all that
+//! devices which reorder can leave.
+//!
+//! - CRASH-1: states follow from recording and plan alone; a state is found again by its number.
+//! - CRASH-2: states come in the order of time, and each costs the requests since the one before, not the
+//!   size of the device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+
+use super::{Event, Recording, erase};
+use crate::Rng;
+
+/// Which power cuts to try: one at each flush, and as many others as wished.
+#[derive(Clone, Debug)]
+pub struct CrashPlan {
+    pub seed: u64,
+    /// Cuts between flushes, half of them spread over time and half over the stretches between flushes, so
+    /// that the few writes between two flushes of a commit get their share.
+    pub random_states: usize,
+    /// What a device writes as a whole. With 512 a superblock can be torn.
+    pub sector_bytes: u64,
+}
+
+impl CrashPlan {
+    /// 100 random states, sectors of 512 bytes.
+    pub fn new(seed: u64) -> CrashPlan {
+        CrashPlan {
+            seed,
+            random_states: 100,
+            sector_bytes: 512,
+        }
+    }
+
+    pub fn random_states(self, random_states: usize) -> CrashPlan {
+        CrashPlan {
+            random_states,
+            ..self
+        }
+    }
+
+    pub fn sector_bytes(self, sector_bytes: u64) -> CrashPlan {
+        assert!(sector_bytes > 0, "a device has sectors");
+        CrashPlan {
+            sector_bytes,
+            ..self
+        }
+    }
+}
+
+/// The moment of a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// `flushes` flushes had completed, the next was about to, and nothing that it covers had landed.
+    Flush { flushes: usize },
+    /// Somewhere between flushes.
+    Between,
+}
+
+/// What became of a request that no flush had covered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Landed {
+    Whole,
+    Lost,
+    /// Of a write, which of the sectors that it touches are there.
+    Torn(Vec<bool>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// Index in `Recording::events`.
+    pub event: usize,
+    pub landed: Landed,
+}
+
+/// The devices after one power cut.
+#[derive(Debug)]
+pub struct CrashState {
+    /// From 0, in the sequence that the plan gives.
+    pub number: usize,
+    pub cut: Cut,
+    /// How many events had been issued.
+    pub events: usize,
+    /// By the numbers that the recorder gave.
+    pub devices: Vec<MemDevice>,
+    pub landings: Vec<Landing>,
+    marks: Arc<[u64]>,
+    marks_passed: usize,
+    recording: Arc<Recording>,
+}
+
+impl CrashState {
+    /// The marks that had been put before the cut.
+    pub fn marks(&self) -> &[u64] {
+        &self.marks[..self.marks_passed]
+    }
+}
+
+const SHOWN: usize = 24;
+
+impl fmt::Display for CrashState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = self.recording.events.len();
+        write!(
+            f,
+            "crash state {}: {:?} after event {} of {of}",
+            self.number, self.cut, self.events
+        )?;
+        for landing in self.landings.iter().take(SHOWN) {
+            write!(f, "\n  event {}: ", landing.event)?;
+            match &self.recording.events[landing.event] {
+                Event::Write {
+                    device,
+                    offset,
+                    data,
+                } => write!(
+                    f,
+                    "write of {} bytes at {offset} of device {device}",
+                    data.len()
+                )?,
+                Event::Discard {
+                    device,
+                    offset,
+                    len_bytes,
+                } => write!(
+                    f,
+                    "discard of {len_bytes} bytes at {offset} of device {device}"
+                )?,
+                Event::Flush { .. } | Event::Mark(_) => {}
+            }
+            match &landing.landed {
+                Landed::Whole => f.write_str(" landed")?,
+                Landed::Lost => f.write_str(" lost")?,
+                Landed::Torn(sectors) => {
+                    let map: String = sectors
+                        .iter()
+                        .map(|there| if *there { '#' } else { '.' })
+                        .collect();
+                    write!(f, " torn, sectors {map}")?;
+                }
+            }
+        }
+        if self.landings.len() > SHOWN {
+            write!(f, "\n  ... and {} more", self.landings.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+/// Iterates over the states of a plan.
+#[derive(Debug)]
+pub struct CrashStates {
+    recording: Arc<Recording>,
+    plan: CrashPlan,
+    marks: Arc<[u64]>,
+    /// (events before the cut, kind), in the order of time.
+    cuts: Vec<(usize, Cut)>,
+    next: usize,
+    /// Where `durable` and `pending` stand.
+    position: usize,
+    marks_passed: usize,
+    durable: Vec<MemDevice>,
+    /// Events that no flush of their device has covered.
+    pending: Vec<Vec<usize>>,
+}
+
+impl CrashStates {
+    pub(super) fn new(recording: Recording, plan: &CrashPlan) -> CrashStates {
+        let marks = recording.events.iter().filter_map(|event| match event {
+            Event::Mark(mark) => Some(*mark),
+            _ => None,
+        });
+        CrashStates {
+            marks: marks.collect(),
+            cuts: cuts(&recording, plan),
+            next: 0,
+            position: 0,
+            marks_passed: 0,
+            durable: recording.starts.clone(),
+            pending: vec![Vec::new(); recording.starts.len()],
+            plan: plan.clone(),
+            recording: Arc::new(recording),
+        }
+    }
+
+    fn roll_to(&mut self, position: usize) {
+        for at in self.position..position {
+            match &self.recording.events[at] {
+                Event::Write { device, .. } | Event::Discard { device, .. } => {
+                    self.pending[*device].push(at);
+                }
+                Event::Flush { device } => {
+                    let durable = &self.durable[*device];
+                    for event in self.pending[*device].drain(..) {
+                        let sector_bytes = self.plan.sector_bytes;
+                        land(
+                            &self.recording.events[event],
+                            &Landed::Whole,
+                            durable,
+                            sector_bytes,
+                        );
+                    }
+                }
+                Event::Mark(_) => self.marks_passed += 1,
+            }
+        }
+        self.position = position;
+    }
+
+    fn state(&self, number: usize, cut: Cut) -> CrashState {
+        let devices = self.durable.clone();
+        let mut pending: Vec<usize> = self.pending.iter().flatten().copied().collect();
+        pending.sort_unstable();
+        let landings = match cut {
+            Cut::Flush { .. } => Vec::new(),
+            Cut::Between => {
+                let seed = Rng::new(self.plan.seed ^ number as u64).next_u64();
+                self.choose(&pending, &mut Rng::new(seed))
+            }
+        };
+        for Landing { event, landed } in &landings {
+            let event = &self.recording.events[*event];
+            let (Event::Write { device, .. } | Event::Discard { device, .. }) = event else {
+                continue;
+            };
+            land(event, landed, &devices[*device], self.plan.sector_bytes);
+        }
+        CrashState {
+            number,
+            cut,
+            events: self.position,
+            devices,
+            landings,
+            marks: Arc::clone(&self.marks),
+            marks_passed: self.marks_passed,
+            recording: Arc::clone(&self.recording),
+        }
+    }
+
+    /// A missing barrier often shows only if one certain write is lost or alone lands, so that these
+    /// extremes are as likely as an even mix.
+    fn choose(&self, pending: &[usize], rng: &mut Rng) -> Vec<Landing> {
+        let chosen = rng.below(pending.len().max(1) as u64) as usize;
+        let mix = rng.below(6);
+        let lands = |at: usize, rng: &mut Rng| match mix {
+            0 => at == chosen,
+            1 => at != chosen,
+            2 => at <= chosen,
+            3 => at >= chosen,
+            4 => rng.one_in(2),
+            _ => !rng.one_in(8),
+        };
+        let tears = rng.one_in(2);
+        let landing = |(at, &event): (usize, &usize)| {
+            let landed = if !lands(at, rng) {
+                Landed::Lost
+            } else if tears && rng.one_in(3) {
+                self.tear(event, rng)
+            } else {
+                Landed::Whole
+            };
+            Landing { event, landed }
+        };
+        pending.iter().enumerate().map(landing).collect()
+    }
+
+    fn tear(&self, event: usize, rng: &mut Rng) -> Landed {
+        let Event::Write { offset, data, .. } = &self.recording.events[event] else {
+            return Landed::Whole;
+        };
+        let sectors = sectors(*offset, data.len(), self.plan.sector_bytes).count();
+        if sectors < 2 {
+            return Landed::Whole;
+        }
+        let border = 1 + rng.below(sectors as u64 - 1) as usize;
+        Landed::Torn(match rng.below(3) {
+            0 => (0..sectors).map(|sector| sector < border).collect(),
+            1 => (0..sectors).map(|sector| sector >= border).collect(),
+            _ => (0..sectors).map(|_| rng.one_in(2)).collect(),
+        })
+    }
+}
+
+impl Iterator for CrashStates {
+    type Item = CrashState;
+
+    fn next(&mut self) -> Option<CrashState> {
+        let number = self.next;
+        let (position, cut) = *self.cuts.get(number)?;
+        self.next += 1;
+        self.roll_to(position);
+        Some(self.state(number, cut))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.cuts.len() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for CrashStates {}
+
+fn cuts(recording: &Recording, plan: &CrashPlan) -> Vec<(usize, Cut)> {
+    // A cut at a flush is made as late as it can be: the later, the more was promised.
+    let mut cuts = Vec::new();
+    let mut stretches = vec![Vec::new()];
+    for (at, event) in recording.events.iter().enumerate() {
+        match event {
+            Event::Flush { .. } => {
+                let flushes = cuts.len();
+                cuts.push((at, Cut::Flush { flushes }));
+                stretches.push(Vec::new());
+            }
+            Event::Write { .. } | Event::Discard { .. } => {
+                if let Some(stretch) = stretches.last_mut() {
+                    stretch.push(at);
+                }
+            }
+            Event::Mark(_) => {}
+        }
+    }
+    let flushes = cuts.len();
+    cuts.push((recording.events.len(), Cut::Flush { flushes }));
+
+    stretches.retain(|stretch| !stretch.is_empty());
+    let requests = stretches.concat();
+    let mut rng = Rng::new(plan.seed);
+    if !requests.is_empty() {
+        for number in 0..plan.random_states {
+            let among = match number % 2 {
+                0 => &requests,
+                _ => &stretches[rng.below(stretches.len() as u64) as usize],
+            };
+            let request = among[rng.below(among.len() as u64) as usize];
+            cuts.push((request + 1, Cut::Between));
+        }
+    }
+    cuts.sort_by_key(|(position, _)| *position);
+    cuts
+}
+
+/// Cuts a request at sector borders into ranges within it.
+fn sectors(
+    offset: u64,
+    len: usize,
+    sector_bytes: u64,
+) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let end = offset + len as u64;
+    (offset / sector_bytes..end.div_ceil(sector_bytes)).map(move |sector| {
+        let from = (sector * sector_bytes).max(offset) - offset;
+        let to = ((sector + 1) * sector_bytes).min(end) - offset;
+        from as usize..to as usize
+    })
+}
+
+/// Puts the request, or what is left of it, on the device.
+fn land(event: &Event, landed: &Landed, device: &MemDevice, sector_bytes: u64) {
+    let done = match (event, landed) {
+        (Event::Write { offset, data, .. }, Landed::Whole) => device.write_at(data, *offset),
+        (Event::Write { offset, data, .. }, Landed::Torn(there)) => {
+            sectors(*offset, data.len(), sector_bytes)
+                .zip(there)
+                .filter(|(_, there)| **there)
+                .try_for_each(|(range, _)| {
+                    let at = offset + range.start as u64;
+                    device.write_at(&data[range], at)
+                })
+        }
+        (
+            Event::Discard {
+                offset, len_bytes, ..
+            },
+            Landed::Whole,
+        ) => erase(device, *offset, *len_bytes),
+        _ => Ok(()),
+    };
+    done.expect("the request was inside the device when it was recorded");
+}

@@ -1,0 +1,237 @@
+//! What was flushed is in every state, what was not is in some, and nothing else is.
+
+use std::collections::BTreeSet;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+
+use super::*;
+use crate::seed;
+
+const SECTOR: usize = 512;
+
+fn byte(device: &MemDevice, offset: u64) -> u8 {
+    let mut byte = [0];
+    device.read_at(&mut byte, offset).unwrap();
+    byte[0]
+}
+
+fn recorded() -> (Recorder, Arc<RecordDevice>) {
+    let recorder = Recorder::new();
+    let device = recorder.device(MemDevice::new(1 << 20));
+    (recorder, device)
+}
+
+#[test]
+fn flushed_writes_are_in_every_later_state() {
+    let (recorder, device) = recorded();
+    device.write_at(&[1; 4096], 0).unwrap();
+    device.flush().unwrap();
+    recorder.mark(1_u64);
+    device.write_at(&[2; 4096], 8192).unwrap();
+    let plan = CrashPlan::new(seed("flushed writes")).random_states(200);
+    let mut seen = BTreeSet::new();
+    for state in recorder.recording().crash_states(&plan) {
+        let (flushed, not) = (byte(&state.devices[0], 4095), byte(&state.devices[0], 8192));
+        if !state.marks().is_empty() {
+            assert_eq!(flushed, 1, "{state}");
+        }
+        seen.insert((state.marks().len(), flushed, not));
+    }
+    let wanted = [(0, 0, 0), (0, 1, 0), (1, 1, 0), (1, 1, 2)];
+    assert_eq!(seen, BTreeSet::from(wanted));
+}
+
+#[test]
+fn each_flush_has_a_state_that_lost_all_that_followed() {
+    let (recorder, device) = recorded();
+    for number in 1..=5 {
+        device.write_at(&[number; SECTOR], 0).unwrap();
+        device.flush().unwrap();
+        recorder.mark(number);
+    }
+    device.write_at(&[6; SECTOR], 0).unwrap();
+    let plan = CrashPlan::new(0).random_states(0);
+    let states = recorder.recording().crash_states(&plan);
+    assert_eq!(states.len(), 6);
+    for (number, state) in states.enumerate() {
+        assert_eq!(state.cut, Cut::Flush { flushes: number });
+        assert_eq!(byte(&state.devices[0], 0), number as u8, "{state}");
+        assert_eq!(state.marks().len(), number, "what the next flush followed");
+    }
+}
+
+#[test]
+fn unflushed_writes_land_in_every_combination() {
+    let (recorder, device) = recorded();
+    for at in 0..3_u64 {
+        device.write_at(&[9; SECTOR], at * 4096).unwrap();
+    }
+    let plan = CrashPlan::new(seed("combinations")).random_states(400);
+    let seen: BTreeSet<Vec<u8>> = recorder
+        .recording()
+        .crash_states(&plan)
+        .map(|state| {
+            (0..3)
+                .map(|at| byte(&state.devices[0], at * 4096))
+                .collect()
+        })
+        .collect();
+    assert_eq!(seen.len(), 8);
+}
+
+#[test]
+fn overwritten_sector_keeps_any_of_its_versions() {
+    let (recorder, device) = recorded();
+    for version in 1..=3 {
+        device.write_at(&[version; SECTOR], 0).unwrap();
+    }
+    let plan = CrashPlan::new(seed("versions")).random_states(200);
+    let seen: BTreeSet<u8> = recorder
+        .recording()
+        .crash_states(&plan)
+        .map(|state| byte(&state.devices[0], 0))
+        .collect();
+    assert_eq!(seen, BTreeSet::from([0, 1, 2, 3]));
+}
+
+#[test]
+fn writes_tear_at_sector_borders_and_nowhere_else() {
+    for sector_bytes in [512, 4096] {
+        let (recorder, device) = recorded();
+        // From the middle of a sector to the middle of another.
+        device.write_at(&[7; 4096], 4096 + 256).unwrap();
+        let plan = CrashPlan::new(seed("tears")).random_states(300);
+        let plan = plan.sector_bytes(sector_bytes);
+        let mut torn = 0;
+        for state in recorder.recording().crash_states(&plan) {
+            let there: Vec<bool> = (0..12_288)
+                .map(|at| byte(&state.devices[0], at) == 7)
+                .collect();
+            for at in 4096 + 257..8192 + 256 {
+                let at_border = (at as u64).is_multiple_of(sector_bytes);
+                assert!(there[at] == there[at - 1] || at_border, "{at}: {state}");
+            }
+            let count = there.iter().filter(|there| **there).count();
+            torn += usize::from(count > 0 && count < 4096);
+        }
+        assert!(torn > 10, "{torn} torn with sectors of {sector_bytes}");
+    }
+}
+
+#[test]
+fn sector_that_takes_a_whole_superblock_is_not_torn() {
+    let (recorder, device) = recorded();
+    device.write_at(&[7; 4096], 65_536).unwrap();
+    let plan = CrashPlan::new(1).random_states(200).sector_bytes(4096);
+    for state in recorder.recording().crash_states(&plan) {
+        let ends = [65_536, 65_536 + 4095].map(|at| byte(&state.devices[0], at));
+        assert!(ends[0] == ends[1], "{state}");
+    }
+}
+
+#[test]
+fn flush_covers_its_own_device_only() {
+    let recorder = Recorder::new();
+    let devices = [(); 2].map(|()| recorder.device(MemDevice::new(65_536)));
+    for device in &devices {
+        device.write_at(&[1; SECTOR], 0).unwrap();
+    }
+    devices[0].flush().unwrap();
+    recorder.mark(0_u64);
+    let plan = CrashPlan::new(seed("two devices")).random_states(100);
+    let mut other = BTreeSet::new();
+    for state in recorder.recording().crash_states(&plan) {
+        if !state.marks().is_empty() {
+            assert_eq!(byte(&state.devices[0], 0), 1);
+            other.insert(byte(&state.devices[1], 0));
+        }
+    }
+    assert_eq!(other, BTreeSet::from([0]), "no request after the mark");
+    devices[1].write_at(&[2; SECTOR], 4096).unwrap();
+    for state in recorder.recording().crash_states(&plan) {
+        other.insert(byte(&state.devices[1], 0));
+    }
+    assert_eq!(other, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn discarded_range_is_zeros_or_what_it_was() {
+    let (recorder, device) = recorded();
+    device.write_at(&[5; 200_000], 1000).unwrap();
+    device.flush().unwrap();
+    device.discard(2000, 150_001).unwrap();
+    let live = device.snapshot();
+    let at = [1999, 2000, 100_000, 152_000, 152_001];
+    assert_eq!(at.map(|at| byte(&live, at)), [5, 0, 0, 0, 5]);
+    let plan = CrashPlan::new(seed("discards")).random_states(60);
+    let mut seen = BTreeSet::new();
+    for state in recorder.recording().crash_states(&plan) {
+        seen.insert(at.map(|at| byte(&state.devices[0], at)));
+    }
+    assert!(seen.contains(&[5; 5]) && seen.contains(&[5, 0, 0, 0, 5]));
+    device.flush().unwrap();
+    let last = recorder.recording().crash_states(&plan).last().unwrap();
+    assert_eq!(byte(&last.devices[0], 2000), 0);
+}
+
+#[test]
+fn one_seed_gives_one_sequence_of_states() {
+    let (recorder, device) = recorded();
+    for number in 0..40_u64 {
+        device
+            .write_at(&[number as u8; 4096], number * 4096)
+            .unwrap();
+        if number % 7 == 0 {
+            device.flush().unwrap();
+        }
+    }
+    let recording = recorder.recording();
+    let shown = |seed| -> Vec<String> {
+        let states = recording.crash_states(&CrashPlan::new(seed));
+        states.map(|state| state.to_string()).collect()
+    };
+    assert_eq!(shown(1), shown(1));
+    assert_ne!(shown(1), shown(2));
+    assert_eq!(shown(1).len(), 100 + recording.flushes() + 1);
+}
+
+#[test]
+fn orderly_shutdown_is_the_live_device() {
+    let (recorder, device) = recorded();
+    let mut rng = crate::Rng::new(seed("orderly shutdown"));
+    for _ in 0..200 {
+        let mut data = vec![0; 1 + rng.below(20_000) as usize];
+        rng.fill(&mut data);
+        let offset = rng.below((1 << 20) - data.len() as u64);
+        if rng.one_in(6) {
+            device.discard(offset, data.len() as u64).unwrap();
+        } else {
+            device.write_at(&data, offset).unwrap();
+        }
+        if rng.one_in(9) {
+            device.flush().unwrap();
+        }
+    }
+    device.flush().unwrap();
+    let plan = CrashPlan::new(0).random_states(0);
+    let last = recorder.recording().crash_states(&plan).last().unwrap();
+    let all = |device: &dyn BlockDevice| {
+        let mut bytes = vec![0; 1 << 20];
+        device.read_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert!(all(&last.devices[0]) == all(&device.snapshot()));
+}
+
+#[test]
+fn saved_image_is_the_device() {
+    let device = MemDevice::new(100_000);
+    device.write_at(b"in the middle", 50_000).unwrap();
+    device.write_at(b"end", 99_997).unwrap();
+    let scratch = crate::Scratch::new().unwrap();
+    let path = scratch.path().join("image");
+    save_image(&device, &path).unwrap();
+    let mut bytes = vec![0; 100_000];
+    device.read_at(&mut bytes, 0).unwrap();
+    assert!(std::fs::read(&path).unwrap() == bytes);
+}
