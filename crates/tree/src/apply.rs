@@ -34,7 +34,7 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size, max_key_ptrs};
 
 use crate::block::Block;
 use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf};
-use crate::view::CommittedRoot;
+use crate::committed::CommittedRoot;
 use pack::{LeafPacker, Piece};
 
 /// What becomes of one key.
@@ -43,6 +43,12 @@ pub struct Change<'a> {
     pub key: Key,
     /// None deletes the item, if there is one.
     pub value: Option<&'a [u8]>,
+}
+
+impl<'a> From<(Key, Option<&'a [u8]>)> for Change<'a> {
+    fn from((key, value): (Key, Option<&'a [u8]>)) -> Self {
+        Change { key, value }
+    }
 }
 
 /// Where blocks come from and go to.

@@ -1,4 +1,4 @@
-//! A verified tree block that many readers share, and an item that keeps its block alive.
+//! A verified tree block that many readers share, and an item that keeps its bytes alive.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -33,6 +33,11 @@ impl Block {
         &self.bytes
     }
 
+    /// Whether both are holds on the same bytes in memory.
+    pub(crate) fn is_same(&self, other: &Block) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
     /// The item in `slot` with a hold on this block.
     pub fn item(&self, slot: usize) -> Option<Item> {
         let (key, bytes) = self.node().item(slot)?;
@@ -40,8 +45,7 @@ impl Block {
         let range = start..start + bytes.len();
         Some(Item {
             key,
-            block: self.clone(),
-            range,
+            value: Value::Slot(self.clone(), range),
         })
     }
 }
@@ -50,11 +54,25 @@ impl Block {
 #[derive(Clone, Debug)]
 pub struct Item {
     key: Key,
-    block: Block,
-    range: Range<usize>,
+    value: Value,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    /// Committed: bytes of a block.
+    Slot(Block, Range<usize>),
+    /// Not in any block yet.
+    Delta(Arc<[u8]>),
 }
 
 impl Item {
+    pub(crate) fn from_delta(key: Key, value: Arc<[u8]>) -> Item {
+        Item {
+            key,
+            value: Value::Delta(value),
+        }
+    }
+
     pub fn key(&self) -> Key {
         self.key
     }
@@ -64,6 +82,9 @@ impl Deref for Item {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.block.bytes[self.range.clone()]
+        match &self.value {
+            Value::Slot(block, range) => &block.bytes[range.clone()],
+            Value::Delta(bytes) => bytes,
+        }
     }
 }

@@ -1,218 +1,222 @@
 //! A position in a view, and moving it.
 //!
+//! The sets of the view are merged: the nearest key comes next, of the newest set that mentions it, and a
+//! whiteout hides its key. A cursor takes the sets as they are when it is made or sought. It meets edits
+//! that are made to its mutable set where it has not been yet; what it stands on stays as it was.
+//!
 //! Invariants
-//! - CURSOR-1: a cursor that stands somewhere has a path whose last block is a leaf and whose slots
-//!   are all within their blocks.
+//! - CURSOR-1: the path stands on the first committed item at or beyond the cursor's key, seen in the
+//!   direction of the last move, or nowhere if there is none.
 //! - CURSOR-2: moving forward meets keys in strictly ascending order, backward in descending order.
 //!
-//! Locks: none; no block is read while the cache is locked.
+//! Locks: none between moves; none is held while a block is read.
+//! Not here: walking one set (`path`, `delta`).
+
+use std::sync::Arc;
 
 use ubtrfs_format::key::Key;
 
-use crate::block::{Block, Item};
+use crate::block::Item;
+use crate::delta::{Direction, Overlay};
+use crate::epoch::Epoch;
 use crate::error::TreeError;
-use crate::view::View;
-
-#[derive(Clone, Debug)]
-struct Step {
-    block: Block,
-    slot: usize,
-    /// All keys of `block` lie below it.
-    bound: Option<Key>,
-}
+use crate::live::Layers;
+use crate::path::Path;
+use crate::view::{Source, View};
 
 /// Reads a tree in key order, in both directions.
 #[derive(Clone, Debug)]
 pub struct Cursor<'v> {
     view: &'v View,
-    /// From the root to a leaf; empty if the cursor stands nowhere.
-    path: Vec<Step>,
-    sequential: bool,
+    /// Keeps the blocks of the committed set from being given out again.
+    _epoch: Arc<Epoch>,
+    /// Of a live tree.
+    layers: Option<Arc<Layers>>,
+    path: Path<'v>,
+    /// The sets above the committed one; without any, the path alone is the position.
+    overlay: Option<Overlay>,
+    at: At,
+    direction: Direction,
+}
+
+/// What a cursor with an overlay stands on.
+#[derive(Clone, Debug)]
+enum At {
+    Nowhere,
+    /// The path's item.
+    Path,
+    Delta(Item),
 }
 
 impl<'v> Cursor<'v> {
     pub(crate) fn new(view: &'v View) -> Cursor<'v> {
+        // EPOCH-1: the token before the layers.
+        let epoch = view.store().epoch();
+        let (layers, root, overlay) = match view.source() {
+            Source::Root(_, root) => (None, *root, None),
+            Source::Live(tree, depth) => {
+                let layers = tree.layers();
+                let (root, overlay) = (layers.committed(), layers.overlay(*depth));
+                (Some(layers), root, overlay)
+            }
+        };
         Cursor {
             view,
-            path: Vec::new(),
-            sequential: false,
+            _epoch: epoch,
+            layers,
+            path: Path::new(view.store(), root),
+            overlay,
+            at: At::Nowhere,
+            direction: Direction::Up,
         }
     }
 
     /// Announces a long forward walk: siblings are read ahead, many at a time.
     #[must_use]
     pub fn sequential(mut self) -> Self {
-        self.sequential = true;
+        self.path.set_sequential();
         self
+    }
+
+    /// Takes the layers as they are now. The token of a fixed root's cursor stays: it alone protects it.
+    fn renew(&mut self) {
+        self.at = At::Nowhere;
+        let Source::Live(tree, depth) = self.view.source() else {
+            return;
+        };
+        let epoch = tree.store().epoch();
+        let layers = tree.layers();
+        if self
+            .layers
+            .as_ref()
+            .is_none_or(|old| !Arc::ptr_eq(old, &layers))
+        {
+            self.path.set_root(layers.committed());
+            self.overlay = layers.overlay(*depth);
+            self.layers = Some(layers);
+        }
+        self._epoch = epoch;
     }
 
     /// Goes to the first item at or above `key`. False if there is none.
     pub fn seek(&mut self, key: &Key) -> Result<bool, TreeError> {
-        if !self.descend(key)? {
-            return Ok(false);
+        self.renew();
+        let found = self.path.seek(key)?;
+        match self.overlay {
+            None => Ok(found),
+            Some(_) => self.merge(Direction::Up, *key),
         }
-        let leaf = self.path.last_mut().expect("descended");
-        leaf.slot = match leaf.block.node().search(key) {
-            Ok(slot) | Err(slot) => slot,
-        };
-        if leaf.slot < leaf.block.node().len() {
-            return Ok(true);
-        }
-        self.next_leaf()
     }
 
     /// Goes to the last item at or below `key`. False if there is none.
     pub fn seek_floor(&mut self, key: &Key) -> Result<bool, TreeError> {
-        if !self.descend(key)? {
-            return Ok(false);
+        self.renew();
+        let found = self.path.seek_floor(key)?;
+        match self.overlay {
+            None => Ok(found),
+            Some(_) => self.merge(Direction::Down, *key),
         }
-        let leaf = self.path.last_mut().expect("descended");
-        match leaf.block.node().search(key) {
-            Ok(slot) => leaf.slot = slot,
-            Err(0) => return self.prev_leaf(),
-            Err(slot) => leaf.slot = slot - 1,
-        }
-        Ok(true)
     }
 
     /// The item that the cursor stands on.
     pub fn current(&self) -> Option<(Key, &[u8])> {
-        let leaf = self.path.last()?;
-        leaf.block.node().item(leaf.slot)
+        match (&self.overlay, &self.at) {
+            (None, _) | (_, At::Path) => self.path.current(),
+            (_, At::Delta(item)) => Some((item.key(), item)),
+            (_, At::Nowhere) => None,
+        }
     }
 
-    /// The current item with a hold on its block.
+    /// The current item with a hold on its bytes.
     pub fn item(&self) -> Option<Item> {
-        let leaf = self.path.last()?;
-        leaf.block.item(leaf.slot)
+        match (&self.overlay, &self.at) {
+            (None, _) | (_, At::Path) => self.path.item(),
+            (_, At::Delta(item)) => Some(item.clone()),
+            (_, At::Nowhere) => None,
+        }
     }
 
     /// Goes to the next item. False, and the cursor stands nowhere, after the last.
     pub fn advance(&mut self) -> Result<bool, TreeError> {
-        let Some(leaf) = self.path.last_mut() else {
-            return Ok(false);
-        };
-        leaf.slot += 1;
-        if leaf.slot < leaf.block.node().len() {
-            return Ok(true);
+        match self.overlay {
+            None => self.path.advance(),
+            Some(_) => self.step(Direction::Up),
         }
-        self.next_leaf()
     }
 
     /// Goes to the item before. False, and the cursor stands nowhere, before the first.
     pub fn retreat(&mut self) -> Result<bool, TreeError> {
-        let Some(leaf) = self.path.last_mut() else {
-            return Ok(false);
-        };
-        if leaf.slot > 0 {
-            leaf.slot -= 1;
-            return Ok(true);
+        match self.overlay {
+            None => self.path.retreat(),
+            Some(_) => self.step(Direction::Down),
         }
-        self.prev_leaf()
     }
 
-    /// From the root to the leaf that may hold `key`. False for an empty tree.
-    fn descend(&mut self, key: &Key) -> Result<bool, TreeError> {
+    /// To the item beyond the current one.
+    fn step(&mut self, direction: Direction) -> Result<bool, TreeError> {
+        let at = std::mem::replace(&mut self.at, At::Nowhere);
+        let here = match at {
+            At::Nowhere => None,
+            At::Path => self.path.key(),
+            At::Delta(item) => Some(item.key()),
+        };
+        let Some(next) = here.and_then(|here| direction.after(here)) else {
+            self.path.clear();
+            return Ok(false);
+        };
+        match self.path.key() {
+            Some(path) if direction.is_before(path, next) => self.move_path(direction)?,
+            Some(_) => true,
+            // CURSOR-1: the path left the tree in the direction of the last move.
+            None if self.direction == direction => false,
+            None => self.seek_path(direction, &next)?,
+        };
+        self.merge(direction, next)
+    }
+
+    fn move_path(&mut self, direction: Direction) -> Result<bool, TreeError> {
+        match direction {
+            Direction::Up => self.path.advance(),
+            Direction::Down => self.path.retreat(),
+        }
+    }
+
+    fn seek_path(&mut self, direction: Direction, key: &Key) -> Result<bool, TreeError> {
+        match direction {
+            Direction::Up => self.path.seek(key),
+            Direction::Down => self.path.seek_floor(key),
+        }
+    }
+
+    /// Goes to the first visible item at or beyond `key`; the path is on the first committed one there.
+    fn merge(&mut self, direction: Direction, mut key: Key) -> Result<bool, TreeError> {
+        self.direction = direction;
+        while let Some(overlay) = &mut self.overlay {
+            let committed = self.path.key();
+            let nearest = overlay.find(direction, key).filter(|(delta, _)| {
+                committed.is_none_or(|committed| !direction.is_before(committed, *delta))
+            });
+            let hidden = match nearest {
+                None if committed.is_none() => return Ok(false),
+                None => {
+                    self.at = At::Path;
+                    return Ok(true);
+                }
+                Some((delta, Some(value))) => {
+                    self.at = At::Delta(Item::from_delta(delta, Arc::clone(value)));
+                    return Ok(true);
+                }
+                Some((delta, None)) => delta,
+            };
+            if committed == Some(hidden) {
+                self.move_path(direction)?;
+            }
+            match direction.after(hidden) {
+                Some(next) => key = next,
+                None => break,
+            }
+        }
         self.path.clear();
-        let root = self.view.read_root()?;
-        if root.node().is_empty() {
-            return Ok(false);
-        }
-        let slot = if root.node().is_leaf() {
-            0
-        } else {
-            root.node().child_slot(key)
-        };
-        self.path.push(Step {
-            block: root,
-            slot,
-            bound: None,
-        });
-        while let Some(block) = self.child()? {
-            let slot = if block.block.node().is_leaf() {
-                0
-            } else {
-                block.block.node().child_slot(key)
-            };
-            self.path.push(Step { slot, ..block });
-        }
-        Ok(true)
-    }
-
-    /// The block below the last step; None below a leaf.
-    fn child(&mut self) -> Result<Option<Step>, TreeError> {
-        let Some(step) = self.path.last() else {
-            return Ok(None);
-        };
-        if step.block.node().is_leaf() {
-            return Ok(None);
-        }
-        let mut bound = step.bound;
-        let block = match self.view.read_child(&step.block, step.slot, &mut bound) {
-            Ok(block) => block,
-            Err(error) => {
-                self.path.clear();
-                return Err(error);
-            }
-        };
-        Ok(Some(Step {
-            block,
-            slot: 0,
-            bound,
-        }))
-    }
-
-    fn next_leaf(&mut self) -> Result<bool, TreeError> {
-        loop {
-            self.path.pop();
-            let Some(step) = self.path.last_mut() else {
-                return Ok(false);
-            };
-            step.slot += 1;
-            if step.slot < step.block.node().len() {
-                break;
-            }
-        }
-        if self.sequential {
-            self.read_ahead();
-        }
-        while let Some(step) = self.child()? {
-            self.path.push(step);
-        }
-        Ok(true)
-    }
-
-    fn prev_leaf(&mut self) -> Result<bool, TreeError> {
-        loop {
-            self.path.pop();
-            let Some(step) = self.path.last_mut() else {
-                return Ok(false);
-            };
-            if step.slot > 0 {
-                step.slot -= 1;
-                break;
-            }
-        }
-        while let Some(step) = self.child()? {
-            let slot = step.block.node().len().saturating_sub(1);
-            self.path.push(Step { slot, ..step });
-        }
-        Ok(true)
-    }
-
-    /// Reads the coming children of the last step if the next one is cold.
-    fn read_ahead(&self) {
-        let Some(step) = self.path.last() else { return };
-        let store = self.view.store();
-        let expects: Vec<_> = (step.slot..)
-            .map_while(|slot| self.view.expect_child(&step.block, slot))
-            .take(store.read_ahead_blocks())
-            .collect();
-        if expects
-            .first()
-            .is_some_and(|first| !store.is_cached(first.bytenr))
-        {
-            store.prefetch(&expects);
-        }
+        Ok(false)
     }
 }

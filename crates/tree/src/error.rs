@@ -1,4 +1,4 @@
-//! What can go wrong while a tree is read.
+//! What can go wrong while a tree is read, or a block of it is made ready to be written.
 
 use ubtrfs_device::ReadFailure;
 use ubtrfs_format::check::CorruptBlock;
@@ -35,6 +35,13 @@ pub enum TreeError {
         bytenr: Logical,
         last: Key,
         bound: Key,
+    },
+    /// A block that was built to be written and that the kernel would refuse.
+    #[error("tree {tree}: block for {bytenr} must not be written: {reason}")]
+    Unwritable {
+        tree: RootId,
+        bytenr: Logical,
+        reason: CorruptBlock,
     },
     /// A child pointer that is not aligned to the sector.
     #[error("tree {tree}: block at {bytenr} is not aligned to the sector")]

@@ -1,23 +1,36 @@
-//! One B-tree: views, cursors, and the cache of verified nodes. Knows no item's meaning.
+//! One B-tree: views, cursors, what changed since the last commit, and the blocks in memory. Knows no
+//! item's meaning.
 //!
 //! A reader sees a [`View`]: a stack of sorted sets of which the committed root on disk is the lowest.
 //! Everything above this crate reads through views and cursors only, so what lies on top of the
-//! committed set is this crate's affair.
+//! committed set is this crate's affair. Changes go into a [`LiveTree`]; [`apply`] makes them a new root.
 
 mod apply;
 mod block;
 mod build;
 mod bulk;
+mod committed;
 mod cursor;
+mod delta;
+mod epoch;
 mod error;
+mod live;
+mod path;
+mod staged;
 mod store;
+#[cfg(test)]
+mod test_volume;
 mod view;
 
 pub use apply::{ApplyIo, Change, apply};
 pub use block::{Block, Item};
 pub use build::{BlockFormat, BlockSink, BuildError, TreeBlock};
 pub use bulk::{BulkTree, TreeRoot};
+pub use committed::CommittedRoot;
 pub use cursor::Cursor;
+pub use delta::{DeltaSize, Edit, FrozenSet};
+pub use epoch::Epoch;
 pub use error::TreeError;
+pub use live::LiveTree;
 pub use store::{NodeStore, StoreOptions, StoreStats};
-pub use view::{CommittedRoot, View};
+pub use view::View;

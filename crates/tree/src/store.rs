@@ -1,25 +1,36 @@
-//! The cache of verified nodes, and how a node gets into it.
+//! The blocks of a volume in memory: the cache of verified ones, those that a commit has staged, and how
+//! a block gets there.
 //!
 //! Invariants
-//! - STORE-1: a cached block passed the checker when it was read; what its parent says of it is
+//! - STORE-1: a block passed the checker when it was read or staged; what its parent says of it is
 //!   compared on every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
+//! - STORE-3: a staged block hides whatever the cache holds of its address.
 //!
-//! Locks: the cache's own, never held across IO. Readers of one cold block wait for one read.
-//! Not here: which blocks belong together (`cursor`), mirrors (`device`).
+//! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
+//! one read.
+//! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::Guard;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use ubtrfs_device::{CheckedRead, Pool};
-use ubtrfs_format::check::{self, BlockContext, Expect};
-use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::check::{self, BlockContext, CorruptBlock, Expect};
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::node::Node;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::block::Block;
+use crate::build::TreeBlock;
+use crate::epoch::{Epoch, Epochs};
 use crate::error::TreeError;
+use crate::staged::StagedBlocks;
+
+#[cfg(test)]
+mod tests;
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -59,6 +70,10 @@ impl Weighter<u64, Block> for BlockWeight {
 pub struct NodeStore {
     pool: Arc<Pool>,
     cache: Cache<u64, Block, BlockWeight>,
+    staged: StagedBlocks,
+    epochs: Epochs,
+    /// The highest generation that was staged; what is read may be as new.
+    staged_generation: AtomicU64,
     /// Set once the chunk tree has told them; before, those of the seeds that were given.
     seed_fsids: OnceLock<Vec<Uuid>>,
     given_seed_fsids: Vec<Uuid>,
@@ -86,6 +101,9 @@ impl NodeStore {
             seed_fsids: OnceLock::new(),
             pool,
             cache,
+            staged: StagedBlocks::default(),
+            epochs: Epochs::new(),
+            staged_generation: AtomicU64::new(0),
             read_ahead_blocks: options.read_ahead_blocks,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -116,9 +134,12 @@ impl NodeStore {
 
     /// What all blocks of the volume have in common.
     fn context(&self) -> BlockContext<'_> {
+        let opened = BlockContext::new(self.pool.superblock());
+        let staged = Transid(self.staged_generation.load(Ordering::Relaxed));
         BlockContext {
             seed_fsids: self.seed_fsids.get().unwrap_or(&self.given_seed_fsids),
-            ..BlockContext::new(self.pool.superblock())
+            generation: opened.generation.max(staged),
+            ..opened
         }
     }
 
@@ -134,7 +155,7 @@ impl NodeStore {
         if !self.is_aligned(bytenr) {
             return Err(TreeError::Misaligned { tree, bytenr });
         }
-        if let Some(block) = self.cache.get(&bytenr.0) {
+        if let Some(block) = self.resident(bytenr) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return self.as_expected(tree, block, expect);
         }
@@ -142,6 +163,12 @@ impl NodeStore {
             .cache
             .get_or_insert_with(&bytenr.0, || self.read_cold(tree, expect))?;
         self.as_expected(tree, block, expect)
+    }
+
+    /// STORE-3: what is staged comes before what is cached.
+    fn resident(&self, bytenr: Logical) -> Option<Block> {
+        let staged = self.staged.get(bytenr);
+        staged.or_else(|| self.cache.get(&bytenr.0))
     }
 
     fn read_cold(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
@@ -180,7 +207,7 @@ impl NodeStore {
     pub(crate) fn prefetch(&self, expects: &[Expect]) {
         let cold: Vec<&Expect> = expects
             .iter()
-            .filter(|e| self.is_aligned(e.bytenr) && self.cache.peek(&e.bytenr.0).is_none())
+            .filter(|e| self.is_aligned(e.bytenr) && !self.is_cached(e.bytenr))
             .collect();
         if cold.len() < 2 {
             return;
@@ -240,7 +267,117 @@ impl NodeStore {
     }
 
     pub(crate) fn is_cached(&self, bytenr: Logical) -> bool {
-        self.cache.peek(&bytenr.0).is_some()
+        self.staged.get(bytenr).is_some() || self.cache.peek(&bytenr.0).is_some()
+    }
+}
+
+/// What a commit does with its blocks, in this order: staged when built, written, settled.
+impl NodeStore {
+    /// Seals a built block and lets it be read at its address from now on. A block that the kernel
+    /// would refuse is an error, so that it never gets to a device.
+    pub fn stage(&self, block: TreeBlock) -> Result<Block, TreeError> {
+        let TreeBlock {
+            logical: bytenr,
+            owner: tree,
+            mut bytes,
+            ..
+        } = block;
+        if !self.is_aligned(bytenr) {
+            return Err(TreeError::Misaligned { tree, bytenr });
+        }
+        self.check_writable(tree, bytenr, &bytes)
+            .map_err(|reason| TreeError::Unwritable {
+                tree,
+                bytenr,
+                reason,
+            })?;
+        self.pool.superblock().csum_type().seal_block(&mut bytes);
+        let block = Block::from_verified(bytes.into());
+        self.staged_generation
+            .fetch_max(block.node().generation().0, Ordering::Relaxed);
+        self.staged.insert(bytenr, block.clone());
+        self.cache.remove(&bytenr.0);
+        Ok(block)
+    }
+
+    fn check_writable(
+        &self,
+        tree: RootId,
+        bytenr: Logical,
+        block: &[u8],
+    ) -> Result<(), CorruptBlock> {
+        let node = match Node::new(block) {
+            Some(node) if block.len() == self.nodesize() => node,
+            _ => {
+                return Err(CorruptBlock::Size {
+                    wanted: self.pool.superblock().nodesize.get(),
+                    found: block.len(),
+                });
+            }
+        };
+        // Nothing in a block is newer than the transaction that writes it.
+        let context = BlockContext {
+            generation: Transid(node.generation().0.saturating_sub(1)),
+            ..self.context()
+        };
+        let expect = Expect {
+            owner: Some(tree),
+            ..Expect::at(bytenr)
+        };
+        check::check_expected(node, &context, &expect)?;
+        check::check_content(node, &context)
+    }
+
+    /// Lets go of a staged block that was replaced before it was written. True if there was one.
+    pub fn unstage(&self, bytenr: Logical) -> bool {
+        self.staged.remove(bytenr).is_some()
+    }
+
+    /// What is staged, in address order.
+    pub fn staged(&self) -> Vec<Block> {
+        self.staged.all()
+    }
+
+    pub fn staged_bytes(&self) -> u64 {
+        (self.staged.count() * self.nodesize()) as u64
+    }
+
+    /// Moves blocks that are on disk now from the staged ones into the cache.
+    pub fn settle_blocks(&self, blocks: &[Block]) {
+        for block in blocks {
+            let bytenr = block.node().bytenr();
+            self.cache.insert(bytenr.0, block.clone());
+            self.staged.remove_same(block);
+        }
+    }
+
+    /// [`NodeStore::settle_blocks`] of all that is staged.
+    pub fn settle(&self) {
+        self.settle_blocks(&self.staged());
+    }
+
+    /// Drops what the cache holds of an address whose block is gone.
+    pub fn forget(&self, bytenr: Logical) {
+        self.cache.remove(&bytenr.0);
+    }
+}
+
+/// Epochs: which state of the volume readers are in.
+impl NodeStore {
+    /// The current token. Take it before whatever is to be protected by it.
+    pub fn epoch(&self) -> Arc<Epoch> {
+        self.epochs.hold()
+    }
+
+    pub(crate) fn hold_epoch_briefly(&self) -> Guard<Arc<Epoch>> {
+        self.epochs.hold_briefly()
+    }
+
+    /// Puts a new token in place, after the layers of a commit were published, and returns the old one.
+    /// No reader is left in the old state once the returned hold is the only one
+    /// (`Arc::strong_count` is 1) and the same is true of all older tokens.
+    pub fn next_epoch(&self) -> Arc<Epoch> {
+        self.epochs.advance()
     }
 }
 

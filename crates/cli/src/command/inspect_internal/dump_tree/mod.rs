@@ -182,8 +182,8 @@ impl Dump<'_> {
     fn top_root(&self, tree: RootId) -> anyhow::Result<Option<CommittedRoot>> {
         let superblock = self.volume.superblock();
         Ok(match tree {
-            RootId::ROOT_TREE => Some(*self.volume.root_tree().committed()),
-            RootId::CHUNK_TREE => Some(*self.volume.chunk_tree().committed()),
+            RootId::ROOT_TREE => Some(self.volume.root_tree().committed()),
+            RootId::CHUNK_TREE => Some(self.volume.chunk_tree().committed()),
             RootId::TREE_LOG => (superblock.log_root.get() != 0).then(|| CommittedRoot {
                 tree,
                 bytenr: Logical(superblock.log_root.get()),
@@ -192,7 +192,7 @@ impl Dump<'_> {
             }),
             _ => {
                 let found = self.volume.find_tree(tree)?;
-                found.map(|tree| *tree.view.committed())
+                found.map(|tree| tree.view.committed())
             }
         })
     }

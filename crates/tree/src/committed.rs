@@ -1,0 +1,104 @@
+//! The lowest set: the B-tree on disk, from its root down.
+//!
+//! Invariants of a walk: a child has the level, generation, owner and first key that its parent says,
+//! and all its keys lie below the parent's next key.
+//!
+//! Not here: positions in the tree (`path`), what lies on top of it (`delta`).
+
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::key::Key;
+use ubtrfs_format::superblock::MAX_LEVEL;
+
+use crate::block::{Block, Item};
+use crate::error::TreeError;
+use crate::store::NodeStore;
+
+/// A tree as a superblock or a root item names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommittedRoot {
+    pub tree: RootId,
+    pub bytenr: Logical,
+    pub level: u8,
+    /// None if the naming structure does not say.
+    pub generation: Option<Transid>,
+}
+
+impl CommittedRoot {
+    /// The root's block.
+    pub(crate) fn read(&self, store: &NodeStore) -> Result<Block, TreeError> {
+        let &CommittedRoot {
+            tree,
+            bytenr,
+            level,
+            generation,
+        } = self;
+        if level > MAX_LEVEL {
+            return Err(TreeError::Level { tree, level });
+        }
+        let expect = Expect {
+            bytenr,
+            level: Some(level),
+            generation,
+            owner: Some(tree),
+            first_key: None,
+        };
+        store.read(tree, &expect)
+    }
+
+    /// The item of exactly this key.
+    pub(crate) fn get(&self, store: &NodeStore, key: &Key) -> Result<Option<Item>, TreeError> {
+        let mut block = self.read(store)?;
+        let mut bound = None;
+        while !block.node().is_leaf() {
+            let slot = block.node().child_slot(key);
+            block = self.read_child(store, &block, slot, &mut bound)?;
+        }
+        let found = block.node().search(key).ok();
+        Ok(found.and_then(|slot| block.item(slot)))
+    }
+
+    /// What the child in `slot` of `parent` must be; None if there is no such slot.
+    pub(crate) fn expect_child(&self, parent: &Block, slot: usize) -> Option<Expect> {
+        let node = parent.node();
+        let ptr = node.ptrs().get(slot)?;
+        Some(Expect {
+            bytenr: Logical(ptr.blockptr.get()),
+            level: Some(node.level().saturating_sub(1)),
+            generation: Some(Transid(ptr.generation.get())),
+            owner: Some(self.tree),
+            first_key: Some(ptr.key.get()),
+        })
+    }
+
+    /// Reads the child in `slot`. `bound` is the key that all of `parent` lies below; it becomes the
+    /// child's. That bound makes every walk end: without it a crafted tree could be visited
+    /// through exponentially many paths.
+    pub(crate) fn read_child(
+        &self,
+        store: &NodeStore,
+        parent: &Block,
+        slot: usize,
+        bound: &mut Option<Key>,
+    ) -> Result<Block, TreeError> {
+        let tree = self.tree;
+        let expect = self
+            .expect_child(parent, slot)
+            .expect("interior nodes are never empty");
+        if let Some(next) = parent.node().key(slot + 1) {
+            *bound = Some(next);
+        }
+        let child = store.read(tree, &expect)?;
+        let node = child.node();
+        let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
+        match (last, *bound) {
+            (Some(last), Some(bound)) if last >= bound => Err(TreeError::KeyBound {
+                tree,
+                bytenr: expect.bytenr,
+                last,
+                bound,
+            }),
+            _ => Ok(child),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The committing transaction's changes of one tree.
+
+use std::sync::Arc;
+
+use ubtrfs_format::key::Key;
+
+use super::{DeltaMap, Entry};
+use crate::apply::Change;
+
+/// A set that nobody edits any more.
+#[derive(Debug)]
+pub struct FrozenSet {
+    map: Arc<DeltaMap>,
+}
+
+impl FrozenSet {
+    pub(crate) fn new(map: Arc<DeltaMap>) -> FrozenSet {
+        FrozenSet { map }
+    }
+
+    pub fn len(&self) -> usize {
+        self.map.slots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.map.slots.is_empty()
+    }
+
+    /// As in [`super::DeltaSize`].
+    pub fn bytes(&self) -> u64 {
+        self.map.bytes
+    }
+
+    /// What the set says of `key`: nothing, a whiteout (`Some(None)`) or a value.
+    pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
+        self.map.get(key).map(|entry| entry.as_deref())
+    }
+
+    /// In key order; None is a whiteout.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
+        self.map
+            .slots
+            .iter()
+            .map(|(key, slot)| (*key, slot.value.as_deref()))
+    }
+
+    /// The batch for [`crate::apply`].
+    pub fn changes(&self) -> Vec<Change<'_>> {
+        self.iter().map(Change::from).collect()
+    }
+
+    pub(crate) fn entry(&self, key: &Key) -> Option<&Entry> {
+        self.map.get(key)
+    }
+
+    pub(crate) fn above(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) {
+        let entries = self.map.above(key, most);
+        out.extend(entries.map(|(key, entry)| (key, entry.clone())));
+    }
+
+    pub(crate) fn below(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) {
+        let entries = self.map.below(key, most);
+        out.extend(entries.map(|(key, entry)| (key, entry.clone())));
+    }
+}

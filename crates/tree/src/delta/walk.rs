@@ -1,0 +1,149 @@
+//! Looking for the entries of the sets in the order of keys, one after the other.
+//!
+//! A walk keeps the coming few entries of its set, so that a long scan of a set takes its lock seldom; an
+//! edit of the set makes the walk look anew.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ubtrfs_format::key::Key;
+
+use super::{Entry, FrozenSet, MutableSet};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Up,
+    Down,
+}
+
+impl Direction {
+    /// Whether who goes this way meets `a` before `b`.
+    pub(crate) fn is_before(self, a: Key, b: Key) -> bool {
+        match self {
+            Direction::Up => a < b,
+            Direction::Down => a > b,
+        }
+    }
+
+    /// The key after `key`; None at the end of all keys.
+    pub(crate) fn after(self, key: Key) -> Option<Key> {
+        match self {
+            Direction::Up => key.next(),
+            Direction::Down => key.prev(),
+        }
+    }
+}
+
+/// The sets above the committed one, newest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Overlay {
+    walks: Vec<Walk>,
+}
+
+impl Overlay {
+    /// None if there is no set.
+    pub(crate) fn new(
+        mutable: Option<&Arc<MutableSet>>,
+        frozen: Option<&Arc<FrozenSet>>,
+    ) -> Option<Overlay> {
+        let mutable = mutable.map(|set| Set::Mutable(Arc::clone(set)));
+        let frozen = frozen.map(|set| Set::Frozen(Arc::clone(set)));
+        let walks: Vec<Walk> = mutable.into_iter().chain(frozen).map(Walk::new).collect();
+        (!walks.is_empty()).then_some(Overlay { walks })
+    }
+
+    /// The first entry at or beyond `key`, of the newest set that mentions its key.
+    pub(crate) fn find(&mut self, direction: Direction, key: Key) -> Option<(Key, &Entry)> {
+        let mut nearest: Option<(Key, &Entry)> = None;
+        for walk in &mut self.walks {
+            if let Some((key, entry)) = walk.find(direction, key)
+                && nearest.is_none_or(|(nearest, _)| direction.is_before(*key, nearest))
+            {
+                nearest = Some((*key, entry));
+            }
+        }
+        nearest
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Set {
+    Mutable(Arc<MutableSet>),
+    Frozen(Arc<FrozenSet>),
+}
+
+/// How many entries a walk fetches at once after a while.
+const MOST_AHEAD: usize = 32;
+
+#[derive(Clone, Debug)]
+struct Walk {
+    set: Set,
+    direction: Direction,
+    /// The set's entries from this key on are those in `ahead`, and then those that were not fetched.
+    /// None before the first look.
+    from: Option<Key>,
+    ahead: VecDeque<(Key, Entry)>,
+    /// Nothing comes after what is in `ahead`.
+    complete: bool,
+    /// The set's when `ahead` was fetched.
+    version: u64,
+    most: usize,
+}
+
+impl Walk {
+    fn new(set: Set) -> Walk {
+        Walk {
+            set,
+            direction: Direction::Up,
+            from: None,
+            ahead: VecDeque::new(),
+            complete: false,
+            version: 0,
+            most: 1,
+        }
+    }
+
+    fn find(&mut self, direction: Direction, key: Key) -> Option<&(Key, Entry)> {
+        if !self.covers(direction, key) {
+            self.direction = direction;
+            self.most = 1;
+            self.fetch(key);
+        }
+        while let Some((ahead, _)) = self.ahead.front()
+            && direction.is_before(*ahead, key)
+        {
+            self.ahead.pop_front();
+        }
+        self.from = Some(key);
+        if self.ahead.is_empty() && !self.complete {
+            self.most = (self.most * 4).min(MOST_AHEAD);
+            self.fetch(key);
+        }
+        self.ahead.front()
+    }
+
+    /// Whether what was fetched still tells what comes at or beyond `key`.
+    fn covers(&self, direction: Direction, key: Key) -> bool {
+        let is_current = match &self.set {
+            Set::Mutable(set) => set.version() == self.version,
+            Set::Frozen(_) => true,
+        };
+        is_current
+            && self.direction == direction
+            && self
+                .from
+                .is_some_and(|from| !direction.is_before(key, from))
+    }
+
+    fn fetch(&mut self, key: Key) {
+        self.ahead.clear();
+        let (most, out) = (self.most, &mut self.ahead);
+        match (&self.set, self.direction) {
+            (Set::Mutable(set), Direction::Up) => self.version = set.above(key, most, out),
+            (Set::Mutable(set), Direction::Down) => self.version = set.below(key, most, out),
+            (Set::Frozen(set), Direction::Up) => set.above(key, most, out),
+            (Set::Frozen(set), Direction::Down) => set.below(key, most, out),
+        }
+        self.complete = self.ahead.len() < most;
+    }
+}

@@ -1,0 +1,213 @@
+//! A tree that changes: the stack of its sets, and the edits of the newest.
+//!
+//! Invariants
+//! - LIVE-1: a reader takes all layers in one step: either those before a freeze or a publication, or those
+//!   after it.
+//! - LIVE-2: an edit goes to the set that is mutable when it is made; a freeze waits for it.
+//! - LIVE-3: freezing and publishing swap pointers; no set is ever copied.
+//!
+//! Locks: `switch` before the mutable set's. Neither is held across IO.
+//! Not here: what a set is (`delta`), new roots (`apply`), the order of a commit.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::Key;
+
+use crate::block::Item;
+use crate::committed::CommittedRoot;
+use crate::delta::{DeltaSize, Edit, Entry, FrozenSet, MutableSet, Overlay};
+use crate::error::TreeError;
+use crate::store::NodeStore;
+use crate::view::View;
+
+#[cfg(test)]
+mod tests;
+
+/// Down from which set a view looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Depth {
+    Mutable,
+    Frozen,
+    Committed,
+}
+
+/// The sets of a tree at one moment.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    mutable: Arc<MutableSet>,
+    frozen: Option<Arc<FrozenSet>>,
+    committed: CommittedRoot,
+}
+
+impl Layers {
+    pub(crate) fn committed(&self) -> CommittedRoot {
+        self.committed
+    }
+
+    fn mutable(&self, depth: Depth) -> Option<&Arc<MutableSet>> {
+        (depth == Depth::Mutable).then_some(&self.mutable)
+    }
+
+    fn frozen(&self, depth: Depth) -> Option<&Arc<FrozenSet>> {
+        self.frozen.as_ref().filter(|_| depth != Depth::Committed)
+    }
+
+    pub(crate) fn overlay(&self, depth: Depth) -> Option<Overlay> {
+        Overlay::new(self.mutable(depth), self.frozen(depth))
+    }
+
+    /// What the newest set above the committed one that mentions `key` says of it.
+    fn entry(&self, depth: Depth, key: &Key) -> Option<Entry> {
+        let newest = self.mutable(depth).and_then(|set| set.get(key));
+        newest.or_else(|| self.frozen(depth)?.entry(key).cloned())
+    }
+}
+
+/// A tree with the changes that are not committed yet.
+#[derive(Debug)]
+pub struct LiveTree {
+    store: Arc<NodeStore>,
+    id: RootId,
+    layers: ArcSwap<Layers>,
+    /// Held by who replaces the layers.
+    switch: Mutex<()>,
+}
+
+impl LiveTree {
+    pub fn new(store: Arc<NodeStore>, committed: CommittedRoot) -> Arc<LiveTree> {
+        Arc::new(LiveTree {
+            store,
+            id: committed.tree,
+            layers: ArcSwap::from_pointee(Layers {
+                mutable: Arc::default(),
+                frozen: None,
+                committed,
+            }),
+            switch: Mutex::new(()),
+        })
+    }
+
+    pub fn id(&self) -> RootId {
+        self.id
+    }
+
+    pub fn store(&self) -> &Arc<NodeStore> {
+        &self.store
+    }
+
+    /// All sets. Each search and each seek takes them as they are at that moment.
+    pub fn view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Mutable)
+    }
+
+    /// Without the running transaction's changes.
+    pub fn frozen_view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Frozen)
+    }
+
+    /// What is on disk.
+    pub fn committed_view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Committed)
+    }
+
+    pub fn committed(&self) -> CommittedRoot {
+        self.layers.load().committed
+    }
+
+    /// The committing transaction's changes.
+    pub fn frozen(&self) -> Option<Arc<FrozenSet>> {
+        self.layers.load().frozen.clone()
+    }
+
+    pub(crate) fn layers(&self) -> Arc<Layers> {
+        self.layers.load_full()
+    }
+
+    pub(crate) fn get(&self, depth: Depth, key: &Key) -> Result<Option<Item>, TreeError> {
+        let layers = self.layers.load();
+        match layers.entry(depth, key) {
+            Some(entry) => Ok(entry.map(|value| Item::from_delta(*key, value))),
+            None => layers.committed.get(&self.store, key),
+        }
+    }
+}
+
+/// Edits. Each returns by how many bytes the mutable set grew ([`DeltaSize::bytes`]).
+impl LiveTree {
+    /// Adds an item whose key is in no set, or hidden by a whiteout.
+    ///
+    /// # Panics
+    /// If the mutable set holds an item of the key.
+    pub fn insert(&self, key: Key, value: Arc<[u8]>) -> i64 {
+        self.edit([Edit::Insert(key, value)])
+    }
+
+    /// Adds or replaces an item whose key may be in a lower set.
+    pub fn put(&self, key: Key, value: Arc<[u8]>) -> i64 {
+        self.edit([Edit::Put(key, value)])
+    }
+
+    /// Removes an item that is in some set. A whiteout is left only if a lower set may hold the key.
+    pub fn delete(&self, key: Key) -> i64 {
+        self.edit([Edit::Delete(key)])
+    }
+
+    /// Several edits in one step for those who look up a key; `edits` runs under the set's lock.
+    pub fn edit(&self, edits: impl IntoIterator<Item = Edit>) -> i64 {
+        let mut edits = edits;
+        loop {
+            // LIVE-2: a set that was frozen in between gives the edits back.
+            match self.layers.load().mutable.edit(edits) {
+                Ok(growth) => return growth,
+                Err(back) => edits = back,
+            }
+        }
+    }
+
+    /// Whether the mutable set has an entry.
+    pub fn is_dirty(&self) -> bool {
+        !self.layers.load().mutable.is_empty()
+    }
+
+    /// Of the mutable set.
+    pub fn delta_size(&self) -> DeltaSize {
+        self.layers.load().mutable.size()
+    }
+}
+
+/// What a commit does.
+impl LiveTree {
+    /// Ends the mutable set, which is the frozen one from now on. None if it is empty.
+    ///
+    /// # Panics
+    /// If the frozen set before was not published.
+    pub fn freeze(&self) -> Option<Arc<FrozenSet>> {
+        let _switch = self.switch.lock();
+        let layers = self.layers.load_full();
+        assert!(layers.frozen.is_none(), "tree {}: frozen twice", self.id);
+        layers.mutable.freeze(|frozen| {
+            let frozen = Arc::new(frozen);
+            self.layers.store(Arc::new(Layers {
+                mutable: Arc::default(),
+                frozen: Some(Arc::clone(&frozen)),
+                committed: layers.committed,
+            }));
+            frozen
+        })
+    }
+
+    /// Makes `root` the committed set and drops the frozen one, in one step for readers. The frozen
+    /// set's changes must be in `root`.
+    pub fn publish(&self, root: CommittedRoot) {
+        let _switch = self.switch.lock();
+        let layers = self.layers.load_full();
+        self.layers.store(Arc::new(Layers {
+            mutable: Arc::clone(&layers.mutable),
+            frozen: None,
+            committed: root,
+        }));
+    }
+}

@@ -1,0 +1,384 @@
+//! A live tree against a plain sorted map.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ubtrfs_format::key::KeyType;
+
+use super::*;
+use crate::cursor::Cursor;
+use crate::test_volume::{TREE, TestVolume};
+
+type Map = BTreeMap<Key, Vec<u8>>;
+
+fn key(number: u64) -> Key {
+    Key::new(number, KeyType::STRING_ITEM, number % 3)
+}
+
+fn value(byte: u8) -> Arc<[u8]> {
+    Arc::from([byte; 100])
+}
+
+/// A tree, and what it must show from each depth.
+struct World {
+    volume: TestVolume,
+    tree: Arc<LiveTree>,
+    mutable: Map,
+    frozen: Map,
+    committed: Map,
+}
+
+impl World {
+    fn new() -> World {
+        let mut volume = TestVolume::new(64 << 10);
+        World {
+            tree: volume.tree(TREE),
+            volume,
+            mutable: Map::new(),
+            frozen: Map::new(),
+            committed: Map::new(),
+        }
+    }
+
+    fn insert(&mut self, number: u64, byte: u8) {
+        self.tree.insert(key(number), value(byte));
+        self.mutable.insert(key(number), value(byte).to_vec());
+    }
+
+    fn put(&mut self, number: u64, byte: u8) {
+        self.tree.put(key(number), value(byte));
+        self.mutable.insert(key(number), value(byte).to_vec());
+    }
+
+    fn delete(&mut self, number: u64) {
+        self.tree.delete(key(number));
+        self.mutable.remove(&key(number));
+    }
+
+    fn freeze(&mut self) {
+        if self.tree.frozen().is_none() {
+            self.tree.freeze();
+            self.frozen.clone_from(&self.mutable);
+        }
+    }
+
+    fn commit(&mut self) {
+        if self.tree.frozen().is_some() {
+            self.volume.commit(&self.tree);
+            self.committed.clone_from(&self.frozen);
+        } else {
+            self.freeze();
+            self.volume.commit(&self.tree);
+            self.committed.clone_from(&self.frozen);
+        }
+    }
+
+    /// Every depth shows its map, forwards, backwards and by key.
+    fn check(&self) {
+        let views = [
+            (self.tree.view(), &self.mutable),
+            (self.tree.frozen_view(), &self.frozen),
+            (self.tree.committed_view(), &self.committed),
+        ];
+        for (view, map) in views {
+            assert_eq!(forwards(&view), *map);
+            assert_eq!(backwards(&view), *map);
+            for number in 0..70 {
+                let found = view.get(&key(number)).unwrap();
+                let wanted = map.get(&key(number));
+                assert_eq!(found.as_deref(), wanted.map(Vec::as_slice), "key {number}");
+                assert!(found.is_none_or(|item| item.key() == key(number)));
+            }
+        }
+    }
+}
+
+fn forwards(view: &View) -> Map {
+    let mut cursor = view.cursor().sequential();
+    let mut items = Map::new();
+    let mut more = cursor.seek(&Key::MIN).unwrap();
+    while more {
+        let (key, bytes) = cursor.current().unwrap();
+        assert!(items.last_key_value().is_none_or(|(last, _)| *last < key));
+        items.insert(key, bytes.to_vec());
+        more = cursor.advance().unwrap();
+    }
+    assert!(cursor.current().is_none());
+    items
+}
+
+fn backwards(view: &View) -> Map {
+    let mut cursor = view.cursor();
+    let mut items = Map::new();
+    let mut more = cursor.seek_floor(&Key::MAX).unwrap();
+    while more {
+        let item = cursor.item().unwrap();
+        let first = items.first_key_value();
+        assert!(first.is_none_or(|(first, _)| item.key() < *first));
+        items.insert(item.key(), item.to_vec());
+        more = cursor.retreat().unwrap();
+    }
+    assert!(cursor.item().is_none());
+    items
+}
+
+#[test]
+fn whiteout_hides_committed_value() {
+    let mut world = World::new();
+    world.insert(1, 10);
+    world.insert(2, 20);
+    world.commit();
+    world.delete(1);
+    world.check();
+    assert_eq!(world.tree.delta_size().entries, 1);
+    world.freeze();
+    world.check();
+    world.insert(1, 11);
+    world.check();
+    world.commit();
+    world.check();
+    assert_eq!(world.tree.delta_size().entries, 1);
+}
+
+#[test]
+fn deleting_what_was_never_committed_leaves_nothing() {
+    let world = World::new();
+    for number in 0..100_000 {
+        world.tree.insert(key(number), value(1));
+    }
+    for number in 0..100_000 {
+        world.tree.delete(key(number));
+    }
+    assert_eq!(world.tree.delta_size(), DeltaSize::default());
+    assert!(!world.tree.is_dirty());
+    assert!(world.tree.freeze().is_none());
+    world.check();
+}
+
+#[test]
+fn key_deleted_and_inserted_anew_still_hides_the_committed_one() {
+    let mut world = World::new();
+    world.insert(1, 10);
+    world.commit();
+    world.delete(1);
+    world.insert(1, 11);
+    world.check();
+    world.delete(1);
+    assert_eq!(world.tree.delta_size().entries, 1);
+    world.check();
+    world.commit();
+    world.check();
+    assert_eq!(world.committed.len(), 0);
+}
+
+#[test]
+#[should_panic(expected = "was inserted but is there")]
+fn inserting_a_key_twice_is_a_mistake() {
+    let world = World::new();
+    world.tree.insert(key(1), value(1));
+    world.tree.insert(key(1), value(1));
+}
+
+#[test]
+#[should_panic(expected = "frozen twice")]
+fn freezing_before_the_last_set_was_published_is_a_mistake() {
+    let world = World::new();
+    world.tree.insert(key(1), value(1));
+    world.tree.freeze();
+    world.tree.insert(key(2), value(1));
+    world.tree.freeze();
+}
+
+#[test]
+fn growth_adds_up_to_the_size() {
+    let mut world = World::new();
+    let mut total = 0;
+    total += world.tree.insert(key(1), value(1));
+    total += world.tree.put(key(2), value(1));
+    total += world.tree.put(key(2), Arc::from([0; 7]));
+    total += world.tree.delete(key(2));
+    assert!(total > 100);
+    assert_eq!(total, world.tree.delta_size().bytes as i64);
+    let frozen = world.tree.freeze().unwrap();
+    assert_eq!(total, frozen.bytes() as i64);
+    assert_eq!((frozen.len(), frozen.is_empty()), (2, false));
+    assert_eq!(frozen.get(&key(1)), Some(Some(&[1; 100][..])));
+    assert_eq!(frozen.get(&key(2)), Some(None));
+    assert_eq!(frozen.get(&key(3)), None);
+    world.volume.commit(&world.tree);
+    let edits = [
+        Edit::Delete(key(1)),
+        Edit::Insert(key(2), value(2)),
+        Edit::Delete(key(2)),
+    ];
+    let growth = world.tree.edit(edits);
+    assert_eq!(growth, world.tree.delta_size().bytes as i64);
+    assert_eq!(world.tree.delta_size().entries, 1);
+}
+
+#[test]
+fn cursor_keeps_what_it_stands_on_and_meets_edits_ahead() {
+    let mut world = World::new();
+    for number in [10, 20, 30] {
+        world.insert(number, 1);
+    }
+    world.commit();
+    let view = world.tree.view();
+    let mut cursor = view.cursor();
+    assert!(cursor.seek(&key(10)).unwrap());
+    world.tree.delete(key(10));
+    world.tree.insert(key(15), value(2));
+    world.tree.delete(key(20));
+    assert_eq!(cursor.current().unwrap().0, key(10));
+    assert!(cursor.advance().unwrap());
+    assert_eq!(cursor.current().unwrap().0, key(15));
+    world.tree.delete(key(15));
+    assert_eq!(cursor.current().unwrap(), (key(15), &[2; 100][..]));
+    assert!(cursor.advance().unwrap());
+    assert_eq!(cursor.current().unwrap().0, key(30));
+    assert!(!cursor.retreat().unwrap());
+}
+
+#[test]
+fn cursor_ends_in_the_sets_that_it_began_with() {
+    let mut world = World::new();
+    for number in 0..2000 {
+        world.insert(number, 1);
+    }
+    world.commit();
+    let (live, committed) = (world.tree.view(), world.tree.committed_view());
+    let (mut live, mut committed) = (live.cursor(), committed.cursor());
+    assert!(live.seek(&key(0)).unwrap());
+    assert!(committed.seek(&key(0)).unwrap());
+    // Commits enough to use every free place again, were it not for the cursors.
+    for round in 2..40 {
+        for number in 0..2000 {
+            world.put(number, round);
+        }
+        world.commit();
+    }
+    assert!(world.volume.pinned_epochs() > 1);
+    for number in 0..2000 {
+        // The first round went into the mutable set that the cursor had taken.
+        let byte = if number == 0 { 1 } else { 2 };
+        assert_eq!(live.current().unwrap(), (key(number), &[byte; 100][..]));
+        assert_eq!(committed.current().unwrap(), (key(number), &[1; 100][..]));
+        assert_eq!(live.advance().unwrap(), number < 1999);
+        assert_eq!(committed.advance().unwrap(), number < 1999);
+    }
+    drop(committed);
+    assert!(live.seek(&key(0)).unwrap());
+    assert_eq!(live.current().unwrap(), (key(0), &[39; 100][..]));
+    world.commit();
+    assert_eq!(world.volume.pinned_epochs(), 1, "the cursor is in the last");
+    drop(live);
+    world.commit();
+    assert_eq!(world.volume.pinned_epochs(), 0);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u8),
+    Put(u64, u8),
+    Delete(u64),
+    Freeze,
+    Commit,
+    Move(Vec<Move>),
+}
+
+#[derive(Clone, Debug)]
+enum Move {
+    Seek(u64),
+    SeekFloor(u64),
+    Advance,
+    Retreat,
+}
+
+fn ops(len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let number = || 0..64u64;
+    let step = prop_oneof![
+        1 => number().prop_map(Move::Seek),
+        1 => number().prop_map(Move::SeekFloor),
+        4 => Just(Move::Advance),
+        4 => Just(Move::Retreat),
+    ];
+    let op = prop_oneof![
+        6 => (number(), any::<u8>()).prop_map(|(number, byte)| Op::Insert(number, byte)),
+        3 => (number(), any::<u8>()).prop_map(|(number, byte)| Op::Put(number, byte)),
+        6 => number().prop_map(Op::Delete),
+        1 => Just(Op::Freeze),
+        1 => Just(Op::Commit),
+        3 => prop::collection::vec(step, 1..30).prop_map(Op::Move),
+    ];
+    prop::collection::vec(op, 1..len)
+}
+
+/// Moves a cursor over a state that nobody changes meanwhile, and the model with it.
+fn follow(cursor: &mut Cursor<'_>, map: &Map, moves: &[Move]) {
+    let mut at: Option<Key> = None;
+    for step in moves {
+        let (found, wanted) = match step {
+            Move::Seek(number) => (
+                cursor.seek(&key(*number)).unwrap(),
+                map.range(key(*number)..).next(),
+            ),
+            Move::SeekFloor(number) => (
+                cursor.seek_floor(&key(*number)).unwrap(),
+                map.range(..=key(*number)).next_back(),
+            ),
+            Move::Advance => (
+                cursor.advance().unwrap(),
+                at.and_then(|at| map.range(at.next().unwrap()..).next()),
+            ),
+            Move::Retreat => (
+                cursor.retreat().unwrap(),
+                at.and_then(|at| map.range(..at).next_back()),
+            ),
+        };
+        at = wanted.map(|(key, _)| *key);
+        assert_eq!(found, wanted.is_some());
+        let wanted = wanted.map(|(key, bytes)| (*key, bytes.as_slice()));
+        assert_eq!(cursor.current(), wanted);
+        let item = cursor.item();
+        assert_eq!(item.as_ref().map(|item| (item.key(), &**item)), wanted);
+    }
+}
+
+fn run(world: &mut World, ops: &[Op]) {
+    for op in ops {
+        match op {
+            Op::Insert(number, byte) => {
+                if !world.mutable.contains_key(&key(*number)) {
+                    world.insert(*number, *byte);
+                }
+            }
+            Op::Put(number, byte) => world.put(*number, *byte),
+            Op::Delete(number) => {
+                if world.mutable.contains_key(&key(*number)) {
+                    world.delete(*number);
+                }
+            }
+            Op::Freeze => world.freeze(),
+            Op::Commit => world.commit(),
+            Op::Move(moves) => {
+                follow(&mut world.tree.view().cursor(), &world.mutable, moves);
+                follow(&mut world.tree.frozen_view().cursor(), &world.frozen, moves);
+                follow(
+                    &mut world.tree.committed_view().cursor(),
+                    &world.committed,
+                    moves,
+                );
+            }
+        }
+    }
+    world.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn random_edits_and_commits_follow_the_map(ops in ops(150)) {
+        run(&mut World::new(), &ops);
+    }
+}

@@ -1,0 +1,129 @@
+//! Staging, settling and forgetting blocks.
+
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::{HEADER_SIZE, header_flags};
+
+use super::*;
+use crate::build::{BlockSink, OpenLeaf};
+use crate::test_volume::{CommitError, NODESIZE, TREE, TestVolume};
+
+/// Catches the block that is built at `place`.
+struct Catch {
+    place: Logical,
+    block: Option<TreeBlock>,
+}
+
+impl BlockSink for Catch {
+    type Error = CommitError;
+
+    fn place(&mut self, _: u8) -> Result<Logical, CommitError> {
+        Ok(self.place)
+    }
+
+    fn emit(&mut self, block: TreeBlock) -> Result<(), CommitError> {
+        self.block = Some(block);
+        Ok(())
+    }
+}
+
+/// A leaf at `place` with one item of `len` bytes.
+fn leaf(volume: &TestVolume, place: Logical, len: usize) -> TreeBlock {
+    let mut leaf = OpenLeaf::new(NODESIZE as usize);
+    leaf.append(Key::new(1, KeyType::STRING_ITEM, 0), &vec![1; len]);
+    let mut catch = Catch { place, block: None };
+    volume.format.emit_leaf(TREE, leaf, &mut catch).unwrap();
+    catch.block.unwrap()
+}
+
+fn read(volume: &TestVolume, place: Logical) -> Result<usize, TreeError> {
+    let block = volume.store.read(TREE, &Expect::at(place))?;
+    Ok(block.node().item(0).map_or(0, |(_, bytes)| bytes.len()))
+}
+
+const PLACE: Logical = Logical(4 << 20);
+
+#[test]
+fn staged_block_hides_the_cached_one() {
+    let volume = TestVolume::new(1 << 20);
+    let store = &volume.store;
+    let old = store.stage(leaf(&volume, PLACE, 10)).unwrap();
+    assert_eq!(store.staged_bytes(), u64::from(NODESIZE));
+    store.settle();
+    assert_eq!((store.staged_bytes(), store.staged().len()), (0, 0));
+    assert_eq!(read(&volume, PLACE).unwrap(), 10);
+
+    let new = store.stage(leaf(&volume, PLACE, 20)).unwrap();
+    assert!(store.is_cached(PLACE));
+    assert_eq!(read(&volume, PLACE).unwrap(), 20);
+    store.settle_blocks(&[old]);
+    assert_eq!(store.staged().len(), 1, "another block had taken the place");
+    assert_eq!(read(&volume, PLACE).unwrap(), 20);
+    store.settle_blocks(&[new]);
+    assert_eq!(read(&volume, PLACE).unwrap(), 20);
+    assert_eq!(store.stats().misses, 0);
+    store.forget(PLACE);
+    assert!(!store.is_cached(PLACE));
+}
+
+#[test]
+fn unstaged_block_is_gone() {
+    let volume = TestVolume::new(1 << 20);
+    let store = &volume.store;
+    for index in [2, 0, 1] {
+        let place = Logical(PLACE.0 + index * u64::from(NODESIZE));
+        store.stage(leaf(&volume, place, 10)).unwrap();
+    }
+    let places: Vec<Logical> = store.staged().iter().map(|b| b.node().bytenr()).collect();
+    assert!(places.is_sorted());
+    assert!(store.unstage(PLACE));
+    assert!(!store.unstage(PLACE));
+    assert_eq!(store.staged().len(), 2);
+    assert!(
+        read(&volume, PLACE).is_err(),
+        "the device has no such block"
+    );
+}
+
+#[test]
+fn block_that_the_kernel_would_refuse_is_not_staged() {
+    let volume = TestVolume::new(1 << 20);
+    let reason = |spoil: &dyn Fn(&mut TreeBlock)| {
+        let mut block = leaf(&volume, PLACE, 10);
+        spoil(&mut block);
+        match volume.store.stage(block) {
+            Err(TreeError::Unwritable { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let found = reason(&|block| block.logical = Logical(8 << 20));
+    assert!(matches!(found, CorruptBlock::Bytenr { .. }));
+    let found = reason(&|block| block.owner = RootId::ROOT_TREE);
+    assert!(matches!(found, CorruptBlock::Owner { .. }));
+    let found = reason(&|block| block.bytes.truncate(50));
+    assert!(matches!(found, CorruptBlock::Size { .. }));
+    let found = reason(&|block| block.bytes[HEADER_SIZE + 17] ^= 1);
+    assert!(matches!(found, CorruptBlock::ItemEnd { .. }));
+    let found = reason(&|block| block.bytes[56] &= !(header_flags::WRITTEN as u8));
+    assert!(matches!(found, CorruptBlock::NotWritten { .. }));
+    let misaligned = leaf(&volume, Logical(PLACE.0 + 512), 10);
+    assert!(matches!(
+        volume.store.stage(misaligned),
+        Err(TreeError::Misaligned { .. })
+    ));
+    assert_eq!(volume.store.staged_bytes(), 0);
+}
+
+#[test]
+fn blocks_may_be_as_new_as_the_newest_that_was_staged() {
+    let mut volume = TestVolume::new(64 << 10);
+    let tree = volume.tree(TREE);
+    for number in 0..10 {
+        tree.put(Key::new(number, KeyType::STRING_ITEM, 0), Arc::from([1]));
+        tree.freeze();
+        volume.commit(&tree);
+        volume.store.forget(tree.committed().bytenr);
+        let found = tree.view().get(&Key::new(number, KeyType::STRING_ITEM, 0));
+        assert!(found.unwrap().is_some());
+    }
+    assert!(volume.store.stats().misses >= 10);
+}

@@ -1,0 +1,204 @@
+//! A volume in memory for the tests: a pool of one device, a store, and a commit that only knows trees.
+//!
+//! Freed places are given out again as soon as their epoch has no reader left, so that a reader who
+//! holds no token meets a block that is not his.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice, Pool, PoolOptions, write_superblocks};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::{Chunk, DevItem, Stripe};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_format::superblock::{MAGIC, Superblock};
+use ubtrfs_format::uuid::Uuid;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::apply::{ApplyIo, apply};
+use crate::block::Block;
+use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf, TreeBlock};
+use crate::committed::CommittedRoot;
+use crate::epoch::Epoch;
+use crate::error::TreeError;
+use crate::live::LiveTree;
+use crate::store::{NodeStore, StoreOptions};
+
+pub(crate) const NODESIZE: u32 = 4096;
+pub(crate) const TREE: RootId = RootId(256);
+const DEVICE_BYTES: u64 = 64 << 20;
+/// Logical and physical addresses are the same.
+const CHUNK_START: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 62 << 20;
+const UUID: Uuid = Uuid([7; 16]);
+
+fn superblock() -> Superblock {
+    let mut chunk = Chunk::new_zeroed();
+    chunk.length = CHUNK_BYTES.into();
+    chunk.owner = 2.into();
+    chunk.stripe_len = (64 << 10).into();
+    chunk.type_ = BlockGroupFlags::SYSTEM.bits().into();
+    chunk.sector_size = 4096.into();
+    chunk.num_stripes = 1.into();
+    chunk.sub_stripes = 1.into();
+    let stripe = Stripe {
+        devid: 1.into(),
+        offset: CHUNK_START.into(),
+        dev_uuid: UUID,
+    };
+    let mut item = DevItem::new_zeroed();
+    item.devid = 1.into();
+    item.total_bytes = DEVICE_BYTES.into();
+    item.sector_size = 4096.into();
+    item.uuid = UUID;
+    item.fsid = UUID;
+    let mut sb = Superblock::new_zeroed();
+    sb.fsid = UUID;
+    sb.magic = MAGIC;
+    sb.generation = 1.into();
+    sb.root = CHUNK_START.into();
+    sb.chunk_root = CHUNK_START.into();
+    sb.chunk_root_generation = 1.into();
+    sb.total_bytes = DEVICE_BYTES.into();
+    sb.bytes_used = (1 << 20).into();
+    sb.num_devices = 1.into();
+    sb.sectorsize = 4096.into();
+    sb.stripesize = 4096.into();
+    sb.nodesize = NODESIZE.into();
+    sb.incompat_flags = Incompat::MIXED_BACKREF.bits().into();
+    sb.dev_item = item;
+    let key = DiskKey::from(Key::new(256, KeyType::CHUNK_ITEM, CHUNK_START));
+    let array = [key.as_bytes(), chunk.as_bytes(), stripe.as_bytes()].concat();
+    sb.sys_chunk_array[..array.len()].copy_from_slice(&array);
+    sb.sys_chunk_array_size = (array.len() as u32).into();
+    sb.seal();
+    sb
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommitError {
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Who commits: there is one.
+pub(crate) struct TestVolume {
+    pub(crate) store: Arc<NodeStore>,
+    device: Arc<MemDevice>,
+    pub(crate) format: BlockFormat,
+    free: Vec<Logical>,
+    /// Freed by this commit.
+    retired: Vec<Logical>,
+    /// Freed by earlier ones, oldest first, with the epoch in which they could still be reached.
+    pinned: Vec<(Arc<Epoch>, Vec<Logical>)>,
+}
+
+impl TestVolume {
+    pub(crate) fn new(cache_bytes: u64) -> TestVolume {
+        let device = Arc::new(MemDevice::new(DEVICE_BYTES));
+        let path = PathBuf::from("memory");
+        write_superblocks(device.as_ref(), &path, &superblock()).unwrap();
+        let devices = vec![(path, Arc::clone(&device) as Arc<dyn BlockDevice>)];
+        let pool = Pool::from_devices(devices, &PoolOptions::default()).unwrap();
+        let options = StoreOptions {
+            cache_bytes,
+            read_ahead_blocks: 4,
+        };
+        let places = (CHUNK_START..CHUNK_START + CHUNK_BYTES).step_by(NODESIZE as usize);
+        TestVolume {
+            store: Arc::new(NodeStore::new(Arc::new(pool), &options)),
+            device,
+            format: BlockFormat {
+                nodesize: NODESIZE as usize,
+                fsid: UUID,
+                chunk_tree_uuid: UUID,
+                generation: Transid(2),
+            },
+            free: places.map(Logical).collect(),
+            retired: Vec::new(),
+            pinned: Vec::new(),
+        }
+    }
+
+    /// An empty tree, committed.
+    pub(crate) fn tree(&mut self, tree: RootId) -> Arc<LiveTree> {
+        let leaf = OpenLeaf::new(NODESIZE as usize);
+        let format = self.format.clone();
+        let ptr = format.emit_leaf(tree, leaf, self).unwrap();
+        self.write();
+        let root = CommittedRoot {
+            tree,
+            bytenr: Logical(ptr.blockptr.get()),
+            level: 0,
+            generation: Some(format.generation),
+        };
+        LiveTree::new(Arc::clone(&self.store), root)
+    }
+
+    /// What follows a freeze: a new root with the frozen changes, on the device, published.
+    pub(crate) fn commit(&mut self, tree: &LiveTree) {
+        self.format.generation.0 += 1;
+        let mut root = tree.committed();
+        if let Some(frozen) = tree.frozen() {
+            let format = self.format.clone();
+            root = apply(&format, &root, &frozen.changes(), self).unwrap();
+        }
+        self.write();
+        tree.publish(root);
+        let epoch = self.store.next_epoch();
+        self.pinned.push((epoch, std::mem::take(&mut self.retired)));
+        while let Some((epoch, _)) = self.pinned.first()
+            && Arc::strong_count(epoch) == 1
+        {
+            let (_, places) = self.pinned.remove(0);
+            self.free.extend(places);
+        }
+    }
+
+    /// Places that no epoch protects any more are those that are neither in use nor pinned.
+    pub(crate) fn pinned_epochs(&self) -> usize {
+        self.pinned.len()
+    }
+
+    fn write(&mut self) {
+        for block in self.store.staged() {
+            let place = block.node().bytenr();
+            self.device.write_at(block.bytes(), place.0).unwrap();
+        }
+        self.store.settle();
+    }
+}
+
+impl BlockSink for TestVolume {
+    type Error = CommitError;
+
+    fn place(&mut self, _: u8) -> Result<Logical, CommitError> {
+        Ok(self.free.pop().expect("the tests' volume is large enough"))
+    }
+
+    fn emit(&mut self, block: TreeBlock) -> Result<(), CommitError> {
+        self.store.stage(block)?;
+        Ok(())
+    }
+}
+
+impl ApplyIo for TestVolume {
+    fn read(&mut self, expect: &Expect) -> Result<Block, CommitError> {
+        Ok(self.store.read(TREE, expect)?)
+    }
+
+    fn retire(&mut self, old: &Block) -> Result<(), CommitError> {
+        let place = old.node().bytenr();
+        if self.store.unstage(place) {
+            self.free.push(place);
+        } else {
+            self.store.forget(place);
+            self.retired.push(place);
+        }
+        Ok(())
+    }
+}
