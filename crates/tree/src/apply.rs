@@ -5,13 +5,17 @@
 //! of the level above. Subtrees without a change are neither read nor written.
 //!
 //! Invariants
-//! - APPLY-1: each touched block is read once and retired once; each new block is emitted once, after
-//!   the blocks below it.
-//! - APPLY-2: the new tree holds the old items with the changes made, and nothing else.
-//! - APPLY-3: memory is bounded by the batch: pointers to the touched blocks and their replacements,
+//! - APPLY-1: each touched block is read once, after its parent, and retired once, after it was read; no
+//!   other block is read or retired. Touched is what lies between the root and a leaf whose range a change
+//!   falls into, and an old block that is all that is left.
+//! - APPLY-2: each new block is emitted once, after the blocks below it, and stays.
+//! - APPLY-3: the new tree holds the old items with the changes made, and nothing else.
+//! - APPLY-4: memory is bounded by the batch: pointers to the touched blocks and their replacements,
 //!   and the items of two leaves.
-//! - APPLY-4: no interior node has fewer than two children at the root, and no block but the root of an
-//!   empty tree is empty.
+//! - APPLY-5: the root is a new block, for nobody may share it; it is a leaf or has two children at least,
+//!   and no block but the root of an empty tree is empty.
+//! - APPLY-6: an interior node is retired before what replaces it is placed, and a run of leaves is placed
+//!   behind its retirement: so that a tree that does not grow finds room in the places it has left.
 //!
 //! How full: within a run leaves are filled evenly, so that a random insert splits a leaf in halves. A
 //! batch that appends behind all old items fills leaves to the brim, for the next append starts anew.
@@ -53,11 +57,12 @@ impl<'a> From<(Key, Option<&'a [u8]>)> for Change<'a> {
 
 /// Where blocks come from and go to.
 pub trait ApplyIo: BlockSink {
-    /// The block that a pointer describes.
+    /// The block that a pointer describes, which is about to be replaced. Whoever counts references finds
+    /// here what changes: parents come before their children, each block once.
     fn read(&mut self, expect: &Expect) -> Result<Block, Self::Error>;
 
-    /// The tree has let go of `old`. If this transaction made it and it is not on disk yet, its place
-    /// may be given out again at once.
+    /// The tree has let go of `old`, which was read before. If this transaction made it and it is not on
+    /// disk yet, its place may be given out again at once, also to the blocks that follow.
     fn retire(&mut self, old: &Block) -> Result<(), Self::Error>;
 }
 
@@ -84,14 +89,7 @@ pub fn apply<I: ApplyIo>(
         first_key: None,
         changes: 0..changes.len(),
     };
-    let (level, ptrs) = if root.level == 0 {
-        (0, apply.rebuild_leaves(&[whole])?)
-    } else {
-        (
-            root.level - 1,
-            apply.rebuild_children(root.level, &[whole])?,
-        )
-    };
+    let (level, ptrs) = apply.rebuild_top(root.level, whole)?;
     apply.make_root(level, ptrs)
 }
 
@@ -127,6 +125,18 @@ struct Touched {
     changes: Range<usize>,
 }
 
+impl Touched {
+    /// The block that `ptr` leads to.
+    fn below(ptr: &KeyPtr, changes: Range<usize>) -> Touched {
+        Touched {
+            bytenr: Logical(ptr.blockptr.get()),
+            generation: Some(Transid(ptr.generation.get())),
+            first_key: Some(ptr.key.get()),
+            changes,
+        }
+    }
+}
+
 struct Apply<'a, I> {
     format: &'a BlockFormat,
     owner: RootId,
@@ -145,17 +155,47 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         })
     }
 
+    /// What is left of the tree below a root of `level`: pointers to blocks of the level that is returned.
+    fn rebuild_top(&mut self, level: u8, root: Touched) -> Result<(u8, Vec<KeyPtr>), I::Error> {
+        let (mut level, mut run) = (level, vec![root]);
+        while level > 0 {
+            let (mut children, last) = self.rebuild_children(level, &run)?;
+            level -= 1;
+            if children.is_empty() {
+                // All children are one run. What becomes of it may need no node above it.
+                run = last;
+                continue;
+            }
+            children.extend(self.rebuild(level, &last)?);
+            match children.as_slice() {
+                // APPLY-5: the one child that is left is an old block.
+                [only] => run = vec![Touched::below(only, 0..0)],
+                _ => return Ok((level, children)),
+            }
+        }
+        Ok((level, self.rebuild_leaves(&run)?))
+    }
+
     /// The pointers that replace a run of touched siblings of `level`.
     fn rebuild(&mut self, level: u8, run: &[Touched]) -> Result<Vec<KeyPtr>, I::Error> {
+        if run.is_empty() {
+            return Ok(Vec::new());
+        }
         if level == 0 {
             return self.rebuild_leaves(run);
         }
-        let children = self.rebuild_children(level, run)?;
+        let (mut children, last) = self.rebuild_children(level, run)?;
+        children.extend(self.rebuild(level - 1, &last)?);
         self.pack_nodes(level, &children)
     }
 
-    /// The pointers that a run of touched interior nodes of `level` holds afterwards, all together.
-    fn rebuild_children(&mut self, level: u8, run: &[Touched]) -> Result<Vec<KeyPtr>, I::Error> {
+    /// The pointers that a run of touched interior nodes of `level` holds afterwards, all together, but for
+    /// those that replace its last run of touched children: that one is returned as it is.
+    fn rebuild_children(
+        &mut self,
+        level: u8,
+        run: &[Touched],
+    ) -> Result<(Vec<KeyPtr>, Vec<Touched>), I::Error> {
         let mut children = Vec::new();
         let mut below: Vec<Touched> = Vec::new();
         for touched in run {
@@ -174,19 +214,13 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                     below.clear();
                     children.push(*ptr);
                 } else {
-                    below.push(Touched {
-                        bytenr: Logical(ptr.blockptr.get()),
-                        generation: Some(Transid(ptr.generation.get())),
-                        first_key: Some(ptr.key.get()),
-                        changes: from..end,
-                    });
+                    below.push(Touched::below(ptr, from..end));
                 }
                 from = end;
             }
             self.io.retire(&block)?;
         }
-        children.extend(self.rebuild(level - 1, &below)?);
-        Ok(children)
+        Ok((children, below))
     }
 
     /// How many changes of `range` have a key below `bound`.
@@ -240,9 +274,12 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok(packed)
     }
 
-    /// The root above `ptrs`, which point to blocks of `level`: as low as they allow.
-    fn make_root(mut self, level: u8, ptrs: Vec<KeyPtr>) -> Result<CommittedRoot, I::Error> {
-        let (mut level, mut ptrs) = (level, ptrs);
+    /// The root above `ptrs`, which point to blocks of `level`.
+    fn make_root(
+        mut self,
+        mut level: u8,
+        mut ptrs: Vec<KeyPtr>,
+    ) -> Result<CommittedRoot, I::Error> {
         if ptrs.is_empty() {
             level = 0;
             let leaf = OpenLeaf::new(self.format.nodesize);
@@ -252,22 +289,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
             level += 1;
             ptrs = self.pack_nodes(level, &ptrs)?;
         }
-        let mut root = ptrs[0];
-        while level > 0 {
-            let block = self.read(
-                level,
-                &Touched {
-                    bytenr: Logical(root.blockptr.get()),
-                    generation: Some(Transid(root.generation.get())),
-                    first_key: Some(root.key.get()),
-                    changes: 0..0,
-                },
-            )?;
-            let [only] = block.node().ptrs() else { break };
-            root = *only;
-            level -= 1;
-            self.io.retire(&block)?;
-        }
+        let root = ptrs[0];
         Ok(CommittedRoot {
             tree: self.owner,
             bytenr: Logical(root.blockptr.get()),

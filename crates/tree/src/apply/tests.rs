@@ -1,6 +1,6 @@
 //! `apply` against a plain sorted map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use ubtrfs_format::key::KeyType;
@@ -12,25 +12,48 @@ use crate::build::TreeBlock;
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
-/// Blocks in memory; the counts are of one batch.
+/// Blocks in memory, and what one batch does with them, by the rules that [`ApplyIo`] promises.
 #[derive(Default)]
 struct Memory {
     blocks: BTreeMap<Logical, Block>,
     next: u64,
-    reads: usize,
-    emitted: usize,
+    root: Logical,
+    read: BTreeSet<Logical>,
+    /// The children of what was read.
+    below: BTreeSet<Logical>,
+    retired: BTreeSet<Logical>,
+    emitted: BTreeSet<Logical>,
+    placed: usize,
+    /// The most places that were asked for beyond those retired until then.
+    grown: usize,
+}
+
+impl Memory {
+    fn begin(&mut self, root: Logical) {
+        self.root = root;
+        self.read.clear();
+        self.below.clear();
+        self.retired.clear();
+        self.emitted.clear();
+        self.placed = 0;
+        self.grown = 0;
+    }
 }
 
 impl BlockSink for Memory {
     type Error = BuildError;
 
     fn place(&mut self, _: u8) -> Result<Logical, BuildError> {
+        self.placed += 1;
+        self.grown = self
+            .grown
+            .max(self.placed.saturating_sub(self.retired.len()));
         self.next += 1 << 16;
         Ok(Logical(self.next))
     }
 
     fn emit(&mut self, block: TreeBlock) -> Result<(), BuildError> {
-        self.emitted += 1;
+        self.emitted.insert(block.logical);
         let bytes = Block::from_verified(block.bytes.into());
         assert!(self.blocks.insert(block.logical, bytes).is_none());
         Ok(())
@@ -39,20 +62,31 @@ impl BlockSink for Memory {
 
 impl ApplyIo for Memory {
     fn read(&mut self, expect: &Expect) -> Result<Block, BuildError> {
-        self.reads += 1;
-        let block = self.blocks[&expect.bytenr].clone();
+        let place = expect.bytenr;
+        let block = self.blocks[&place].clone();
         assert_eq!(Some(block.node().level()), expect.level);
         assert_eq!(Some(block.node().generation()), expect.generation);
         assert_eq!(Some(block.node().owner()), expect.owner);
         if expect.first_key.is_some() {
             assert_eq!(block.node().key(0), expect.first_key);
         }
+        assert!(self.read.insert(place), "read twice");
+        assert!(
+            place == self.root || self.below.contains(&place),
+            "read before its parent"
+        );
+        let children = block.node().ptrs().iter();
+        self.below
+            .extend(children.map(|ptr| Logical(ptr.blockptr.get())));
         Ok(block)
     }
 
     fn retire(&mut self, old: &Block) -> Result<(), BuildError> {
-        let known = self.blocks.remove(&old.node().bytenr());
-        assert!(known.is_some(), "retired twice");
+        let place = old.node().bytenr();
+        assert!(self.read.contains(&place), "retired without being read");
+        assert!(!self.emitted.contains(&place), "made in vain");
+        assert!(self.blocks.remove(&place).is_some(), "retired twice");
+        self.retired.insert(place);
         Ok(())
     }
 }
@@ -93,9 +127,8 @@ impl Tree {
 
     /// Makes a batch in the tree and the model, and compares the two.
     fn step(&mut self, batch: &BTreeMap<Key, Option<Vec<u8>>>) {
-        self.memory.reads = 0;
-        self.memory.emitted = 0;
-        self.format.generation.0 += 1;
+        self.memory.begin(self.root.bytenr);
+        self.format.generation.0 += u64::from(!batch.is_empty());
         let changes: Vec<Change<'_>> = batch
             .iter()
             .map(|(key, value)| Change {
@@ -104,6 +137,8 @@ impl Tree {
             })
             .collect();
         self.root = apply(&self.format, &self.root, &changes, &mut self.memory).unwrap();
+        let Memory { read, retired, .. } = &self.memory;
+        assert_eq!(read, retired, "read, and then not replaced");
         for (key, value) in batch {
             match value {
                 Some(value) => self.model.insert(*key, value.clone()),
@@ -128,6 +163,7 @@ impl Tree {
                 !(is_root && level > 0 && node.len() < 2),
                 "root with one child"
             );
+            assert!(!is_root || node.generation() == self.format.generation);
             let mut end = self.format.nodesize;
             for slot in 0..node.len() {
                 assert!(slot == 0 || node.key(slot - 1) < node.key(slot));
@@ -214,12 +250,8 @@ fn one_change_touches_one_path() {
     assert!(tree.root.level >= 2);
     tree.step(&puts(std::iter::once(100_001), 20));
     let path = usize::from(tree.root.level) + 1;
-    assert_eq!(
-        tree.memory.reads,
-        path + 1,
-        "the path, and the new root once more"
-    );
-    assert!(tree.memory.emitted <= path + 1, "at most one split");
+    assert_eq!(tree.memory.read.len(), path);
+    assert!(tree.memory.emitted.len() <= path + 1, "at most one split");
     tree.check();
 }
 
@@ -253,6 +285,57 @@ fn sparse_neighbours_are_merged_when_touched() {
         "{} of {before} leaves",
         tree.leaves()
     );
+}
+
+#[test]
+fn deleting_what_is_not_there_changes_no_item() {
+    let mut tree = Tree::new(4096);
+    let absent = |numbers: std::ops::Range<u64>| numbers.map(|n| (key(n), None)).collect();
+    tree.step(&absent(0..100));
+    tree.check();
+    tree.step(&puts((0..10_000).map(|n| n * 2), 20));
+    let leaves = tree.leaves();
+    tree.step(&[(key(5001), None)].into());
+    assert_eq!(tree.memory.emitted.len(), usize::from(tree.root.level) + 1);
+    tree.check();
+    tree.step(&(0..10_000).map(|n| (key(n * 2 + 1), None)).collect());
+    tree.check();
+    tree.step(&absent(20_000..30_000));
+    tree.check();
+    assert!(tree.leaves() <= leaves);
+}
+
+#[test]
+fn tree_that_does_not_grow_finds_room_in_the_places_it_has_left() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts(0..50_000, 20));
+    assert!(tree.root.level >= 2);
+    for step in [1, 7, 100, 1000, 20_000] {
+        tree.step(&puts((0..50_000).step_by(step), 20));
+        assert_eq!(tree.memory.grown, 0, "every {step}th item anew");
+    }
+    for step in [20_000, 1000, 100, 7, 2] {
+        let gone = (1..50_000).step_by(step);
+        tree.step(&gone.map(|n| (key(n), None)).collect());
+        assert_eq!(tree.memory.grown, 0, "every {step}th item gone");
+    }
+    tree.check();
+}
+
+#[test]
+fn last_child_of_a_root_is_copied_into_its_place() {
+    let mut tree = Tree::new(4096);
+    tree.step(&puts(0..50_000, 20));
+    let root = tree.memory.blocks[&tree.root.bytenr].clone();
+    let [first, second, ..] = root.node().ptrs() else {
+        panic!("more than one child");
+    };
+    let (kept, end) = (Logical(first.blockptr.get()), second.key.get().objectid);
+    tree.step(&(end..50_000).map(|n| (key(n), None)).collect());
+    tree.check();
+    assert_eq!(tree.root.level, root.node().level() - 1);
+    assert_eq!(tree.memory.emitted, [tree.root.bytenr].into());
+    assert!(tree.memory.retired.contains(&kept));
 }
 
 #[test]
