@@ -27,6 +27,12 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Makes every write that has returned durable.
     fn flush(&self) -> io::Result<()>;
 
+    /// Cuts or lengthens an image; what is new reads as zeros. Nothing else has a size that can change.
+    fn resize(&self, len_bytes: u64) -> io::Result<()> {
+        let _ = len_bytes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Says that the range is not needed; it may read as zeros or as before.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
 

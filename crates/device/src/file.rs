@@ -6,8 +6,10 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
@@ -16,6 +18,7 @@ use rustix::io::Errno;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
+use crate::file_clone;
 use crate::uring::{self, Request};
 
 #[cfg(test)]
@@ -45,7 +48,7 @@ pub(crate) enum DeviceIdentity {
 pub struct FileDevice {
     file: File,
     path: PathBuf,
-    len_bytes: u64,
+    len_bytes: AtomicU64,
     is_block: bool,
     holder: Option<Holder>,
 }
@@ -121,7 +124,7 @@ impl FileDevice {
         Ok(FileDevice {
             file,
             path: path.to_owned(),
-            len_bytes,
+            len_bytes: len_bytes.into(),
             is_block,
             holder,
         })
@@ -134,7 +137,7 @@ impl FileDevice {
         requests: &mut Vec<Request<'a>>,
     ) {
         for read in reads {
-            read.result = PastEnd::check(read.offset, read.buf.len() as u64, self.len_bytes);
+            read.result = PastEnd::check(read.offset, read.buf.len() as u64, self.len_bytes());
             if read.result.is_ok() {
                 let buffer = uring::Buffer::Read(read.buf);
                 let result = &mut read.result;
@@ -145,6 +148,21 @@ impl FileDevice {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Lets `len` bytes at `offset` be those of another file, without a copy.
+    ///
+    /// Only where one file system holds both files and can share blocks, in whole blocks of it. Nothing has
+    /// changed after an error.
+    pub fn clone_range(
+        &self,
+        source: BorrowedFd<'_>,
+        source_offset: u64,
+        len: u64,
+        offset: u64,
+    ) -> io::Result<()> {
+        PastEnd::check(offset, len, self.len_bytes())?;
+        file_clone::clone_range(&self.file, source, source_offset, len, offset)
     }
 
     /// Whether it is a block device rather than an image file.
@@ -287,7 +305,7 @@ fn loop_on(metadata: &Metadata) -> Option<String> {
 
 impl BlockDevice for FileDevice {
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Relaxed)
     }
 
     fn holder(&self) -> Option<&Holder> {
@@ -295,12 +313,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
         self.file.read_exact_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
         self.file.write_all_at(buf, offset)
     }
 
@@ -313,7 +331,7 @@ impl BlockDevice for FileDevice {
     fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
         let mut requests = Vec::with_capacity(writes.len());
         for write in writes {
-            write.result = PastEnd::check(write.offset, write.buf.len() as u64, self.len_bytes);
+            write.result = PastEnd::check(write.offset, write.buf.len() as u64, self.len_bytes());
             if write.result.is_ok() {
                 let buffer = uring::Buffer::Write(write.buf);
                 let result = &mut write.result;
@@ -331,8 +349,17 @@ impl BlockDevice for FileDevice {
         self.file.sync_data()
     }
 
+    fn resize(&self, len_bytes: u64) -> io::Result<()> {
+        if self.is_block {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.file.set_len(len_bytes)?;
+        self.len_bytes.store(len_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        PastEnd::check(offset, len, self.len_bytes)?;
+        PastEnd::check(offset, len, self.len_bytes())?;
         if len == 0 {
             return Ok(());
         }

@@ -9,6 +9,7 @@ mod block_discard;
 mod chunk_map;
 mod error;
 mod file;
+mod file_clone;
 mod memory;
 mod parity;
 mod pool;

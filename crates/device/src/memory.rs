@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -19,14 +20,14 @@ const PAGE_BYTES: usize = 16 << 10;
 struct Page([u8; PAGE_BYTES]);
 
 pub struct MemDevice {
-    len_bytes: u64,
+    len_bytes: AtomicU64,
     pages: RwLock<BTreeMap<u64, Arc<Page>>>,
 }
 
 impl std::fmt::Debug for MemDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MemDevice")
-            .field("len_bytes", &self.len_bytes)
+            .field("len_bytes", &self.len_bytes())
             .finish_non_exhaustive()
     }
 }
@@ -34,7 +35,7 @@ impl std::fmt::Debug for MemDevice {
 impl Clone for MemDevice {
     fn clone(&self) -> Self {
         Self {
-            len_bytes: self.len_bytes,
+            len_bytes: self.len_bytes().into(),
             pages: RwLock::new(self.pages.read().clone()),
         }
     }
@@ -44,7 +45,7 @@ impl MemDevice {
     /// A device of zeros.
     pub fn new(len_bytes: u64) -> Self {
         Self {
-            len_bytes,
+            len_bytes: len_bytes.into(),
             pages: RwLock::default(),
         }
     }
@@ -60,7 +61,7 @@ impl MemDevice {
             }
         }
         Self {
-            len_bytes: image.len() as u64,
+            len_bytes: (image.len() as u64).into(),
             pages: RwLock::new(pages),
         }
     }
@@ -92,11 +93,11 @@ fn page_parts(
 
 impl BlockDevice for MemDevice {
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Relaxed)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
         let pages = self.pages.read();
         for (page, start, range) in page_parts(offset, buf.len()) {
             let part = &mut buf[range];
@@ -109,7 +110,7 @@ impl BlockDevice for MemDevice {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        PastEnd::check(offset, buf.len() as u64, self.len_bytes)?;
+        PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
         let mut pages = self.pages.write();
         for (page, start, range) in page_parts(offset, buf.len()) {
             let part = &buf[range];
@@ -125,8 +126,21 @@ impl BlockDevice for MemDevice {
         Ok(())
     }
 
+    fn resize(&self, len_bytes: u64) -> io::Result<()> {
+        let mut pages = self.pages.write();
+        if len_bytes < self.len_bytes() {
+            let within = (len_bytes % PAGE_BYTES as u64) as usize;
+            pages.split_off(&len_bytes.div_ceil(PAGE_BYTES as u64));
+            if let Some(last) = pages.get_mut(&(len_bytes / PAGE_BYTES as u64)) {
+                Arc::make_mut(last).0[within..].fill(0);
+            }
+        }
+        self.len_bytes.store(len_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        PastEnd::check(offset, len, self.len_bytes)?;
+        PastEnd::check(offset, len, self.len_bytes())?;
         let page_bytes = PAGE_BYTES as u64;
         let first = offset.div_ceil(page_bytes);
         let end = (offset + len) / page_bytes;

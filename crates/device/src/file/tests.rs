@@ -104,3 +104,38 @@ fn links_and_repeated_paths_have_one_identity() {
     symlink(&path, &link).unwrap();
     assert_eq!(identity(&path).unwrap(), identity(&link).unwrap());
 }
+
+#[test]
+fn image_grows_and_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("image"), 4096).unwrap();
+    assert!(device.write_at(&[1; 10], 8192).is_err());
+    device.resize(1 << 20).unwrap();
+    device.write_at(&[1; 10], 8192).unwrap();
+    device.resize(8195).unwrap();
+    assert_eq!(device.len_bytes(), 8195);
+    assert_eq!(std::fs::metadata(device.path()).unwrap().len(), 8195);
+    assert!(device.read_at(&mut [0; 10], 8192).is_err());
+}
+
+#[test]
+fn range_is_cloned_whole_or_not_at_all() {
+    use std::os::fd::AsFd;
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("image"), 1 << 20).unwrap();
+    let source = dir.path().join("source");
+    std::fs::write(&source, [7; 65536]).unwrap();
+    let source = File::open(source).unwrap();
+    assert!(
+        device
+            .clone_range(source.as_fd(), 0, 4096, 1 << 20)
+            .is_err()
+    );
+    // Whether it can be done is the file system's affair.
+    let cloned = device
+        .clone_range(source.as_fd(), 4096, 8192, 65536)
+        .is_ok();
+    let mut buf = [1; 8192];
+    device.read_at(&mut buf, 65536).unwrap();
+    assert_eq!(buf, [if cloned { 7 } else { 0 }; 8192]);
+}

@@ -47,3 +47,16 @@ fn discard_drops_whole_pages_only() {
     assert!(buf[PAGE_BYTES..3 * PAGE_BYTES].iter().all(|&b| b == 0));
     assert!(buf[3 * PAGE_BYTES..].iter().all(|&b| b == 5));
 }
+
+#[test]
+fn what_was_cut_off_is_zero_when_the_device_grows_again() {
+    let device = MemDevice::from_bytes(&vec![5; 3 * PAGE_BYTES]);
+    let cut = PAGE_BYTES as u64 + 100;
+    device.resize(cut).unwrap();
+    assert!(device.read_at(&mut [0], cut).is_err());
+    device.resize(3 * PAGE_BYTES as u64).unwrap();
+    let mut buf = vec![1; 3 * PAGE_BYTES];
+    device.read_at(&mut buf, 0).unwrap();
+    assert!(buf[..cut as usize].iter().all(|&b| b == 5));
+    assert!(buf[cut as usize..].iter().all(|&b| b == 0));
+}
