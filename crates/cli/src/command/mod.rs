@@ -3,6 +3,7 @@
 //! A command is a struct of options, whose doc comment is its help, with a `run`.
 
 mod cat;
+mod check;
 mod completions;
 mod cp;
 mod device;
@@ -23,6 +24,7 @@ use crate::console::Console;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Cat(cat::Cat),
+    Check(check::Check),
     Completions(completions::Completions),
     Cp(cp::Cp),
     Device(device::Device),
@@ -43,6 +45,7 @@ impl Command {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match self {
             Command::Cat(command) => command.run(console),
+            Command::Check(command) => command.run(console),
             Command::Completions(command) => command.run(console),
             Command::Cp(command) => command.run(console),
             Command::Device(group) => group.run(console),

@@ -1,0 +1,536 @@
+//! Chunks, block groups, device extents and device items, each compared with the others.
+//!
+//! All of them are held in memory: a volume of 4 TiB has some four thousand.
+
+use std::collections::BTreeMap;
+
+use ubtrfs_device::{ChunkProblem, DeviceError, MappedChunk};
+use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::ids::{DevId, Logical, RootId};
+use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::flags;
+use zerocopy::FromBytes;
+
+use crate::error::CheckError;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::roots::Roots;
+use crate::space::{GroupItem, Spaces};
+use crate::state::State;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+/// A device extent by devid and physical start.
+type DevExtents = BTreeMap<(u64, u64), ExtentOnDevice>;
+
+#[derive(Clone, Copy, Debug)]
+struct ExtentOnDevice {
+    chunk: u64,
+    length: u64,
+    /// A stripe has claimed it.
+    has_stripe: bool,
+}
+
+/// What the chunk tree says.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks {
+    devices: BTreeMap<u64, DevItem>,
+    chunks: BTreeMap<u64, MappedChunk>,
+}
+
+impl Chunks {
+    /// Reads the chunk tree and tells the pool of what it names.
+    pub(crate) fn read(
+        state: &mut State<'_>,
+        volume: &CheckedVolume,
+    ) -> Result<Chunks, CheckError> {
+        let mut chunks = Chunks::default();
+        let mut reader = ChunkReader {
+            state,
+            volume,
+            chunks: &mut chunks,
+        };
+        walk(volume, &[volume.chunk_root()], &mut reader)?;
+        Ok(chunks)
+    }
+
+    /// Compares everything that the chunk, device and block group trees say.
+    pub(crate) fn check(
+        &self,
+        state: &mut State<'_>,
+        volume: &CheckedVolume,
+        roots: &Roots,
+    ) -> Result<Spaces, CheckError> {
+        let mut extents = read_dev_extents(state, volume, roots)?;
+        self.check_system_chunks(state, volume);
+        self.check_stripes(state, &mut extents);
+        self.check_dev_extents(state, &extents);
+        self.check_devices(state, volume, &extents);
+        let mut spaces = Spaces::default();
+        for chunk in self.chunks.values() {
+            spaces.push(chunk.logical().0, chunk.len_bytes(), chunk.flags());
+        }
+        let groups = read_block_groups(state, volume, roots, self)?;
+        check_block_groups(state, &mut spaces, groups);
+        Ok(spaces)
+    }
+
+    fn check_system_chunks(&self, state: &mut State<'_>, volume: &CheckedVolume) {
+        use ubtrfs_format::block_group_flags::BlockGroupFlags;
+        let lost = state.has_lost(RootId::CHUNK_TREE);
+        let mixed = volume
+            .superblock()
+            .incompat()
+            .contains(Incompat::MIXED_GROUPS);
+        let sectorsize = volume.sectorsize();
+        let mut listed = Vec::new();
+        for entry in volume.superblock().system_chunks().flatten() {
+            listed.push(entry.logical.0);
+            let same =
+                MappedChunk::check(entry.logical, entry.chunk, entry.stripes, sectorsize, mixed)
+                    .is_ok_and(|chunk| self.chunks.get(&entry.logical.0) == Some(&chunk));
+            if !same {
+                let at = Place::bytenr(entry.logical.0);
+                state.add_unless(lost, at, Fault::SysChunkDiffers {});
+            }
+        }
+        for chunk in self.chunks.values() {
+            let start = chunk.logical().0;
+            if chunk.flags().contains(BlockGroupFlags::SYSTEM) && !listed.contains(&start) {
+                state.add(Place::bytenr(start), Fault::SysChunkMissing {});
+            }
+        }
+    }
+
+    fn check_stripes(&self, state: &mut State<'_>, extents: &mut DevExtents) {
+        let lost = state.has_lost(RootId::DEV_TREE);
+        for (&start, chunk) in &self.chunks {
+            let wanted = chunk.stripe_bytes();
+            for stripe in chunk.stripes() {
+                let (devid, physical) = (stripe.devid, stripe.physical.0);
+                let at = Place::device(devid).at(start);
+                match self.devices.get(&devid.0) {
+                    None => {
+                        let lost = state.has_lost(RootId::CHUNK_TREE);
+                        state.add_unless(lost, at, Fault::DeviceUnknown { chunk: start });
+                    }
+                    Some(item) if item.uuid != stripe.dev_uuid => {
+                        let fault = Fault::StripeUuid {
+                            chunk: start,
+                            stripe: stripe.dev_uuid,
+                            device: item.uuid,
+                        };
+                        state.add(at, fault);
+                    }
+                    Some(_) => {}
+                }
+                match extents.get_mut(&(devid.0, physical)) {
+                    Some(extent) if extent.chunk == start => {
+                        extent.has_stripe = true;
+                        if extent.length != wanted {
+                            let fault = Fault::DevExtentLength {
+                                chunk: start,
+                                physical,
+                                length: extent.length,
+                                wanted,
+                            };
+                            state.add(at, fault);
+                        }
+                    }
+                    _ => {
+                        let fault = Fault::StripeWithoutDevExtent {
+                            chunk: start,
+                            physical,
+                        };
+                        state.add_unless(lost, at, fault);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_dev_extents(&self, state: &mut State<'_>, extents: &DevExtents) {
+        let lost = state.has_lost(RootId::CHUNK_TREE);
+        let mut before: Option<(u64, u64)> = None;
+        for (&(devid, physical), extent) in extents {
+            let at = Place::device(DevId(devid)).at(extent.chunk);
+            let chunk = extent.chunk;
+            if !extent.has_stripe {
+                let fault = Fault::DevExtentWithoutChunk { chunk, physical };
+                state.add_unless(lost, at, fault);
+            }
+            if let Some((_, before_end)) =
+                before.filter(|(of, end)| *of == devid && *end > physical)
+            {
+                let fault = Fault::DevExtentOverlap {
+                    physical,
+                    before_end,
+                };
+                state.add(at, fault);
+            }
+            let end = physical.saturating_add(extent.length);
+            before = Some((devid, end));
+            match self.devices.get(&devid) {
+                Some(item) if end > item.total_bytes.get() => {
+                    let fault = Fault::DevExtentBeyondDevice {
+                        physical,
+                        length: extent.length,
+                        total_bytes: item.total_bytes.get(),
+                    };
+                    state.add(at, fault);
+                }
+                // A stripe on it has told already.
+                None if !extent.has_stripe => {
+                    state.add_unless(lost, at, Fault::DeviceUnknown { chunk });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_devices(&self, state: &mut State<'_>, volume: &CheckedVolume, extents: &DevExtents) {
+        let lost = state.has_lost(RootId::DEV_TREE);
+        for (&devid, item) in &self.devices {
+            let at = Place::device(DevId(devid));
+            let of_device = extents.range((devid, 0)..=(devid, u64::MAX));
+            let found = of_device.fold(0u64, |sum, (_, e)| sum.saturating_add(e.length));
+            let recorded = item.bytes_used.get();
+            if found != recorded {
+                let item = recorded;
+                state.add_unless(lost, at, Fault::DeviceBytesUsed { item, found });
+            }
+        }
+        if state.has_lost(RootId::CHUNK_TREE) || !volume.is_current() {
+            return;
+        }
+        self.check_sums(state, volume);
+        for info in volume.pool().devices() {
+            let (Some(len_bytes), Some(item)) = (info.len_bytes, self.devices.get(&info.devid.0))
+            else {
+                continue;
+            };
+            let total_bytes = item.total_bytes.get();
+            let is_dump =
+                volume.superblock().flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0;
+            if len_bytes < total_bytes && !is_dump {
+                let fault = Fault::DeviceTruncated {
+                    len_bytes,
+                    total_bytes,
+                };
+                state.add(Place::device(info.devid), fault);
+            }
+            self.compare_own_item(state, volume, info.devid, item);
+        }
+    }
+
+    fn check_sums(&self, state: &mut State<'_>, volume: &CheckedVolume) {
+        let superblock = volume.superblock();
+        let (said, found) = (superblock.num_devices.get(), self.devices.len() as u64);
+        if said != found {
+            let fault = Fault::NumDevices {
+                superblock: said,
+                found,
+            };
+            state.add(Place::default(), fault);
+        }
+        let said = superblock.total_bytes.get();
+        let found = self
+            .devices
+            .values()
+            .fold(0u64, |sum, item| sum.saturating_add(item.total_bytes.get()));
+        // Old tools did not round the sizes of devices down to sectors before they were summed.
+        let slack = u64::from(volume.sectorsize()) * self.devices.len() as u64;
+        if said.abs_diff(found) >= slack.max(1) {
+            let fault = Fault::TotalBytes {
+                superblock: said,
+                found,
+            };
+            state.add(Place::default(), fault);
+        }
+    }
+
+    /// The device item that a device carries in its own superblock.
+    fn compare_own_item(
+        &self,
+        state: &mut State<'_>,
+        volume: &CheckedVolume,
+        devid: DevId,
+        item: &DevItem,
+    ) {
+        let Some(device) = volume.pool().device(devid) else {
+            return;
+        };
+        let superblocks = ubtrfs_device::DeviceSuperblocks::read(device.as_ref());
+        let Some(best) = superblocks.best() else {
+            return;
+        };
+        // A stale device, or one of a seed, tells of another time.
+        if best.generation != volume.superblock().generation
+            || best.fsid != volume.superblock().fsid
+        {
+            return;
+        }
+        let own = &best.dev_item;
+        for (field, superblock, item) in [
+            ("devid", own.devid.get(), item.devid.get()),
+            ("total_bytes", own.total_bytes.get(), item.total_bytes.get()),
+            ("bytes_used", own.bytes_used.get(), item.bytes_used.get()),
+        ] {
+            if superblock != item {
+                let fault = Fault::DeviceItemDiffers {
+                    field,
+                    superblock,
+                    item,
+                };
+                state.add(Place::device(devid), fault);
+            }
+        }
+    }
+}
+
+struct ChunkReader<'s, 'a> {
+    state: &'s mut State<'a>,
+    volume: &'s CheckedVolume,
+    chunks: &'s mut Chunks,
+}
+
+impl Visitor for ChunkReader<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        self.state.enter_block(root, block)?;
+        for (key, bytes) in block.node.items() {
+            match key.item_type {
+                KeyType::DEV_ITEM => self.device(bytes),
+                KeyType::CHUNK_ITEM => self.chunk(key, bytes),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+}
+
+impl ChunkReader<'_, '_> {
+    fn device(&mut self, bytes: &[u8]) {
+        if let Ok((item, _)) = DevItem::ref_from_prefix(bytes) {
+            self.chunks.devices.insert(item.devid.get(), *item);
+            // It only refuses what the reads below would tell of as well.
+            let _ = self.volume.pool().add_dev_item(item);
+        }
+    }
+
+    fn chunk(&mut self, key: Key, bytes: &[u8]) {
+        let Some((chunk, stripes, _)) = Chunk::split(bytes) else {
+            return;
+        };
+        let at = Place::item(RootId::CHUNK_TREE, key).at(key.offset);
+        let logical = Logical(key.offset);
+        let superblock = self.volume.superblock();
+        let mixed = superblock.incompat().contains(Incompat::MIXED_GROUPS);
+        let sectorsize = self.volume.sectorsize();
+        let mapped = match MappedChunk::check(logical, chunk, stripes, sectorsize, mixed) {
+            Ok(mapped) => mapped,
+            Err(problem) => {
+                self.state.add(at, Fault::ChunkInvalid { problem });
+                return;
+            }
+        };
+        if let Some((_, before)) = self.chunks.chunks.range(..key.offset).next_back()
+            && before.end() > logical
+        {
+            let other = before.logical().0;
+            self.state.add(at, Fault::ChunkOverlap { other });
+            return;
+        }
+        if let Err(DeviceError::Chunk {
+            problem: ChunkProblem::Overlap { other },
+            ..
+        }) = self.volume.pool().add_chunk(logical, chunk, stripes)
+        {
+            // The superblock has another idea of a system chunk; if it is this very one, that is told once.
+            if other != logical {
+                let other = other.0;
+                self.state.add(at, Fault::ChunkOverlap { other });
+            }
+        }
+        self.chunks.chunks.insert(key.offset, mapped);
+    }
+}
+
+fn read_dev_extents(
+    state: &mut State<'_>,
+    volume: &CheckedVolume,
+    roots: &Roots,
+) -> Result<DevExtents, CheckError> {
+    struct Reader<'s, 'a> {
+        state: &'s mut State<'a>,
+        extents: DevExtents,
+    }
+    impl Visitor for Reader<'_, '_> {
+        fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+            self.state.enter_tree(root)
+        }
+        fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+            self.state.enter_block(root, block)?;
+            for (key, bytes) in block.node.items() {
+                if key.item_type == KeyType::DEV_EXTENT
+                    && let Ok(extent) = DevExtent::ref_from_bytes(bytes)
+                {
+                    let found = ExtentOnDevice {
+                        chunk: extent.chunk_offset.get(),
+                        length: extent.length.get(),
+                        has_stripe: false,
+                    };
+                    self.extents.insert((key.objectid, key.offset), found);
+                }
+            }
+            Ok(())
+        }
+        fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+            self.state.lose(lost);
+            Ok(())
+        }
+    }
+    let mut reader = Reader {
+        state,
+        extents: DevExtents::new(),
+    };
+    if let Some(root) = roots.tree_root(RootId::DEV_TREE) {
+        walk(volume, &[root], &mut reader)?;
+    }
+    Ok(reader.extents)
+}
+
+type Groups = BTreeMap<u64, GroupItem>;
+
+/// From their own tree, or from between the extents, or from both in the midst of a conversion.
+fn read_block_groups(
+    state: &mut State<'_>,
+    volume: &CheckedVolume,
+    roots: &Roots,
+    chunks: &Chunks,
+) -> Result<Groups, CheckError> {
+    let superblock = volume.superblock();
+    let mut groups = Groups::new();
+    let has_tree = superblock.compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
+    if !has_tree && let Some(root) = roots.tree_root(RootId::EXTENT_TREE) {
+        seek_block_groups(volume, &root, chunks, &mut groups);
+    }
+    if let Some(root) = roots.tree_root(RootId::BLOCK_GROUP_TREE) {
+        let mut reader = GroupReader {
+            state,
+            groups: &mut groups,
+        };
+        walk(volume, &[root], &mut reader)?;
+    }
+    Ok(groups)
+}
+
+/// One search a chunk, so that the extents need not be read. What is lost is told when they are.
+fn seek_block_groups(
+    volume: &CheckedVolume,
+    root: &TreeRoot,
+    chunks: &Chunks,
+    groups: &mut Groups,
+) {
+    let view = volume.view(root);
+    let mut cursor = view.cursor();
+    for &start in chunks.chunks.keys() {
+        let from = Key::new(start, KeyType::BLOCK_GROUP_ITEM, 0);
+        if !cursor.seek(&from).unwrap_or(false) {
+            continue;
+        }
+        if let Some((key, bytes)) = cursor.current()
+            && (key.objectid, key.item_type) == (start, KeyType::BLOCK_GROUP_ITEM)
+            && let Some(group) = decode_group(key, bytes)
+        {
+            groups.insert(start, group);
+        }
+    }
+}
+
+pub(crate) fn decode_group(key: Key, bytes: &[u8]) -> Option<GroupItem> {
+    let item = BlockGroupItem::ref_from_bytes(bytes).ok()?;
+    Some(GroupItem {
+        length: key.offset,
+        used: item.used.get(),
+        flags: item.flags(),
+    })
+}
+
+struct GroupReader<'s, 'a> {
+    state: &'s mut State<'a>,
+    groups: &'s mut Groups,
+}
+
+impl Visitor for GroupReader<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        self.state.enter_block(root, block)?;
+        for (key, bytes) in block.node.items() {
+            if key.item_type == KeyType::BLOCK_GROUP_ITEM
+                && let Some(group) = decode_group(key, bytes)
+            {
+                self.groups.insert(key.objectid, group);
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+}
+
+fn check_block_groups(state: &mut State<'_>, spaces: &mut Spaces, groups: Groups) {
+    let chunks_lost = state.has_lost(RootId::CHUNK_TREE);
+    let mut before: Option<(u64, u64)> = None;
+    for (start, group) in groups {
+        let at = Place::bytenr(start);
+        if let Some((other, _)) = before.filter(|(_, end)| *end > start) {
+            state.add(at, Fault::BlockGroupOverlap { other });
+        }
+        before = Some((start, start.saturating_add(group.length)));
+        let index = spaces.index_of(start);
+        let space = index.map(|index| &mut spaces.all_mut()[index]);
+        let Some(space) = space.filter(|space| space.start == start) else {
+            let length = group.length;
+            state.add_unless(chunks_lost, at, Fault::BlockGroupWithoutChunk { length });
+            continue;
+        };
+        space.group = Some(group);
+        if (space.length, space.flags) != (group.length, group.flags) {
+            let fault = Fault::BlockGroupDiffers {
+                length: group.length,
+                flags: group.flags.bits(),
+                chunk_length: space.length,
+                chunk_flags: space.flags.bits(),
+            };
+            state.add(at, fault);
+        }
+    }
+    let missing: Vec<(u64, u64)> = spaces
+        .all()
+        .iter()
+        .filter(|space| space.group.is_none())
+        .map(|space| (space.start, space.length))
+        .collect();
+    for (start, length) in missing {
+        let fault = Fault::ChunkWithoutBlockGroup { length };
+        let lost = state.may_have_lost(RootId::BLOCK_GROUP_TREE, start)
+            || state.may_have_lost(RootId::EXTENT_TREE, start);
+        state.add_unless(lost, Place::bytenr(start), fault);
+    }
+}

@@ -1,0 +1,25 @@
+//! Why a check could not be done at all. What is wrong with the volume is an issue, not an error.
+
+use ubtrfs_device::DeviceError;
+use ubtrfs_format::superblock::SuperblockError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The devices cannot be opened, or none of them has a superblock to begin with.
+    #[error(transparent)]
+    Open(#[from] DeviceError),
+    #[error("superblock copy {mirror} cannot be used: {source}")]
+    SuperblockCopy {
+        mirror: usize,
+        source: SuperblockError,
+    },
+    #[error("there is no superblock copy {mirror}")]
+    NoSuperblockCopy { mirror: usize },
+    #[error("no backup root can be used")]
+    NoBackupRoot,
+    /// The root of the tree that was asked for.
+    #[error("no tree block can be read at {bytenr}")]
+    NoTreeRoot { bytenr: u64 },
+    #[error("cannot write or read back records that memory has no room for: {0}")]
+    Spill(#[from] std::io::Error),
+}

@@ -1,0 +1,209 @@
+//! Facts about extents, told by the extent tree on one side and by all trees on the other.
+//!
+//! Both sides tell which tree blocks there are and who refers to which extent. In the first pass the sides
+//! are only compared as sums; a second one records the facts of the buckets that differ, to be sorted and
+//! compared one by one (`references`).
+//!
+//! Invariants
+//! - FACT-1: all facts about one extent are in one bucket.
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::KeyType;
+use ubtrfs_format::node::Node;
+
+use crate::error::CheckError;
+use crate::fingerprint::{Hasher, Sums};
+use crate::sorter::Sorter;
+
+const BUCKETS: usize = 4096;
+
+/// Who tells a fact.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Side {
+    ExtentTree,
+    Trees,
+}
+
+/// What is told of an extent; the order is that of sorted records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fact {
+    /// It is a tree block.
+    Block {
+        level: u8,
+        generation: u64,
+    },
+    /// It has an item as data. The trees tell it with each reference.
+    Data,
+    TreeRef {
+        root: u64,
+    },
+    SharedBlockRef {
+        parent: u64,
+    },
+    DataRef {
+        root: u64,
+        inode: u64,
+        offset: u64,
+    },
+    SharedDataRef {
+        parent: u64,
+    },
+}
+
+impl Fact {
+    /// Kind and three numbers.
+    pub(crate) fn words(self) -> [u64; 4] {
+        match self {
+            Fact::Block { level, generation } => [0, u64::from(level), generation, 0],
+            Fact::Data => [1, 0, 0, 0],
+            Fact::TreeRef { root } => [2, root, 0, 0],
+            Fact::SharedBlockRef { parent } => [3, parent, 0, 0],
+            Fact::DataRef {
+                root,
+                inode,
+                offset,
+            } => [4, root, inode, offset],
+            Fact::SharedDataRef { parent } => [5, parent, 0, 0],
+        }
+    }
+
+    pub(crate) fn from_words([kind, a, b, c]: [u64; 4]) -> Fact {
+        match kind {
+            0 => Fact::Block {
+                level: a as u8,
+                generation: b,
+            },
+            1 => Fact::Data,
+            2 => Fact::TreeRef { root: a },
+            3 => Fact::SharedBlockRef { parent: a },
+            4 => Fact::DataRef {
+                root: a,
+                inode: b,
+                offset: c,
+            },
+            _ => Fact::SharedDataRef { parent: a },
+        }
+    }
+}
+
+/// bytenr, the fact, side and count, length.
+pub(crate) type FactRecord = [u64; 7];
+
+/// Where facts go.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    hasher: Hasher,
+    sums: Sums,
+    /// In the second pass.
+    records: Option<Sorter<7>>,
+}
+
+impl Facts {
+    pub(crate) fn new() -> Facts {
+        Facts {
+            hasher: Hasher::new(),
+            sums: Sums::new(BUCKETS),
+            records: None,
+        }
+    }
+
+    pub(crate) fn all_equal(&self) -> bool {
+        self.sums.all_equal()
+    }
+
+    /// From now on the facts of buckets that differ are recorded.
+    pub(crate) fn start_recording(&mut self, sorter: Sorter<7>) {
+        self.records = Some(sorter);
+    }
+
+    pub(crate) fn take_records(&mut self) -> Option<Sorter<7>> {
+        self.records.take()
+    }
+
+    /// `length` is that of data, as the side knows it; 0 for blocks.
+    pub(crate) fn tell(
+        &mut self,
+        side: Side,
+        bytenr: u64,
+        length: u64,
+        fact: Fact,
+        count: u64,
+    ) -> Result<(), CheckError> {
+        let bucket = self.hasher.words([bytenr]);
+        let [kind, a, b, c] = fact.words();
+        if let Some(records) = &mut self.records {
+            if self.sums.differs(bucket) {
+                let side_and_count = (side as u64) << 32 | count.min(u64::from(u32::MAX));
+                records.push([bytenr, kind, a, b, c, side_and_count, length])?;
+            }
+            return Ok(());
+        }
+        if fact == Fact::Data {
+            return Ok(());
+        }
+        let hash = self.hasher.words([bytenr, length, kind, a, b, c]);
+        let hash = hash.wrapping_mul(count);
+        match side {
+            Side::ExtentTree => self.sums.take(bucket, hash),
+            Side::Trees => self.sums.add(bucket, hash),
+        }
+        Ok(())
+    }
+
+    /// What a block of any tree tells: that it is there, and what it refers to. The references are its own if
+    /// `is_full`, else those of the tree that it was made for.
+    pub(crate) fn tell_block(
+        &mut self,
+        node: Node<'_>,
+        first_slot: usize,
+        is_full: bool,
+    ) -> Result<(), CheckError> {
+        let bytenr = node.bytenr().0;
+        let owner = node.owner().0;
+        let block = Fact::Block {
+            level: node.level(),
+            generation: node.generation().0,
+        };
+        self.tell(Side::Trees, bytenr, 0, block, 1)?;
+        let child = match is_full {
+            true => Fact::SharedBlockRef { parent: bytenr },
+            false => Fact::TreeRef { root: owner },
+        };
+        for ptr in node.ptrs().get(first_slot..).unwrap_or_default() {
+            self.tell(Side::Trees, ptr.blockptr.get(), 0, child, 1)?;
+        }
+        for (slot, head) in node.heads().iter().enumerate() {
+            if head.key.item_type != KeyType::EXTENT_DATA.0 {
+                continue;
+            }
+            let Some((key, bytes)) = node.item(slot) else {
+                continue;
+            };
+            let Some(FileExtent::Regular { body, .. }) = FileExtent::decode(bytes) else {
+                continue;
+            };
+            let Some(disk) = body.disk() else { continue };
+            let data = match is_full {
+                true => Fact::SharedDataRef { parent: bytenr },
+                false => Fact::DataRef {
+                    root: owner,
+                    inode: key.objectid,
+                    offset: key.offset.wrapping_sub(body.offset.get()),
+                },
+            };
+            self.tell(Side::Trees, disk.0, body.disk_num_bytes.get(), data, 1)?;
+        }
+        Ok(())
+    }
+
+    /// That a tree has its root at `bytenr`.
+    pub(crate) fn tell_root(&mut self, tree: RootId, bytenr: u64) -> Result<(), CheckError> {
+        let fact = match tree {
+            // The root of a relocation tree refers to itself.
+            RootId::TREE_RELOC => Fact::SharedBlockRef { parent: bytenr },
+            tree => Fact::TreeRef { root: tree.0 },
+        };
+        self.tell(Side::Trees, bytenr, 0, fact, 1)
+    }
+}

@@ -1,0 +1,284 @@
+//! Everything that a check can find, one variant with one stable number each.
+//!
+//! The first two digits say the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents
+//! and references, 05 space, 06 roots, 07 files and directories, 08 checksums. A number is never given a
+//! second meaning. The fields hold what the place (`issue::Place`) does not say.
+//!
+//! Not here: where it was found (`issue`).
+
+use std::sync::Arc;
+
+use ubtrfs_device::{ChunkProblem, ReadFailure};
+use ubtrfs_format::check::CorruptBlock;
+use ubtrfs_format::key::Key;
+use ubtrfs_format::superblock::SuperblockError;
+use ubtrfs_format::uuid::Uuid;
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Severity {
+    /// The kernel lives with it, or mends it by itself; a writer that is right does not leave it.
+    Warning,
+    /// The volume is not consistent.
+    Error,
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $number:literal $severity:ident $name:literal
+        $variant:ident { $($(#[$field_attr:meta])* $field:ident: $type:ty),* $(,)? } => $message:tt;)*) => {
+        /// What is wrong.
+        #[derive(Clone, Debug, thiserror::Error)]
+        pub enum Fault {
+            $($(#[$doc])* #[error($message)] $variant { $($(#[$field_attr])* $field: $type),* },)*
+        }
+
+        impl Fault {
+            /// The stable number; shown as `E` and four digits.
+            pub fn number(&self) -> u16 {
+                match self { $(Fault::$variant { .. } => $number,)* }
+            }
+
+            /// The stable name.
+            pub fn name(&self) -> &'static str {
+                match self { $(Fault::$variant { .. } => $name,)* }
+            }
+
+            pub fn severity(&self) -> Severity {
+                match self { $(Fault::$variant { .. } => Severity::$severity,)* }
+            }
+
+            /// Number and name of every fault, ascending.
+            pub const ALL: &[(u16, &'static str)] = &[$(($number, $name),)*];
+        }
+    };
+}
+
+faults! {
+    /// A copy of the superblock that is not sound by itself.
+    101 Error "superblock-damaged" SuperblockDamaged { mirror: usize, reason: SuperblockError }
+        => "superblock copy {mirror}: {reason}";
+    102 Error "superblock-unreadable" SuperblockUnreadable { mirror: usize }
+        => "superblock copy {mirror} cannot be read";
+    /// Copies of one generation that say different things.
+    103 Error "superblock-differs" SuperblockDiffers { mirror: usize, offset: usize }
+        => "superblock copy {mirror} differs from the newest at byte {offset:#x}";
+    /// A copy that later commits have not reached.
+    104 Error "superblock-stale" SuperblockStale { mirror: usize, generation: u64, newest: u64 }
+        => "superblock copy {mirror} has generation {generation}, the newest has {newest}";
+    105 Error "device-stale" DeviceStale { generation: u64, newest: u64 }
+        => "the device has generation {generation}, the volume has {newest}";
+    106 Error "device-missing" DeviceMissing { uuid: Uuid }
+        => "the device (uuid {uuid}) is missing";
+    107 Error "device-truncated" DeviceTruncated { len_bytes: u64, total_bytes: u64 }
+        => "the device has {len_bytes} bytes, its item says {total_bytes}";
+    /// The chunk tree cannot be read without it.
+    108 Error "sys-chunk-missing" SysChunkMissing {}
+        => "system chunk is not in the superblock's array";
+    109 Error "sys-chunk-differs" SysChunkDiffers {}
+        => "system chunk in the superblock's array is not as in the chunk tree";
+    110 Error "num-devices" NumDevices { superblock: u64, found: u64 }
+        => "superblock says {superblock} devices, {found} device items are there";
+    111 Error "total-bytes" TotalBytes { superblock: u64, found: u64 }
+        => "superblock says {superblock} bytes in all, the devices have {found}";
+    112 Error "bytes-used" BytesUsed { superblock: u64, found: u64 }
+        => "superblock says {superblock} bytes used, the extents have {found}";
+    /// The device item in a device's own superblock is not the one of the chunk tree.
+    113 Error "device-item-differs" DeviceItemDiffers { field: &'static str, superblock: u64, item: u64 }
+        => "{field}: {superblock} in the device's superblock, {item} in the chunk tree";
+
+    201 Error "chunk-invalid" ChunkInvalid { problem: ChunkProblem }
+        => "chunk: {problem}";
+    202 Error "chunk-overlap" ChunkOverlap { other: u64 }
+        => "chunk overlaps the one at {other}";
+    203 Error "chunk-without-block-group" ChunkWithoutBlockGroup { length: u64 }
+        => "chunk of {length} bytes has no block group";
+    204 Error "block-group-without-chunk" BlockGroupWithoutChunk { length: u64 }
+        => "block group of {length} bytes has no chunk";
+    205 Error "block-group-differs" BlockGroupDiffers { length: u64, flags: u64, chunk_length: u64, chunk_flags: u64 }
+        => "block group of {length} bytes with flags {flags:#x}, its chunk has {chunk_length} and {chunk_flags:#x}";
+    206 Error "stripe-without-dev-extent" StripeWithoutDevExtent { chunk: u64, physical: u64 }
+        => "stripe of chunk {chunk} at {physical} has no device extent";
+    207 Error "dev-extent-without-chunk" DevExtentWithoutChunk { chunk: u64, physical: u64 }
+        => "device extent at {physical} is not a stripe of chunk {chunk}";
+    208 Error "dev-extent-length" DevExtentLength { chunk: u64, physical: u64, length: u64, wanted: u64 }
+        => "device extent at {physical} has {length} bytes, the stripe of chunk {chunk} has {wanted}";
+    209 Error "dev-extent-overlap" DevExtentOverlap { physical: u64, before_end: u64 }
+        => "device extent at {physical} begins before the end of the one before it, {before_end}";
+    210 Error "dev-extent-beyond-device" DevExtentBeyondDevice { physical: u64, length: u64, total_bytes: u64 }
+        => "device extent at {physical} of {length} bytes passes the end of the device at {total_bytes}";
+    211 Error "device-bytes-used" DeviceBytesUsed { item: u64, found: u64 }
+        => "device item says {item} bytes used, its extents have {found}";
+    212 Error "device-unknown" DeviceUnknown { chunk: u64 }
+        => "no device item for a stripe or an extent of chunk {chunk}";
+    213 Error "stripe-uuid" StripeUuid { chunk: u64, stripe: Uuid, device: Uuid }
+        => "stripe of chunk {chunk} names device uuid {stripe}, the device item has {device}";
+    214 Error "block-group-overlap" BlockGroupOverlap { other: u64 }
+        => "block group overlaps the one at {other}";
+
+    /// No mirror has a block that is sound and that its parent means.
+    301 Error "block-corrupt" BlockCorrupt { level: u8, reason: CorruptBlock }
+        => "block on level {level} is damaged on every mirror: {reason}";
+    302 Error "block-unreadable" BlockUnreadable { level: u8, reason: Arc<ReadFailure> }
+        => "block on level {level} cannot be read: {reason}";
+    303 Error "block-key-bound" BlockKeyBound { level: u8, last: Key, bound: Key }
+        => "block on level {level} ends with {last}, its parent has {bound} next";
+    304 Error "tree-missing" TreeMissing {}
+        => "the root tree has no item of a tree that must be there";
+    /// Another mirror was good.
+    305 Warning "mirror-damaged" MirrorDamaged { mirror: usize, physical: u64 }
+        => "mirror {mirror} at {physical} is damaged, another one is good";
+    /// A block is written together with all blocks above it.
+    306 Error "child-newer" ChildNewer { child: u64, generation: u64, parent_generation: u64 }
+        => "child {child} has generation {generation}, its parent {parent_generation}";
+
+    401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
+        => "tree block on level {level} is in use and has no extent item";
+    402 Error "extent-without-block" ExtentWithoutBlock { level: u8 }
+        => "extent item of a tree block on level {level} that no tree holds";
+    403 Error "block-extent-differs" BlockExtentDiffers { level: u8, generation: u64, item_level: u8, item_generation: u64 }
+        => "tree block has level {level} and generation {generation}, its extent item {item_level} and {item_generation}";
+    404 Error "block-ref-missing" BlockRefMissing { root: u64 }
+        => "tree {root} holds the block, its extent has no such reference";
+    405 Error "block-ref-unused" BlockRefUnused { root: u64 }
+        => "extent has a reference of tree {root}, which does not hold the block there";
+    406 Error "shared-block-ref-missing" SharedBlockRefMissing { parent: u64 }
+        => "block {parent} holds the block, its extent has no such reference";
+    407 Error "shared-block-ref-unused" SharedBlockRefUnused { parent: u64 }
+        => "extent has a reference of block {parent}, which does not hold the block";
+    408 Error "data-without-extent" DataWithoutExtent { length: u64 }
+        => "data of {length} bytes is in use and has no extent item";
+    409 Error "data-extent-unused" DataExtentUnused { length: u64 }
+        => "extent item of {length} bytes of data that no file uses";
+    /// `offset` is the file offset minus the offset within the extent.
+    410 Error "data-ref-count" DataRefCount { root: u64, inode: u64, offset: u64, recorded: u64, found: u64 }
+        => "extent records {recorded} references of inode {inode} of tree {root} at {offset}, {found} are there";
+    411 Error "shared-data-ref-count" SharedDataRefCount { parent: u64, recorded: u64, found: u64 }
+        => "extent records {recorded} references of leaf {parent}, {found} are there";
+    412 Error "data-extent-length" DataExtentLength { item: u64, file: u64 }
+        => "extent item has {item} bytes, a file says {file}";
+    413 Error "extent-refs" ExtentRefs { recorded: u64, found: u64 }
+        => "extent item says {recorded} references, it lists {found}";
+    414 Error "ref-without-extent" RefWithoutExtent {}
+        => "reference to an extent that has no item";
+    415 Error "extent-overlap" ExtentOverlap { before_end: u64 }
+        => "extent begins before the end of the one before it, {before_end}";
+    416 Error "extent-outside-chunk" ExtentOutsideChunk { length: u64 }
+        => "extent of {length} bytes is not within a chunk";
+    417 Error "extent-chunk-type" ExtentChunkType { flags: u64 }
+        => "extent is in a block group for something else, with flags {flags:#x}";
+    418 Error "extent-ref-kind" ExtentRefKind {}
+        => "data extent with a reference of a tree block, or the reverse";
+    /// Only blocks of subvolumes are shared.
+    419 Error "full-backref-unshared" FullBackrefUnshared { root: u64 }
+        => "FULL_BACKREF on a block of tree {root}, which shares none";
+
+    501 Error "block-group-used" BlockGroupUsed { used: u64, found: u64 }
+        => "block group says {used} bytes used, its extents have {found}";
+    /// Space without an extent that the free-space tree does not list.
+    502 Error "free-space-missing" FreeSpaceMissing { start: u64, length: u64 }
+        => "{length} free bytes at {start} are not in the free-space tree";
+    503 Error "free-space-in-use" FreeSpaceInUse { start: u64, length: u64 }
+        => "{length} bytes at {start} are free in the free-space tree and belong to an extent";
+    504 Error "free-space-count" FreeSpaceCount { recorded: u64, found: u64 }
+        => "free-space info says {recorded} extents, {found} are there";
+    505 Error "free-space-info-missing" FreeSpaceInfoMissing {}
+        => "block group has no free-space info";
+    506 Error "free-space-unowned" FreeSpaceUnowned {}
+        => "free-space item that is not of a block group";
+    507 Error "free-space-form" FreeSpaceForm {}
+        => "free-space item that is not of the form that its block group uses, or overlaps the one before";
+
+    601 Error "root-backref-missing" RootBackrefMissing { parent: u64 }
+        => "tree {parent} has a ROOT_REF to it, there is no ROOT_BACKREF like it";
+    602 Error "root-ref-missing" RootRefMissing { parent: u64 }
+        => "has a ROOT_BACKREF to tree {parent}, there is no ROOT_REF like it";
+    603 Error "root-dir-item-missing" RootDirItemMissing { parent: u64, dir: u64, index: u64 }
+        => "its ROOT_REF names directory {dir} of tree {parent}, which has no DIR_ITEM for it";
+    604 Error "root-dir-index-missing" RootDirIndexMissing { parent: u64, dir: u64, index: u64 }
+        => "its ROOT_REF names directory {dir} of tree {parent}, which has no DIR_INDEX {index} for it";
+    605 Error "root-ref-to-nothing" RootRefToNothing { parent: u64 }
+        => "tree {parent} refers to it, and there is no such subvolume";
+    606 Error "subvolume-unreferenced" SubvolumeUnreferenced { refs: u32 }
+        => "subvolume with {refs} references and no ROOT_BACKREF";
+    607 Error "deleted-without-orphan" DeletedWithoutOrphan {}
+        => "deleted subvolume without an orphan item";
+    608 Warning "orphan-without-root" OrphanWithoutRoot {}
+        => "orphan item of a tree that is gone";
+    609 Error "uuid-missing" UuidMissing { uuid: Uuid }
+        => "uuid {uuid} of the subvolume is not in the UUID tree";
+    610 Error "uuid-wrong" UuidWrong { uuid: Uuid }
+        => "UUID tree has {uuid} for the subvolume, which has another one or is gone";
+    611 Error "default-subvolume" DefaultSubvolume { target: u64 }
+        => "the default subvolume {target} is not there";
+    /// The entries of the directory for a subvolume contradict each other.
+    612 Error "root-dir-entries-differ" RootDirEntriesDiffer { dir: u64, child: u64 }
+        => "directory {dir} has a DIR_ITEM or a DIR_INDEX for subvolume {child} without the other";
+
+    701 Error "inode-missing" InodeMissing {}
+        => "items of an inode without INODE_ITEM";
+    702 Error "inode-nlink" InodeNlink { nlink: u32, found: u64 }
+        => "inode has nlink {nlink} and {found} names";
+    703 Error "dir-size" DirSize { size: u64, found: u64 }
+        => "directory has size {size}, its names make {found}";
+    704 Error "inode-nbytes" InodeNbytes { nbytes: u64, found: u64 }
+        => "inode has nbytes {nbytes}, its extents make {found}";
+    705 Error "orphan-missing" OrphanMissing {}
+        => "inode without links and without an orphan item";
+    706 Warning "orphan-without-inode" OrphanWithoutInode {}
+        => "orphan item of an inode that is gone";
+    707 Error "file-extent-overlap" FileExtentOverlap { before_end: u64 }
+        => "file extent begins before the end of the one before it, {before_end}";
+    708 Error "file-extent-gap" FileExtentGap { start: u64, end: u64 }
+        => "no file extent from {start} to {end}, which needs NO_HOLES";
+    709 Warning "file-extent-beyond-size" FileExtentBeyondSize { size: u64 }
+        => "data behind the end of the file at {size}";
+    710 Error "file-extent-bounds" FileExtentBounds { offset: u64, num_bytes: u64, extent_bytes: u64 }
+        => "{num_bytes} bytes at {offset} of an extent of {extent_bytes}";
+    711 Error "file-extent-of-other" FileExtentOfOther { mode: u32 }
+        => "file extent of an inode with mode {mode:#o}";
+    712 Error "entries-of-other" EntriesOfOther { mode: u32 }
+        => "directory entries of an inode with mode {mode:#o}";
+    713 Error "inline-size" InlineSize { ram_bytes: u64, limit: u64 }
+        => "inline extent of {ram_bytes} bytes, at most {limit} can be";
+    714 Error "dir-item-missing" DirItemMissing { inode: u64, index: u64 }
+        => "inode {inode} with index {index} has no DIR_ITEM in the directory";
+    715 Error "dir-index-missing" DirIndexMissing { inode: u64, index: u64 }
+        => "inode {inode} with index {index} has no DIR_INDEX in the directory";
+    716 Error "inode-ref-missing" InodeRefMissing { inode: u64, index: u64 }
+        => "directory entry to inode {inode}, which has no reference back";
+    717 Error "entry-to-nothing" EntryToNothing { inode: u64 }
+        => "directory entry to inode {inode}, which is not there";
+    718 Error "entry-type" EntryType { inode: u64, entry: u8, wanted: u8 }
+        => "directory entry to inode {inode} has file type {entry}, the inode has {wanted}";
+    719 Error "entry-index" EntryIndex { inode: u64, index: u64, wanted: u64 }
+        => "directory entry to inode {inode} has index {index}, the inode has {wanted}";
+    720 Error "dir-links" DirLinks { found: u64 }
+        => "directory with {found} names";
+    721 Error "root-dir-missing" RootDirMissing {}
+        => "subvolume without its root directory";
+    722 Error "symlink-target" SymlinkTarget { size: u64 }
+        => "link of {size} bytes without an inline target of that size";
+    723 Error "entry-twice" EntryTwice { inode: u64, index: u64 }
+        => "one name twice in the directory; the other one leads to inode {inode} with index {index}";
+
+    801 Error "csum-missing" CsumMissing { length: u64 }
+        => "{length} bytes of data have no checksums";
+    /// Of preallocated space, or of a file without checksums.
+    802 Error "csum-unexpected" CsumUnexpected { length: u64 }
+        => "{length} bytes have checksums that nobody may have";
+    803 Error "csum-without-extent" CsumWithoutExtent { length: u64 }
+        => "checksums of {length} bytes that are no data";
+    804 Error "csum-overlap" CsumOverlap { before_end: u64 }
+        => "checksums begin before the end of those before, {before_end}";
+    805 Error "data-csum" DataCsum { mirror: usize, physical: u64 }
+        => "mirror {mirror} at {physical} does not have the checksum of the data";
+    806 Error "data-unreadable" DataUnreadable { mirror: usize, length: u64 }
+        => "mirror {mirror} of {length} bytes of data cannot be read";
+}
+
+impl Fault {
+    /// As messages show it: `E0101`.
+    pub fn code(&self) -> String {
+        format!("E{:04}", self.number())
+    }
+}

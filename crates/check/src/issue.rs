@@ -1,0 +1,103 @@
+//! A fault and where it was found.
+
+use std::fmt;
+
+use ubtrfs_format::ids::{DevId, RootId};
+use ubtrfs_format::key::Key;
+
+use crate::fault::{Fault, Severity};
+
+/// What leads to the bytes on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub tree: Option<RootId>,
+    pub key: Option<Key>,
+    /// Of the tree block or the extent.
+    pub bytenr: Option<u64>,
+    pub devid: Option<DevId>,
+}
+
+impl Place {
+    pub(crate) fn tree(tree: RootId) -> Place {
+        Place {
+            tree: Some(tree),
+            ..Place::default()
+        }
+    }
+
+    pub(crate) fn item(tree: RootId, key: Key) -> Place {
+        Place {
+            tree: Some(tree),
+            key: Some(key),
+            ..Place::default()
+        }
+    }
+
+    pub(crate) fn bytenr(bytenr: u64) -> Place {
+        Place {
+            bytenr: Some(bytenr),
+            ..Place::default()
+        }
+    }
+
+    pub(crate) fn device(devid: DevId) -> Place {
+        Place {
+            devid: Some(devid),
+            ..Place::default()
+        }
+    }
+
+    pub(crate) fn at(self, bytenr: u64) -> Place {
+        Place {
+            bytenr: Some(bytenr),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        let mut part = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
+            write!(f, "{before}{text}")?;
+            before = ", ";
+            Ok(())
+        };
+        if let Some(devid) = self.devid {
+            part(f, format_args!("device {devid}"))?;
+        }
+        if let Some(tree) = self.tree {
+            part(f, format_args!("tree {}", tree.0 as i64))?;
+        }
+        if let Some(key) = self.key {
+            part(f, format_args!("key {key}"))?;
+        }
+        if let Some(bytenr) = self.bytenr {
+            part(f, format_args!("bytenr {bytenr}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Something that is wrong with a volume.
+#[derive(Clone, Debug)]
+pub struct Issue {
+    pub at: Place,
+    pub fault: Fault,
+}
+
+impl Issue {
+    pub fn severity(&self) -> Severity {
+        self.fault.severity()
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.fault.code(), self.fault.name())?;
+        if self.at != Place::default() {
+            write!(f, "{}: ", self.at)?;
+        }
+        write!(f, "{}", self.fault)
+    }
+}

@@ -1,0 +1,81 @@
+//! An independent second opinion on the consistency of a volume. Reads only.
+//!
+//! [`check`] and [`check_devices`] give a [`Report`]: what is wrong as [`Issue`]s, each with a stable number,
+//! and the volume's figures. The check shares nothing with the engine above the trees, so that it can judge
+//! what the engine writes.
+//!
+//! Every tree is read once, in key order. What must agree in two places is compared as keyed sums first
+//! (`fingerprint`), in constant memory; only where sums differ a second pass looks for the single fault,
+//! with records sorted in runs that go to a file when memory does not hold them (`sorter`). Memory so follows
+//! from the options and not from the volume.
+//!
+//! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
+//! (`lost`).
+
+#![allow(dead_code)]
+
+mod block_set;
+mod chunks;
+mod error;
+mod extents;
+mod facts;
+mod fault;
+mod fingerprint;
+mod issue;
+mod lost;
+mod options;
+mod references;
+mod report;
+mod root_links;
+mod roots;
+mod run;
+mod sorter;
+mod space;
+mod state;
+mod superblocks;
+mod volume;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, Pool, PoolOptions};
+
+pub use error::CheckError;
+pub use fault::{Fault, Severity};
+pub use issue::{Issue, Place};
+pub use options::{CheckOptions, Phase, Progress};
+pub use report::{Figures, Report};
+
+/// Checks the volume that `paths` hold, with those of its devices that a scan finds.
+pub fn check(
+    paths: &[PathBuf],
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report, CheckError> {
+    let pool_options = PoolOptions::new().degraded(true).scan(options.scan.clone());
+    check_pool(Pool::open(paths, &pool_options)?, options, progress)
+}
+
+/// Checks the volume on devices that are open already; the paths are names for messages.
+pub fn check_devices(
+    devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report, CheckError> {
+    let pool_options = PoolOptions::new().degraded(true);
+    let pool = Pool::from_devices(devices, &pool_options)?;
+    check_pool(pool, options, progress)
+}
+
+/// Checks the volume of a pool that was opened for reading.
+pub fn check_pool(
+    pool: Pool,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report, CheckError> {
+    let mut volume = volume::CheckedVolume::new(pool, options)?;
+    let mut state = state::State::new(&volume, options, progress);
+    run::run(&mut state, &mut volume)?;
+    Ok(state.report)
+}

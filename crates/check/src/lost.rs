@@ -1,0 +1,75 @@
+//! What could not be read, and so what cannot be said about the rest.
+//!
+//! A missing partner is no finding if it may be in a lost block. Ranges are kept up to a number; beyond it
+//! the last one is stretched, which suppresses more and never less.
+
+use ubtrfs_format::key::Key;
+
+use crate::block_set::BlockSet;
+
+const MAX_RANGES: usize = 4096;
+
+/// Ranges of keys of one tree, ascending.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LostKeys {
+    ranges: Vec<(Key, Option<Key>)>,
+}
+
+impl LostKeys {
+    pub(crate) fn add(&mut self, range: (Key, Option<Key>)) {
+        let is_full = self.ranges.len() >= MAX_RANGES;
+        match self.ranges.last_mut() {
+            Some(last) if is_full => last.1 = range.1,
+            _ => self.ranges.push(range),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// Whether items with this objectid may have been lost.
+    pub(crate) fn touches(&self, objectid: u64) -> bool {
+        self.ranges.iter().any(|(first, end)| {
+            first.objectid <= objectid && end.is_none_or(|end| objectid <= end.objectid)
+        })
+    }
+
+    /// Whether items with an objectid of `start..=last` may have been lost.
+    pub(crate) fn overlaps(&self, start: u64, last: u64) -> bool {
+        self.ranges.iter().any(|(first, end)| {
+            first.objectid <= last && end.is_none_or(|end| start <= end.objectid)
+        })
+    }
+}
+
+/// Lost blocks of all trees.
+#[derive(Debug)]
+pub(crate) struct LostBlocks {
+    bytenrs: BlockSet,
+    /// Blocks that may hold references to extents or blocks are among them.
+    pub(crate) any: bool,
+}
+
+impl LostBlocks {
+    pub(crate) fn new(sectorsize: u32) -> LostBlocks {
+        LostBlocks {
+            bytenrs: BlockSet::new(sectorsize),
+            any: false,
+        }
+    }
+
+    /// False if it is known as lost already.
+    pub(crate) fn insert(&mut self, bytenr: u64) -> bool {
+        self.any = true;
+        self.bytenrs.insert(bytenr)
+    }
+
+    pub(crate) fn contains(&self, bytenr: u64) -> bool {
+        self.bytenrs.contains(bytenr)
+    }
+}

@@ -1,0 +1,85 @@
+//! What a check found: issues up to a limit, counts of all, and the figures of the volume.
+
+use std::collections::BTreeMap;
+
+use ubtrfs_format::uuid::Uuid;
+
+use crate::fault::{Fault, Severity};
+use crate::issue::{Issue, Place};
+
+/// Sums over the volume, with the meaning that btrfs-progs gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub bytes_used: u64,
+    pub csum_bytes: u64,
+    pub tree_bytes: u64,
+    pub fs_tree_bytes: u64,
+    pub extent_tree_bytes: u64,
+    /// Room in tree blocks that no item has.
+    pub waste_bytes: u64,
+    pub data_bytes_allocated: u64,
+    pub data_bytes_referenced: u64,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub fsid: Uuid,
+    /// The first ones, in the order in which they were found.
+    pub issues: Vec<Issue>,
+    /// How often each number was found, those beyond the limit included.
+    pub counts: BTreeMap<u16, u64>,
+    pub errors: u64,
+    pub warnings: u64,
+    /// Findings that may only follow from blocks that could not be read, and are not listed.
+    pub suppressed: u64,
+    /// The volume has a log that the next mount replays; it was not looked at.
+    pub has_log: bool,
+    pub figures: Figures,
+}
+
+impl Report {
+    /// Whether nothing is wrong. Warnings do not count.
+    pub fn is_clean(&self) -> bool {
+        self.errors == 0
+    }
+
+    /// Whether there was nothing to say at all.
+    pub fn is_spotless(&self) -> bool {
+        self.errors == 0 && self.warnings == 0
+    }
+
+    /// The distinct numbers found, ascending.
+    pub fn numbers(&self) -> Vec<u16> {
+        self.counts.keys().copied().collect()
+    }
+
+    /// How many issues were found that are not in `issues`.
+    pub fn unlisted(&self) -> u64 {
+        (self.errors + self.warnings).saturating_sub(self.issues.len() as u64)
+    }
+
+    pub(crate) fn add(&mut self, at: Place, fault: Fault, limit: usize) {
+        *self.counts.entry(fault.number()).or_default() += 1;
+        match fault.severity() {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+        }
+        if self.issues.len() < limit {
+            self.issues.push(Issue { at, fault });
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    /// One issue a line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for issue in &self.issues {
+            writeln!(f, "{issue}")?;
+        }
+        match self.unlisted() {
+            0 => Ok(()),
+            more => writeln!(f, "and {more} more"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The phases of a check, in their order.
+
+use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::ids::RootId;
+
+use crate::chunks::Chunks;
+use crate::error::CheckError;
+use crate::extents::ExtentReader;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::options::Phase;
+use crate::references;
+use crate::root_links::RootLinks;
+use crate::roots::Roots;
+use crate::state::State;
+use crate::superblocks;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(), CheckError> {
+    state.start(Phase::Superblocks);
+    superblocks::check(state, volume);
+
+    state.start(Phase::Chunks);
+    let chunks = Chunks::read(state, volume)?;
+    volume.settle_tree_root(state.options)?;
+    let mut links = RootLinks::new(state.sorter());
+    let roots = Roots::read(state, volume, &mut links)?;
+    let mut spaces = chunks.check(state, volume, &roots)?;
+
+    state.start(Phase::Roots);
+    roots.check(state, volume);
+    walk(volume, &roots.other_trees(), &mut Blocks { state })?;
+
+    state.start(Phase::Extents);
+    if let Some(root) = roots.tree_root(RootId::EXTENT_TREE) {
+        let nodesize = volume.nodesize();
+        let mut reader = ExtentReader::new(state, Some(&mut spaces), nodesize);
+        walk(volume, &[root], &mut reader)?;
+        check_bytes_used(state, volume);
+    }
+
+    state.start(Phase::FreeSpace);
+    if volume
+        .superblock()
+        .compat_ro()
+        .contains(CompatRo::FREE_SPACE_TREE)
+        && let Some(root) = roots.tree_root(RootId::FREE_SPACE_TREE)
+    {
+        walk(volume, &[root], &mut Blocks { state })?;
+    }
+
+    state.start(Phase::Files);
+    let trees: Vec<TreeRoot> = roots.file_trees().iter().map(|e| e.tree_root()).collect();
+    walk(volume, &trees, &mut Blocks { state })?;
+
+    state.start(Phase::Checksums);
+    if let Some(root) = roots.tree_root(RootId::CSUM_TREE) {
+        walk(volume, &[root], &mut Blocks { state })?;
+    }
+
+    state.start(Phase::References);
+    references::check(state, volume, &roots)?;
+    state.tell_bad_mirrors(volume);
+    Ok(())
+}
+
+fn check_bytes_used(state: &mut State<'_>, volume: &CheckedVolume) {
+    let superblock = volume.superblock().bytes_used.get();
+    let found = state.report.figures.bytes_used;
+    if superblock != found && volume.is_current() {
+        let lost = state.has_lost(RootId::EXTENT_TREE);
+        let fault = Fault::BytesUsed { superblock, found };
+        state.add_unless(lost, Place::default(), fault);
+    }
+}
+
+/// Reads trees of which only the blocks matter.
+struct Blocks<'s, 'a> {
+    state: &'s mut State<'a>,
+}
+
+impl Visitor for Blocks<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        self.state.enter_block(root, block).map(drop)
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! What a check knows while it runs.
+
+use std::collections::HashMap;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size, max_key_ptrs};
+
+use crate::block_set::BlockSet;
+use crate::error::CheckError;
+use crate::facts::Facts;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::lost::{LostBlocks, LostKeys};
+use crate::options::{CheckOptions, Phase, Progress};
+use crate::report::Report;
+use crate::sorter::Sorter;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited};
+
+/// Blocks between two calls of the progress callback.
+const PROGRESS_BLOCKS: u64 = 1024;
+
+pub(crate) struct State<'a> {
+    pub(crate) options: &'a CheckOptions,
+    pub(crate) report: Report,
+    pub(crate) facts: Facts,
+    /// Blocks whose references are their own. Known once the extent tree was read.
+    pub(crate) full_backrefs: BlockSet,
+    pub(crate) lost_blocks: LostBlocks,
+    /// Of trees that have lost blocks.
+    pub(crate) lost_keys: HashMap<RootId, LostKeys>,
+    visited: BlockSet,
+    /// The second pass: what is wrong with blocks is known.
+    is_second_pass: bool,
+    progress: &'a mut dyn FnMut(&Progress),
+    phase: Phase,
+    blocks: u64,
+}
+
+impl<'a> State<'a> {
+    pub(crate) fn new(
+        volume: &CheckedVolume,
+        options: &'a CheckOptions,
+        progress: &'a mut dyn FnMut(&Progress),
+    ) -> State<'a> {
+        let sectorsize = volume.sectorsize();
+        State {
+            options,
+            report: Report {
+                fsid: volume.superblock().fsid,
+                ..Report::default()
+            },
+            facts: Facts::new(),
+            full_backrefs: BlockSet::new(sectorsize),
+            lost_blocks: LostBlocks::new(sectorsize),
+            lost_keys: HashMap::new(),
+            visited: BlockSet::new(sectorsize),
+            is_second_pass: false,
+            progress,
+            phase: Phase::Superblocks,
+            blocks: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, at: Place, fault: Fault) {
+        self.report.add(at, fault, self.options.max_issues);
+    }
+
+    /// Counts what may only follow from a block that could not be read.
+    pub(crate) fn suppress(&mut self) {
+        self.report.suppressed += 1;
+    }
+
+    /// Adds a finding, unless it may only follow from something lost.
+    pub(crate) fn add_unless(&mut self, may_be_lost: bool, at: Place, fault: Fault) {
+        match may_be_lost {
+            true => self.suppress(),
+            false => self.add(at, fault),
+        }
+    }
+
+    pub(crate) fn start(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.tell_progress();
+    }
+
+    fn tell_progress(&mut self) {
+        (self.progress)(&Progress {
+            phase: self.phase,
+            blocks: self.blocks,
+            issues: self.report.errors + self.report.warnings,
+        });
+    }
+
+    /// A sorter with its share of the memory.
+    pub(crate) fn sorter<const N: usize>(&self) -> Sorter<N> {
+        let share = self.options.memory_bytes / 8;
+        Sorter::new(share, self.options.spill_dir.as_deref())
+    }
+
+    /// Forgets which blocks were visited, so that all tell their facts again.
+    pub(crate) fn start_second_pass(&mut self) {
+        self.is_second_pass = true;
+        self.visited.clear();
+        let sorter = self.sorter();
+        self.facts.start_recording(sorter);
+    }
+
+    pub(crate) fn is_second_pass(&self) -> bool {
+        self.is_second_pass
+    }
+
+    /// To be called for the root of each tree that the extent tree counts.
+    pub(crate) fn enter_tree(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.facts.tell_root(root.tree, root.bytenr.0)
+    }
+
+    /// To be called for each block of such a tree. Whether it is met for the first time: trees of subvolumes
+    /// share blocks.
+    pub(crate) fn enter_block(
+        &mut self,
+        root: &TreeRoot,
+        block: Visited<'_>,
+    ) -> Result<bool, CheckError> {
+        self.blocks += 1;
+        if self.blocks.is_multiple_of(PROGRESS_BLOCKS) {
+            self.tell_progress();
+        }
+        let bytenr = block.node.bytenr().0;
+        if !self.visited.insert(bytenr) {
+            return Ok(false);
+        }
+        let is_full = self.full_backrefs.contains(bytenr);
+        self.facts
+            .tell_block(block.node, block.first_slot, is_full)?;
+        if !self.is_second_pass {
+            self.measure(root, block);
+            self.check_generations(root, block);
+        }
+        Ok(true)
+    }
+
+    fn measure(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        let nodesize = block.node.block().len();
+        let figures = &mut self.report.figures;
+        figures.tree_bytes += nodesize as u64;
+        if root.tree.holds_files() || root.tree == RootId::TREE_RELOC {
+            figures.fs_tree_bytes += nodesize as u64;
+        } else if root.tree == RootId::EXTENT_TREE {
+            figures.extent_tree_bytes += nodesize as u64;
+        }
+        let node = block.node;
+        let waste = if node.is_leaf() {
+            let items: usize = node
+                .heads()
+                .iter()
+                .map(|head| ITEM_HEAD_SIZE + head.size.get() as usize)
+                .sum();
+            leaf_data_size(nodesize).saturating_sub(items)
+        } else {
+            (max_key_ptrs(nodesize) - node.len()) * size_of::<KeyPtr>()
+        };
+        figures.waste_bytes += waste as u64;
+    }
+
+    fn check_generations(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        let parent_generation = block.node.generation().0;
+        for ptr in block
+            .node
+            .ptrs()
+            .get(block.first_slot..)
+            .unwrap_or_default()
+        {
+            let generation = ptr.generation.get();
+            if generation > parent_generation {
+                let child = ptr.blockptr.get();
+                self.add(
+                    Place::tree(root.tree).at(block.node.bytenr().0),
+                    Fault::ChildNewer {
+                        child,
+                        generation,
+                        parent_generation,
+                    },
+                );
+            }
+        }
+    }
+
+    /// To be called for each lost block of a tree.
+    pub(crate) fn lose(&mut self, lost: Lost) {
+        if !self.is_second_pass {
+            let keys = self.lost_keys.entry(lost.tree).or_default();
+            keys.add(lost.range);
+            if self.lost_blocks.insert(lost.bytenr.0) {
+                self.add(Place::tree(lost.tree).at(lost.bytenr.0), lost.fault);
+            }
+        }
+    }
+
+    /// Whether blocks of the tree were lost.
+    pub(crate) fn has_lost(&self, tree: RootId) -> bool {
+        self.lost_keys.contains_key(&tree)
+    }
+
+    /// Whether items of the tree with this objectid may have been lost.
+    pub(crate) fn may_have_lost(&self, tree: RootId, objectid: u64) -> bool {
+        self.lost_keys
+            .get(&tree)
+            .is_some_and(|lost| lost.touches(objectid))
+    }
+
+    /// Tells of the mirrors that were bad while another one was good.
+    pub(crate) fn tell_bad_mirrors(&mut self, volume: &CheckedVolume) {
+        for record in volume.pool().read_errors() {
+            let bytenr = record.logical;
+            if self.lost_blocks.contains(bytenr.0) {
+                continue;
+            }
+            let at = Place {
+                devid: Some(record.devid),
+                ..Place::bytenr(bytenr.0)
+            };
+            let fault = Fault::MirrorDamaged {
+                mirror: record.mirror,
+                physical: record.physical.0,
+            };
+            self.add(at, fault);
+        }
+    }
+}

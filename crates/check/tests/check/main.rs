@@ -1,0 +1,3 @@
+//! The check of whole volumes.
+
+mod kept_images;

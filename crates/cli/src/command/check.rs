@@ -1,0 +1,318 @@
+//! `ubtrfs check`: whether a volume is consistent. Reads only.
+//!
+//! What is found goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
+//! there is an error; warnings alone are none.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde::Serialize;
+use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check_pool};
+use ubtrfs_device::{Holder, Pool, PoolOptions};
+use ubtrfs_format::ids::Logical;
+
+use crate::console::Console;
+use crate::json;
+use crate::location::DeviceOptions;
+use crate::quoting::Escaped;
+
+const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
+
+/// Check the consistency of a volume that is not mounted
+///
+/// Nothing is ever written. Exit code 0: no error was found; 1: errors were found, or the check failed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The devices or images of the volume
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Take the trees from this copy of the superblock: 0, 1 or 2
+    #[arg(short, long = "super", value_name = "COPY")]
+    super_: Option<usize>,
+    /// Take the trees from the newest backup root
+    #[arg(short, long)]
+    backup: bool,
+    /// Take the root tree from this address
+    #[arg(short = 'r', long, value_name = "BYTENR")]
+    tree_root: Option<u64>,
+    /// Take the chunk tree from this address
+    #[arg(long, value_name = "BYTENR")]
+    chunk_root: Option<u64>,
+    /// Read the data of every mirror and compare it with its checksums
+    #[arg(long)]
+    check_data_csum: bool,
+    /// Show progress; done on a terminal anyway
+    #[arg(short, long)]
+    progress: bool,
+    /// Print only what is wrong
+    #[arg(short, long)]
+    quiet: bool,
+    /// Check even if the volume is mounted; what is found then may be wrong
+    #[arg(long)]
+    force: bool,
+    /// List at most this many issues; the others are counted
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    max_issues: usize,
+    /// Memory for buffers and caches, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    memory: u64,
+    /// Only read; always so
+    #[arg(long)]
+    readonly: bool,
+    /// Not done: ubtrfs does not repair volumes
+    #[arg(long, hide = true)]
+    repair: bool,
+    /// Taken for the sake of btrfs-progs; there is one mode, which needs little memory
+    #[arg(long, value_enum, value_name = "MODE", hide = true)]
+    mode: Option<Mode>,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Original,
+    Lowmem,
+}
+
+impl Check {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if self.repair {
+            bail!("--repair is not supported: ubtrfs only finds what is wrong");
+        }
+        let quiet = self.quiet || console.quiet;
+        let is_text = !console.is_json() && !quiet;
+        let shown = Escaped(self.paths[0].as_os_str().as_bytes()).to_string();
+        if is_text {
+            writeln!(console.out, "Opening filesystem to check...")?;
+        }
+        let pool = self
+            .open(console)
+            .context(format!("cannot open '{shown}'"))?;
+        if is_text {
+            writeln!(console.out, "Checking filesystem on {shown}")?;
+            writeln!(console.out, "UUID: {}", pool.superblock().fsid)?;
+            console.out.flush()?;
+        }
+        let options = self.options();
+        if is_text {
+            console.start_progress(PROGRESS);
+        }
+        let mut last = None;
+        let report = check_pool(pool, &options, &mut |progress| {
+            if is_text {
+                show(console, &mut last, progress);
+            }
+        });
+        console.end_progress();
+        let report = report.context(format!("cannot check '{shown}'"))?;
+        if report.has_log {
+            console.warning("the volume has a log tree, which the next mount replays: not checked");
+        }
+        match console.is_json() {
+            true => json::write_map(&mut console.out, "check", &to_json(&report))?,
+            false => print(&mut console.out, &report, quiet)?,
+        }
+        if !report.is_clean() {
+            console.error_was_reported();
+        }
+        Ok(())
+    }
+
+    fn open(&self, console: &mut Console) -> anyhow::Result<Pool> {
+        let mut paths = self.paths.clone();
+        paths.extend(self.devices.devices().iter().cloned());
+        let options = PoolOptions::new()
+            .degraded(true)
+            .scan(self.devices.scan_places().to_vec());
+        let pool = Pool::open(&paths, &options)?;
+        for device in pool.devices() {
+            let Some(holder) = device.holder.filter(is_mounted) else {
+                continue;
+            };
+            let path = device.path.unwrap_or_default();
+            let path = Escaped(path.as_os_str().as_bytes()).to_string();
+            if !self.force {
+                bail!("{path} is in use ({holder}): use --force to check it all the same");
+            }
+            console.warning(format_args!(
+                "{path} is in use ({holder}): what is found may be wrong"
+            ));
+        }
+        Ok(pool)
+    }
+
+    fn options(&self) -> CheckOptions {
+        CheckOptions {
+            memory_bytes: self.memory.clamp(16, 1 << 20) << 20,
+            max_issues: self.max_issues,
+            data_csums: self.check_data_csum,
+            superblock_copy: self.super_,
+            backup_root: self.backup,
+            tree_root: self.tree_root.map(Logical),
+            chunk_root: self.chunk_root.map(Logical),
+            ..CheckOptions::default()
+        }
+    }
+}
+
+/// An image that is only attached to a loop device may be checked.
+fn is_mounted(holder: &Holder) -> bool {
+    let Holder::Loop(name) = holder else {
+        return true;
+    };
+    let name = name.strip_prefix("/dev/").unwrap_or(name);
+    let device = Path::new("/dev").join(name);
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .any(|source| Path::new(source) == device)
+}
+
+fn show(console: &mut Console, last: &mut Option<Phase>, progress: &Progress) {
+    let Progress {
+        phase,
+        blocks,
+        issues,
+    } = *progress;
+    let line = format!(
+        "[{}/{}] checking {}",
+        phase.number(),
+        Phase::ALL.len(),
+        phase.subject()
+    );
+    match console.progress() {
+        Some(bar) if *last == Some(phase) => {
+            bar.set_message(format!("{line}: {blocks} blocks, {issues} issues"));
+        }
+        Some(bar) => bar.suspend(|| eprintln!("{line}")),
+        None if *last != Some(phase) => eprintln!("{line}"),
+        None => {}
+    }
+    *last = Some(phase);
+}
+
+fn print(out: &mut dyn Write, report: &Report, quiet: bool) -> std::io::Result<()> {
+    for issue in &report.issues {
+        let level = match issue.severity() {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        writeln!(out, "{level} {issue}")?;
+    }
+    if report.unlisted() > 0 {
+        writeln!(out, "{} more issues are not listed", report.unlisted())?;
+    }
+    if report.suppressed > 0 {
+        let count = report.suppressed;
+        writeln!(
+            out,
+            "{count} findings that may only follow from unreadable blocks are not listed"
+        )?;
+    }
+    if quiet {
+        return Ok(());
+    }
+    let figures = &report.figures;
+    let verdict = match (report.errors, report.warnings) {
+        (0, 0) => "no error found".to_owned(),
+        (0, warnings) => format!("no error found, {warnings} warning(s)"),
+        (errors, _) => format!("{errors} error(s) found"),
+    };
+    writeln!(out, "found {} bytes used, {verdict}", figures.bytes_used)?;
+    for (name, value) in [
+        ("total csum bytes", figures.csum_bytes),
+        ("total tree bytes", figures.tree_bytes),
+        ("total fs tree bytes", figures.fs_tree_bytes),
+        ("total extent tree bytes", figures.extent_tree_bytes),
+        ("btree space waste bytes", figures.waste_bytes),
+        ("file data blocks allocated", figures.data_bytes_allocated),
+        (" referenced", figures.data_bytes_referenced),
+    ] {
+        let separator = if name.starts_with(' ') { " " } else { ": " };
+        writeln!(out, "{name}{separator}{value}")?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct ReportJson {
+    fsid: String,
+    clean: bool,
+    errors: u64,
+    warnings: u64,
+    unlisted: u64,
+    suppressed: u64,
+    log_tree: bool,
+    bytes_used: u64,
+    csum_bytes: u64,
+    tree_bytes: u64,
+    fs_tree_bytes: u64,
+    extent_tree_bytes: u64,
+    waste_bytes: u64,
+    data_bytes_allocated: u64,
+    data_bytes_referenced: u64,
+    issues: Vec<IssueJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct IssueJson {
+    code: String,
+    name: &'static str,
+    severity: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<u64>,
+    /// objectid, type, offset
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<(u64, u8, u64)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytenr: Option<u64>,
+}
+
+fn to_json(report: &Report) -> ReportJson {
+    let figures = &report.figures;
+    ReportJson {
+        fsid: report.fsid.to_string(),
+        clean: report.is_clean(),
+        errors: report.errors,
+        warnings: report.warnings,
+        unlisted: report.unlisted(),
+        suppressed: report.suppressed,
+        log_tree: report.has_log,
+        bytes_used: figures.bytes_used,
+        csum_bytes: figures.csum_bytes,
+        tree_bytes: figures.tree_bytes,
+        fs_tree_bytes: figures.fs_tree_bytes,
+        extent_tree_bytes: figures.extent_tree_bytes,
+        waste_bytes: figures.waste_bytes,
+        data_bytes_allocated: figures.data_bytes_allocated,
+        data_bytes_referenced: figures.data_bytes_referenced,
+        issues: report.issues.iter().map(issue_to_json).collect(),
+    }
+}
+
+fn issue_to_json(issue: &Issue) -> IssueJson {
+    IssueJson {
+        code: issue.fault.code(),
+        name: issue.fault.name(),
+        severity: match issue.severity() {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+        message: issue.fault.to_string(),
+        device: issue.at.devid.map(|id| id.0),
+        tree: issue.at.tree.map(|id| id.0),
+        key: issue
+            .at
+            .key
+            .map(|key| (key.objectid, key.item_type.0, key.offset)),
+        bytenr: issue.at.bytenr,
+    }
+}
