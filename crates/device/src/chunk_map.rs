@@ -263,6 +263,14 @@ impl ChunkMap {
         Ok(())
     }
 
+    /// Takes out the chunk that starts at `logical`. Who holds it already may go on.
+    pub fn remove(&self, logical: Logical) {
+        let mut chunks = self.chunks.lock();
+        if chunks.remove(&logical).is_some() {
+            self.store_snapshot(&chunks);
+        }
+    }
+
     /// The chunk that holds an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         let found = self.snapshot.load().search(logical);
@@ -297,12 +305,16 @@ impl ChunkMap {
     fn publish(&self) {
         let chunks = self.chunks.lock();
         if self.behind.load(Ordering::Acquire) {
-            self.snapshot.store(Arc::new(Snapshot {
-                starts: chunks.keys().copied().collect(),
-                chunks: Arc::new(chunks.values().cloned().collect()),
-            }));
-            self.behind.store(false, Ordering::Release);
+            self.store_snapshot(&chunks);
         }
+    }
+
+    fn store_snapshot(&self, chunks: &BTreeMap<Logical, Arc<MappedChunk>>) {
+        self.snapshot.store(Arc::new(Snapshot {
+            starts: chunks.keys().copied().collect(),
+            chunks: Arc::new(chunks.values().cloned().collect()),
+        }));
+        self.behind.store(false, Ordering::Release);
     }
 }
 

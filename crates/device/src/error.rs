@@ -36,6 +36,12 @@ pub enum DeviceError {
         len: u64,
         source: io::Error,
     },
+    #[error("cannot flush {}: {source}", path.display())]
+    Flush { path: PathBuf, source: io::Error },
+    #[error("no device that is there can take the copies of logical {logical}")]
+    NoCopy { logical: Logical },
+    #[error("chunk {logical} has parity: RAID5 and RAID6 are only read")]
+    ParityWrite { logical: Logical },
     #[error("{} is not a btrfs device", path.display())]
     NotBtrfs { path: PathBuf },
     #[error("{} was not completed by mkfs", path.display())]

@@ -12,6 +12,7 @@
 mod assemble;
 mod checked;
 mod read;
+mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -240,6 +241,11 @@ impl Pool {
         let mapped = MappedChunk::check(logical, chunk, stripes, sectorsize, mixed)
             .map_err(|problem| DeviceError::Chunk { logical, problem })?;
         self.chunk_map.insert(mapped)
+    }
+
+    /// Tells the pool that the chunk at `logical` is gone.
+    pub fn remove_chunk(&self, logical: Logical) {
+        self.chunk_map.remove(logical);
     }
 
     /// Tells the pool of a device that the chunk tree names, present or not.

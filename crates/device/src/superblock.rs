@@ -151,15 +151,41 @@ fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64) -> Superblock
     }
 }
 
+/// Which copies of a device's superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    All,
+    First,
+    Others,
+}
+
 /// Writes every copy for which the device has room, each with its own place and sum. Does not flush.
 pub fn write_superblocks(
     device: &dyn BlockDevice,
     path: &Path,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
-    for offset in SUPERBLOCK_OFFSETS {
-        if !has_room(device, offset) {
+    write_superblock_copies(device, path, superblock, Copies::All)
+}
+
+pub(crate) fn write_superblock_copies(
+    device: &dyn BlockDevice,
+    path: &Path,
+    superblock: &Superblock,
+    copies: Copies,
+) -> Result<(), DeviceError> {
+    // A file may be longer than the volume in it. A new volume's item may not say its size yet.
+    let end = match superblock.dev_item.total_bytes.get() {
+        0 => device.len_bytes(),
+        total_bytes => device.len_bytes().min(total_bytes),
+    };
+    for (mirror, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
+        if offset + SUPERBLOCK_SIZE as u64 > end {
             break;
+        }
+        match (copies, mirror) {
+            (Copies::First, 1..) | (Copies::Others, 0) => continue,
+            _ => {}
         }
         let mut copy = superblock.clone();
         copy.bytenr = offset.into();

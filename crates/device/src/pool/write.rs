@@ -1,0 +1,195 @@
+//! Writing to every copy, flushing, and superblocks in their order.
+//!
+//! Invariants
+//! - WRITE-1: a range counts as written if every piece of it is on as many devices as its profile needs to
+//!   survive; a copy that failed is reported, and one on a missing device is left out.
+//! - WRITE-2: no superblock is written before everything that it leads to was flushed, and of a device's
+//!   copies one is valid and durable at any time.
+//!
+//! Not here: profiles with parity, which are read only; what a superblock says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{DevId, Logical};
+use ubtrfs_format::item::DevItem;
+use ubtrfs_format::superblock::Superblock;
+
+use super::{Pool, PoolDevice};
+use crate::block_device::DeviceWrite;
+use crate::error::DeviceError;
+use crate::superblock::{Copies, write_superblock_copies};
+
+/// One piece of a write on one device.
+struct PlannedWrite<'a> {
+    logical: Logical,
+    offset: u64,
+    buf: &'a [u8],
+    /// How many of this piece's copies may fail, and which piece it is.
+    tolerated: usize,
+    piece: usize,
+}
+
+/// The writes of one call by device.
+#[derive(Default)]
+struct Plan<'a> {
+    by_device: BTreeMap<DevId, (Option<Arc<PoolDevice>>, Vec<PlannedWrite<'a>>)>,
+    pieces: usize,
+}
+
+impl Pool {
+    /// Writes each buffer at its logical address, to all copies, in no order. Durable after the next
+    /// [`Pool::flush`].
+    ///
+    /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
+    pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        let mut plan = Plan::default();
+        for &(logical, buf) in writes {
+            self.plan_write(logical, buf, &mut plan)?;
+        }
+        let mut failures: BTreeMap<usize, usize> = BTreeMap::new();
+        for (devid, (device, planned)) in plan.by_device {
+            let Some(device) = device else {
+                for write in &planned {
+                    count_failure(&mut failures, write, || DeviceError::NoCopy {
+                        logical: write.logical,
+                    })?;
+                }
+                continue;
+            };
+            let mut requests: Vec<DeviceWrite<'_>> = planned
+                .iter()
+                .map(|write| DeviceWrite::new(write.offset, write.buf))
+                .collect();
+            if let Some(block) = device.block() {
+                block.write_batch(&mut requests);
+            }
+            for (request, write) in requests.into_iter().zip(&planned) {
+                let Err(source) = request.result else {
+                    continue;
+                };
+                tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
+                let failed = || DeviceError::WriteRaw {
+                    path: device.path().map(ToOwned::to_owned).unwrap_or_default(),
+                    offset: write.offset,
+                    len: write.buf.len() as u64,
+                    source,
+                };
+                count_failure(&mut failures, write, failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_write<'a>(
+        &self,
+        logical: Logical,
+        buf: &'a [u8],
+        plan: &mut Plan<'a>,
+    ) -> Result<(), DeviceError> {
+        let table = self.devices.load();
+        let mut at = logical.0;
+        let mut rest = buf;
+        while !rest.is_empty() {
+            let chunk = self.chunk_map.get(Logical(at))?;
+            if chunk.has_parity() {
+                return Err(DeviceError::ParityWrite {
+                    logical: chunk.logical(),
+                });
+            }
+            let within = at - chunk.logical().0;
+            let len = (chunk.len_bytes() - within).min(rest.len() as u64);
+            let tolerated = chunk.profile().tolerated_failures();
+            for mirror in 1..=chunk.mirrors() {
+                let mut from = 0usize;
+                for (number, piece) in chunk.pieces(within, len, mirror).enumerate() {
+                    let stripe = &chunk.stripes()[piece.stripe];
+                    let device = table.get(&piece.devid).filter(|device| {
+                        device.uuid == stripe.dev_uuid && device.present.is_some()
+                    });
+                    let part = &rest[from..from + piece.len as usize];
+                    from += part.len();
+                    let planned = PlannedWrite {
+                        logical: piece.logical,
+                        offset: piece.physical.0,
+                        buf: part,
+                        tolerated,
+                        piece: plan.pieces + number,
+                    };
+                    let (_, writes) = plan
+                        .by_device
+                        .entry(piece.devid)
+                        .or_insert_with(|| (device.cloned(), Vec::new()));
+                    writes.push(planned);
+                }
+            }
+            plan.pieces += chunk.pieces(within, len, 1).count();
+            rest = &rest[len as usize..];
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Makes every write that has returned durable, on all devices.
+    pub fn flush(&self) -> Result<(), DeviceError> {
+        for device in self.devices.load().values() {
+            if let (Some(block), Some(path)) = (device.block(), device.path()) {
+                block.flush().map_err(|source| DeviceError::Flush {
+                    path: path.to_owned(),
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock of every device (WRITE-2): `superblock` with the device's own item. Returns
+    /// when the first copies are durable.
+    ///
+    /// Everything that it leads to must have been flushed.
+    pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        self.write_copies(superblock, Copies::First)?;
+        self.flush()?;
+        // The others become durable with the next commit's first flush; until then the first ones are.
+        self.write_copies(superblock, Copies::Others)
+    }
+
+    fn write_copies(&self, superblock: &Superblock, copies: Copies) -> Result<(), DeviceError> {
+        for device in self.devices.load().values() {
+            let (Some(block), Some(path), Some(item)) =
+                (device.block(), device.path(), device.item)
+            else {
+                continue;
+            };
+            if item.fsid != superblock.fsid {
+                // A seed's device stays as it is.
+                continue;
+            }
+            let own = Superblock {
+                dev_item: item,
+                ..superblock.clone()
+            };
+            write_superblock_copies(&**block, path, &own, copies)?;
+        }
+        Ok(())
+    }
+
+    /// The device items, for those who change them.
+    pub fn dev_items(&self) -> Vec<DevItem> {
+        let table = self.devices.load();
+        table.values().filter_map(|device| device.item).collect()
+    }
+}
+
+fn count_failure(
+    failures: &mut BTreeMap<usize, usize>,
+    write: &PlannedWrite<'_>,
+    error: impl FnOnce() -> DeviceError,
+) -> Result<(), DeviceError> {
+    let failed = failures.entry(write.piece).or_default();
+    *failed += 1;
+    if *failed > write.tolerated {
+        return Err(error());
+    }
+    Ok(())
+}
