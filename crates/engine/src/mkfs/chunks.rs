@@ -16,14 +16,15 @@ use std::ops::Range;
 
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
-use ubtrfs_format::ids::objectid;
-use ubtrfs_format::ids::{DevId, Logical, RootId};
+use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::{Chunk, Stripe};
-use ubtrfs_format::key::{DiskKey, Key, KeyType};
-use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
-use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SYS_CHUNK_ARRAY_SIZE};
+use ubtrfs_format::key::Key;
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::IntoBytes;
+
+use crate::space::{
+    SpaceKind, chunk_head, chunk_key, data_stripes, max_stripes, superblock_ranges,
+};
 
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, RESERVED_BYTES, SINGLE_SYSTEM_CHUNK_BYTES};
@@ -70,42 +71,11 @@ impl PlannedChunk {
     }
 
     pub(super) fn key(&self) -> Key {
-        let objectid = objectid::FIRST_CHUNK_TREE;
-        Key::new(objectid, KeyType::CHUNK_ITEM, self.map.logical().0)
+        chunk_key(self.map.logical())
     }
 
-    /// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending
-    /// and disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`.
     pub fn superblock_ranges(&self) -> Vec<Range<u64>> {
-        let mut ranges = Vec::new();
-        for (column, stripe) in self.stripes.iter().enumerate() {
-            let start = stripe.offset.get();
-            for offset in SUPERBLOCK_OFFSETS {
-                if offset >= start && offset - start < self.map.stripe_bytes() {
-                    ranges.push(self.piece_at(column, offset - start));
-                }
-            }
-        }
-        ranges.sort_by_key(|range| range.start);
-        ranges.dedup();
-        ranges
-    }
-
-    /// What lies `within` bytes into the stripe of a column, in logical addresses.
-    fn piece_at(&self, column: usize, within: u64) -> Range<u64> {
-        let row = within / STRIPE_LEN;
-        let data_stripes = self.map.data_stripes() as u64;
-        let profile = self.map.profile();
-        let (first_piece, pieces) = match profile {
-            Profile::Raid5 | Profile::Raid6 => (row * data_stripes, data_stripes),
-            Profile::Raid0 | Profile::Raid10 => {
-                let group = (column / profile.copies()) as u64;
-                (row * data_stripes + group, 1)
-            }
-            _ => (row, 1),
-        };
-        let from = self.map.logical().0 + first_piece * STRIPE_LEN;
-        from..from + pieces * STRIPE_LEN
+        superblock_ranges(&self.map)
     }
 }
 
@@ -125,16 +95,6 @@ struct Wish {
     min_stripe_bytes: u64,
     max_chunk_bytes: u64,
     max_stripes: usize,
-}
-
-fn data_stripes(profile: Profile, stripes: usize) -> usize {
-    match profile {
-        Profile::Single | Profile::Dup => 1,
-        Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => 1,
-        Profile::Raid0 => stripes,
-        Profile::Raid10 => stripes / profile.copies(),
-        Profile::Raid5 | Profile::Raid6 => stripes.saturating_sub(profile.parities()),
-    }
 }
 
 impl ChunkLayout {
@@ -226,21 +186,8 @@ impl ChunkLayout {
             device.next += stripe_bytes;
             device.bytes_used += stripe_bytes;
         }
-        let head = Chunk {
-            length: (stripe_bytes * data_stripes(profile, stripes.len()) as u64).into(),
-            owner: RootId::EXTENT_TREE.0.into(),
-            stripe_len: STRIPE_LEN.into(),
-            type_: flags.bits().into(),
-            io_align: (STRIPE_LEN as u32).into(),
-            io_width: (STRIPE_LEN as u32).into(),
-            sector_size: geometry.sectorsize.into(),
-            num_stripes: (stripes.len() as u16).into(),
-            sub_stripes: match profile {
-                Profile::Raid10 => profile.copies() as u16,
-                _ => 1,
-            }
-            .into(),
-        };
+        let (sectorsize, count) = (geometry.sectorsize, stripes.len());
+        let head = chunk_head(flags, profile, stripe_bytes, count, sectorsize);
         let logical = self
             .chunks
             .last()
@@ -253,14 +200,7 @@ impl ChunkLayout {
 
     fn wish(&self, geometry: &Geometry, flags: BlockGroupFlags, profile: Profile) -> Wish {
         let system = flags.contains(BlockGroupFlags::SYSTEM);
-        // A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is
-        // replaced, another one of a stripe.
-        let chunk_bytes = size_of::<Chunk>();
-        let max_stripes = match system {
-            true => SYS_CHUNK_ARRAY_SIZE - 2 * (size_of::<DiskKey>() + chunk_bytes),
-            false => leaf_data_size(geometry.nodesize as usize) - ITEM_HEAD_SIZE - chunk_bytes,
-        } / size_of::<Stripe>()
-            - usize::from(system);
+        let max_stripes = max_stripes(SpaceKind::of(flags), geometry.nodesize as usize);
         let (stripe_bytes, min_stripe_bytes, max_chunk_bytes) = if profile == Profile::Single {
             match system {
                 true => (

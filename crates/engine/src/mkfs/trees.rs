@@ -10,14 +10,16 @@ use std::collections::BTreeMap;
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
 use ubtrfs_format::item::{
-    BlockGroupItem, DevExtent, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags,
-    InodeItem, InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem,
+    BlockGroupItem, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags, InodeItem,
+    InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem,
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_tree::TreeRoot;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use crate::space::dev_extent;
 
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 use super::extents;
@@ -260,13 +262,7 @@ impl Contents<'_> {
         });
         let mut items: Vec<Item> = stats.collect();
         for chunk in &self.layout.chunks {
-            let extent = DevExtent {
-                chunk_tree: RootId::CHUNK_TREE.0.into(),
-                chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
-                chunk_offset: chunk.map.logical().0.into(),
-                length: chunk.map.stripe_bytes().into(),
-                chunk_tree_uuid: self.identity.chunk_tree_uuid,
-            };
+            let extent = dev_extent(&chunk.map, self.identity.chunk_tree_uuid);
             for stripe in chunk.map.stripes() {
                 let key = Key::new(stripe.devid.0, KeyType::DEV_EXTENT, stripe.physical.0);
                 items.push(Item::new(key, &extent));

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error, FileTime, Volume};
+use ubtrfs_engine::{Error, FileTime, SpaceError, Volume};
 
 use super::source::{Child, FileId, Inode, Source};
 use crate::request::{Attr, DeviceNr, Errno, Result, StatFs, Time};
@@ -135,7 +135,10 @@ fn errno(error: Error) -> Errno {
         Error::Corrupt { .. }
         | Error::NoSuchInode(_)
         | Error::NoSuchSubvolume(_)
-        | Error::NoSuchTree(_) => Errno::UCLEAN,
+        | Error::NoSuchTree(_)
+        | Error::Ref(_) => Errno::UCLEAN,
+        Error::Space(SpaceError::Device(_)) => Errno::IO,
+        Error::Space(_) => Errno::NOSPC,
         Error::Device(_)
         | Error::Tree(_)
         | Error::DataRead { .. }

@@ -17,6 +17,7 @@ impl Errno {
     pub const NAMETOOLONG: Self = Self(rustix::io::Errno::NAMETOOLONG);
     pub const NODATA: Self = Self(rustix::io::Errno::NODATA);
     pub const NOENT: Self = Self(rustix::io::Errno::NOENT);
+    pub const NOSPC: Self = Self(rustix::io::Errno::NOSPC);
     pub const NOSYS: Self = Self(rustix::io::Errno::NOSYS);
     pub const NOTDIR: Self = Self(rustix::io::Errno::NOTDIR);
     pub const NOTTY: Self = Self(rustix::io::Errno::NOTTY);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ubtrfs_format::item::Timespec;
+use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 
 use super::*;
 use crate::mkfs::MkfsOptions;

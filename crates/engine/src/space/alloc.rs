@@ -1,0 +1,203 @@
+//! Who gets which space.
+//!
+//! Tree blocks: clusters, taken from front to end, so that the blocks of one commit lie side by side. Data:
+//! behind the file's last extent, else behind what was allocated last. In both cases a long run in some group
+//! comes first, then a new chunk, then pieces.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::ids::{Logical, Transid};
+
+use super::block_group::BlockGroup;
+use super::class::{SpaceKind, release};
+use super::free_space::Wanted;
+use super::{Space, SpaceError};
+
+/// A run of this length is worth going to another group or making a chunk.
+const CLUSTER_BYTES: u64 = 1 << 20;
+
+/// The two kinds of tree blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    Metadata,
+    /// Of the chunk tree.
+    System,
+}
+
+impl BlockKind {
+    fn space(self) -> SpaceKind {
+        match self {
+            BlockKind::Metadata => SpaceKind::Metadata,
+            BlockKind::System => SpaceKind::System,
+        }
+    }
+}
+
+/// Where the last allocations ended.
+#[derive(Debug, Default)]
+pub(super) struct Cursors {
+    metadata: Mutex<Cluster>,
+    system: Mutex<Cluster>,
+    data: AtomicU64,
+}
+
+/// A run that was free when it was found, from which blocks are taken one by one.
+#[derive(Debug, Default)]
+struct Cluster {
+    next: u64,
+    end: u64,
+}
+
+impl Space {
+    /// One tree block. Groups that a later transaction than `newest` made are not used: while the commit of
+    /// one transaction runs, others may make chunks for the next.
+    pub(crate) fn allocate_block(
+        &self,
+        kind: BlockKind,
+        newest: Transid,
+    ) -> Result<Logical, SpaceError> {
+        let nodesize = u64::from(self.params.nodesize);
+        let mut cluster = match kind {
+            BlockKind::Metadata => self.cursors.metadata.lock(),
+            BlockKind::System => self.cursors.system.lock(),
+        };
+        if !self.continue_cluster(&cluster, nodesize, newest) {
+            let flags = match kind {
+                BlockKind::Metadata => BlockGroupFlags::METADATA,
+                BlockKind::System => BlockGroupFlags::SYSTEM,
+            };
+            let wanted = Wanted {
+                bytes: CLUSTER_BYTES.max(nodesize),
+                min_bytes: nodesize,
+                align: nodesize,
+                hint: Some(cluster.next),
+            };
+            let take = |group: &BlockGroup, wanted: &Wanted| {
+                group.allocate_front(wanted, nodesize, &*self.source)
+            };
+            let (start, len) = self.search(kind.space(), flags, &wanted, newest, take)?;
+            *cluster = Cluster {
+                next: start,
+                end: start + len,
+            };
+        }
+        let block = Logical(cluster.next);
+        cluster.next += nodesize;
+        Ok(block)
+    }
+
+    /// Takes the next block of a cluster.
+    fn continue_cluster(&self, cluster: &Cluster, nodesize: u64, newest: Transid) -> bool {
+        if cluster.next + nodesize > cluster.end {
+            return false;
+        }
+        let group = self.find(Logical(cluster.next));
+        group.is_some_and(|group| {
+            group.claim(newest) && group.allocate_at(cluster.next, nodesize, &*self.source)
+        })
+    }
+
+    /// Contiguous space for data, between `min` and `want` bytes, whole sectors. The caller has reserved at
+    /// least as much as it gets; that much is no longer reserved.
+    pub(crate) fn allocate_data(
+        &self,
+        want: u64,
+        min: u64,
+        hint: Option<Logical>,
+        running: Transid,
+    ) -> Result<(Logical, u64), SpaceError> {
+        let last = self.cursors.data.load(Ordering::Relaxed);
+        let wanted = Wanted {
+            bytes: want,
+            min_bytes: min,
+            align: u64::from(self.params.sectorsize),
+            hint: Some(hint.map_or(last, |hint| hint.0)),
+        };
+        let take = |group: &BlockGroup, wanted: &Wanted| group.allocate(wanted, &*self.source);
+        let kind = SpaceKind::Data;
+        let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;
+        self.cursors.data.store(start + len, Ordering::Relaxed);
+        release(&self.class(kind).reserved_data, len);
+        Ok((Logical(start), len))
+    }
+
+    fn search(
+        &self,
+        kind: SpaceKind,
+        flags: BlockGroupFlags,
+        wanted: &Wanted,
+        transid: Transid,
+        take: impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+    ) -> Result<(u64, u64), SpaceError> {
+        let long = Wanted {
+            min_bytes: wanted.bytes.min(CLUSTER_BYTES).max(wanted.min_bytes),
+            ..*wanted
+        };
+        let mut grown = None;
+        loop {
+            let made = self.chunks_made();
+            if let Some(found) = self.search_groups(flags, &long, transid, &take) {
+                return Ok(found);
+            }
+            if (grown.is_some() || self.likes_pieces(kind))
+                && let Some(found) = self.search_groups(flags, wanted, transid, &take)
+            {
+                return Ok(found);
+            }
+            let no_space = SpaceError::NoSpace {
+                kind,
+                bytes: wanted.min_bytes,
+            };
+            // Others may have taken what the new chunk had, unless it was too short from the start.
+            if grown.is_some_and(|len| len < wanted.min_bytes) {
+                return Err(no_space);
+            }
+            let mut chunks = self.chunks.lock();
+            // Another thread may have waited for the same chunk and made it.
+            if self.chunks_made() != made {
+                continue;
+            }
+            match self.grow(&mut chunks, kind, Some(transid)) {
+                Ok(len) => grown = Some(len),
+                Err(error) => {
+                    drop(chunks);
+                    let pieces = self.search_groups(flags, wanted, transid, &take);
+                    return pieces.ok_or(match error {
+                        SpaceError::NoSpace { .. } => no_space,
+                        other => other,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether pieces are better than a new chunk: for tree blocks while a quarter is free.
+    fn likes_pieces(&self, kind: SpaceKind) -> bool {
+        let class = self.class(kind);
+        kind != SpaceKind::Data && class.room() >= class.total.load(Ordering::Relaxed) / 4
+    }
+
+    /// Asks the group of the hint, then those behind it, then those before.
+    fn search_groups(
+        &self,
+        flags: BlockGroupFlags,
+        wanted: &Wanted,
+        transid: Transid,
+        take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+    ) -> Option<(u64, u64)> {
+        let groups = self.groups();
+        let hint = wanted.hint.unwrap_or(0);
+        let first = groups.partition_point(|group| group.end().0 <= hint);
+        let (before, from) = groups.split_at(first);
+        let usable = |group: &&Arc<BlockGroup>| {
+            group.flags().contains(flags)
+                && group.longest() >= wanted.min_bytes
+                && group.claim(transid)
+        };
+        let mut groups = from.iter().chain(before).filter(usable);
+        groups.find_map(|group| take(group, wanted))
+    }
+}

@@ -1,0 +1,419 @@
+//! One block group: what is used, free and pinned in it.
+//!
+//! Free space is loaded when something is first allocated in the group. Until then its size follows from
+//! the length and what is used, so that a volume of thousands of groups opens without reading any.
+//!
+//! Invariants
+//! - GROUP-1: what superblock copies take and what is pinned is not in the free space.
+//! - GROUP-2: the free space of a group that is not loaded is what the source says when it is loaded, less
+//!   what is pinned then. The source shows a committed state, and what it calls free though it is pinned
+//!   comes back by `unpin`.
+//! - GROUP-3: a group whose free space cannot be loaded or contradicts itself gives nothing any more.
+//!
+//! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
+//! Not here: which group is asked (`alloc`), the order of pinning and commits.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::ids::{Logical, Transid};
+
+use super::class::{SpaceClass, SpaceKind, replace};
+use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
+use super::in_place::Gate;
+use crate::error::Error;
+
+#[cfg(test)]
+mod tests;
+
+/// Tells what is free in a block group.
+pub(crate) trait FreeSpaceSource: Send + Sync {
+    /// Calls `each` with the free ranges (start, length) of the block group, ascending, as of the last
+    /// published commit at the time of the call.
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), Error>;
+}
+
+/// The `created` of a group that no transaction has used yet.
+const UNCLAIMED: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct BlockGroup {
+    start: Logical,
+    len: u64,
+    flags: BlockGroupFlags,
+    sectorsize: u64,
+    created: AtomicU64,
+    used: AtomicU64,
+    /// Where superblock copies lie.
+    superblocks: Box<[Range<u64>]>,
+    class: Arc<SpaceClass>,
+    /// As the state's, readable without its lock; hints for the choice of a group.
+    room: AtomicU64,
+    longest: AtomicU64,
+    gate: Gate,
+    state: Mutex<GroupState>,
+}
+
+#[derive(Debug)]
+struct GroupState {
+    free: Free,
+    pinned: u64,
+    /// What `class.room` has of this group.
+    counted_room: u64,
+    counted_used: u64,
+    removed: bool,
+}
+
+#[derive(Debug)]
+enum Free {
+    /// Start to end of what is pinned, which the source may call free.
+    NotLoaded(BTreeMap<u64, u64>),
+    Loaded(FreeSpace),
+    /// GROUP-3
+    Unusable,
+}
+
+/// What a block group is made of.
+#[derive(Clone, Debug)]
+pub(super) struct NewGroup {
+    pub(super) start: Logical,
+    pub(super) len: u64,
+    pub(super) flags: BlockGroupFlags,
+    pub(super) used: u64,
+    pub(super) superblocks: Vec<Range<u64>>,
+}
+
+impl BlockGroup {
+    /// One that the volume has, or (`created` by nobody yet) one that is made now, empty.
+    pub(super) fn new(
+        new: NewGroup,
+        created: Option<Transid>,
+        sectorsize: u64,
+        class: Arc<SpaceClass>,
+    ) -> Arc<BlockGroup> {
+        let group = BlockGroup {
+            start: new.start,
+            len: new.len,
+            flags: new.flags,
+            sectorsize,
+            created: AtomicU64::new(created.map_or(UNCLAIMED, |created| created.0)),
+            used: AtomicU64::new(new.used),
+            superblocks: new.superblocks.into(),
+            class,
+            room: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            gate: Gate::default(),
+            state: Mutex::new(GroupState {
+                free: Free::NotLoaded(BTreeMap::new()),
+                pinned: 0,
+                counted_room: 0,
+                counted_used: 0,
+                removed: false,
+            }),
+        };
+        group.class.total.fetch_add(group.len, Ordering::SeqCst);
+        {
+            let mut state = group.state.lock();
+            if created.is_none_or(|created| created.0 != 0) {
+                let mut free = group.empty_space();
+                group.fill(&mut free, |each| {
+                    each(group.start.0, group.len);
+                    Ok(())
+                });
+                state.free = free;
+            }
+            group.recount(&mut state);
+        }
+        Arc::new(group)
+    }
+
+    pub(crate) fn start(&self) -> Logical {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The first address after it.
+    pub(crate) fn end(&self) -> Logical {
+        Logical(self.start.0.saturating_add(self.len))
+    }
+
+    pub(crate) fn flags(&self) -> BlockGroupFlags {
+        self.flags
+    }
+
+    pub(crate) fn kind(&self) -> SpaceKind {
+        SpaceKind::of(self.flags)
+    }
+
+    pub(crate) fn contains(&self, logical: Logical) -> bool {
+        self.start <= logical && logical < self.end()
+    }
+
+    /// The transaction that made it: 0 for one that was there at opening, None before its first use.
+    pub(crate) fn created(&self) -> Option<Transid> {
+        let created = self.created.load(Ordering::SeqCst);
+        (created != UNCLAIMED).then_some(Transid(created))
+    }
+
+    /// Bytes in extent items, as of the commit in progress.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The commit's to call: what it inserted less what it deleted. What it deletes is pinned before.
+    pub(crate) fn change_used(&self, delta: i64) {
+        let mut state = self.state.lock();
+        let used = self.used();
+        let new = used.saturating_add_signed(delta);
+        if new > self.len || i128::from(used) + i128::from(delta) != i128::from(new) {
+            tracing::error!(group = %self.start, used, delta, "used bytes of a block group are wrong");
+        }
+        self.used.store(new, Ordering::Relaxed);
+        self.recount(&mut state);
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// Nothing is allocated in it any more; returns when nobody writes in place.
+    pub(crate) fn set_read_only(&self) {
+        self.gate.close();
+        self.recount(&mut self.state.lock());
+    }
+
+    /// As `set_read_only`, unless somebody writes in place.
+    pub(crate) fn try_set_read_only(&self) -> bool {
+        let closed = self.gate.try_close();
+        self.recount(&mut self.state.lock());
+        closed
+    }
+
+    pub(crate) fn set_writable(&self) {
+        self.gate.open();
+        self.recount(&mut self.state.lock());
+    }
+
+    /// What could be allocated, as of a moment ago.
+    pub(super) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    /// The longest free run, as of a moment ago; what fits at best, if it is not loaded.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest.load(Ordering::Relaxed)
+    }
+
+    /// Whether a transaction may use it; a group that nobody used becomes its own.
+    pub(super) fn claim(&self, transid: Transid) -> bool {
+        let claimed =
+            self.created
+                .compare_exchange(UNCLAIMED, transid.0, Ordering::SeqCst, Ordering::SeqCst);
+        claimed.is_ok() || claimed.is_err_and(|created| created <= transid.0)
+    }
+
+    /// Finds space and takes it.
+    pub(super) fn allocate(
+        &self,
+        wanted: &Wanted,
+        source: &dyn FreeSpaceSource,
+    ) -> Option<(u64, u64)> {
+        self.with_free(source, |free| free.allocate(wanted))
+    }
+
+    /// Takes the first `bytes` of the space found.
+    pub(super) fn allocate_front(
+        &self,
+        wanted: &Wanted,
+        bytes: u64,
+        source: &dyn FreeSpaceSource,
+    ) -> Option<(u64, u64)> {
+        self.with_free(source, |free| {
+            let (start, len) = free.find(wanted)?;
+            free.remove(start, bytes).ok()?;
+            Some((start, len))
+        })
+    }
+
+    /// Takes exactly this, if it is free.
+    pub(super) fn allocate_at(&self, start: u64, len: u64, source: &dyn FreeSpaceSource) -> bool {
+        let taken = self.with_free(source, |free| free.remove(start, len).ok());
+        taken.is_some()
+    }
+
+    fn with_free<T>(
+        &self,
+        source: &dyn FreeSpaceSource,
+        take: impl FnOnce(&mut FreeSpace) -> Option<T>,
+    ) -> Option<T> {
+        let mut state = self.state.lock();
+        if self.gate.is_closed() || state.removed {
+            return None;
+        }
+        self.load(&mut state, source);
+        let Free::Loaded(free) = &mut state.free else {
+            return None;
+        };
+        let taken = take(free);
+        self.recount(&mut state);
+        taken
+    }
+
+    fn load(&self, state: &mut GroupState, source: &dyn FreeSpaceSource) {
+        let Free::NotLoaded(pinned) = &state.free else {
+            return;
+        };
+        let mut free = self.empty_space();
+        self.fill(&mut free, |each| source.load(self.start, self.len, each));
+        if let Free::Loaded(free) = &mut free {
+            for (&start, &end) in pinned {
+                free.exclude(start, end - start);
+            }
+        }
+        state.free = free;
+    }
+
+    fn empty_space(&self) -> Free {
+        Free::Loaded(FreeSpace::new(self.start.0, self.len, self.sectorsize))
+    }
+
+    /// GROUP-1 for superblocks, GROUP-3.
+    fn fill(
+        &self,
+        into: &mut Free,
+        load: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<(), Error>,
+    ) {
+        let Free::Loaded(free) = into else { return };
+        let mut wrong = Ok(());
+        let loaded = load(&mut |start, len| wrong = wrong.and_then(|()| free.add(start, len)));
+        for range in &self.superblocks {
+            free.exclude(range.start, range.end - range.start);
+        }
+        if let Err(error) = &loaded {
+            tracing::error!(group = %self.start, %error, "cannot load the free space of a block group");
+        }
+        if let Err(error) = &wrong {
+            tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
+        }
+        if loaded.is_err() || wrong.is_err() {
+            *into = Free::Unusable;
+        }
+    }
+
+    /// What was taken and not used is free again.
+    pub(super) fn give_back(&self, start: u64, len: u64) {
+        let mut state = self.state.lock();
+        if let Free::Loaded(free) = &mut state.free {
+            let added = free.add(start, len);
+            self.judge(&mut state, added);
+        }
+        self.recount(&mut state);
+    }
+
+    pub(super) fn pin(&self, start: u64, len: u64) {
+        let mut state = self.state.lock();
+        match &mut state.free {
+            Free::NotLoaded(pinned) => {
+                pinned.insert(start, start.saturating_add(len));
+            }
+            // Blocks of a log are pinned at the mount, though the free-space tree calls them free.
+            Free::Loaded(free) => {
+                free.exclude(start, len);
+            }
+            Free::Unusable => {}
+        }
+        state.pinned += len;
+        self.class.pinned.fetch_add(len, Ordering::SeqCst);
+        self.recount(&mut state);
+    }
+
+    /// What was pinned may be given out again.
+    pub(super) fn unpin(&self, ranges: &[Range<u64>]) {
+        let mut state = self.state.lock();
+        let mut bytes = 0;
+        let mut wrong = Ok(());
+        for range in ranges {
+            bytes += range.end - range.start;
+            match &mut state.free {
+                Free::NotLoaded(pinned) => {
+                    let mut later = pinned.split_off(&range.start);
+                    pinned.append(&mut later.split_off(&range.end));
+                }
+                Free::Loaded(free) => {
+                    let added = free.add(range.start, range.end - range.start);
+                    wrong = wrong.and(added);
+                }
+                Free::Unusable => {}
+            }
+        }
+        state.pinned = state.pinned.saturating_sub(bytes);
+        self.class.pinned.fetch_sub(bytes, Ordering::SeqCst);
+        self.judge(&mut state, wrong);
+        self.recount(&mut state);
+    }
+
+    /// GROUP-3
+    fn judge(&self, state: &mut GroupState, result: Result<(), FreeSpaceError>) {
+        if let Err(error) = result {
+            tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
+            state.free = Free::Unusable;
+        }
+    }
+
+    /// Takes an empty group out of the sums for good. False if something is in it, or on its way.
+    pub(super) fn retire(&self) -> bool {
+        let mut state = self.state.lock();
+        let full = self.len - self.superblock_bytes();
+        let is_empty = match &state.free {
+            Free::NotLoaded(_) => true,
+            Free::Loaded(free) => free.free_bytes() == full,
+            Free::Unusable => false,
+        };
+        if !is_empty || self.used() != 0 || state.pinned != 0 || state.removed {
+            return false;
+        }
+        state.removed = true;
+        self.class.total.fetch_sub(self.len, Ordering::SeqCst);
+        self.recount(&mut state);
+        true
+    }
+
+    fn superblock_bytes(&self) -> u64 {
+        let lens = self.superblocks.iter().map(|range| range.end - range.start);
+        lens.sum::<u64>().min(self.len)
+    }
+
+    /// CLASS-1
+    fn recount(&self, state: &mut GroupState) {
+        let (mut room, mut longest) = match &state.free {
+            Free::NotLoaded(_) => {
+                let taken = self.used().saturating_add(state.pinned);
+                let taken = taken.saturating_add(self.superblock_bytes());
+                let room = self.len.saturating_sub(taken);
+                (room, room)
+            }
+            Free::Loaded(free) => (free.free_bytes(), free.longest_bytes()),
+            Free::Unusable => (0, 0),
+        };
+        if self.gate.is_closed() || state.removed {
+            (room, longest) = (0, 0);
+        }
+        let used = if state.removed { 0 } else { self.used() };
+        replace(&self.class.room, state.counted_room, room);
+        replace(&self.class.used, state.counted_used, used);
+        (state.counted_room, state.counted_used) = (room, used);
+        self.room.store(room, Ordering::Relaxed);
+        self.longest.store(longest, Ordering::Relaxed);
+    }
+}

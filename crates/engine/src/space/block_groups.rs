@@ -1,0 +1,77 @@
+//! All block groups of a volume by address.
+//!
+//! Read all the time and changed hardly ever: readers look into a sorted snapshot and take no lock, so a
+//! lookup costs the same among thousands of groups as among a few.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ubtrfs_format::ids::Logical;
+
+use super::block_group::BlockGroup;
+
+#[cfg(test)]
+mod tests;
+
+/// The starts are apart, so that a search touches nothing else.
+#[derive(Debug, Default)]
+struct Snapshot {
+    starts: Vec<Logical>,
+    groups: Arc<Vec<Arc<BlockGroup>>>,
+}
+
+impl Snapshot {
+    fn of(groups: Vec<Arc<BlockGroup>>) -> Arc<Snapshot> {
+        Arc::new(Snapshot {
+            starts: groups.iter().map(|group| group.start()).collect(),
+            groups: Arc::new(groups),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct BlockGroups {
+    snapshot: ArcSwap<Snapshot>,
+    /// Taken by those who replace the snapshot.
+    changing: Mutex<()>,
+}
+
+impl BlockGroups {
+    pub(super) fn new(groups: Vec<Arc<BlockGroup>>) -> BlockGroups {
+        let mut groups = groups;
+        groups.sort_by_key(|group| group.start());
+        BlockGroups {
+            snapshot: ArcSwap::new(Snapshot::of(groups)),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The group that holds an address.
+    pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
+        let snapshot = self.snapshot.load();
+        let after = snapshot.starts.partition_point(|&start| start <= logical);
+        let group = snapshot.groups.get(after.checked_sub(1)?)?;
+        group.contains(logical).then(|| Arc::clone(group))
+    }
+
+    /// All in order of address.
+    pub(super) fn all(&self) -> Arc<Vec<Arc<BlockGroup>>> {
+        Arc::clone(&self.snapshot.load().groups)
+    }
+
+    pub(super) fn insert(&self, group: Arc<BlockGroup>) {
+        let _changing = self.changing.lock();
+        let mut groups = Vec::clone(&self.all());
+        let at = groups.partition_point(|other| other.start() < group.start());
+        groups.insert(at, group);
+        self.snapshot.store(Snapshot::of(groups));
+    }
+
+    pub(super) fn remove(&self, start: Logical) {
+        let _changing = self.changing.lock();
+        let mut groups = Vec::clone(&self.all());
+        groups.retain(|group| group.start() != start);
+        self.snapshot.store(Snapshot::of(groups));
+    }
+}

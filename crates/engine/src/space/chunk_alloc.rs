@@ -1,0 +1,300 @@
+//! Chunks made while the volume is in use, and such as are removed.
+//!
+//! Invariants
+//! - NEWCHUNK-1: a logical address is given to one chunk only as long as the volume is open, so that the
+//!   items of a removed chunk and of a new one never have the same key.
+//! - NEWCHUNK-2: what a removed chunk took on the devices is free when the commit that deletes its items is
+//!   durable (`free_device_space`).
+//! - NEWCHUNK-3: a chunk is in the pool before it is among the groups.
+//!
+//! Not here: sizes and places (`chunk_layout`), the items' bytes (`chunk_items`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
+use ubtrfs_format::item::{Chunk, Stripe};
+use ubtrfs_format::key::DiskKey;
+use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
+
+use super::block_group::{BlockGroup, NewGroup};
+use super::chunk_items::{ChunkItems, chunk_head};
+use super::chunk_layout::{ChunkLayout, ChunkLimits, forecast};
+use super::class::SpaceKind;
+use super::device_space::{DeviceHoles, DeviceSpace, RESERVED_BYTES};
+use super::superblock_ranges::superblock_ranges;
+use super::{Space, SpaceError};
+
+/// System chunks keep room for a new copy of the chunk tree and for so many more of its blocks.
+const SYSTEM_SPARE_BLOCKS: u64 = 16;
+
+/// What new chunks are made of.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    devices: Vec<DeviceHoles>,
+    /// NEWCHUNK-1
+    next_logical: u64,
+    /// Those whose items no commit has taken yet.
+    new: Vec<(Arc<BlockGroup>, ChunkItems)>,
+}
+
+impl Chunks {
+    pub(super) fn new(devices: Vec<DeviceSpace>, pool: &Pool) -> Chunks {
+        let last = pool.chunk_map().all().last().map(|chunk| chunk.end().0);
+        let present = devices
+            .into_iter()
+            .filter(|device| pool.device(device.devid).is_some());
+        Chunks {
+            devices: present.map(DeviceHoles::new).collect(),
+            next_logical: last.unwrap_or(RESERVED_BYTES).max(RESERVED_BYTES),
+            new: Vec::new(),
+        }
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let bytes = self.devices.iter().map(|device| device.total_bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    fn device(&mut self, devid: DevId) -> Option<&mut DeviceHoles> {
+        self.devices.iter_mut().find(|device| device.devid == devid)
+    }
+}
+
+/// A chunk without any extent that is gone.
+#[derive(Debug)]
+pub(crate) struct RemovedGroup {
+    /// The keys of the items to delete, and by how much each device's `bytes_used` falls.
+    pub(crate) items: ChunkItems,
+    extents: Vec<(DevId, Physical)>,
+    stripe_bytes: u64,
+}
+
+impl Space {
+    /// How many chunks were made since the volume was opened.
+    pub(super) fn chunks_made(&self) -> u64 {
+        self.chunks_made.load(Ordering::SeqCst)
+    }
+
+    /// The profile of the newest group of a kind.
+    pub(super) fn newest_profile(&self, kind: SpaceKind) -> Option<Profile> {
+        let groups = self.groups();
+        let newest = groups.iter().rev().find(|group| group.kind() == kind)?;
+        newest.flags().profile()
+    }
+
+    /// Type and profile of the next chunk of a kind.
+    fn next_flags(&self, kind: SpaceKind) -> Result<(BlockGroupFlags, Profile), SpaceError> {
+        let types = match kind {
+            SpaceKind::System => BlockGroupFlags::SYSTEM,
+            _ if self.params.mixed => BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
+            SpaceKind::Data => BlockGroupFlags::DATA,
+            SpaceKind::Metadata => BlockGroupFlags::METADATA,
+        };
+        let profile = self.newest_profile(SpaceKind::of(types));
+        let profile = profile.unwrap_or(Profile::Single);
+        if profile.parities() > 0 {
+            return Err(SpaceError::ReadOnlyProfile { kind, profile });
+        }
+        Ok((types | profile.flag(), profile))
+    }
+
+    /// Makes a chunk for a transaction, or for whoever uses it first. Returns its length.
+    pub(super) fn grow(
+        &self,
+        chunks: &mut Chunks,
+        kind: SpaceKind,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        if kind != SpaceKind::System {
+            let system = self.class(SpaceKind::System);
+            let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
+            if system.room() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
+                self.make_chunk(chunks, SpaceKind::System, created)?;
+            }
+        }
+        self.make_chunk(chunks, kind, created)
+    }
+
+    fn make_chunk(
+        &self,
+        chunks: &mut Chunks,
+        kind: SpaceKind,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        let (flags, profile) = self.next_flags(kind)?;
+        let nodesize = self.params.nodesize as usize;
+        let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
+        let no_space = SpaceError::NoSpace { kind, bytes: 0 };
+        let Some(layout) = ChunkLayout::choose(&chunks.devices, profile, &limits) else {
+            return Err(no_space);
+        };
+        if kind == SpaceKind::System {
+            self.check_system_chunks(layout.stripes.len())?;
+        }
+        layout.take(&mut chunks.devices);
+        self.update_forecasts(chunks);
+        let made = match self.may_take_from_metadata(kind) {
+            true => self.add_chunk(chunks, flags, profile, &layout, created),
+            false => Err(no_space),
+        };
+        if made.is_err() {
+            layout.give_back(&mut chunks.devices);
+            self.update_forecasts(chunks);
+        }
+        made
+    }
+
+    /// Tells the pool and the groups of a new chunk.
+    fn add_chunk(
+        &self,
+        chunks: &mut Chunks,
+        flags: BlockGroupFlags,
+        profile: Profile,
+        layout: &ChunkLayout,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        let stripes: Vec<Stripe> = layout
+            .stripes
+            .iter()
+            .map(|&(device, start)| Stripe {
+                devid: chunks.devices[device].devid.0.into(),
+                offset: start.into(),
+                dev_uuid: chunks.devices[device].uuid,
+            })
+            .collect();
+        let (sectorsize, count) = (self.params.sectorsize, stripes.len());
+        let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
+        let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
+        self.pool.add_chunk(logical, &head, &stripes)?;
+        let chunk = self.pool.chunk_map().get(logical)?;
+        chunks.next_logical = chunk.end().0;
+        let new = NewGroup {
+            start: logical,
+            len: chunk.len_bytes(),
+            flags,
+            used: 0,
+            superblocks: superblock_ranges(&chunk),
+        };
+        let class = Arc::clone(&self.classes[SpaceKind::of(flags) as usize]);
+        let group = BlockGroup::new(new, created, u64::from(sectorsize), class);
+        let items = self.items_of(&chunk);
+        chunks.new.push((Arc::clone(&group), items));
+        self.groups.insert(group);
+        self.chunks_made.fetch_add(1, Ordering::SeqCst);
+        tracing::info!(%logical, len = chunk.len_bytes(), ?flags, "new chunk");
+        Ok(chunk.len_bytes())
+    }
+
+    fn items_of(&self, chunk: &MappedChunk) -> ChunkItems {
+        ChunkItems::new(chunk, self.params.sectorsize, self.params.chunk_tree_uuid)
+    }
+
+    /// Whether the superblock can name another system chunk of so many stripes.
+    fn check_system_chunks(&self, stripes: usize) -> Result<(), SpaceError> {
+        let chunks = self.pool.chunk_map().all();
+        let others = chunks
+            .iter()
+            .filter(|chunk| chunk.flags().contains(BlockGroupFlags::SYSTEM))
+            .map(|chunk| chunk.stripes().len());
+        let bytes: usize = others
+            .chain([stripes])
+            .map(|stripes| {
+                size_of::<DiskKey>() + size_of::<Chunk>() + stripes * size_of::<Stripe>()
+            })
+            .sum();
+        match bytes <= SYS_CHUNK_ARRAY_SIZE {
+            true => Ok(()),
+            false => Err(SpaceError::SystemChunkArray),
+        }
+    }
+
+    /// CLASS-2: whether what a new chunk took was not promised to metadata.
+    fn may_take_from_metadata(&self, kind: SpaceKind) -> bool {
+        let own_kind = kind != SpaceKind::Data || self.params.mixed;
+        own_kind || self.class(SpaceKind::Metadata).keeps_promises()
+    }
+
+    /// What chunks could add to each class, now that the devices' free space has changed.
+    pub(super) fn update_forecasts(&self, chunks: &Chunks) {
+        for kind in SpaceKind::ALL {
+            let growth = self.next_flags(kind).map_or(0, |(flags, profile)| {
+                let nodesize = self.params.nodesize as usize;
+                let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
+                forecast(&chunks.devices, profile, &limits)
+            });
+            self.classes[kind as usize]
+                .growth
+                .store(growth, Ordering::SeqCst);
+        }
+    }
+
+    /// The chunks made since the last call that transactions up to `upto` have used. A commit calls this
+    /// until nothing comes, the last time after its last allocation.
+    pub(crate) fn take_new_chunks(&self, upto: Transid) -> Vec<ChunkItems> {
+        let mut chunks = self.chunks.lock();
+        let new = std::mem::take(&mut chunks.new);
+        let (taken, left) = new
+            .into_iter()
+            .partition(|(group, _)| group.created().is_some_and(|created| created <= upto));
+        chunks.new = left;
+        let taken: Vec<(Arc<BlockGroup>, ChunkItems)> = taken;
+        taken.into_iter().map(|(_, items)| items).collect()
+    }
+
+    /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
+    pub(crate) fn remove_group(&self, start: Logical) -> Result<RemovedGroup, SpaceError> {
+        let mut chunks = self.chunks.lock();
+        let group = self.find(start).filter(|group| group.start() == start);
+        let group = group.ok_or(SpaceError::NoBlockGroup { start })?;
+        if !self.can_do_without(&group) {
+            return Err(SpaceError::InUse { start });
+        }
+        let was_read_only = group.is_read_only();
+        let closed = group.try_set_read_only();
+        if !closed || !group.retire() {
+            if closed && !was_read_only {
+                group.set_writable();
+            }
+            return Err(SpaceError::InUse { start });
+        }
+        let chunk = self.pool.chunk_map().get(start)?;
+        self.groups.remove(start);
+        self.pool.remove_chunk(start);
+        chunks.new.retain(|(new, _)| new.start() != start);
+        let stripes = chunk.stripes().iter();
+        Ok(RemovedGroup {
+            items: self.items_of(&chunk),
+            extents: stripes
+                .map(|stripe| (stripe.devid, stripe.physical))
+                .collect(),
+            stripe_bytes: chunk.stripe_bytes(),
+        })
+    }
+
+    /// Whether promises can be kept without a group, and the profile of its kind is known without it.
+    fn can_do_without(&self, group: &BlockGroup) -> bool {
+        let class = self.class(group.kind());
+        let growth = match group.kind() {
+            SpaceKind::Data => 0,
+            _ => class.growth(),
+        };
+        let room = class.room().saturating_sub(group.len());
+        let groups = self.groups();
+        let like_it = groups.iter().filter(|other| other.kind() == group.kind());
+        like_it.count() > 1 && class.reserved() <= room.saturating_add(growth)
+    }
+
+    /// NEWCHUNK-2
+    pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
+        let mut chunks = self.chunks.lock();
+        for &(devid, physical) in &removed.extents {
+            if let Some(device) = chunks.device(devid) {
+                device.give_back(physical.0, removed.stripe_bytes);
+            }
+        }
+        self.update_forecasts(&chunks);
+    }
+}

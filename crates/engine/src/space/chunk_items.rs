@@ -1,0 +1,141 @@
+//! The items that describe a chunk, in three trees.
+
+use ubtrfs_device::{MappedChunk, STRIPE_LEN};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::ids::{DevId, Logical, RootId, objectid};
+use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, Stripe};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+use zerocopy::IntoBytes;
+
+/// Stripes over which the data of a chunk is spread before it repeats.
+pub(crate) fn data_stripes(profile: Profile, stripes: usize) -> usize {
+    match profile {
+        Profile::Single | Profile::Dup => 1,
+        Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => 1,
+        Profile::Raid0 => stripes,
+        Profile::Raid10 => stripes / profile.copies(),
+        Profile::Raid5 | Profile::Raid6 => stripes.saturating_sub(profile.parities()),
+    }
+}
+
+/// The head of a chunk item.
+pub(crate) fn chunk_head(
+    flags: BlockGroupFlags,
+    profile: Profile,
+    stripe_bytes: u64,
+    num_stripes: usize,
+    sectorsize: u32,
+) -> Chunk {
+    let data_stripes = data_stripes(profile, num_stripes) as u64;
+    let sub_stripes = match profile {
+        Profile::Raid10 => profile.copies(),
+        _ => 1,
+    };
+    Chunk {
+        length: stripe_bytes.saturating_mul(data_stripes).into(),
+        owner: RootId::EXTENT_TREE.0.into(),
+        stripe_len: STRIPE_LEN.into(),
+        type_: flags.bits().into(),
+        io_align: (STRIPE_LEN as u32).into(),
+        io_width: (STRIPE_LEN as u32).into(),
+        sector_size: sectorsize.into(),
+        num_stripes: (num_stripes as u16).into(),
+        sub_stripes: (sub_stripes as u16).into(),
+    }
+}
+
+pub(crate) fn chunk_key(logical: Logical) -> Key {
+    Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, logical.0)
+}
+
+pub(crate) fn dev_extent(chunk: &MappedChunk, chunk_tree_uuid: Uuid) -> DevExtent {
+    DevExtent {
+        chunk_tree: RootId::CHUNK_TREE.0.into(),
+        chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
+        chunk_offset: chunk.logical().0.into(),
+        length: chunk.stripe_bytes().into(),
+        chunk_tree_uuid,
+    }
+}
+
+/// An item that is to be inserted or deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkItem {
+    pub(crate) key: Key,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A chunk that was made or removed, with its items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkItems {
+    pub(crate) logical: Logical,
+    pub(crate) len: u64,
+    pub(crate) flags: BlockGroupFlags,
+    pub(crate) stripes: Vec<Stripe>,
+    /// For the chunk tree, and if it is a system chunk for the superblock.
+    pub(crate) chunk: ChunkItem,
+    /// For the device tree, one a stripe.
+    pub(crate) dev_extents: Vec<ChunkItem>,
+    /// For the tree of block groups; nothing is used.
+    pub(crate) block_group: ChunkItem,
+    /// By how much `bytes_used` of each device item grows, or falls if the chunk is removed.
+    pub(crate) device_bytes: Vec<(DevId, u64)>,
+}
+
+impl ChunkItems {
+    pub(super) fn new(chunk: &MappedChunk, sectorsize: u32, chunk_tree_uuid: Uuid) -> ChunkItems {
+        let stripe_bytes = chunk.stripe_bytes();
+        let mut head = chunk_head(
+            chunk.flags(),
+            chunk.profile(),
+            stripe_bytes,
+            chunk.stripes().len(),
+            sectorsize,
+        );
+        head.length = chunk.len_bytes().into();
+        let stripes: Vec<Stripe> = chunk
+            .stripes()
+            .iter()
+            .map(|stripe| Stripe {
+                devid: stripe.devid.0.into(),
+                offset: stripe.physical.0.into(),
+                dev_uuid: stripe.dev_uuid,
+            })
+            .collect();
+        let extent = dev_extent(chunk, chunk_tree_uuid);
+        let dev_extents = chunk.stripes().iter().map(|stripe| ChunkItem {
+            key: Key::new(stripe.devid.0, KeyType::DEV_EXTENT, stripe.physical.0),
+            bytes: extent.as_bytes().to_vec(),
+        });
+        let group = BlockGroupItem {
+            used: 0.into(),
+            chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
+            flags: chunk.flags().bits().into(),
+        };
+        let mut device_bytes: Vec<(DevId, u64)> = Vec::new();
+        for stripe in chunk.stripes() {
+            match device_bytes.iter_mut().find(|(id, _)| *id == stripe.devid) {
+                Some((_, bytes)) => *bytes += stripe_bytes,
+                None => device_bytes.push((stripe.devid, stripe_bytes)),
+            }
+        }
+        let start = chunk.logical();
+        ChunkItems {
+            logical: start,
+            len: chunk.len_bytes(),
+            flags: chunk.flags(),
+            chunk: ChunkItem {
+                key: chunk_key(start),
+                bytes: [head.as_bytes(), stripes.as_bytes()].concat(),
+            },
+            dev_extents: dev_extents.collect(),
+            block_group: ChunkItem {
+                key: Key::new(start.0, KeyType::BLOCK_GROUP_ITEM, chunk.len_bytes()),
+                bytes: group.as_bytes().to_vec(),
+            },
+            stripes,
+            device_bytes,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How large a new chunk is and on which devices it lies.
+//!
+//! Sizes are those of Linux 6.18: a chunk takes as many devices as its profile allows, those with the most
+//! room first; its stripes are cut so that it takes a tenth of the volume at most, rounded up to 16 MiB a
+//! stripe. Unlike there, a stripe has a MiB at least.
+
+use ubtrfs_device::STRIPE_LEN;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::item::{Chunk, Stripe};
+use ubtrfs_format::key::DiskKey;
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
+
+use super::chunk_items::data_stripes;
+use super::class::SpaceKind;
+use super::device_space::DeviceHoles;
+
+#[cfg(test)]
+mod tests;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Volumes above this size get larger metadata chunks.
+const LARGE_VOLUME_BYTES: u64 = 50 * GIB;
+const MAX_STRIPE_BYTES: u64 = GIB;
+/// To which a stripe is rounded up that is cut for the sake of the chunk's size.
+const STRIPE_ROUND_BYTES: u64 = 16 * MIB;
+/// Less on a device is not worth a chunk.
+const MIN_STRIPE_BYTES: u64 = MIB;
+/// Into so many steps a forecast cuts what is left.
+const FORECAST_STEPS: u64 = 256;
+
+/// How large a chunk may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChunkLimits {
+    stripe_bytes: u64,
+    chunk_bytes: u64,
+    stripes: usize,
+}
+
+impl ChunkLimits {
+    /// For a volume of `total_bytes`.
+    pub(super) fn new(flags: BlockGroupFlags, total_bytes: u64, nodesize: usize) -> ChunkLimits {
+        let chunk_bytes = if flags.contains(BlockGroupFlags::DATA) {
+            10 * GIB
+        } else if SpaceKind::of(flags) == SpaceKind::System {
+            32 * MIB
+        } else if total_bytes > LARGE_VOLUME_BYTES {
+            GIB
+        } else {
+            256 * MIB
+        };
+        ChunkLimits {
+            stripe_bytes: chunk_bytes.min(MAX_STRIPE_BYTES),
+            chunk_bytes: chunk_bytes.min(total_bytes / 10),
+            stripes: max_stripes(SpaceKind::of(flags), nodesize),
+        }
+    }
+}
+
+/// A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is replaced,
+/// another one of a stripe.
+pub(crate) fn max_stripes(kind: SpaceKind, nodesize: usize) -> usize {
+    let chunk_bytes = size_of::<Chunk>();
+    let (room, others) = match kind {
+        SpaceKind::System => (
+            SYS_CHUNK_ARRAY_SIZE - 2 * (size_of::<DiskKey>() + chunk_bytes),
+            1,
+        ),
+        _ => (leaf_data_size(nodesize) - ITEM_HEAD_SIZE - chunk_bytes, 0),
+    };
+    room / size_of::<Stripe>() - others
+}
+
+/// Where a new chunk lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChunkLayout {
+    pub(super) stripe_bytes: u64,
+    /// Device (by index) and start of each stripe.
+    pub(super) stripes: Vec<(usize, u64)>,
+}
+
+impl ChunkLayout {
+    /// None if the devices do not suffice.
+    pub(super) fn choose(
+        devices: &[DeviceHoles],
+        profile: Profile,
+        limits: &ChunkLimits,
+    ) -> Option<ChunkLayout> {
+        let on_one = if profile == Profile::Dup { 2 } else { 1 };
+        let want = limits.stripe_bytes.saturating_mul(on_one);
+        let mut rooms: Vec<Room> = devices
+            .iter()
+            .enumerate()
+            .filter_map(|(device, holes)| {
+                let (start, len) = holes.find(want)?;
+                (len >= MIN_STRIPE_BYTES * on_one).then(|| Room {
+                    device,
+                    start,
+                    len: len.min(want),
+                    total: holes.free_bytes(),
+                })
+            })
+            .collect();
+        // Stable: of equals the lower devid.
+        rooms.sort_by_key(|room| std::cmp::Reverse((room.len, room.total)));
+        let copies = profile.min_devices().max(1);
+        let count = match profile {
+            Profile::Raid10 => rooms.len().min(limits.stripes) / 2 * 2,
+            striped if striped.is_striped() => rooms.len().min(limits.stripes),
+            _ => copies,
+        };
+        if count < copies || count > rooms.len() {
+            return None;
+        }
+        rooms.truncate(count);
+        let stripes = count * on_one as usize;
+        let mut stripe_bytes = rooms.last()?.len / on_one;
+        let data_stripes = data_stripes(profile, stripes) as u64;
+        if stripe_bytes.saturating_mul(data_stripes) > limits.chunk_bytes {
+            let cut = (limits.chunk_bytes / data_stripes).next_multiple_of(STRIPE_ROUND_BYTES);
+            stripe_bytes = stripe_bytes.min(cut);
+        }
+        stripe_bytes -= stripe_bytes % STRIPE_LEN;
+        let places = rooms.iter().flat_map(|room| {
+            (0..on_one).map(|number| (room.device, room.start + number * stripe_bytes))
+        });
+        Some(ChunkLayout {
+            stripe_bytes,
+            stripes: places.collect(),
+        })
+    }
+
+    pub(super) fn take(&self, devices: &mut [DeviceHoles]) {
+        for &(device, start) in &self.stripes {
+            devices[device].take(start, self.stripe_bytes);
+        }
+    }
+
+    pub(super) fn give_back(&self, devices: &mut [DeviceHoles]) {
+        for &(device, start) in &self.stripes {
+            devices[device].give_back(start, self.stripe_bytes);
+        }
+    }
+}
+
+/// The best place of a device.
+#[derive(Debug)]
+struct Room {
+    device: usize,
+    start: u64,
+    len: u64,
+    total: u64,
+}
+
+/// How many bytes chunks of a profile could still hold, to within a step of a few hundredths.
+pub(super) fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
+    if profile.parities() > 0 {
+        return 0;
+    }
+    let mut devices = devices.to_vec();
+    let left: u64 = devices.iter().map(DeviceHoles::free_bytes).sum();
+    let limits = ChunkLimits {
+        stripe_bytes: (left / FORECAST_STEPS)
+            .next_multiple_of(STRIPE_LEN)
+            .max(MIN_STRIPE_BYTES),
+        chunk_bytes: u64::MAX,
+        stripes: limits.stripes,
+    };
+    let mut bytes: u64 = 0;
+    // Twice the steps: holes end in pieces.
+    for _ in 0..2 * FORECAST_STEPS {
+        let Some(layout) = ChunkLayout::choose(&devices, profile, &limits) else {
+            break;
+        };
+        layout.take(&mut devices);
+        let stripes = data_stripes(profile, layout.stripes.len()) as u64;
+        bytes = bytes.saturating_add(layout.stripe_bytes.saturating_mul(stripes));
+    }
+    bytes
+}

@@ -1,0 +1,105 @@
+//! Sums over the block groups of one type: what there is, what is used, what can still be had.
+//!
+//! Invariants
+//! - CLASS-1: `room` is the sum of the groups' rooms. Each group adds the difference under its own lock, so
+//!   reading it takes none.
+//! - CLASS-2: a reservation is counted before it is judged, and chunks of another type take from the
+//!   unallocated space before they look whether that breaks a promise: one of the two always sees the
+//!   other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+
+/// What a block group holds. Mixed groups are of the class of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpaceKind {
+    Data,
+    Metadata,
+    System,
+}
+
+impl SpaceKind {
+    pub(crate) const ALL: [SpaceKind; 3] =
+        [SpaceKind::Data, SpaceKind::Metadata, SpaceKind::System];
+
+    pub(crate) fn of(flags: BlockGroupFlags) -> SpaceKind {
+        if flags.contains(BlockGroupFlags::SYSTEM) {
+            SpaceKind::System
+        } else if flags.contains(BlockGroupFlags::METADATA) {
+            SpaceKind::Metadata
+        } else {
+            SpaceKind::Data
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SpaceKind::Data => "data",
+            SpaceKind::Metadata => "metadata",
+            SpaceKind::System => "system",
+        }
+    }
+}
+
+/// The sums of one class, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceClass {
+    pub(super) total: AtomicU64,
+    pub(super) used: AtomicU64,
+    pub(super) pinned: AtomicU64,
+    /// Could be allocated now.
+    pub(super) room: AtomicU64,
+    pub(super) reserved_data: AtomicU64,
+    pub(super) reserved_metadata: AtomicU64,
+    /// What chunks made of the devices' unallocated space could add to `room`.
+    pub(super) growth: AtomicU64,
+}
+
+impl SpaceClass {
+    pub(super) fn room(&self) -> u64 {
+        self.room.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn growth(&self) -> u64 {
+        self.growth.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        let data = self.reserved_data.load(Ordering::SeqCst);
+        data.saturating_add(self.reserved_metadata.load(Ordering::SeqCst))
+    }
+}
+
+/// Adds `new - old`, which may be below 0; the sum never is.
+pub(super) fn replace(sum: &AtomicU64, old: u64, new: u64) {
+    sum.fetch_add(new.wrapping_sub(old), Ordering::SeqCst);
+}
+
+/// Subtracts, but not below 0.
+pub(super) fn release(sum: &AtomicU64, bytes: u64) {
+    let before = sum
+        .try_update(Ordering::SeqCst, Ordering::SeqCst, |sum| {
+            Some(sum.saturating_sub(bytes))
+        })
+        .unwrap_or_default();
+    debug_assert!(before >= bytes, "released {bytes} of {before} reserved");
+}
+
+/// The sums of one class at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpaceTotals {
+    pub(crate) kind: SpaceKind,
+    /// Of the newest group.
+    pub(crate) profile: Profile,
+    pub(crate) total: u64,
+    /// In extent items.
+    pub(crate) used: u64,
+    /// Freed, but not to be had before the superblock that no longer needs it.
+    pub(crate) pinned: u64,
+    pub(crate) reserved: u64,
+    /// Free in the groups.
+    pub(crate) room: u64,
+    /// What new chunks could add.
+    pub(crate) growth: u64,
+}

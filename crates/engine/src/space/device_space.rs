@@ -1,0 +1,103 @@
+//! What chunks have left of the devices.
+//!
+//! Invariants
+//! - HOLE-1: holes lie behind the first MiB, start and end at multiples of the stripe length, and touch
+//!   neither each other nor a device extent that is in use.
+
+use std::collections::BTreeMap;
+
+use ubtrfs_device::STRIPE_LEN;
+use ubtrfs_format::ids::{DevId, Physical};
+use ubtrfs_format::uuid::Uuid;
+
+/// The beginning of each device, which no chunk is put on.
+pub(super) const RESERVED_BYTES: u64 = 1 << 20;
+
+/// A device on which chunks may be made.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceSpace {
+    pub(crate) devid: DevId,
+    pub(crate) uuid: Uuid,
+    pub(crate) total_bytes: u64,
+    /// The device extents in use (start, length), in any order.
+    pub(crate) extents: Vec<(Physical, u64)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct DeviceHoles {
+    pub(super) devid: DevId,
+    pub(super) uuid: Uuid,
+    pub(super) total_bytes: u64,
+    /// Start to end.
+    holes: BTreeMap<u64, u64>,
+}
+
+impl DeviceHoles {
+    pub(super) fn new(space: DeviceSpace) -> DeviceHoles {
+        let mut extents = space.extents;
+        extents.sort_unstable();
+        let mut device = DeviceHoles {
+            devid: space.devid,
+            uuid: space.uuid,
+            total_bytes: space.total_bytes,
+            holes: BTreeMap::new(),
+        };
+        let mut from = RESERVED_BYTES;
+        for (start, len) in extents {
+            device.add(from, start.0);
+            from = from.max(start.0.saturating_add(len));
+        }
+        device.add(from, space.total_bytes);
+        device
+    }
+
+    fn add(&mut self, from: u64, end: u64) {
+        let end = end - end % STRIPE_LEN;
+        if let Some(from) = from.checked_next_multiple_of(STRIPE_LEN)
+            && from < end
+        {
+            self.holes.insert(from, end);
+        }
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.holes.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// The first hole of `want` bytes, else the largest, with its size.
+    pub(super) fn find(&self, want: u64) -> Option<(u64, u64)> {
+        let holes = self.holes.iter().map(|(&start, &end)| (start, end - start));
+        let mut best: Option<(u64, u64)> = None;
+        for (start, len) in holes {
+            if len >= want {
+                return Some((start, len));
+            }
+            if best.is_none_or(|best| best.1 < len) {
+                best = Some((start, len));
+            }
+        }
+        best
+    }
+
+    /// Takes the front of a hole.
+    pub(super) fn take(&mut self, start: u64, len: u64) {
+        let end = self.holes.remove(&start);
+        debug_assert!(end.is_some_and(|end| end - start >= len));
+        self.add(start + len, end.unwrap_or(start));
+    }
+
+    /// Makes a hole where a stripe was.
+    pub(super) fn give_back(&mut self, start: u64, len: u64) {
+        let (mut from, mut end) = (start.max(RESERVED_BYTES), start.saturating_add(len));
+        if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()
+            && before_end >= from
+        {
+            self.holes.remove(&before);
+            (from, end) = (before, end.max(before_end));
+        }
+        if let Some(after_end) = self.holes.remove(&end) {
+            end = after_end;
+        }
+        self.add(from, end);
+    }
+}

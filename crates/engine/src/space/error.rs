@@ -1,0 +1,25 @@
+//! Why there is no space, or a block group cannot go.
+
+use ubtrfs_device::DeviceError;
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::ids::Logical;
+
+use super::class::SpaceKind;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SpaceError {
+    #[error("no space left: {bytes} bytes of {} wanted", kind.name())]
+    NoSpace { kind: SpaceKind, bytes: u64 },
+    /// Chunks with parity can be read and written, but no new ones are made.
+    #[error("no new chunk of {}: profile {} is read-only", kind.name(), profile.name())]
+    ReadOnlyProfile { kind: SpaceKind, profile: Profile },
+    /// The superblock must name every system chunk.
+    #[error("the superblock has no room for another system chunk")]
+    SystemChunkArray,
+    #[error("no block group at {start}")]
+    NoBlockGroup { start: Logical },
+    #[error("block group {start} is in use")]
+    InUse { start: Logical },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}

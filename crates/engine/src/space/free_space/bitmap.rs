@@ -1,0 +1,77 @@
+//! A fixed number of bits, and the runs of set ones among them.
+
+const WORD_BITS: u64 = u64::BITS as u64;
+
+#[derive(Clone, Debug)]
+pub(super) struct Bitmap {
+    words: Box<[u64]>,
+    bits: u64,
+}
+
+/// Which bits of its word `index` a range `from..to` covers.
+fn mask(index: u64, from: u64, to: u64) -> u64 {
+    let first = index * WORD_BITS;
+    let low = from.saturating_sub(first).min(WORD_BITS);
+    let high = to.saturating_sub(first).min(WORD_BITS);
+    let below = |bits: u64| match bits {
+        WORD_BITS => u64::MAX,
+        bits => (1 << bits) - 1,
+    };
+    below(high) & !below(low)
+}
+
+impl Bitmap {
+    /// All clear.
+    pub(super) fn new(bits: u64) -> Bitmap {
+        let words = bits.div_ceil(WORD_BITS) as usize;
+        Bitmap {
+            words: vec![0; words].into_boxed_slice(),
+            bits,
+        }
+    }
+
+    /// The words that `from..to` touches with what it covers of each.
+    fn masks(from: u64, to: u64) -> impl Iterator<Item = (usize, u64)> {
+        let words = from / WORD_BITS..to.div_ceil(WORD_BITS);
+        words.map(move |index| (index as usize, mask(index, from, to)))
+    }
+
+    pub(super) fn set(&mut self, from: u64, to: u64) {
+        for (index, mask) in Self::masks(from, to) {
+            self.words[index] |= mask;
+        }
+    }
+
+    pub(super) fn clear(&mut self, from: u64, to: u64) {
+        for (index, mask) in Self::masks(from, to) {
+            self.words[index] &= !mask;
+        }
+    }
+
+    pub(super) fn any(&self, from: u64, to: u64) -> bool {
+        Self::masks(from, to).any(|(index, mask)| self.words[index] & mask != 0)
+    }
+
+    pub(super) fn all(&self, from: u64, to: u64) -> bool {
+        Self::masks(from, to).all(|(index, mask)| self.words[index] & mask == mask)
+    }
+
+    /// The first run of set bits at or above `from`, cut off there.
+    pub(super) fn run(&self, from: u64) -> Option<(u64, u64)> {
+        let start = self.next(from, 0)?;
+        let end = self.next(start, u64::MAX).unwrap_or(self.bits);
+        Some((start, end))
+    }
+
+    /// The first bit at or above `from` that differs from those of `flip`.
+    fn next(&self, from: u64, flip: u64) -> Option<u64> {
+        let first = (from / WORD_BITS) as usize;
+        for (index, word) in self.words.iter().enumerate().skip(first) {
+            let found = (word ^ flip) & mask(index as u64, from, self.bits);
+            if found != 0 {
+                return Some(index as u64 * WORD_BITS + u64::from(found.trailing_zeros()));
+            }
+        }
+        None
+    }
+}

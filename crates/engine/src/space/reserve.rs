@@ -1,0 +1,77 @@
+//! Promises of space, so that a full volume is told to who asks and not to a commit.
+//!
+//! Data is promised out of the groups that there are; if they do not suffice a chunk is made at once, in
+//! memory. Metadata is promised also out of what the unallocated space could give, and no data chunk is made
+//! that would break such a promise (CLASS-2).
+
+use std::sync::atomic::Ordering;
+
+use super::class::{SpaceClass, SpaceKind, release};
+use super::{Space, SpaceError};
+
+impl Space {
+    /// Promises space for data. `allocate_data` takes what it gives off the promise.
+    pub(crate) fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
+        let class = self.class(SpaceKind::Data);
+        if promise_data(class, bytes) {
+            return Ok(());
+        }
+        let mut chunks = self.chunks.lock();
+        while !promise_data(class, bytes) {
+            self.grow(&mut chunks, SpaceKind::Data, None)
+                .map_err(|error| match error {
+                    SpaceError::NoSpace { kind, .. } => SpaceError::NoSpace { kind, bytes },
+                    other => other,
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a promise of `reserve_data` as far as nothing was allocated of it.
+    pub(crate) fn release_data(&self, bytes: u64) {
+        release(&self.class(SpaceKind::Data).reserved_data, bytes);
+    }
+
+    /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
+    /// devices' unallocated space could add. What is promised is not taken off, but for data in mixed groups.
+    pub(crate) fn metadata_room(&self) -> u64 {
+        let class = self.class(SpaceKind::Metadata);
+        let data = class.reserved_data.load(Ordering::SeqCst);
+        let room = class.room().saturating_add(class.growth());
+        room.saturating_sub(data)
+    }
+
+    /// Promises space for tree blocks, which no chunk of data will take.
+    pub(crate) fn reserve_metadata(&self, bytes: u64) -> Result<(), SpaceError> {
+        let class = self.class(SpaceKind::Metadata);
+        class.reserved_metadata.fetch_add(bytes, Ordering::SeqCst);
+        if class.keeps_promises() {
+            return Ok(());
+        }
+        release(&class.reserved_metadata, bytes);
+        let kind = SpaceKind::Metadata;
+        Err(SpaceError::NoSpace { kind, bytes })
+    }
+
+    pub(crate) fn release_metadata(&self, bytes: u64) {
+        release(&self.class(SpaceKind::Metadata).reserved_metadata, bytes);
+    }
+}
+
+impl SpaceClass {
+    pub(super) fn keeps_promises(&self) -> bool {
+        self.reserved() <= self.room().saturating_add(self.growth())
+    }
+}
+
+/// Counts a promise if the groups can keep it.
+fn promise_data(class: &SpaceClass, bytes: u64) -> bool {
+    let promised = class
+        .reserved_data
+        .try_update(Ordering::SeqCst, Ordering::SeqCst, |data| {
+            let metadata = class.reserved_metadata.load(Ordering::SeqCst);
+            let data = data.checked_add(bytes)?;
+            (data.checked_add(metadata)? <= class.room()).then_some(data)
+        });
+    promised.is_ok()
+}

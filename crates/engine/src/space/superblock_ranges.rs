@@ -1,0 +1,62 @@
+//! Where superblock copies lie in a chunk.
+//!
+//! Nothing is allocated there, though the free-space tree calls it free.
+
+use std::ops::Range;
+
+use ubtrfs_device::{MappedChunk, STRIPE_LEN};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
+
+/// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and
+/// disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`, and all that lies
+/// before the first copy's address if the chunk begins there.
+pub(crate) fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    let (start, end) = (chunk.logical().0, chunk.end().0);
+    let first_copy = SUPERBLOCK_OFFSETS[0];
+    if start < first_copy {
+        ranges.push(start..first_copy.min(end));
+    }
+    for (column, stripe) in chunk.stripes().iter().enumerate() {
+        let physical = stripe.physical.0;
+        for offset in SUPERBLOCK_OFFSETS {
+            if offset < physical || offset - physical >= chunk.stripe_bytes() {
+                continue;
+            }
+            // A stripe that is not aligned may have the copy in two rows.
+            let within = offset - physical;
+            let last = within + SUPERBLOCK_SIZE as u64 - 1;
+            for row in within / STRIPE_LEN..=last / STRIPE_LEN {
+                let range = row_of_column(chunk, column, row);
+                ranges.push(range.start.min(end)..range.end.min(end));
+            }
+        }
+    }
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|later, range| {
+        let joined = later.start <= range.end;
+        if joined {
+            range.end = range.end.max(later.end);
+        }
+        joined
+    });
+    ranges
+}
+
+/// What a column holds in one of its rows, in logical addresses.
+fn row_of_column(chunk: &MappedChunk, column: usize, row: u64) -> Range<u64> {
+    let data_stripes = chunk.data_stripes() as u64;
+    let profile = chunk.profile();
+    let (first_piece, pieces) = match profile {
+        Profile::Raid5 | Profile::Raid6 => (row * data_stripes, data_stripes),
+        Profile::Raid0 | Profile::Raid10 => {
+            let group = (column / profile.copies()) as u64;
+            (row * data_stripes + group, 1)
+        }
+        _ => (row, 1),
+    };
+    let from = chunk.logical().0.saturating_add(first_piece * STRIPE_LEN);
+    from..from.saturating_add(pieces * STRIPE_LEN)
+}
