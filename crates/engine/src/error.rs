@@ -6,9 +6,10 @@ use ubtrfs_device::{DeviceError, ReadFailure};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
-use ubtrfs_tree::TreeError;
+use ubtrfs_tree::{BuildError, TreeError};
 
 use crate::fs::FileId;
+use crate::space::SpaceError;
 use crate::txn::RefError;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -20,9 +21,25 @@ pub enum Error {
     #[error(transparent)]
     Tree(#[from] TreeError),
     #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
     Ref(#[from] RefError),
+    #[error(transparent)]
+    Space(#[from] SpaceError),
     #[error("no such file or directory")]
     NotFound,
+    #[error("the volume is open for reading only")]
+    ReadOnly,
+    #[error("the volume is read-only since a transaction failed: {0}")]
+    Aborted(String),
+    #[error("the volume cannot be written: {0}")]
+    Unwritable(String),
+    #[error("no space left on the volume")]
+    NoSpace,
+    #[error("trees still change after {0} rounds of a commit")]
+    NoConvergence(usize),
+    #[error("no thread for commits: {0}")]
+    Thread(#[source] std::io::Error),
     #[error("not a directory")]
     NotADirectory(FileId),
     #[error("is a directory")]
@@ -88,6 +105,8 @@ pub enum CorruptItem {
     ExtentRange,
     #[error("file extent at {logical} is in no chunk, or reaches beyond it")]
     ExtentUnmapped { logical: Logical },
+    #[error("a tree block that is in use has no reference")]
+    Unreferenced,
     #[error("file extents overlap")]
     ExtentOverlap,
     #[error("{0} cannot be the number of an inode")]

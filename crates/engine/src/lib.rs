@@ -1,7 +1,7 @@
 //! The file system: what the items of the trees mean together.
 //!
-//! From low to high: `data` (bytes of files) < `fs` (inodes, names) < `subvol` < `volume` (opening,
-//! trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
+//! From low to high: `space` < `txn` < `data` (bytes of files) < `fs` (inodes, names) < `subvol` <
+//! `volume` (opening, trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
 //! except for the same cold block.
 
 mod data;
@@ -9,13 +9,17 @@ mod error;
 mod fs;
 pub mod inspect;
 pub mod mkfs;
+#[allow(dead_code, unused_imports)]
+mod space;
 mod subvol;
 mod txn;
 mod volume;
 
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{Attr, DirEntry, FileId, FileTime};
+pub use space::{SpaceError, SpaceKind};
 pub use subvol::{SubvolumeInfo, SubvolumePlace};
+pub use txn::WriterStats;
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
 pub use volume::{BlockGroup, OpenOptions, StatFs, Tree, Volume};

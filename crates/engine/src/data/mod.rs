@@ -1,9 +1,12 @@
 //! The bytes of files: from file extents to the devices.
 
+mod buffer;
 mod csums;
 mod decompressed;
 mod extents;
 mod read;
 mod seek;
+mod write_back;
 
+pub(crate) use buffer::WriteBuffer;
 pub(crate) use decompressed::DecompressedExtents;

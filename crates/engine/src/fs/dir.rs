@@ -150,7 +150,7 @@ impl Volume {
             return Ok((parent, 0));
         }
         let tree = self.subvolume_tree(dir.root)?;
-        if dir.ino.0 == tree.item.root_dirid.get() {
+        if dir.ino.0 == tree.item().root_dirid.get() {
             let place = self.subvolume_place(dir.root)?;
             return Ok(place.map_or((dir, 0), |place| (place.dir, place.sequence)));
         }

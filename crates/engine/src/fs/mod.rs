@@ -3,6 +3,7 @@
 mod attr;
 mod dir;
 mod file_id;
+mod inode;
 mod path;
 mod symlink;
 mod xattr;
@@ -11,3 +12,4 @@ pub use attr::{Attr, FileTime};
 pub use dir::DirEntry;
 pub(crate) use dir::{find_entry, inode_of};
 pub use file_id::FileId;
+pub(crate) use inode::{Inode, InodeState, InodeTable};

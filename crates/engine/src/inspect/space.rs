@@ -144,7 +144,7 @@ impl Volume {
         let mut used: u64 = 0;
         for id in trees {
             if let Some(tree) = self.find_tree(id)? {
-                used = used.saturating_add(tree.item.bytes_used.get());
+                used = used.saturating_add(tree.item().bytes_used.get());
             }
         }
         let units = match has_free_space_tree {

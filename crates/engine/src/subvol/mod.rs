@@ -37,7 +37,7 @@ impl Volume {
     pub fn root_dir(&self, id: RootId) -> Result<FileId> {
         let tree = self.subvolume_tree(id)?;
         let key = Key::new(id.0, KeyType::ROOT_ITEM, 0);
-        inode_of(id, tree.item.root_dirid.get(), key)
+        inode_of(id, tree.item().root_dirid.get(), key)
     }
 
     /// All subvolumes by ascending id, the top level first, those being deleted included.

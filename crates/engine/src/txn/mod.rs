@@ -1,9 +1,25 @@
-//! Transactions: what a commit makes of the changes that operations left.
+//! Transactions: entering the running one, and committing it.
+//!
+//! From low to high: `delayed_refs`, `extent_items` < `running`, `handle` < `commit` < `background`.
 
-#[allow(dead_code, reason = "the commit is the only caller")]
+mod background;
+mod births;
+mod commit;
 pub(crate) mod delayed_refs;
-#[allow(dead_code, reason = "the commit is the only caller")]
 pub(crate) mod extent_items;
+mod handle;
+mod published;
+mod running;
+mod superblock_edits;
+mod writer;
 
+#[cfg(test)]
+mod tests;
+
+pub(crate) use births::{Birth, Origin, Puts};
+pub(crate) use commit::free_by_extents;
 pub use delayed_refs::{ExtentShape, RefKey};
 pub use extent_items::RefError;
+pub(crate) use handle::{Cost, DataRef, DiskExtent, Permit, Txn};
+pub(crate) use writer::Writer;
+pub use writer::WriterStats;

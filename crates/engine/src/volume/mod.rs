@@ -7,43 +7,53 @@
 
 mod options;
 mod space;
+mod tree;
+mod writable;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use quick_cache::sync::Cache;
+use arc_swap::ArcSwap;
 use ubtrfs_device::{BlockDevice, Pool};
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{Chunk, DevItem, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
-use ubtrfs_tree::{CommittedRoot, NodeStore, View};
-use zerocopy::FromBytes;
+use ubtrfs_format::uuid::Uuid;
+use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
+use zerocopy::{FromBytes, FromZeros};
 
 pub use options::OpenOptions;
 pub use space::{BlockGroup, StatFs};
+pub use tree::Tree;
+pub(crate) use writable::now;
 
 use crate::data::DecompressedExtents;
 use crate::error::{CorruptItem, Error, Result};
-
-/// A tree by its root item.
-#[derive(Debug)]
-pub struct Tree {
-    pub view: View,
-    pub item: RootItem,
-}
+use crate::fs::InodeTable;
+use crate::txn::Writer;
+use tree::TreeTable;
+use writable::check_writable;
 
 /// An open volume. Shared by threads as `Arc<Volume>`.
 #[derive(Debug)]
 pub struct Volume {
     pool: Arc<Pool>,
     store: Arc<NodeStore>,
-    trees: Cache<RootId, Arc<Tree>>,
+    /// As of the last commit.
+    superblock: ArcSwap<Superblock>,
+    chunk_tree: Arc<Tree>,
+    root_tree: Arc<Tree>,
+    trees: TreeTable,
     pub(crate) decompressed: DecompressedExtents,
+    pub(crate) inodes: InodeTable,
+    /// Whether its trees can be edited.
+    writable: bool,
+    /// None on a volume that is only read.
+    writer: OnceLock<Arc<Writer>>,
+    /// What headers of new blocks carry.
+    chunk_tree_uuid: OnceLock<Uuid>,
 }
-
-/// How many root items stay decoded; a volume may have far more subvolumes.
-const CACHED_TREES: usize = 4096;
 
 impl Volume {
     /// Opens the volume that `paths` (or the devices found with them) hold.
@@ -64,20 +74,35 @@ impl Volume {
     fn from_pool(pool: Pool, options: &OpenOptions) -> Result<Arc<Volume>> {
         let pool = Arc::new(pool);
         let store = Arc::new(NodeStore::new(Arc::clone(&pool), &options.store_options()));
+        let superblock = pool.superblock().clone();
+        if options.writable {
+            check_writable(&superblock)?;
+        }
+        let tree = |committed| Arc::new(open_tree(&store, committed, options.writable, 0, None));
         let volume = Volume {
+            chunk_tree: tree(chunk_root(&superblock)),
+            root_tree: tree(tree_root(&superblock)),
+            superblock: ArcSwap::from_pointee(superblock),
+            trees: TreeTable::default(),
+            decompressed: DecompressedExtents::new(options.decompressed_bytes),
+            inodes: InodeTable::default(),
+            writable: options.writable,
+            writer: OnceLock::new(),
+            chunk_tree_uuid: OnceLock::new(),
             pool,
             store,
-            trees: Cache::new(CACHED_TREES),
-            decompressed: DecompressedExtents::new(options.decompressed_bytes),
         };
         volume.load_chunks()?;
         volume.root_tree().read_root()?;
-        if volume.superblock().log_root.get() != 0 {
+        let volume = Arc::new(volume);
+        if options.writable {
+            volume.make_writable(options)?;
+        } else if volume.superblock().log_root.get() != 0 {
             tracing::warn!(
                 "the volume has a log tree: showing the state of the last commit, without it"
             );
         }
-        Ok(Arc::new(volume))
+        Ok(volume)
     }
 
     /// Feeds the chunk tree to the device layer, then asks whether all of it can be read.
@@ -112,8 +137,18 @@ impl Volume {
         Ok(self.pool.check_devices()?)
     }
 
-    pub fn superblock(&self) -> &Superblock {
-        self.pool.superblock()
+    /// The superblock as of the last commit.
+    pub fn superblock(&self) -> Arc<Superblock> {
+        self.superblock.load_full()
+    }
+
+    /// What writing needs; an error on a volume that was opened for reading.
+    pub(crate) fn writer(&self) -> Result<&Arc<Writer>> {
+        self.writer.get().ok_or(Error::ReadOnly)
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// The device layer: devices, chunk map, read errors seen.
@@ -131,32 +166,25 @@ impl Volume {
     }
 
     pub fn chunk_tree(&self) -> View {
-        let sb = self.superblock();
-        self.view(CommittedRoot {
-            tree: RootId::CHUNK_TREE,
-            bytenr: Logical(sb.chunk_root.get()),
-            level: sb.chunk_root_level,
-            generation: Some(Transid(sb.chunk_root_generation.get())),
-        })
+        self.chunk_tree.view.clone()
     }
 
     pub fn root_tree(&self) -> View {
-        let sb = self.superblock();
-        self.view(CommittedRoot {
-            tree: RootId::ROOT_TREE,
-            bytenr: Logical(sb.root.get()),
-            level: sb.root_level,
-            generation: Some(sb.transid()),
-        })
+        self.root_tree.view.clone()
     }
 
-    fn view(&self, committed: CommittedRoot) -> View {
-        View::new(Arc::clone(&self.store), committed)
+    /// The root tree for edits.
+    pub(crate) fn root_tree_object(&self) -> &Arc<Tree> {
+        &self.root_tree
+    }
+
+    pub(crate) fn chunk_tree_object(&self) -> &Arc<Tree> {
+        &self.chunk_tree
     }
 
     /// A tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
-        if let Some(tree) = self.trees.get(&id) {
+        if let Some(tree) = self.trees.get(id) {
             return Ok(Some(tree));
         }
         let root_tree = self.root_tree();
@@ -176,15 +204,30 @@ impl Volume {
             key,
             what: CorruptItem::Undecodable,
         })?;
-        let view = self.view(CommittedRoot {
+        let root = CommittedRoot {
             tree: id,
             bytenr: item.bytenr(),
             level: item.level,
             generation: Some(item.transid()),
-        });
-        let tree = Arc::new(Tree { view, item });
-        self.trees.insert(id, Arc::clone(&tree));
-        Ok(Some(tree))
+        };
+        let tree = open_tree(
+            &self.store,
+            root,
+            self.is_writable(),
+            key.offset,
+            Some(item),
+        );
+        let committed = self.writer.get().map_or(u64::MAX, |w| w.committed().0);
+        Ok(Some(self.trees.get_or_insert(tree, committed)))
+    }
+
+    /// Has `find_tree` know a tree that the commit has just made, or know it anew.
+    pub(crate) fn forget_tree(&self, id: RootId) {
+        self.trees.remove(id);
+    }
+
+    pub(crate) fn publish_superblock(&self, superblock: Superblock) {
+        self.superblock.store(Arc::new(superblock));
     }
 
     /// A tree that must exist.
@@ -195,7 +238,7 @@ impl Volume {
     /// The tree of a subvolume that can be entered: one that is not being deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         match self.find_tree(id)? {
-            Some(tree) if id.is_subvolume() && tree.item.refs.get() > 0 => Ok(tree),
+            Some(tree) if id.is_subvolume() && tree.item().refs.get() > 0 => Ok(tree),
             _ => Err(Error::NoSuchSubvolume(id)),
         }
     }
@@ -208,5 +251,59 @@ impl Volume {
         };
         let found = crate::fs::find_entry(&self.root_tree(), dir, b"default")?;
         Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
+    }
+}
+
+fn chunk_root(sb: &Superblock) -> CommittedRoot {
+    CommittedRoot {
+        tree: RootId::CHUNK_TREE,
+        bytenr: Logical(sb.chunk_root.get()),
+        level: sb.chunk_root_level,
+        generation: Some(Transid(sb.chunk_root_generation.get())),
+    }
+}
+
+fn tree_root(sb: &Superblock) -> CommittedRoot {
+    CommittedRoot {
+        tree: RootId::ROOT_TREE,
+        bytenr: Logical(sb.root.get()),
+        level: sb.root_level,
+        generation: Some(sb.transid()),
+    }
+}
+
+/// `item` is None for the trees that the superblock names.
+fn open_tree(
+    store: &Arc<NodeStore>,
+    root: CommittedRoot,
+    writable: bool,
+    key_offset: u64,
+    item: Option<RootItem>,
+) -> Tree {
+    let live = writable.then(|| LiveTree::new(Arc::clone(store), root));
+    let view = match &live {
+        Some(live) => live.view(),
+        None => View::new(Arc::clone(store), root),
+    };
+    Tree::new(
+        view,
+        live,
+        key_offset,
+        item.unwrap_or_else(RootItem::new_zeroed),
+    )
+}
+
+impl Drop for Volume {
+    /// Commits what is left; whoever must know whether that worked calls `sync` before.
+    fn drop(&mut self) {
+        let Some(writer) = self.writer.get() else {
+            return;
+        };
+        writer.stop_background();
+        if writer.check_alive().is_ok()
+            && let Err(error) = self.sync()
+        {
+            tracing::error!(%error, "the last changes could not be committed");
+        }
     }
 }

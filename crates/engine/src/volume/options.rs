@@ -1,8 +1,9 @@
 //! How a volume is opened.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use ubtrfs_device::PoolOptions;
+use ubtrfs_device::{Access, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
@@ -12,6 +13,9 @@ pub struct OpenOptions {
     scan: Vec<PathBuf>,
     cache_bytes: u64,
     pub(super) decompressed_bytes: u64,
+    pub(super) writable: bool,
+    pub(super) delta_bytes: u64,
+    pub(super) commit_interval: Option<Duration>,
 }
 
 impl Default for OpenOptions {
@@ -21,6 +25,9 @@ impl Default for OpenOptions {
             scan: Vec::new(),
             cache_bytes: 256 << 20,
             decompressed_bytes: 32 << 20,
+            writable: false,
+            delta_bytes: 128 << 20,
+            commit_interval: Some(Duration::from_secs(30)),
         }
     }
 }
@@ -58,10 +65,38 @@ impl OpenOptions {
         self
     }
 
+    /// Opens for writing, alone.
+    #[must_use]
+    pub fn writable(mut self, writable: bool) -> Self {
+        self.writable = writable;
+        self
+    }
+
+    /// Budget of the changes of one transaction in memory, in bytes. Operations wait once a transaction
+    /// has used it up while the one before commits.
+    #[must_use]
+    pub fn delta_bytes(mut self, delta_bytes: u64) -> Self {
+        self.delta_bytes = delta_bytes;
+        self
+    }
+
+    /// How long a change may stay uncommitted; None commits on request and under pressure only, in the
+    /// caller's thread.
+    #[must_use]
+    pub fn commit_interval(mut self, interval: Option<Duration>) -> Self {
+        self.commit_interval = interval;
+        self
+    }
+
     pub(super) fn pool_options(&self) -> PoolOptions {
         PoolOptions::default()
             .degraded(self.degraded)
             .scan(self.scan.clone())
+            .access(if self.writable {
+                Access::Write
+            } else {
+                Access::Read
+            })
     }
 
     pub(super) fn store_options(&self) -> StoreOptions {

@@ -24,7 +24,7 @@ fn assert_reads_back(case: &Case) {
     let superblock = volume.superblock();
     assert_eq!(superblock.label(), b"ubtrfs", "{words}");
 
-    let context = BlockContext::new(superblock);
+    let context = BlockContext::new(&superblock);
     let pool = volume.pool();
     for block in plan.blocks() {
         check_block(&block.bytes, &context, &Expect::at(block.logical))

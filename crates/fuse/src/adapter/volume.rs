@@ -137,9 +137,14 @@ fn errno(error: Error) -> Errno {
         | Error::NoSuchSubvolume(_)
         | Error::NoSuchTree(_)
         | Error::Ref(_) => Errno::UCLEAN,
+        Error::ReadOnly | Error::Aborted(_) | Error::Unwritable(_) => Errno::ROFS,
+        Error::NoSpace => Errno::NOSPC,
         Error::Space(SpaceError::Device(_)) => Errno::IO,
         Error::Space(_) => Errno::NOSPC,
         Error::Device(_)
+        | Error::Build(_)
+        | Error::NoConvergence(_)
+        | Error::Thread(_)
         | Error::Tree(_)
         | Error::DataRead { .. }
         | Error::CsumMissing { .. }

@@ -25,7 +25,8 @@ struct LabelJson {
 impl Label {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location.image)?;
-        let label = volume.superblock().label();
+        let superblock = volume.superblock();
+        let label = superblock.label();
         if console.is_json() {
             let label = json::text(label);
             json::write_map(&mut console.out, "filesystem-label", &LabelJson { label })?;

@@ -85,7 +85,7 @@ impl DumpTree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded);
         let volume = options.open_all(&self.images)?;
-        self.check_blocks(volume.superblock())?;
+        self.check_blocks(&volume.superblock())?;
         let dump = Dump {
             command: self,
             volume: &volume,
@@ -122,7 +122,7 @@ impl DumpTree {
             csum_headers: self.csum_headers,
             csum_items: self.csum_items,
             for_terminal: console.is_terminal(),
-            ..PrintOptions::new(volume.superblock())
+            ..PrintOptions::new(&volume.superblock())
         };
         Walk::new(volume.node_store(), order, options)
     }
@@ -218,7 +218,7 @@ impl Dump<'_> {
             self.trees_in(console, &log)?;
         }
         if self.command.backups {
-            print_backups(console, self.volume.superblock())?;
+            print_backups(console, &self.volume.superblock())?;
         }
         if self.command.shows_totals() {
             let superblock = self.volume.superblock();

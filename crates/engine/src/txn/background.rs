@@ -1,0 +1,77 @@
+//! When commits happen: on request, at intervals, and when the delta grows large.
+//!
+//! A sync that finds a commit on its way waits for it and then makes its own; all that come meanwhile
+//! share that one.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::writer::{Wakening, Writer};
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
+    ///
+    /// Errors: read-only volume; a transaction that aborted, now or earlier.
+    pub fn sync(&self) -> Result<()> {
+        self.write_back_all()?;
+        self.commit_running()
+    }
+
+    /// Commits what has entered so far, without writing back buffered data.
+    pub(crate) fn commit_running(&self) -> Result<()> {
+        let writer = self.writer()?;
+        let wanted = writer.running_transid();
+        let _alone = writer.committing.lock();
+        writer.check_alive()?;
+        if writer.committed() >= wanted {
+            return Ok(());
+        }
+        let outcome = self.commit(writer);
+        if let Err(error) = &outcome {
+            writer.abort(error);
+        }
+        outcome
+    }
+
+    /// Starts the thread that commits at intervals. It ends when the volume does.
+    pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
+        let writer = Arc::clone(self.writer()?);
+        let volume = Arc::downgrade(self);
+        thread::Builder::new()
+            .name("ubtrfs-commit".to_owned())
+            .spawn(move || run(&writer, &volume, interval))
+            .map(drop)
+            .map_err(Error::Thread)
+    }
+}
+
+fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
+    let mut last = Instant::now();
+    loop {
+        let pressed = match writer.next_wake(interval) {
+            Wakening::Stop => return,
+            Wakening::Pressed => true,
+            Wakening::Due => false,
+        };
+        let Some(volume) = volume.upgrade() else {
+            return;
+        };
+        let due = last.elapsed() >= interval;
+        if pressed || due || writer.delta_is_large() || writer.is_unclean() {
+            last = Instant::now();
+            // Operations wait for a pressed commit, perhaps with files locked: no write-back then.
+            let outcome = if due && !pressed {
+                volume.sync()
+            } else {
+                volume.commit_running()
+            };
+            if outcome.is_err() {
+                return;
+            }
+        }
+        volume.release_freed();
+    }
+}

@@ -1,0 +1,42 @@
+//! Subvolumes and snapshots that a commit makes.
+//!
+//! A snapshot shows its source as of the freeze. So the commit makes it after the source's changes were
+//! applied, and adds the entry that names it to its directory afterwards: a snapshot does not hold itself.
+//!
+//! Locks: who asks for one keeps the directory locked until the commit is done, so that the values given
+//! here stay true.
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+
+use crate::volume::Tree;
+
+/// Items as they shall be, whether there before or not.
+pub(crate) type Puts = Vec<(Key, Vec<u8>)>;
+
+/// A subvolume to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Birth {
+    pub(crate) id: RootId,
+    pub(crate) origin: Origin,
+    /// uuid, parent uuid, flags, times, root directory; the commit fills in place and generations.
+    pub(crate) item: RootItem,
+    /// The tree of the directory that will hold it, and what changes there.
+    pub(crate) dir_tree: Arc<Tree>,
+    pub(crate) dir_puts: Puts,
+    /// Into the root tree: references. The ROOT_ITEM is the commit's.
+    pub(crate) root_puts: Puts,
+    /// Into the UUID tree.
+    pub(crate) uuid_puts: Puts,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// The items of the new subvolume, in key order; they fit one leaf.
+    New(Puts),
+    /// A snapshot of this one.
+    Snapshot(Arc<Tree>),
+}

@@ -1,0 +1,173 @@
+//! The commit: from the edits of one transaction to a new superblock.
+//!
+//! The phases are the lines of [`Volume::commit`]. Operations go on from the freeze on; what they edit
+//! belongs to the next transaction.
+//!
+//! Invariants
+//! - COMMIT-1: nothing on disk that the last durable superblock leads to is overwritten.
+//! - COMMIT-2: the superblock is written only after everything that it leads to was flushed.
+//! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit,
+//!   never from the allocator, which already serves the next transaction.
+//! - COMMIT-4: every changed block went through the checker before it is written.
+//!
+//! Locks: `Writer::committing` throughout; the freeze guard alone for the pointer swaps.
+//! Not here: when to commit (`background`), what a block shared with a snapshot costs (`blocks`).
+
+mod blocks;
+mod cleaner;
+mod converge;
+mod csum_items;
+mod freeze;
+mod output;
+mod publish;
+mod rebuild;
+mod space_items;
+mod subvolumes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
+
+use super::births::Birth;
+use super::superblock_edits::SuperblockEdits;
+use super::writer::Writer;
+use crate::error::Result;
+use crate::volume::{Tree, Volume};
+use blocks::{BlockIo, Blocks};
+pub(crate) use rebuild::free_by_extents;
+use space_items::GroupChanges;
+
+/// A tree as the commit knows it.
+#[derive(Debug)]
+struct CommitTree {
+    tree: Arc<Tree>,
+    root: CommittedRoot,
+    /// As of the freeze.
+    item: RootItem,
+    frozen: Option<Arc<FrozenSet>>,
+    /// Blocks made less blocks given up.
+    blocks: i64,
+    /// The item in the root tree is not what it should be.
+    item_is_stale: bool,
+}
+
+/// A commit under way.
+struct Commit<'v> {
+    volume: &'v Volume,
+    writer: &'v Writer,
+    transid: Transid,
+    trees: BTreeMap<RootId, CommitTree>,
+    births: Vec<Birth>,
+    blocks: Blocks<'v>,
+    /// What the extent items that came and went mean for block groups and the free-space tree.
+    groups: BTreeMap<Logical, GroupChanges>,
+    /// Data extents whose checksums go.
+    freed_data: Vec<(Logical, u64)>,
+    /// Subvolumes made by this commit, and those whose last block it has freed.
+    born: Vec<RootId>,
+    gone: Vec<RootId>,
+    /// The free-space tree was made anew.
+    rebuilt: bool,
+    /// Deleted subvolumes wait to be freed.
+    unclean: bool,
+    edits: SuperblockEdits,
+    /// Entries for the superblock's array, key and item.
+    new_system_chunks: Vec<Vec<u8>>,
+}
+
+impl Volume {
+    /// Commits the running transaction. The caller holds `Writer::committing`.
+    pub(super) fn commit(&self, writer: &Writer) -> Result<()> {
+        let Some(mut commit) = Commit::freeze(self, writer)? else {
+            return Ok(());
+        };
+        commit.rebuild_free_space_tree()?;
+        commit.apply_subvolumes()?;
+        commit.make_births()?;
+        commit.clean_deleted_subvolumes()?;
+        commit.converge()?;
+        commit.write_blocks()?;
+        self.pool().flush()?;
+        let superblock = commit.superblock()?;
+        self.pool().commit_superblock(&superblock)?;
+        commit.publish(superblock);
+        Ok(())
+    }
+}
+
+impl<'v> Commit<'v> {
+    /// The tree of this id as the commit knows it, opened if it took no part so far.
+    fn tree(&mut self, id: RootId) -> Result<&mut CommitTree> {
+        if !self.trees.contains_key(&id) {
+            let tree = self.volume.tree_for_commit(id)?;
+            self.trees.insert(id, CommitTree::unchanged(tree));
+        }
+        Ok(self.trees.get_mut(&id).expect("inserted above"))
+    }
+
+    /// A tree's state within this commit.
+    fn view(&mut self, id: RootId) -> Result<View> {
+        let root = self.tree(id)?.root;
+        Ok(View::new(Arc::clone(self.volume.node_store()), root))
+    }
+
+    /// Makes `changes`, which ascend, in a tree.
+    fn apply(&mut self, id: RootId, changes: &[Change<'_>]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if id != RootId::EXTENT_TREE {
+            self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
+        }
+        let tree = self.tree(id)?;
+        let last_snapshot = Transid(tree.item.last_snapshot.get());
+        let root = tree.root;
+        let mut io = BlockIo::new(&mut self.blocks, root, last_snapshot);
+        let format = io.format();
+        let new = apply(&format, &root, changes, &mut io)?;
+        let blocks = io.balance();
+        let tree = self.tree(id)?;
+        tree.blocks += blocks;
+        tree.item_is_stale |= tree.root != new;
+        tree.root = new;
+        if id == RootId::EXTENT_TREE {
+            self.blocks.extent_root = new;
+        }
+        self.blocks.spill_if_large()
+    }
+
+    fn apply_owned(&mut self, id: RootId, changes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
+        let changes: Vec<Change<'_>> = changes
+            .iter()
+            .map(|(key, value)| Change {
+                key: *key,
+                value: value.as_deref(),
+            })
+            .collect();
+        self.apply(id, &changes)
+    }
+}
+
+impl CommitTree {
+    /// Bytes of the tree's blocks, as its item will say.
+    fn bytes_used(&self, nodesize: u64) -> u64 {
+        let change = self.blocks.saturating_mul(nodesize as i64);
+        let used = self.item.bytes_used.get().saturating_add_signed(change);
+        used.max(nodesize)
+    }
+
+    fn unchanged(tree: Arc<Tree>) -> CommitTree {
+        CommitTree {
+            root: tree.view.committed(),
+            item: tree.item(),
+            tree,
+            frozen: None,
+            blocks: 0,
+            item_is_stale: false,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Freeing the blocks of deleted subvolumes, a bounded step in each commit.
+//!
+//! The walk is depth first. What it has not reached yet stays referenced, and where it stands is in the
+//! root item (`drop_progress`, `drop_level`), as the kernel keeps it: at that level, everything left of the key
+//! is dropped. So it goes on after a crash, and goes on with what the kernel began.
+//!
+//! A block that others share only loses this tree's reference. If its children are referred to in this
+//! tree's name, they are referred to in the block's name from then on, all the way down (`disown`): no
+//! reference may outlive its tree.
+//!
+//! Invariants
+//! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
+//!   second visit unless the kernel set it, which is why nodes are looked into all the same.
+
+use std::time::{Duration, Instant};
+
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_tree::Block;
+
+use super::Commit;
+use super::blocks::Holder;
+use crate::error::Result;
+use crate::txn::delayed_refs::RefKey;
+
+/// How much of a commit may go to the cleaner.
+const STEP: Duration = Duration::from_millis(50);
+const STEP_REFS: usize = 200_000;
+
+/// A node on the way down, and the child that is next.
+struct Step {
+    block: Block,
+    slot: usize,
+    /// How the tree refers to the block.
+    held_by: RefKey,
+    full_backref: bool,
+}
+
+/// The walk through one deleted tree.
+struct Walk {
+    root: RootId,
+    /// Blocks not newer than this are another tree's: the snapshot was made then.
+    origin: Transid,
+    path: Vec<Step>,
+    until: Instant,
+}
+
+impl Commit<'_> {
+    /// Takes a step through the deleted subvolumes, if there are any.
+    pub(super) fn clean_deleted_subvolumes(&mut self) -> Result<()> {
+        if !self.unclean {
+            return Ok(());
+        }
+        self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
+        let until = Instant::now() + STEP;
+        for id in self.deleted_subvolumes()? {
+            if !self.clean(id, until)? {
+                self.writer.set_unclean();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted_subvolumes(&mut self) -> Result<Vec<RootId>> {
+        let view = self.view(RootId::ROOT_TREE)?;
+        let mut cursor = view.cursor();
+        let first = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, 0);
+        let mut found = Vec::new();
+        let mut more = cursor.seek(&first)?;
+        while more && let Some((key, _)) = cursor.current() {
+            if (key.objectid, key.item_type) != (first.objectid, first.item_type) {
+                break;
+            }
+            // The root tree has orphans of its own, which are inodes of caches.
+            let id = RootId(key.offset);
+            if id.is_subvolume()
+                && let Some(tree) = self.volume.find_tree(id)?
+                && tree.item().refs.get() == 0
+            {
+                found.push(id);
+            }
+            more = cursor.advance()?;
+        }
+        Ok(found)
+    }
+
+    /// True if nothing is left of the tree.
+    fn clean(&mut self, id: RootId, until: Instant) -> Result<bool> {
+        let mut walk = self.begin_walk(id, until)?;
+        while let Some(step) = walk.path.last_mut() {
+            let level = step.block.node().level();
+            if Instant::now() >= walk.until || self.blocks.refs.len() >= STEP_REFS {
+                if let Some(key) = step.block.node().key(step.slot) {
+                    let tree = self.tree(id)?;
+                    tree.item.drop_progress = DiskKey::from(key);
+                    tree.item.drop_level = level;
+                    tree.item_is_stale = true;
+                    return Ok(false);
+                }
+            }
+            if level == 0 || step.slot >= step.block.node().len() {
+                self.finish_block(&mut walk)?;
+                continue;
+            }
+            self.visit_child(&mut walk)?;
+        }
+        self.remove_root(id)?;
+        Ok(true)
+    }
+
+    /// The path to where the last step ended, or the root.
+    fn begin_walk(&mut self, id: RootId, until: Instant) -> Result<Walk> {
+        let view = self.view(id)?;
+        let tree = self.tree(id)?;
+        let progress = tree.item.drop_progress.get();
+        let drop_level = tree.item.drop_level;
+        let resumes = progress.objectid != 0 || progress.item_type.0 != 0 || progress.offset != 0;
+        let mut walk = Walk {
+            root: id,
+            origin: Transid(tree.tree.key_offset),
+            path: Vec::new(),
+            until,
+        };
+        let mut block = view.read_root()?;
+        let mut held_by = RefKey::TreeRoot(id);
+        loop {
+            let node = block.node();
+            let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
+            let full_backref = sharing.full_backref;
+            let stop = !resumes || node.level() <= drop_level || node.is_leaf();
+            let slot = if resumes && !node.is_leaf() {
+                node.child_slot(&progress)
+            } else {
+                0
+            };
+            let child = (!stop).then(|| walk.expect(&block, slot)).flatten();
+            let next_held = child_holder(id, &block, full_backref);
+            walk.path.push(Step {
+                block,
+                slot,
+                held_by,
+                full_backref,
+            });
+            let Some(expect) = child else {
+                return Ok(walk);
+            };
+            block = self.read_block(id, &expect)?;
+            held_by = next_held;
+        }
+    }
+
+    fn read_block(&self, id: RootId, expect: &Expect) -> Result<Block> {
+        Ok(self.volume.node_store().read(id, expect)?)
+    }
+
+    /// Drops the reference to the next child of the last node, or goes into it.
+    fn visit_child(&mut self, walk: &mut Walk) -> Result<()> {
+        let (id, origin) = (walk.root, walk.origin);
+        let Some(step) = walk.path.last_mut() else {
+            return Ok(());
+        };
+        let slot = step.slot;
+        let held_by = child_holder(id, &step.block, step.full_backref);
+        let block = step.block.clone();
+        let Some(expect) = walk.expect(&block, slot) else {
+            return Ok(());
+        };
+        let level = block.node().level() - 1;
+        let sharing = self.blocks.sharing(expect.bytenr, level)?;
+        if sharing.refs == 1 {
+            let child = self.read_block(id, &expect)?;
+            walk.path.push(Step {
+                block: child,
+                slot: 0,
+                held_by,
+                full_backref: sharing.full_backref,
+            });
+            return Ok(());
+        }
+        let is_own = expect
+            .generation
+            .is_none_or(|generation| generation > origin);
+        if is_own && !(level == 0 && sharing.full_backref) {
+            self.disown(walk, &expect)?;
+        }
+        self.blocks.drop_block_ref(expect.bytenr, held_by, level);
+        if let Some(step) = walk.path.last_mut() {
+            step.slot += 1;
+        }
+        Ok(())
+    }
+
+    /// Has the children of a shared block be referred to in the block's name (CLEAN-1).
+    fn disown(&mut self, walk: &Walk, expect: &Expect) -> Result<()> {
+        let block = self.read_block(walk.root, expect)?;
+        let node = block.node();
+        if node.owner() != walk.root {
+            return Ok(());
+        }
+        if !node.is_leaf() {
+            for slot in 0..node.len() {
+                let Some(child) = walk.expect(&block, slot) else {
+                    continue;
+                };
+                if child
+                    .generation
+                    .is_none_or(|generation| generation > walk.origin)
+                {
+                    self.disown(walk, &child)?;
+                }
+            }
+        }
+        let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
+        if !sharing.full_backref {
+            self.blocks.change_children(&block, Holder::Block, 1)?;
+            self.blocks
+                .change_children(&block, Holder::Tree(walk.root), -1)?;
+            self.blocks
+                .refs
+                .set_full_backref(node.bytenr(), node.level());
+        }
+        Ok(())
+    }
+
+    /// Frees the last block of the path, whose children are dropped already or are data.
+    fn finish_block(&mut self, walk: &mut Walk) -> Result<()> {
+        let Some(step) = walk.path.pop() else {
+            return Ok(());
+        };
+        let node = step.block.node();
+        if node.is_leaf() {
+            let holder = match step.full_backref {
+                true => Holder::Block,
+                false => Holder::Tree(walk.root),
+            };
+            self.blocks.change_children(&step.block, holder, -1)?;
+        }
+        self.blocks
+            .drop_block_ref(node.bytenr(), step.held_by, node.level());
+        if let Some(parent) = walk.path.last_mut() {
+            parent.slot += 1;
+        }
+        Ok(())
+    }
+
+    fn remove_root(&mut self, id: RootId) -> Result<()> {
+        let key_offset = self.tree(id)?.tree.key_offset;
+        let mut changes = vec![
+            (Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, id.0), None),
+            (Key::new(id.0, KeyType::ROOT_ITEM, key_offset), None),
+        ];
+        changes.sort_by_key(|(key, _)| *key);
+        self.apply_owned(RootId::ROOT_TREE, &changes)?;
+        self.trees.remove(&id);
+        self.gone.push(id);
+        Ok(())
+    }
+}
+
+impl Walk {
+    fn expect(&self, parent: &Block, slot: usize) -> Option<Expect> {
+        expect_child(self.root, parent, slot)
+    }
+}
+
+/// What tree `root` expects of a child of one of its blocks.
+pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<Expect> {
+    let node = parent.node();
+    let ptr = node.ptrs().get(slot)?;
+    Some(Expect {
+        bytenr: Logical(ptr.blockptr.get()),
+        level: Some(node.level().checked_sub(1)?),
+        generation: Some(Transid(ptr.generation.get())),
+        owner: Some(root),
+        first_key: Some(ptr.key.get()),
+    })
+}
+
+/// In whose name tree `root` refers to the children of a block.
+fn child_holder(root: RootId, block: &Block, full_backref: bool) -> RefKey {
+    match full_backref {
+        true => RefKey::TreeParent(block.node().bytenr()),
+        false => RefKey::TreeRoot(root),
+    }
+}

@@ -1,0 +1,65 @@
+//! The freeze: what the transaction has edited is set apart, and the next one begins.
+//!
+//! Under the guard there are only pointer swaps, one for each tree that was edited.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::Transid;
+
+use super::blocks::Blocks;
+use super::{Commit, CommitTree};
+use crate::error::Result;
+use crate::txn::running::Running;
+use crate::txn::writer::Writer;
+use crate::volume::Volume;
+
+impl<'v> Commit<'v> {
+    /// None if there is nothing to commit.
+    pub(super) fn freeze(volume: &'v Volume, writer: &'v Writer) -> Result<Option<Commit<'v>>> {
+        let (old, trees, unclean) = {
+            let mut running = writer.running.write();
+            let unclean = writer.take_unclean();
+            if running.is_empty() && !unclean {
+                return Ok(None);
+            }
+            let next = Running::new(Transid(running.transid.0 + 1));
+            let old = std::mem::replace(&mut *running, Arc::new(next));
+            let dirty = std::mem::take(&mut *old.dirty.lock());
+            let trees: Vec<CommitTree> = dirty
+                .into_iter()
+                .map(|tree| CommitTree {
+                    frozen: tree.live().freeze(),
+                    item_is_stale: true,
+                    ..CommitTree::unchanged(tree)
+                })
+                .collect();
+            (old, trees, unclean)
+        };
+        writer.froze();
+        let transid = old.transid;
+        let refs = std::mem::take(&mut *old.refs.lock());
+        let births = std::mem::take(&mut *old.births.lock());
+        let edits = std::mem::take(&mut *old.superblock.lock());
+        tracing::debug!(%transid, trees = trees.len(), edits = old.edits(), bytes = old.bytes(), "freeze");
+        Ok(Some(Commit {
+            volume,
+            writer,
+            transid,
+            trees: trees
+                .into_iter()
+                .map(|tree| (tree.tree.id(), tree))
+                .collect(),
+            births,
+            blocks: Blocks::new(volume, writer, transid, refs),
+            groups: BTreeMap::new(),
+            freed_data: Vec::new(),
+            born: Vec::new(),
+            gone: Vec::new(),
+            unclean,
+            rebuilt: false,
+            edits,
+            new_system_chunks: Vec::new(),
+        }))
+    }
+}

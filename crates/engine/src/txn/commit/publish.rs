@@ -1,0 +1,47 @@
+//! The commit is durable: everybody sees its roots, and what it freed will be given out again.
+
+use ubtrfs_format::superblock::Superblock;
+
+use super::Commit;
+
+impl Commit<'_> {
+    pub(super) fn publish(self, superblock: Superblock) {
+        let Commit {
+            volume,
+            writer,
+            transid,
+            trees,
+            gone,
+            ..
+        } = self;
+        let nodesize = u64::from(superblock.nodesize.get());
+        for tree in trees.into_values() {
+            {
+                let mut item = tree.tree.item.write();
+                item.bytenr = tree.root.bytenr.0.into();
+                item.level = tree.root.level;
+                item.generation = tree.root.generation.unwrap_or_default().0.into();
+                item.generation_v2 = item.generation;
+                item.bytes_used = tree.bytes_used(nodesize).into();
+                item.last_snapshot = tree.item.last_snapshot;
+                item.drop_progress = tree.item.drop_progress;
+                item.drop_level = tree.item.drop_level;
+                if tree.item.ctransid.get() > item.ctransid.get() {
+                    item.ctransid = tree.item.ctransid;
+                    item.ctime = tree.item.ctime;
+                }
+            }
+            tree.tree.live().publish(tree.root);
+        }
+        for id in gone {
+            volume.forget_tree(id);
+        }
+        volume.publish_superblock(superblock);
+        writer.note_commit(transid);
+        // Layers first: who takes the new epoch sees the new roots.
+        let epoch = volume.node_store().next_epoch();
+        let pinned = writer.space.take_pinned();
+        writer.unreleased.lock().push(epoch, pinned);
+        volume.release_freed();
+    }
+}

@@ -1,0 +1,163 @@
+//! Giving a volume a free-space tree that it lacks, or whose one is not valid, and dropping the caches of
+//! free space that preceded it.
+//!
+//! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
+//! any other.
+
+use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
+use ubtrfs_format::item::{FileExtent, FreeSpaceHeader};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{CommittedRoot, View};
+use zerocopy::FromBytes;
+
+use super::Commit;
+use crate::error::Result;
+use crate::space::free_space_tree;
+use crate::txn::delayed_refs::RefKey;
+
+type Changes = Vec<(Key, Option<Vec<u8>>)>;
+
+const WHOLE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
+
+impl Commit<'_> {
+    /// Whether this commit keeps a free-space tree true.
+    pub(super) fn has_free_space_tree(&self) -> bool {
+        self.rebuilt || self.volume.superblock().compat_ro().contains(WHOLE)
+    }
+
+    pub(super) fn rebuild_free_space_tree(&mut self) -> Result<()> {
+        if self.has_free_space_tree() {
+            return Ok(());
+        }
+        tracing::info!("building the free-space tree");
+        let id = RootId::FREE_SPACE_TREE;
+        if self.volume.find_tree(id)?.is_some() {
+            // Not valid: nothing in it is worth keeping.
+            let old = self.tree(id)?.root;
+            self.drop_tree(&old)?;
+            let root = self.build_tree(id, &Vec::new())?;
+            let tree = self.tree(id)?;
+            tree.root = root;
+            tree.item.bytes_used = 0.into();
+            tree.blocks = 1;
+            tree.item_is_stale = true;
+        } else {
+            let root = self.build_tree(id, &Vec::new())?;
+            self.adopt_new_tree(root)?;
+        }
+        let extents = self.view(RootId::EXTENT_TREE)?;
+        let nodesize = u64::from(self.volume.superblock().nodesize.get());
+        for group in self.writer.space.groups().iter() {
+            let mut free = Vec::new();
+            let mut each = |start, len| free.push((start, len));
+            let place = (group.start(), group.len());
+            free_by_extents(&extents, nodesize, place, &mut each)?;
+            let shape = self.free_space_shape(group);
+            let items = free_space_tree::build(&shape, &free);
+            let items: Changes = items.into_iter().collect();
+            self.apply_owned(id, &items)?;
+        }
+        self.edits.use_compat_ro(WHOLE);
+        self.rebuilt = true;
+        self.drop_v1_caches()
+    }
+
+    /// Lets go of every block of a tree that no other tree shares.
+    fn drop_tree(&mut self, root: &CommittedRoot) -> Result<()> {
+        let view = View::new(self.volume.node_store().clone(), *root);
+        let top = view.read_root()?;
+        let mut pending = vec![top];
+        while let Some(block) = pending.pop() {
+            let node = block.node();
+            let key = RefKey::TreeRoot(root.tree);
+            self.blocks.drop_block_ref(node.bytenr(), key, node.level());
+            for slot in 0..node.ptrs().len() {
+                if let Some(expect) = super::cleaner::expect_child(root.tree, &block, slot) {
+                    pending.push(self.volume.node_store().read(root.tree, &expect)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Caches of the first version are files of the root tree.
+    fn drop_v1_caches(&mut self) -> Result<()> {
+        let view = self.view(RootId::ROOT_TREE)?;
+        let mut changes = Changes::new();
+        let mut files = Vec::new();
+        let mut cursor = view.cursor();
+        let mut more = cursor.seek(&Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, 0))?;
+        while more && let Some((key, bytes)) = cursor.current() {
+            if (key.objectid, key.item_type) != (objectid::FREE_SPACE, KeyType::UNTYPED) {
+                break;
+            }
+            if let Ok((header, _)) = FreeSpaceHeader::ref_from_prefix(bytes) {
+                files.push(header.location.get().objectid);
+            }
+            changes.push((key, None));
+            more = cursor.advance()?;
+        }
+        for ino in files {
+            let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_ITEM, 0))?;
+            while more && let Some((key, bytes)) = cursor.current() {
+                if key.objectid != ino {
+                    break;
+                }
+                if key.item_type == KeyType::EXTENT_DATA
+                    && let Some(FileExtent::Regular { body, .. }) = FileExtent::decode(bytes)
+                    && let Some(disk) = body.disk()
+                {
+                    let reference = RefKey::DataRoot {
+                        root: RootId::ROOT_TREE,
+                        ino: InodeNr(ino),
+                        offset: key.offset.wrapping_sub(body.offset.get()),
+                    };
+                    let len = body.disk_num_bytes.get();
+                    self.blocks.refs.change(disk, len, reference, -1, None);
+                }
+                changes.push((key, None));
+                more = cursor.advance()?;
+            }
+        }
+        changes.sort_by_key(|(key, _)| *key);
+        changes.dedup_by_key(|(key, _)| *key);
+        self.edits.drops_v1_cache = true;
+        drop(cursor);
+        self.apply_owned(RootId::ROOT_TREE, &changes)
+    }
+}
+
+/// The free ranges (start, length) of a block group: what its extent items leave.
+pub(crate) fn free_by_extents(
+    extents: &View,
+    nodesize: u64,
+    (start, len): (Logical, u64),
+    each: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let end = start.0.saturating_add(len);
+    let mut at = start.0;
+    let mut cursor = extents.cursor().sequential();
+    let mut more = cursor.seek(&Key::new(start.0, KeyType(0), 0))?;
+    while more && let Some((key, _)) = cursor.current() {
+        if key.objectid >= end {
+            break;
+        }
+        let extent_len = match key.item_type {
+            KeyType::EXTENT_ITEM => Some(key.offset),
+            KeyType::METADATA_ITEM => Some(nodesize),
+            _ => None,
+        };
+        if let Some(extent_len) = extent_len {
+            if key.objectid > at {
+                each(at, key.objectid - at);
+            }
+            at = at.max(key.objectid.saturating_add(extent_len).min(end));
+        }
+        more = cursor.advance()?;
+    }
+    if at < end {
+        each(at, end - at);
+    }
+    Ok(())
+}

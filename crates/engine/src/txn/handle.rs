@@ -1,0 +1,188 @@
+//! Entering the running transaction.
+//!
+//! An operation asks for admission (it may wait there), takes its inode locks, reads what it needs, enters,
+//! edits, and leaves. Between entering and leaving there is no IO and no waiting: a freeze waits for
+//! those inside.
+//!
+//! Locks: none may be held in `admit`, which may wait for a commit, and a commit writes back files. The
+//! freeze guard is held, shared, while a [`Txn`] lives; the inode locks that protect what was read are
+//! taken before it, so that edits of an older transaction never follow those of a newer one.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId, Transid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::Edit;
+
+use super::births::Birth;
+use super::delayed_refs::RefKey;
+use super::running::Running;
+use super::superblock_edits::SuperblockEdits;
+use crate::error::Result;
+use crate::volume::{Tree, Volume};
+
+/// What an operation may change at worst.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Items that it inserts, replaces or deletes.
+    pub(crate) items: u64,
+    /// Bytes of the values that it inserts.
+    pub(crate) bytes: u64,
+    /// Whether it is there to free space, and so may use what is kept back for that.
+    pub(crate) frees: bool,
+}
+
+impl Cost {
+    pub(crate) fn items(items: u64) -> Cost {
+        Cost {
+            items,
+            bytes: items * 128,
+            frees: false,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn bytes(mut self, bytes: u64) -> Cost {
+        self.bytes += bytes;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn freeing(mut self) -> Cost {
+        self.frees = true;
+        self
+    }
+}
+
+/// A data extent on disk, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskExtent {
+    pub(crate) start: Logical,
+    pub(crate) len: u64,
+}
+
+/// Who refers to a data extent: the file extent item of (root, ino) at `offset` + the item's own offset
+/// into the extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataRef {
+    pub(crate) root: RootId,
+    pub(crate) ino: InodeNr,
+    /// The item's file offset less its offset into the extent; may wrap below zero.
+    pub(crate) offset: u64,
+}
+
+impl From<DataRef> for RefKey {
+    fn from(data: DataRef) -> RefKey {
+        RefKey::DataRoot {
+            root: data.root,
+            ino: data.ino,
+            offset: data.offset,
+        }
+    }
+}
+
+/// Leave to enter the running transaction.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Permit(());
+
+impl Permit {
+    /// For work that is owed to an operation admitted earlier, such as writing back what it buffered.
+    pub(crate) fn owed() -> Permit {
+        Permit(())
+    }
+}
+
+/// A place in the running transaction.
+#[derive(Debug)]
+pub(crate) struct Txn<'v> {
+    guard: RwLockReadGuard<'v, Arc<Running>>,
+}
+
+impl Volume {
+    /// Makes sure of memory and space for an operation. Waits only if the memory for deltas is used up, or
+    /// if a commit must show whether there is space. Call it before any inode lock is taken.
+    ///
+    /// Errors: read-only volume, aborted transaction, no space for `cost`.
+    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit> {
+        self.writer()?.admit(self, cost)?;
+        Ok(Permit(()))
+    }
+
+    /// Enters the running transaction. Does not wait but for a freeze's pointer swaps.
+    pub(crate) fn enter(&self, _permit: Permit) -> Result<Txn<'_>> {
+        let writer = self.writer()?;
+        let guard = writer.running.read();
+        writer.check_alive()?;
+        Ok(Txn { guard })
+    }
+}
+
+impl Txn<'_> {
+    pub(crate) fn transid(&self) -> Transid {
+        self.guard.transid
+    }
+
+    /// The key must be absent.
+    pub(crate) fn insert(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Insert(key, value.into())]);
+    }
+
+    /// The key may be there already.
+    pub(crate) fn put(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Put(key, value.into())]);
+    }
+
+    /// The key must be there.
+    pub(crate) fn delete(&self, tree: &Arc<Tree>, key: Key) {
+        self.edit(tree, [Edit::Delete(key)]);
+    }
+
+    /// Several edits of one tree under one lock.
+    pub(crate) fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let edits = edits.into_iter();
+        let count = edits.len() as u64;
+        let grown = tree.live().edit(edits);
+        self.guard.grew(grown, count);
+        self.guard.touch(tree);
+    }
+
+    /// An extent that this transaction has written. Its references are added apart.
+    pub(crate) fn new_data_extent(&self, extent: DiskExtent) {
+        self.guard.refs.lock().new_data(extent.start, extent.len);
+    }
+
+    pub(crate) fn add_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, 1);
+    }
+
+    pub(crate) fn drop_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, -1);
+    }
+
+    fn change_data_ref(&self, extent: DiskExtent, data: DataRef, delta: i64) {
+        let mut refs = self.guard.refs.lock();
+        refs.change(extent.start, extent.len, data.into(), delta, None);
+    }
+
+    /// Changes what the root tree says of `tree`, its place apart.
+    pub(crate) fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
+        change(&mut tree.item.write());
+        self.guard.touch(tree);
+    }
+
+    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut SuperblockEdits)) {
+        edit(&mut self.guard.superblock.lock());
+    }
+
+    /// Has the commit make a subvolume.
+    pub(crate) fn bear(&self, birth: Birth) {
+        self.guard.births.lock().push(birth);
+    }
+}

@@ -1,0 +1,44 @@
+//! What a commit has freed, until nobody can be looking at it.
+//!
+//! Invariants
+//! - RELEASE-1: space that commit N freed is given out again only after N's superblock is durable and every
+//!   reader that began before N was published is gone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ubtrfs_tree::Epoch;
+
+use crate::space::{Pinned, Space};
+use crate::volume::Volume;
+
+/// Freed space by the epoch that may still read it, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Unreleased {
+    waiting: VecDeque<(Arc<Epoch>, Pinned)>,
+}
+
+impl Unreleased {
+    pub(super) fn push(&mut self, epoch: Arc<Epoch>, pinned: Pinned) {
+        self.waiting.push_back((epoch, pinned));
+    }
+
+    /// A reader of an older epoch may look at what a newer one freed: hence in order.
+    fn release(&mut self, space: &Space) {
+        while let Some((epoch, _)) = self.waiting.front()
+            && Arc::strong_count(epoch) == 1
+            && let Some((_, pinned)) = self.waiting.pop_front()
+        {
+            space.unpin(pinned);
+        }
+    }
+}
+
+impl Volume {
+    /// Gives freed space out again as far as RELEASE-1 allows.
+    pub(crate) fn release_freed(&self) {
+        if let Ok(writer) = self.writer() {
+            writer.unreleased.lock().release(&writer.space);
+        }
+    }
+}

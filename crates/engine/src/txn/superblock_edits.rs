@@ -1,0 +1,49 @@
+//! Changes of the superblock that operations ask for; the commit makes them.
+
+use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SuperblockEdits {
+    pub(crate) label: Option<[u8; LABEL_SIZE]>,
+    /// Features that the volume uses from now on.
+    pub(crate) incompat: u64,
+    pub(crate) compat_ro: u64,
+    /// Caches of the first version are gone for good.
+    pub(crate) drops_v1_cache: bool,
+    pub(crate) uuid_tree_made: bool,
+}
+
+impl SuperblockEdits {
+    pub(crate) fn use_feature(&mut self, feature: Incompat) {
+        self.incompat |= feature.bits();
+    }
+
+    pub(crate) fn use_compat_ro(&mut self, feature: CompatRo) {
+        self.compat_ro |= feature.bits();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.label.is_none()
+            && self.incompat == 0
+            && self.compat_ro == 0
+            && !self.drops_v1_cache
+            && !self.uuid_tree_made
+    }
+
+    /// `sb.generation` is that of the commit already.
+    pub(super) fn apply(&self, sb: &mut Superblock) {
+        if let Some(label) = self.label {
+            sb.label = label;
+        }
+        sb.incompat_flags = (sb.incompat_flags.get() | self.incompat).into();
+        sb.compat_ro_flags = (sb.compat_ro_flags.get() | self.compat_ro).into();
+        if self.drops_v1_cache {
+            sb.cache_generation = 0.into();
+        }
+        if self.uuid_tree_made || sb.uuid_tree_generation.get() != 0 {
+            // The kernel scans all subvolumes at a mount if the two differ.
+            sb.uuid_tree_generation = sb.generation;
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a writable volume has besides a readable one: the running transaction, space, and the state of
+//! its commits.
+//!
+//! Invariants
+//! - WRITER-1: one commit runs at a time, under `committing`.
+//! - WRITER-2: once aborted, nothing enters and nothing commits any more; what was durable stays.
+//!
+//! Locks, in this order: `committing`; `running` (shared in operations, alone for the freeze).
+//! Not here: the phases of a commit (`commit`), when one is due (`background`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::{Condvar, Mutex, RwLock};
+use ubtrfs_format::ids::Transid;
+
+use super::handle::Cost;
+use super::published::Unreleased;
+use super::running::Running;
+use crate::error::{Error, Result};
+use crate::space::{Space, SpaceKind};
+use crate::volume::Volume;
+
+/// Counts since the volume was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriterStats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Operations that waited because the memory for deltas was used up.
+    pub waits: u64,
+    /// Nanoseconds that those waited, together.
+    pub wait_ns: u64,
+    /// Bytes of tree blocks written, one copy of each.
+    pub node_bytes: u64,
+    /// Bytes of data written, one copy of each.
+    pub data_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(super) commits: AtomicU64,
+    pub(super) waits: AtomicU64,
+    pub(super) wait_ns: AtomicU64,
+    pub(super) node_bytes: AtomicU64,
+    pub(crate) data_bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) space: Arc<Space>,
+    pub(super) running: RwLock<Arc<Running>>,
+    pub(super) committing: Mutex<()>,
+    /// The last transaction whose superblock is durable.
+    pub(super) committed: AtomicU64,
+    /// Space that commits freed and readers may still look at.
+    pub(super) unreleased: Mutex<Unreleased>,
+    aborted: ArcSwapOption<String>,
+    delta_budget_bytes: u64,
+    nodesize: u64,
+    /// Bytes of tree blocks as of the last commit.
+    metadata_used: AtomicU64,
+    pub(super) counters: Counters,
+    wake: Mutex<Wake>,
+    /// Wakes the background thread.
+    wanted: Condvar,
+    /// Wakes operations that wait for room in the delta.
+    frozen: Condvar,
+    /// Deleted subvolumes are left to clean.
+    unclean: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Wake {
+    commit: bool,
+    stop: bool,
+}
+
+/// What is kept back for operations that free space, in bytes.
+const LEAST_RESERVE: u64 = 2 << 20;
+const MOST_RESERVE: u64 = 128 << 20;
+
+/// Bytes of new blocks that a commit may need at worst. An edit touches a leaf, which may split, and may
+/// so touch a leaf of the extent tree and one of the free-space tree; but all of them together touch no
+/// more than there is, and what they add.
+fn commit_need(nodesize: u64, used: u64, edits: u64, bytes: u64) -> u64 {
+    let by_edits = edits.saturating_mul(4 * nodesize);
+    let by_size = used.saturating_add(used / 8);
+    // Paths from the roots of all trees.
+    let paths = 48 * nodesize;
+    by_edits
+        .min(by_size)
+        .saturating_add(bytes.saturating_mul(2))
+        .saturating_add(paths)
+}
+
+fn metadata_used(space: &Space) -> u64 {
+    let totals = space.totals();
+    let metadata = totals
+        .iter()
+        .filter(|class| class.kind == SpaceKind::Metadata);
+    metadata.map(|class| class.used).sum()
+}
+
+/// Why the background thread woke.
+pub(super) enum Wakening {
+    Stop,
+    /// Somebody waits for a commit.
+    Pressed,
+    /// It is time to look.
+    Due,
+}
+
+/// How often the background thread looks whether something is due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl Writer {
+    pub(crate) fn new(
+        space: Arc<Space>,
+        committed: Transid,
+        nodesize: u64,
+        delta_budget_bytes: u64,
+    ) -> Writer {
+        let running = Running::new(Transid(committed.0 + 1));
+        Writer {
+            running: RwLock::new(Arc::new(running)),
+            committing: Mutex::new(()),
+            committed: AtomicU64::new(committed.0),
+            unreleased: Mutex::default(),
+            aborted: ArcSwapOption::empty(),
+            delta_budget_bytes,
+            nodesize,
+            metadata_used: AtomicU64::new(metadata_used(&space)),
+            counters: Counters::default(),
+            wake: Mutex::default(),
+            wanted: Condvar::new(),
+            frozen: Condvar::new(),
+            unclean: AtomicBool::new(false),
+            space,
+        }
+    }
+
+    /// The superblock of `transid` is durable.
+    pub(super) fn note_commit(&self, transid: Transid) {
+        self.metadata_used
+            .store(metadata_used(&self.space), Ordering::Relaxed);
+        self.committed.store(transid.0, Ordering::Release);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn committed(&self) -> Transid {
+        Transid(self.committed.load(Ordering::Acquire))
+    }
+
+    /// The transaction that an operation would enter now.
+    pub(crate) fn running_transid(&self) -> Transid {
+        self.running.read().transid
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match self.aborted.load_full() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Aborted(reason.to_string())),
+        }
+    }
+
+    /// WRITER-2. The first reason stays.
+    pub(super) fn abort(&self, reason: &Error) {
+        tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
+        let reason = Some(Arc::new(reason.to_string()));
+        self.aborted.compare_and_swap(&None::<Arc<String>>, reason);
+        let _wake = self.wake.lock();
+        self.frozen.notify_all();
+    }
+
+    /// Lets an operation in, or makes it wait for room, or says that there is no space.
+    pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<()> {
+        self.check_alive()?;
+        let running = Arc::clone(&self.running.read());
+        if running.bytes() > self.delta_budget_bytes {
+            self.wait_for_freeze(running.transid)?;
+        }
+        if !self.has_room(&running, cost) {
+            // What was freed and what is only reserved shows after a commit.
+            volume.commit_running()?;
+            volume.release_freed();
+            let running = Arc::clone(&self.running.read());
+            if !self.has_room(&running, cost) {
+                return Err(Error::NoSpace);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a commit of all edits so far and `cost` has the blocks that it may need at worst.
+    fn has_room(&self, running: &Running, cost: Cost) -> bool {
+        let used = self.metadata_used.load(Ordering::Relaxed);
+        let need = commit_need(
+            self.nodesize,
+            used,
+            running.edits().saturating_add(cost.items),
+            running.bytes().saturating_add(cost.bytes),
+        );
+        let kept = match cost.frees {
+            true => 0,
+            false => (used / 4).clamp(LEAST_RESERVE, MOST_RESERVE),
+        };
+        need.saturating_add(kept) <= self.space.metadata_room()
+    }
+
+    fn wait_for_freeze(&self, full: Transid) -> Result<()> {
+        let begin = Instant::now();
+        let mut wake = self.wake.lock();
+        wake.commit = true;
+        self.wanted.notify_one();
+        while self.running.read().transid == full {
+            self.check_alive()?;
+            self.frozen.wait(&mut wake);
+        }
+        drop(wake);
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let waited = begin.elapsed().as_nanos() as u64;
+        self.counters.wait_ns.fetch_add(waited, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Those that waited for room go on.
+    pub(super) fn froze(&self) {
+        let _wake = self.wake.lock();
+        self.frozen.notify_all();
+    }
+
+    /// Asks the background thread for a commit.
+    pub(crate) fn want_commit(&self) {
+        self.wake.lock().commit = true;
+        self.wanted.notify_one();
+    }
+
+    /// Ends the background thread.
+    pub(crate) fn stop_background(&self) {
+        self.wake.lock().stop = true;
+        self.wanted.notify_one();
+    }
+
+    pub(super) fn next_wake(&self, interval: Duration) -> Wakening {
+        let mut wake = self.wake.lock();
+        if !wake.commit && !wake.stop {
+            self.wanted.wait_for(&mut wake, interval.min(LOOK_EVERY));
+        }
+        match *wake {
+            Wake { stop: true, .. } => Wakening::Stop,
+            Wake { commit: true, .. } => {
+                wake.commit = false;
+                Wakening::Pressed
+            }
+            _ => Wakening::Due,
+        }
+    }
+
+    /// Large enough that a commit should start before operations must wait for one.
+    pub(super) fn delta_is_large(&self) -> bool {
+        self.running.read().bytes() > self.delta_budget_bytes / 2
+    }
+
+    /// There are deleted subvolumes to clean. Operations say so within their transaction.
+    pub(crate) fn set_unclean(&self) {
+        self.unclean.store(true, Ordering::Release);
+    }
+
+    /// Asked under the freeze guard: what is unclean then, the frozen transaction shows.
+    pub(super) fn take_unclean(&self) -> bool {
+        self.unclean.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_unclean(&self) -> bool {
+        self.unclean.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stats(&self) -> WriterStats {
+        let counters = &self.counters;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WriterStats {
+            commits: get(&counters.commits),
+            waits: get(&counters.waits),
+            wait_ns: get(&counters.wait_ns),
+            node_bytes: get(&counters.node_bytes),
+            data_bytes: get(&counters.data_bytes),
+        }
+    }
+}

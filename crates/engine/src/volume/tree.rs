@@ -1,0 +1,105 @@
+//! The trees of a volume by id, and what the root tree says of them.
+//!
+//! Invariants
+//! - TREE-1: a tree of a writable volume is one object as long as anyone holds it or it has edits that
+//!   are not committed: its delta is nowhere else.
+//! - TREE-2: the item of a tree of a writable volume is the truth; the one in the root tree is as of the
+//!   last commit, and only commits write it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{RootItem, RootItemFlags};
+use ubtrfs_tree::{LiveTree, View};
+
+/// A tree with its root item.
+#[derive(Debug)]
+pub struct Tree {
+    pub view: View,
+    pub(crate) id: RootId,
+    /// The offset of its ROOT_ITEM's key: the transaction that made it, for a snapshot.
+    pub(crate) key_offset: u64,
+    pub(crate) item: RwLock<RootItem>,
+    /// None on a volume that is only read.
+    live: Option<Arc<LiveTree>>,
+    /// The last transaction that edits of this tree were made in.
+    pub(crate) dirty_in: AtomicU64,
+    /// The next inode number to be given out; None until somebody asks.
+    pub(crate) next_ino: Mutex<Option<u64>>,
+}
+
+impl Tree {
+    pub(super) fn new(
+        view: View,
+        live: Option<Arc<LiveTree>>,
+        key_offset: u64,
+        item: RootItem,
+    ) -> Tree {
+        Tree {
+            id: view.tree(),
+            view,
+            key_offset,
+            item: RwLock::new(item),
+            live,
+            dirty_in: AtomicU64::new(0),
+            next_ino: Mutex::new(None),
+        }
+    }
+
+    pub fn id(&self) -> RootId {
+        self.id
+    }
+
+    /// What the root tree says of it, with changes that are not committed yet.
+    pub fn item(&self) -> RootItem {
+        *self.item.read()
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.item.read().flags().contains(RootItemFlags::RDONLY)
+    }
+
+    /// The tree's edits. Only trees of writable volumes are edited, see `Volume::enter`.
+    pub(crate) fn live(&self) -> &Arc<LiveTree> {
+        self.live
+            .as_ref()
+            .expect("edited trees are of writable volumes")
+    }
+
+    fn is_settled(&self, committed: u64) -> bool {
+        self.dirty_in.load(Ordering::Acquire) <= committed
+    }
+}
+
+/// The trees in memory.
+#[derive(Debug, Default)]
+pub(super) struct TreeTable {
+    trees: RwLock<HashMap<RootId, Arc<Tree>>>,
+}
+
+/// How many trees stay although nobody holds them; a volume may have far more subvolumes.
+const KEPT_TREES: usize = 4096;
+
+impl TreeTable {
+    pub(super) fn get(&self, id: RootId) -> Option<Arc<Tree>> {
+        self.trees.read().get(&id).cloned()
+    }
+
+    /// The tree of this id from now on: `tree`, unless somebody else was faster.
+    pub(super) fn get_or_insert(&self, tree: Tree, committed: u64) -> Arc<Tree> {
+        let mut trees = self.trees.write();
+        if trees.len() >= KEPT_TREES {
+            // TREE-1
+            trees.retain(|_, tree| Arc::strong_count(tree) > 1 || !tree.is_settled(committed));
+        }
+        let id = tree.id;
+        Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
+    }
+
+    pub(super) fn remove(&self, id: RootId) {
+        self.trees.write().remove(&id);
+    }
+}

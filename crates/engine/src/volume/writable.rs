@@ -1,0 +1,228 @@
+//! Opening for writing: what must hold before, and what a writable volume keeps in memory.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ubtrfs_device::MappedChunk;
+use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::ids::{DevId, Logical, Physical, RootId, Transid, objectid};
+use ubtrfs_format::item::{DevExtent, RootItem, Timespec};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
+use ubtrfs_tree::{BlockFormat, CommittedRoot, View};
+use zerocopy::FromBytes;
+
+use super::{OpenOptions, Tree, Volume, open_tree};
+use crate::error::{CorruptItem, Error, Result};
+use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
+use crate::txn::{Writer, free_by_extents};
+
+/// Refuses by name what this code reads but does not keep true when writing.
+pub(super) fn check_writable(sb: &Superblock) -> Result<()> {
+    let refuse = |why: String| Err(Error::Unwritable(why));
+    let unknown = sb.read_only_features();
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        return refuse(format!("it uses {}", names.join(", ")));
+    }
+    if sb.incompat().contains(Incompat::SIMPLE_QUOTA) {
+        return refuse("it uses squota".to_owned());
+    }
+    let changing = flags::CHANGING_FSID
+        | flags::CHANGING_FSID_V2
+        | flags::CHANGING_BG_TREE
+        | flags::CHANGING_DATA_CSUM
+        | flags::CHANGING_META_CSUM;
+    if sb.flags.get() & changing != 0 {
+        return refuse("a conversion of it was broken off".to_owned());
+    }
+    if sb.flags.get() & flags::SEEDING != 0 {
+        return refuse("it is a seed".to_owned());
+    }
+    if sb.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0 {
+        return refuse("it is a dump of metadata".to_owned());
+    }
+    if sb.log_root.get() != 0 {
+        return refuse("it has a log tree, which must be replayed first".to_owned());
+    }
+    Ok(())
+}
+
+/// The time for items, to the nanosecond.
+pub(crate) fn now() -> Timespec {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timespec {
+        sec: (since.as_secs() as i64).into(),
+        nsec: since.subsec_nanos().into(),
+    }
+}
+
+impl Volume {
+    pub(super) fn make_writable(self: &Arc<Self>, options: &OpenOptions) -> Result<()> {
+        self.refuse_parity()?;
+        let root = self.root_tree.view.read_root()?;
+        let chunk_tree_uuid = root.node().header().chunk_tree_uuid;
+        let _ = self.chunk_tree_uuid.set(chunk_tree_uuid);
+        let mut groups = Vec::new();
+        self.for_each_block_group(&mut |group| {
+            groups.push((group.start, group.length, group.flags, group.used));
+        })?;
+        let superblock = self.superblock();
+        let space = Space::new(
+            SpaceParams::of(&superblock, chunk_tree_uuid),
+            groups,
+            self.device_spaces()?,
+            Arc::clone(&self.pool),
+            self.free_space_source()?,
+        );
+        let writer = Writer::new(
+            Arc::new(space),
+            superblock.transid(),
+            u64::from(superblock.nodesize.get()),
+            options.delta_bytes,
+        );
+        let _ = self.writer.set(Arc::new(writer));
+        if self.has_deleted_subvolumes()? {
+            self.writer()?.set_unclean();
+        }
+        if let Some(interval) = options.commit_interval {
+            self.start_background(interval)?;
+        }
+        Ok(())
+    }
+
+    fn refuse_parity(&self) -> Result<()> {
+        let chunks = self.pool.chunk_map().all();
+        match chunks.iter().find(|chunk| MappedChunk::has_parity(chunk)) {
+            None => Ok(()),
+            Some(chunk) => Err(Error::Unwritable(format!(
+                "chunk {} is {}, which is only read",
+                chunk.logical(),
+                chunk.profile().name()
+            ))),
+        }
+    }
+
+    fn device_spaces(&self) -> Result<Vec<DeviceSpace>> {
+        let items = self.pool.dev_items();
+        let own = |fsid: &Uuid| *fsid == self.superblock().fsid;
+        let mut devices: Vec<DeviceSpace> = items
+            .iter()
+            .filter(|item| own(&item.fsid))
+            .map(|item| DeviceSpace {
+                devid: DevId(item.devid.get()),
+                uuid: item.uuid,
+                total_bytes: item.total_bytes.get(),
+                extents: Vec::new(),
+            })
+            .collect();
+        let tree = self.tree(RootId::DEV_TREE)?;
+        let mut cursor = tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::MIN)?;
+        while more && let Some((key, bytes)) = cursor.current() {
+            if key.item_type == KeyType::DEV_EXTENT {
+                let (extent, _) =
+                    DevExtent::ref_from_prefix(bytes).map_err(|_| Error::Corrupt {
+                        tree: RootId::DEV_TREE,
+                        key,
+                        what: CorruptItem::Undecodable,
+                    })?;
+                let device = devices
+                    .iter_mut()
+                    .find(|device| device.devid.0 == key.objectid);
+                if let Some(device) = device {
+                    let place = (Physical(key.offset), extent.length.get());
+                    device.extents.push(place);
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(devices)
+    }
+
+    /// Subvolumes that wait to be freed are named by orphan items of the root tree.
+    fn has_deleted_subvolumes(&self) -> Result<bool> {
+        let view = self.root_tree();
+        let mut cursor = view.cursor();
+        let first = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, 0);
+        if !cursor.seek(&first)? {
+            return Ok(false);
+        }
+        let key = cursor
+            .current()
+            .map(|(key, _)| (key.objectid, key.item_type));
+        Ok(key == Some((first.objectid, first.item_type)))
+    }
+
+    fn free_space_source(&self) -> Result<Arc<dyn FreeSpaceSource>> {
+        let compat = self.superblock().compat_ro();
+        let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
+        if !compat.contains(whole) {
+            // The first commit builds it; until the volume is closed this does.
+            let tree = self.tree(RootId::EXTENT_TREE)?;
+            return Ok(Arc::new(FreeByExtents {
+                nodesize: u64::from(self.superblock().nodesize.get()),
+                view: tree.live().committed_view(),
+            }));
+        }
+        let tree = self.tree(RootId::FREE_SPACE_TREE)?;
+        let superblock = self.superblock();
+        Ok(Arc::new(CommittedFreeSpace {
+            view: tree.live().committed_view(),
+            sectorsize: superblock.sectorsize.get(),
+        }))
+    }
+
+    /// A tree for the commit: also those that the superblock names.
+    pub(crate) fn tree_for_commit(&self, id: RootId) -> Result<Arc<Tree>> {
+        match id {
+            RootId::ROOT_TREE => Ok(Arc::clone(&self.root_tree)),
+            RootId::CHUNK_TREE => Ok(Arc::clone(&self.chunk_tree)),
+            _ => self.tree(id),
+        }
+    }
+
+    /// Has the volume know a tree that a commit has just built and that no root item names yet.
+    pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
+        let tree = open_tree(&self.store, root, true, 0, Some(item));
+        self.trees.get_or_insert(tree, u64::MAX)
+    }
+
+    /// What the blocks of a transaction have in common.
+    pub(crate) fn block_format(&self, generation: Transid) -> BlockFormat {
+        let superblock = self.superblock();
+        BlockFormat {
+            nodesize: superblock.nodesize.get() as usize,
+            fsid: *superblock.metadata_fsid(),
+            chunk_tree_uuid: self.chunk_tree_uuid.get().copied().unwrap_or_default(),
+            generation,
+        }
+    }
+}
+
+/// Free space where no tree says it.
+struct FreeByExtents {
+    nodesize: u64,
+    view: View,
+}
+
+impl FreeSpaceSource for FreeByExtents {
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        free_by_extents(&self.view, self.nodesize, (start, len), each)
+    }
+}
+
+/// Free space as the last commit left it.
+struct CommittedFreeSpace {
+    view: View,
+    sectorsize: u32,
+}
+
+impl FreeSpaceSource for CommittedFreeSpace {
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        free_space_tree::free_ranges(&self.view, start, len, self.sectorsize, each)
+    }
+}
