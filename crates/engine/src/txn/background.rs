@@ -36,6 +36,16 @@ impl Volume {
         outcome
     }
 
+    /// Commits until no deleted subvolume is left to free.
+    ///
+    /// Errors: as `sync`.
+    pub fn free_deleted_subvolumes(&self) -> Result<()> {
+        while self.writer()?.is_unclean() {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
     /// Starts the thread that commits at intervals. It ends when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
         let writer = Arc::clone(self.writer()?);
