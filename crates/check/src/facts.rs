@@ -33,7 +33,7 @@ pub(crate) enum Fact {
         level: u8,
         generation: u64,
     },
-    /// It has an item as data. The trees tell it with each reference.
+    /// It has an item as data. The trees tell this with each reference.
     Data,
     TreeRef {
         root: u64,
@@ -97,6 +97,8 @@ pub(crate) struct Facts {
     sums: Sums,
     /// In the second pass.
     records: Option<Sorter<7>>,
+    /// Of extents in files, as wholes and as far as they are used.
+    data_bytes: (u64, u64),
 }
 
 impl Facts {
@@ -105,11 +107,17 @@ impl Facts {
             hasher: Hasher::new(),
             sums: Sums::new(BUCKETS),
             records: None,
+            data_bytes: (0, 0),
         }
     }
 
     pub(crate) fn all_equal(&self) -> bool {
         self.sums.all_equal()
+    }
+
+    /// Bytes of extents in files, as wholes and as far as they are used.
+    pub(crate) fn data_bytes(&self) -> (u64, u64) {
+        self.data_bytes
     }
 
     /// From now on the facts of buckets that differ are recorded.
@@ -192,7 +200,13 @@ impl Facts {
                     offset: key.offset.wrapping_sub(body.offset.get()),
                 },
             };
-            self.tell(Side::Trees, disk.0, body.disk_num_bytes.get(), data, 1)?;
+            let length = body.disk_num_bytes.get();
+            if self.records.is_none() {
+                let (allocated, referenced) = &mut self.data_bytes;
+                *allocated = allocated.saturating_add(length);
+                *referenced = referenced.saturating_add(body.num_bytes.get());
+            }
+            self.tell(Side::Trees, disk.0, length, data, 1)?;
         }
         Ok(())
     }

@@ -183,10 +183,11 @@ faults! {
         => "free-space info says {recorded} extents, {found} are there";
     505 Error "free-space-info-missing" FreeSpaceInfoMissing {}
         => "block group has no free-space info";
-    506 Error "free-space-unowned" FreeSpaceUnowned {}
-        => "free-space item that is not of a block group";
+    /// Left behind by mkfs.btrfs for the chunks that it begins with.
+    506 Warning "free-space-unowned" FreeSpaceUnowned { length: u64 }
+        => "free-space info of {length} bytes that are no block group";
     507 Error "free-space-form" FreeSpaceForm {}
-        => "free-space item that is not of the form that its block group uses, or overlaps the one before";
+        => "free-space item that is not within its block group, not of the form used there, or overlaps";
 
     601 Error "root-backref-missing" RootBackrefMissing { parent: u64 }
         => "tree {parent} has a ROOT_REF to it, there is no ROOT_BACKREF like it";

@@ -12,15 +12,16 @@
 //! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
 //! (`lost`).
 
-#![allow(dead_code)]
-
 mod block_set;
 mod chunks;
+mod csums;
 mod error;
 mod extents;
 mod facts;
 mod fault;
+mod files;
 mod fingerprint;
+mod free_space;
 mod issue;
 mod lost;
 mod options;
@@ -33,6 +34,7 @@ mod sorter;
 mod space;
 mod state;
 mod superblocks;
+mod uuids;
 mod volume;
 mod walk;
 

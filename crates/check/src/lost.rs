@@ -24,14 +24,6 @@ impl LostKeys {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
-    }
-
     /// Whether items with this objectid may have been lost.
     pub(crate) fn touches(&self, objectid: u64) -> bool {
         self.ranges.iter().any(|(first, end)| {

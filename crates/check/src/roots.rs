@@ -2,7 +2,7 @@
 //!
 //! Not here: the directory entries of subvolumes, which are met with the files (`root_links` compares them).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
@@ -67,6 +67,9 @@ impl RootEntry {
         }
     }
 }
+
+/// Uuid and kind of entry to the subvolumes that have it.
+pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;
 
 /// What the root tree holds.
 #[derive(Debug, Default)]
@@ -181,7 +184,8 @@ impl Roots {
 
     /// The trees that are neither of files nor read by a phase of their own.
     pub(crate) fn other_trees(&self) -> Vec<TreeRoot> {
-        const READ_ELSEWHERE: [RootId; 5] = [
+        const READ_ELSEWHERE: [RootId; 6] = [
+            RootId::UUID_TREE,
             RootId::EXTENT_TREE,
             RootId::DEV_TREE,
             RootId::CSUM_TREE,
@@ -196,8 +200,8 @@ impl Roots {
     }
 
     /// What the UUID tree must say: uuid and kind to the subvolumes that have it.
-    pub(crate) fn uuids(&self) -> HashMap<(Uuid, KeyType), Vec<u64>> {
-        let mut uuids: HashMap<_, Vec<u64>> = HashMap::new();
+    pub(crate) fn uuids(&self) -> UuidMap {
+        let mut uuids = UuidMap::new();
         let nil = Uuid::default();
         for entry in &self.entries {
             if !entry.id().is_subvolume() || entry.refs == 0 {

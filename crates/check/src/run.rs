@@ -1,19 +1,23 @@
 //! The phases of a check, in their order.
 
-use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::RootId;
 
 use crate::chunks::Chunks;
+use crate::csums::Expectations;
 use crate::error::CheckError;
 use crate::extents::ExtentReader;
 use crate::fault::Fault;
+use crate::files;
+use crate::free_space;
 use crate::issue::Place;
 use crate::options::Phase;
 use crate::references;
 use crate::root_links::RootLinks;
 use crate::roots::Roots;
+use crate::space::Spaces;
 use crate::state::State;
 use crate::superblocks;
+use crate::uuids;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
 
@@ -30,6 +34,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
 
     state.start(Phase::Roots);
     roots.check(state, volume);
+    uuids::check(state, volume, &roots)?;
     walk(volume, &roots.other_trees(), &mut Blocks { state })?;
 
     state.start(Phase::Extents);
@@ -38,31 +43,43 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
         let mut reader = ExtentReader::new(state, Some(&mut spaces), nodesize);
         walk(volume, &[root], &mut reader)?;
         check_bytes_used(state, volume);
+        check_used(state, &spaces);
     }
 
     state.start(Phase::FreeSpace);
-    if volume
-        .superblock()
-        .compat_ro()
-        .contains(CompatRo::FREE_SPACE_TREE)
-        && let Some(root) = roots.tree_root(RootId::FREE_SPACE_TREE)
-    {
-        walk(volume, &[root], &mut Blocks { state })?;
-    }
+    free_space::check(state, volume, &roots, &spaces)?;
 
     state.start(Phase::Files);
-    let trees: Vec<TreeRoot> = roots.file_trees().iter().map(|e| e.tree_root()).collect();
-    walk(volume, &trees, &mut Blocks { state })?;
+    let mut expectations = Expectations::new(state);
+    let trees = roots.file_trees();
+    files::check(state, volume, &trees, &mut links, &mut expectations)?;
+    links.check(state, &roots.by_id())?;
 
     state.start(Phase::Checksums);
     if let Some(root) = roots.tree_root(RootId::CSUM_TREE) {
-        walk(volume, &[root], &mut Blocks { state })?;
+        expectations.check(state, volume, &root)?;
     }
 
     state.start(Phase::References);
     references::check(state, volume, &roots)?;
     state.tell_bad_mirrors(volume);
+    state.take_data_figures();
     Ok(())
+}
+
+fn check_used(state: &mut State<'_>, spaces: &Spaces) {
+    for space in spaces.all() {
+        let Some(group) = space.group else { continue };
+        if group.used != space.used {
+            let lost = state.lost_keys.get(&RootId::EXTENT_TREE);
+            let lost = lost.is_some_and(|lost| lost.overlaps(space.start, space.end() - 1));
+            let fault = Fault::BlockGroupUsed {
+                used: group.used,
+                found: space.used,
+            };
+            state.add_unless(lost, Place::bytenr(space.start), fault);
+        }
+    }
 }
 
 fn check_bytes_used(state: &mut State<'_>, volume: &CheckedVolume) {

@@ -186,6 +186,12 @@ impl<'a> State<'a> {
         }
     }
 
+    pub(crate) fn take_data_figures(&mut self) {
+        let (allocated, referenced) = self.facts.data_bytes();
+        self.report.figures.data_bytes_allocated = allocated;
+        self.report.figures.data_bytes_referenced = referenced;
+    }
+
     /// To be called for each lost block of a tree.
     pub(crate) fn lose(&mut self, lost: Lost) {
         if !self.is_second_pass {

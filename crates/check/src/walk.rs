@@ -48,7 +48,6 @@ pub(crate) struct Visited<'a> {
 pub(crate) struct Lost {
     pub(crate) tree: RootId,
     pub(crate) bytenr: Logical,
-    pub(crate) level: u8,
     /// The first key that it may hold, and the first one behind it.
     pub(crate) range: (Key, Option<Key>),
     pub(crate) fault: Fault,

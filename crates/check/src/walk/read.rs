@@ -112,7 +112,6 @@ impl<'a> Reader<'a> {
         self.batch.events.push(Event::Lost(Box::new(Lost {
             tree: root.tree,
             bytenr: wanted.expect.bytenr,
-            level: wanted.expect.level.unwrap_or(0),
             range: (first, wanted.bound),
             fault,
         })));

@@ -1,0 +1,201 @@
+//! Data checksums: which ranges must have them, which must not, and which have.
+//!
+//! The files tell what they expect, as ranges of addresses. Neighbours are joined at once, so that what was
+//! written in order costs a few records; the rest is sorted, on disk if need be. The checksum tree is then
+//! read once, beside the sorted ranges.
+
+mod data;
+mod ranges;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{FileExtentHead, FileExtentRegular, InodeFlags};
+use ubtrfs_format::key::{Key, KeyType};
+
+use crate::error::CheckError;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::state::State;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+use data::DataReader;
+use ranges::{RangeSorter, Union};
+
+/// What files say about the checksums of their data.
+#[derive(Debug)]
+pub(crate) struct Expectations {
+    /// All of it.
+    data: RangeSorter,
+    /// Written, by files with checksums.
+    needed: RangeSorter,
+    /// Preallocated, or of files without checksums.
+    forbidden: RangeSorter,
+}
+
+impl Expectations {
+    pub(crate) fn new(state: &State<'_>) -> Expectations {
+        Expectations {
+            data: RangeSorter::new(state.sorter()),
+            needed: RangeSorter::new(state.sorter()),
+            forbidden: RangeSorter::new(state.sorter()),
+        }
+    }
+
+    /// `flags` are those of the inode, or None if it is not to be asked.
+    pub(crate) fn add(
+        &mut self,
+        head: &FileExtentHead,
+        body: &FileExtentRegular,
+        prealloc: bool,
+        flags: Option<InodeFlags>,
+    ) -> Result<(), CheckError> {
+        let Some(disk) = body.disk() else {
+            return Ok(());
+        };
+        let whole = (disk.0, disk.0.saturating_add(body.disk_num_bytes.get()));
+        let start = disk.0.saturating_add(body.offset.get());
+        let part = (start, start.saturating_add(body.num_bytes.get()));
+        let used = if head.compression == 0 { part } else { whole };
+        self.data.add(whole)?;
+        let Some(flags) = flags else { return Ok(()) };
+        if prealloc {
+            self.forbidden.add(part)?;
+        } else if flags.contains(InodeFlags::NODATASUM) {
+            self.forbidden.add(used)?;
+        } else {
+            self.needed.add(used)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the checksum tree and compares.
+    pub(crate) fn check(
+        self,
+        state: &mut State<'_>,
+        volume: &CheckedVolume,
+        root: &TreeRoot,
+    ) -> Result<(), CheckError> {
+        // Files may be lost that have the data.
+        let files_lost = state.lost_keys.keys().any(|tree| tree.holds_files())
+            || state.has_lost(RootId::ROOT_TREE);
+        let data_reader = state.options.data_csums.then(|| DataReader::new(volume));
+        let mut reader = CsumReader {
+            data: self.data.finish()?,
+            needed: self.needed.finish()?,
+            forbidden: self.forbidden.finish()?,
+            csum_bytes: volume.superblock().csum_type().size_bytes() as u64,
+            sectorsize: u64::from(volume.sectorsize()),
+            end: 0,
+            files_lost,
+            data_reader,
+            state,
+        };
+        walk(volume, &[*root], &mut reader)
+    }
+}
+
+struct CsumReader<'s, 'a> {
+    state: &'s mut State<'a>,
+    data: Union,
+    needed: Union,
+    forbidden: Union,
+    csum_bytes: u64,
+    sectorsize: u64,
+    /// Of the checksums met so far.
+    end: u64,
+    files_lost: bool,
+    data_reader: Option<DataReader<'s>>,
+}
+
+impl Visitor for CsumReader<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        self.state.enter_block(root, block)?;
+        for (key, bytes) in block.node.items() {
+            if key.item_type == KeyType::EXTENT_CSUM {
+                self.sums(key, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        let end = lost.range.1.map_or(u64::MAX, |end| end.offset);
+        self.state.lose(lost);
+        self.missing_before(self.end)?;
+        // Nothing is known of what is needed there.
+        let mut ignored = 0;
+        self.needed.take_before(end, &mut |_, _| ignored += 1)?;
+        self.state.report.suppressed += ignored;
+        Ok(())
+    }
+
+    fn end(&mut self, _: &TreeRoot) -> Result<(), CheckError> {
+        self.missing_before(u64::MAX)
+    }
+}
+
+impl CsumReader<'_, '_> {
+    fn sums(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        self.state.report.figures.csum_bytes += bytes.len() as u64;
+        let sectors = bytes.len() as u64 / self.csum_bytes;
+        let start = key.offset;
+        let end = start.saturating_add(sectors.saturating_mul(self.sectorsize));
+        let at = Place::item(RootId::CSUM_TREE, key);
+        if start < self.end {
+            let before_end = self.end;
+            self.state
+                .add(at.at(start), Fault::CsumOverlap { before_end });
+        }
+        let from = start.max(self.end);
+        self.end = self.end.max(end);
+        if from >= end {
+            return Ok(());
+        }
+        self.missing_before(from)?;
+        self.needed.take_before(end, &mut |_, _| {})?;
+        let state = &mut *self.state;
+        let files_lost = self.files_lost;
+        let mut covered = from;
+        let stray = |state: &mut State<'_>, start: u64, end: u64| {
+            let length = end - start;
+            let fault = Fault::CsumWithoutExtent { length };
+            state.add_unless(files_lost, at.at(start), fault);
+        };
+        self.data.take_before(end, &mut |start, end| {
+            if end <= from {
+                return;
+            }
+            if start > covered {
+                stray(state, covered, start);
+            }
+            covered = covered.max(end);
+        })?;
+        if covered < end {
+            stray(state, covered, end);
+        }
+        self.forbidden.take_before(end, &mut |start, end| {
+            let start = start.max(from);
+            if start < end {
+                let length = end - start;
+                state.add(at.at(start), Fault::CsumUnexpected { length });
+            }
+        })?;
+        if let Some(reader) = &mut self.data_reader {
+            reader.check(self.state, start, bytes);
+        }
+        Ok(())
+    }
+
+    fn missing_before(&mut self, end: u64) -> Result<(), CheckError> {
+        let state = &mut *self.state;
+        self.needed.take_before(end, &mut |start, end| {
+            let length = end - start;
+            let at = Place::tree(RootId::CSUM_TREE).at(start);
+            state.add(at, Fault::CsumMissing { length });
+        })
+    }
+}

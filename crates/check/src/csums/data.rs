@@ -1,0 +1,118 @@
+//! Reading the data of all mirrors and comparing it with its checksums.
+
+use ubtrfs_device::Pool;
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::ids::{Logical, RootId};
+
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::state::State;
+use crate::volume::CheckedVolume;
+
+/// Data read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// The direct way, and those by each parity; further ones only differ in what they do not trust.
+const MAX_PARITY_MIRRORS: usize = 3;
+
+pub(super) struct DataReader<'v> {
+    pool: &'v Pool,
+    csum_type: CsumType,
+    sectorsize: usize,
+    data: Vec<u8>,
+    sums: Vec<u8>,
+}
+
+impl<'v> DataReader<'v> {
+    pub(super) fn new(volume: &'v CheckedVolume) -> DataReader<'v> {
+        DataReader {
+            pool: volume.pool(),
+            csum_type: volume.superblock().csum_type(),
+            sectorsize: volume.sectorsize() as usize,
+            data: vec![0; CHUNK_BYTES],
+            sums: Vec::new(),
+        }
+    }
+
+    /// `wanted` are the sums of consecutive sectors from `start` on.
+    pub(super) fn check(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8]) {
+        let sectors = CHUNK_BYTES / self.sectorsize;
+        let mut at = start;
+        for part in wanted.chunks(sectors * self.csum_type.size_bytes()) {
+            let count = part.len() / self.csum_type.size_bytes();
+            let mirrors = self.mirrors(at);
+            for mirror in 1..=mirrors {
+                self.check_mirror(state, at, part, mirror);
+            }
+            at = at.saturating_add((count * self.sectorsize) as u64);
+        }
+    }
+
+    fn mirrors(&self, at: u64) -> usize {
+        let Some(chunk) = self.pool.chunk_map().find(Logical(at)) else {
+            return 1;
+        };
+        match chunk.has_parity() {
+            true => chunk.mirrors().min(MAX_PARITY_MIRRORS),
+            false => chunk.mirrors(),
+        }
+    }
+
+    fn check_mirror(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
+        let csum_bytes = self.csum_type.size_bytes();
+        let count = wanted.len() / csum_bytes;
+        let len = count * self.sectorsize;
+        let data = &mut self.data[..len];
+        let read = self.pool.read_mirror(Logical(start), data, mirror);
+        if read.is_err() {
+            self.check_sectors(state, start, wanted, mirror);
+            return;
+        }
+        self.sums.clear();
+        self.csum_type
+            .compute_sectors(data, self.sectorsize, &mut self.sums);
+        if self.sums == wanted {
+            return;
+        }
+        let found = self.sums.chunks(csum_bytes);
+        for (index, (found, wanted)) in found.zip(wanted.chunks(csum_bytes)).enumerate() {
+            if found != wanted {
+                let at = start + (index * self.sectorsize) as u64;
+                mismatch(self.pool, state, at, mirror);
+            }
+        }
+    }
+
+    /// One by one, for what could not be read at once.
+    fn check_sectors(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
+        let csum_bytes = self.csum_type.size_bytes();
+        for (index, wanted) in wanted.chunks(csum_bytes).enumerate() {
+            let at = start.saturating_add((index * self.sectorsize) as u64);
+            let data = &mut self.data[..self.sectorsize];
+            if self.pool.read_mirror(Logical(at), data, mirror).is_err() {
+                let length = self.sectorsize as u64;
+                let fault = Fault::DataUnreadable { mirror, length };
+                state.add(Place::tree(RootId::CSUM_TREE).at(at), fault);
+                continue;
+            }
+            let found = self.csum_type.compute(data);
+            if found.significant(self.csum_type) != wanted {
+                mismatch(self.pool, state, at, mirror);
+            }
+        }
+    }
+}
+
+fn mismatch(pool: &Pool, state: &mut State<'_>, at: u64, mirror: usize) {
+    let place = Place::tree(RootId::CSUM_TREE).at(at);
+    let chunk = pool.chunk_map().find(Logical(at));
+    let piece = chunk.map(|chunk| {
+        let direct = if chunk.has_parity() { 1 } else { mirror };
+        chunk.piece(at - chunk.logical().0, 1, direct)
+    });
+    let physical = piece.map_or(0, |piece| piece.physical.0);
+    let place = Place {
+        devid: piece.map(|piece| piece.devid),
+        ..place
+    };
+    state.add(place, Fault::DataCsum { mirror, physical });
+}

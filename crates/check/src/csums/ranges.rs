@@ -1,0 +1,130 @@
+//! Sets of ranges of addresses: told in any order, given back as disjoint ranges in ascending order.
+
+use crate::error::CheckError;
+use crate::sorter::{Sorted, Sorter};
+
+/// Start and end.
+pub(super) type Range = (u64, u64);
+
+#[derive(Debug)]
+pub(super) struct RangeSorter {
+    /// What the next range may continue.
+    open: Option<Range>,
+    sorter: Sorter<2>,
+}
+
+impl RangeSorter {
+    pub(super) fn new(sorter: Sorter<2>) -> RangeSorter {
+        RangeSorter { open: None, sorter }
+    }
+
+    pub(super) fn add(&mut self, (start, end): Range) -> Result<(), CheckError> {
+        match &mut self.open {
+            Some(open) if open.0 <= start && start <= open.1 => open.1 = open.1.max(end),
+            open => {
+                if let Some((start, end)) = open.replace((start, end)) {
+                    self.sorter.push([start, end])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<Union, CheckError> {
+        if let Some((start, end)) = self.open {
+            self.sorter.push([start, end])?;
+        }
+        let mut union = Union {
+            sorted: self.sorter.finish()?,
+            ahead: None,
+            next: None,
+        };
+        union.ahead = union.read()?;
+        union.advance()?;
+        Ok(union)
+    }
+}
+
+/// The union of all ranges, taken from the lowest on.
+#[derive(Debug)]
+pub(super) struct Union {
+    sorted: Sorted<2>,
+    /// A record that is not joined yet.
+    ahead: Option<Range>,
+    next: Option<Range>,
+}
+
+impl Union {
+    fn read(&mut self) -> Result<Option<Range>, CheckError> {
+        Ok(self.sorted.next()?.map(|[start, end]| (start, end)))
+    }
+
+    fn advance(&mut self) -> Result<(), CheckError> {
+        self.next = self.ahead;
+        let Some(joined) = &mut self.next else {
+            return Ok(());
+        };
+        let mut joined = *joined;
+        loop {
+            self.ahead = self.read()?;
+            match self.ahead {
+                Some((start, end)) if start <= joined.1 => joined.1 = joined.1.max(end),
+                _ => break,
+            }
+        }
+        self.next = Some(joined);
+        Ok(())
+    }
+
+    /// Takes what lies below `end`; a range that crosses it is cut.
+    pub(super) fn take_before(
+        &mut self,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), CheckError> {
+        while let Some((start, range_end)) = self.next.filter(|(start, _)| *start < end) {
+            if range_end > end {
+                self.next = Some((end, range_end));
+                each(start, end);
+            } else {
+                self.advance()?;
+                each(start, range_end);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_cut() {
+        let mut ranges = RangeSorter::new(Sorter::new(1 << 10, None));
+        for range in [(50, 60), (0, 10), (10, 20), (15, 18), (55, 70), (90, 95)] {
+            ranges.add(range).unwrap();
+        }
+        let mut union = ranges.finish().unwrap();
+        let mut taken = Vec::new();
+        for end in [5, 12, 56, 100] {
+            taken.push((end, 0));
+            union
+                .take_before(end, &mut |start, end| taken.push((start, end)))
+                .unwrap();
+        }
+        let wanted = [
+            (5, 0),
+            (0, 5),
+            (12, 0),
+            (5, 12),
+            (56, 0),
+            (12, 20),
+            (50, 56),
+            (100, 0),
+            (56, 70),
+            (90, 95),
+        ];
+        assert_eq!(taken, wanted);
+    }
+}

@@ -1,0 +1,224 @@
+//! One inode while its items are met, and what must hold when all were.
+
+use ubtrfs_format::item::{FileExtent, FileKind, InodeFlags, InodeItem};
+
+use super::Rules;
+use crate::fault::Fault;
+
+/// What the INODE_ITEM says, as far as it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) flags: InodeFlags,
+    mode: u32,
+    nlink: u32,
+    size: u64,
+    nbytes: u64,
+}
+
+impl Facts {
+    pub(super) fn new(item: &InodeItem) -> Facts {
+        Facts {
+            flags: item.flags(),
+            mode: item.mode.get(),
+            nlink: item.nlink.get(),
+            size: item.size.get(),
+            nbytes: item.nbytes.get(),
+        }
+    }
+
+    fn kind(&self) -> Option<FileKind> {
+        FileKind::from_mode(self.mode)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Inode {
+    pub(super) number: u64,
+    /// None if it has items and no INODE_ITEM.
+    pub(super) item: Option<Facts>,
+    pub(super) names: u64,
+    pub(super) has_entries: bool,
+    /// Of all names, each met as DIR_ITEM and as DIR_INDEX.
+    pub(super) entries_bytes: u64,
+    has_extents: bool,
+    extents_bytes: u64,
+    /// The end of the last extent.
+    extents_end: u64,
+    /// The first range without an extent.
+    gap: Option<(u64, u64)>,
+    inline_bytes: Option<u64>,
+    /// Where the last extent with data begins.
+    last_data: Option<u64>,
+}
+
+impl Inode {
+    pub(super) fn new(number: u64) -> Inode {
+        Inode {
+            number,
+            ..Inode::default()
+        }
+    }
+
+    /// As directory entries say it; 0 if it is not known.
+    pub(super) fn kind(&self) -> u8 {
+        let kind = self.item.and_then(|item| item.kind());
+        kind.map_or(0, FileKind::raw)
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind() == FileKind::Directory.raw()
+    }
+
+    /// Whether it needs an orphan item.
+    pub(super) fn is_unlinked(&self) -> bool {
+        self.item.is_some_and(|item| item.nlink == 0)
+    }
+
+    /// Extents come in order of file offset.
+    pub(super) fn add_extent(
+        &mut self,
+        start: u64,
+        extent: &FileExtent<'_>,
+        rules: Rules,
+    ) -> Result<(), Fault> {
+        self.has_extents = true;
+        let before_end = self.extents_end;
+        if start > before_end && self.gap.is_none() {
+            self.gap = Some((before_end, start));
+        }
+        let length = match extent {
+            FileExtent::Inline { head, .. } => {
+                let ram_bytes = head.ram_bytes.get();
+                self.extents_bytes = self.extents_bytes.saturating_add(ram_bytes);
+                self.inline_bytes = Some(ram_bytes);
+                ram_bytes
+                    .checked_next_multiple_of(rules.sectorsize)
+                    .unwrap_or(u64::MAX)
+            }
+            FileExtent::Regular { body, .. } => {
+                if body.disk().is_some() {
+                    self.extents_bytes = self.extents_bytes.saturating_add(body.num_bytes.get());
+                }
+                body.num_bytes.get()
+            }
+        };
+        self.extents_end = before_end.max(start.saturating_add(length));
+        if start < before_end {
+            return Err(Fault::FileExtentOverlap { before_end });
+        }
+        match extent {
+            FileExtent::Inline { head, .. } => {
+                let (ram_bytes, limit) = (head.ram_bytes.get(), rules.sectorsize);
+                match ram_bytes > limit {
+                    true => Err(Fault::InlineSize { ram_bytes, limit }),
+                    false => Ok(()),
+                }
+            }
+            FileExtent::Regular {
+                head,
+                body,
+                prealloc,
+            } => {
+                if body.disk().is_none() {
+                    return Ok(());
+                }
+                if !prealloc {
+                    self.last_data = Some(start);
+                }
+                let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
+                let extent_bytes = match head.compression {
+                    0 => body.disk_num_bytes.get(),
+                    _ => head.ram_bytes.get(),
+                };
+                let end = offset.checked_add(num_bytes);
+                if num_bytes == 0 || end.is_none_or(|end| end > extent_bytes) {
+                    return Err(Fault::FileExtentBounds {
+                        offset,
+                        num_bytes,
+                        extent_bytes,
+                    });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn check(&self, rules: Rules, add: &mut dyn FnMut(Fault)) {
+        let Some(item) = self.item else {
+            add(Fault::InodeMissing {});
+            return;
+        };
+        let is_dir = self.is_dir();
+        if is_dir && self.names > 1 {
+            add(Fault::DirLinks { found: self.names });
+        } else if u64::from(item.nlink) != self.names {
+            add(Fault::InodeNlink {
+                nlink: item.nlink,
+                found: self.names,
+            });
+        }
+        let mode = item.mode;
+        if is_dir {
+            // While it is deleted the size is brought up to date at the end.
+            if item.size != self.entries_bytes && item.nlink > 0 {
+                add(Fault::DirSize {
+                    size: item.size,
+                    found: self.entries_bytes,
+                });
+            }
+        } else if self.has_entries {
+            add(Fault::EntriesOfOther { mode });
+        }
+        match item.kind() {
+            Some(FileKind::Regular) => self.check_file(&item, rules, add),
+            Some(FileKind::Symlink) => self.check_symlink(&item, add),
+            _ if self.has_extents => add(Fault::FileExtentOfOther { mode }),
+            _ => {}
+        }
+    }
+
+    /// An unlinked file may be half deleted.
+    fn check_file(&self, item: &Facts, rules: Rules, add: &mut dyn FnMut(Fault)) {
+        if item.nlink == 0 {
+            return;
+        }
+        self.check_nbytes(item, add);
+        let size = item.size;
+        let past_end = size.checked_next_multiple_of(rules.sectorsize);
+        if let (Some(last), Some(past_end)) = (self.last_data, past_end)
+            && last >= past_end
+        {
+            add(Fault::FileExtentBeyondSize { size });
+        }
+        if rules.no_holes {
+            return;
+        }
+        match self.gap {
+            Some((start, end)) if start < size => add(Fault::FileExtentGap { start, end }),
+            _ if self.extents_end < size => add(Fault::FileExtentGap {
+                start: self.extents_end,
+                end: size,
+            }),
+            _ => {}
+        }
+    }
+
+    fn check_nbytes(&self, item: &Facts, add: &mut dyn FnMut(Fault)) {
+        if item.nbytes != self.extents_bytes {
+            add(Fault::InodeNbytes {
+                nbytes: item.nbytes,
+                found: self.extents_bytes,
+            });
+        }
+    }
+
+    fn check_symlink(&self, item: &Facts, add: &mut dyn FnMut(Fault)) {
+        if item.nlink == 0 {
+            return;
+        }
+        self.check_nbytes(item, add);
+        if self.inline_bytes != Some(item.size) {
+            add(Fault::SymlinkTarget { size: item.size });
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Files and directories of each subvolume, in the order of their inode numbers.
+//!
+//! Everything about an inode stands together, so that one inode at a time is held (`inode`). Names stand in
+//! the directory and with the inode: they are compared as sums first (`names`).
+//!
+//! Leaves that subvolumes share are looked at once for each, because what they mean depends on what stands
+//! around them; their extents are counted once.
+
+mod inode;
+mod names;
+mod orphans;
+
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{InodeNr, RootId, objectid};
+use ubtrfs_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs};
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::FromBytes;
+
+use crate::csums::Expectations;
+use crate::error::CheckError;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::root_links::{Link, RootLinks};
+use crate::roots::RootEntry;
+use crate::state::State;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+use inode::Inode;
+use names::{Name, NameSums};
+use orphans::Orphans;
+
+/// Reads all trees that hold files.
+pub(crate) fn check(
+    state: &mut State<'_>,
+    volume: &CheckedVolume,
+    trees: &[RootEntry],
+    links: &mut RootLinks,
+    expectations: &mut Expectations,
+) -> Result<(), CheckError> {
+    let roots: Vec<TreeRoot> = trees.iter().map(RootEntry::tree_root).collect();
+    let mut reader = FileReader {
+        volume,
+        rules: Rules {
+            no_holes: volume.superblock().incompat().contains(Incompat::NO_HOLES),
+            sectorsize: u64::from(volume.sectorsize()),
+        },
+        deleted: trees
+            .iter()
+            .filter(|e| e.is_deleted())
+            .map(|e| e.id())
+            .collect(),
+        is_deleted: false,
+        has_root_dir: false,
+        inode: None,
+        orphans: Orphans::new(state.sorter()),
+        names: NameSums::new(),
+        differing: Vec::new(),
+        state,
+        links,
+        expectations,
+    };
+    walk(volume, &roots, &mut reader)?;
+    let (differing, names) = (reader.differing, reader.names);
+    for (root, sums) in differing {
+        names::find_faults(state, volume, &root, &names.with_sums(sums))?;
+    }
+    Ok(())
+}
+
+/// What holds for all files of the volume.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    no_holes: bool,
+    sectorsize: u64,
+}
+
+struct FileReader<'s, 'a> {
+    state: &'s mut State<'a>,
+    volume: &'s CheckedVolume,
+    links: &'s mut RootLinks,
+    expectations: &'s mut Expectations,
+    rules: Rules,
+    deleted: std::collections::BTreeSet<RootId>,
+    /// Of a tree that is being deleted only the extents matter.
+    is_deleted: bool,
+    has_root_dir: bool,
+    inode: Option<Inode>,
+    orphans: Orphans,
+    names: NameSums,
+    /// Trees whose names do not agree, with their sums.
+    differing: Vec<(TreeRoot, names::Differences)>,
+}
+
+impl Visitor for FileReader<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.is_deleted = self.deleted.contains(&root.tree);
+        self.has_root_dir = false;
+        self.inode = None;
+        self.names.clear();
+        self.orphans = Orphans::new(self.state.sorter());
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        let is_new = self.state.enter_block(root, block)?;
+        for (key, bytes) in block.node.items() {
+            self.item(root, key, bytes, is_new)?;
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+
+    fn end(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        if self.is_deleted {
+            return Ok(());
+        }
+        self.finish_inode(root)?;
+        self.orphans.end(self.state, root.tree)?;
+        if !self.has_root_dir {
+            let lost = self.state.may_have_lost(root.tree, InodeNr::FIRST_FREE.0);
+            self.state
+                .add_unless(lost, Place::tree(root.tree), Fault::RootDirMissing {});
+        }
+        if let Some(sums) = self.names.take_differences() {
+            self.differing.push((*root, sums));
+        }
+        Ok(())
+    }
+}
+
+impl FileReader<'_, '_> {
+    fn item(
+        &mut self,
+        root: &TreeRoot,
+        key: Key,
+        bytes: &[u8],
+        is_new: bool,
+    ) -> Result<(), CheckError> {
+        if self.is_deleted {
+            if is_new && key.item_type == KeyType::EXTENT_DATA {
+                self.expect_csums(root, bytes)?;
+            }
+            return Ok(());
+        }
+        if !is_inode(key.objectid) {
+            self.finish_inode(root)?;
+            if (key.objectid, key.item_type) == (objectid::ORPHAN, KeyType::ORPHAN_ITEM) {
+                self.orphans
+                    .orphan(self.state, self.volume, root, key.offset)?;
+            }
+            return Ok(());
+        }
+        if self
+            .inode
+            .as_ref()
+            .is_none_or(|inode| inode.number != key.objectid)
+        {
+            self.finish_inode(root)?;
+            self.inode = Some(Inode::new(key.objectid));
+        }
+        let Some(inode) = &mut self.inode else {
+            return Ok(());
+        };
+        match key.item_type {
+            KeyType::INODE_ITEM => {
+                if let Ok(item) = InodeItem::ref_from_bytes(bytes) {
+                    inode.item = Some(inode::Facts::new(item));
+                }
+            }
+            KeyType::INODE_REF => {
+                for entry in InodeRefs::new(bytes) {
+                    inode.names += 1;
+                    // The root directory is its own parent, without an entry.
+                    if key.objectid == key.offset {
+                        continue;
+                    }
+                    self.names.add(&Name::Ref {
+                        dir: key.offset,
+                        child: key.objectid,
+                        index: entry.index,
+                        kind: inode.kind(),
+                        name: entry.name,
+                    });
+                }
+            }
+            KeyType::INODE_EXTREF => {
+                for entry in InodeExtrefs::new(bytes) {
+                    inode.names += 1;
+                    self.names.add(&Name::Ref {
+                        dir: entry.parent,
+                        child: key.objectid,
+                        index: entry.index,
+                        kind: inode.kind(),
+                        name: entry.name,
+                    });
+                }
+            }
+            KeyType::DIR_ITEM | KeyType::DIR_INDEX => self.entries(root, key, bytes)?,
+            KeyType::EXTENT_DATA => self.extent(root, key, bytes, is_new)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self, root: &TreeRoot, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        let is_item = key.item_type == KeyType::DIR_ITEM;
+        for entry in DirEntries::new(bytes) {
+            if let Some(inode) = &mut self.inode {
+                inode.has_entries = true;
+                inode.entries_bytes += entry.name.len() as u64;
+            }
+            let (dir, child) = (key.objectid, entry.location().objectid);
+            if entry.location().item_type == KeyType::ROOT_ITEM {
+                let place = (root.tree.0, dir, entry.name);
+                let (link, index) = match is_item {
+                    true => (Link::DirItem, 0),
+                    false => (Link::DirIndex, key.offset),
+                };
+                self.links.add(child, place, link, index)?;
+                continue;
+            }
+            let (kind, name) = (entry.head.type_, entry.name);
+            self.names.add(&match is_item {
+                true => Name::Item {
+                    dir,
+                    child,
+                    kind,
+                    name,
+                },
+                false => Name::Index {
+                    dir,
+                    child,
+                    index: key.offset,
+                    kind,
+                    name,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn extent(
+        &mut self,
+        root: &TreeRoot,
+        key: Key,
+        bytes: &[u8],
+        is_new: bool,
+    ) -> Result<(), CheckError> {
+        let Some(inode) = &mut self.inode else {
+            return Ok(());
+        };
+        if let Some(extent) = FileExtent::decode(bytes)
+            && let Err(fault) = inode.add_extent(key.offset, &extent, self.rules)
+        {
+            self.state.add(Place::item(root.tree, key), fault);
+        }
+        if is_new {
+            self.expect_csums(root, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn expect_csums(&mut self, root: &TreeRoot, bytes: &[u8]) -> Result<(), CheckError> {
+        let Some(FileExtent::Regular {
+            head,
+            body,
+            prealloc,
+        }) = FileExtent::decode(bytes)
+        else {
+            return Ok(());
+        };
+        // What relocation moves has the sums of where it comes from.
+        let is_telling = !self.is_deleted && root.tree != RootId::DATA_RELOC_TREE;
+        let flags = match (&self.inode, is_telling) {
+            (Some(inode), true) => inode.item.map(|item| item.flags),
+            _ => None,
+        };
+        self.expectations.add(head, body, prealloc, flags)
+    }
+
+    fn finish_inode(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        let Some(inode) = self.inode.take() else {
+            return Ok(());
+        };
+        if inode.number == InodeNr::FIRST_FREE.0 {
+            self.has_root_dir |= inode.is_dir();
+        }
+        if inode.is_unlinked() {
+            self.orphans.unlinked(inode.number)?;
+        }
+        let lost = self.state.may_have_lost(root.tree, inode.number);
+        let key = Key::new(inode.number, KeyType::INODE_ITEM, 0);
+        let at = Place::item(root.tree, key);
+        let state = &mut *self.state;
+        inode.check(self.rules, &mut |fault| state.add_unless(lost, at, fault));
+        Ok(())
+    }
+}
+
+/// Not of orphan items, nor of the free-inode cache of old kernels.
+fn is_inode(objectid: u64) -> bool {
+    (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
+}

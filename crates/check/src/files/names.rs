@@ -1,0 +1,351 @@
+//! The three places in which a name is written, compared: DIR_ITEM, DIR_INDEX, and INODE_REF or
+//! INODE_EXTREF.
+//!
+//! First as sums, for a whole subvolume in constant memory. Only for names in buckets that differ the
+//! subvolume is read again and its names are sorted by directory and name.
+//!
+//! Invariants
+//! - NAME-1: all records of one name in one directory are in one bucket.
+
+use std::collections::BTreeSet;
+
+use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::FromBytes;
+
+use super::is_inode;
+use crate::error::CheckError;
+use crate::fault::Fault;
+use crate::fingerprint::{Hasher, Sums};
+use crate::issue::Place;
+use crate::sorter::Sorter;
+use crate::state::State;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+const BUCKETS: usize = 256;
+/// Records of one name that are told apart; a sound volume has three.
+const MAX_GROUP: usize = 64;
+
+/// One of the places of a name. `kind` is the file type, as in directory entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Name<'a> {
+    Item {
+        dir: u64,
+        child: u64,
+        kind: u8,
+        name: &'a [u8],
+    },
+    Index {
+        dir: u64,
+        child: u64,
+        index: u64,
+        kind: u8,
+        name: &'a [u8],
+    },
+    Ref {
+        dir: u64,
+        child: u64,
+        index: u64,
+        kind: u8,
+        name: &'a [u8],
+    },
+}
+
+/// What is left of the sums when each reference has been taken from them.
+#[derive(Clone, Debug)]
+pub(super) struct Differences {
+    items: Sums,
+    indexes: Sums,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct NameSums {
+    hasher: Hasher,
+    sums: Differences,
+}
+
+impl NameSums {
+    pub(super) fn new() -> NameSums {
+        NameSums {
+            hasher: Hasher::new(),
+            sums: Differences {
+                items: Sums::new(BUCKETS),
+                indexes: Sums::new(BUCKETS),
+            },
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.sums.items.clear();
+        self.sums.indexes.clear();
+    }
+
+    /// None if all names agree.
+    pub(super) fn take_differences(&mut self) -> Option<Differences> {
+        let equal = self.sums.items.all_equal() && self.sums.indexes.all_equal();
+        (!equal).then(|| self.sums.clone())
+    }
+
+    pub(super) fn with_sums(&self, sums: Differences) -> NameSums {
+        NameSums {
+            hasher: self.hasher,
+            sums,
+        }
+    }
+
+    fn of_place(&self, dir: u64, name: &[u8]) -> u64 {
+        self.hasher.words([dir, self.hasher.bytes(name)])
+    }
+
+    pub(super) fn add(&mut self, name: &Name<'_>) {
+        let hasher = self.hasher;
+        let entry = |place, child, kind: u8| hasher.words([place, child, u64::from(kind)]);
+        match *name {
+            Name::Item {
+                dir,
+                child,
+                kind,
+                name,
+            } => {
+                let place = self.of_place(dir, name);
+                self.sums.items.add(place, entry(place, child, kind));
+            }
+            Name::Index {
+                dir,
+                child,
+                index,
+                kind,
+                name,
+            } => {
+                let place = self.of_place(dir, name);
+                let hash = hasher.words([entry(place, child, kind), index]);
+                self.sums.indexes.add(place, hash);
+            }
+            Name::Ref {
+                dir,
+                child,
+                index,
+                kind,
+                name,
+            } => {
+                let place = self.of_place(dir, name);
+                let entry = entry(place, child, kind);
+                self.sums.items.take(place, entry);
+                self.sums.indexes.take(place, hasher.words([entry, index]));
+            }
+        }
+    }
+
+    fn differs(&self, place: u64) -> bool {
+        self.sums.items.differs(place) || self.sums.indexes.differs(place)
+    }
+}
+
+/// directory, hash of the name, where it is written, child, index, kind
+type Record = [u64; 6];
+
+const ITEM: u64 = 0;
+const INDEX: u64 = 1;
+const REF: u64 = 2;
+
+/// Reads the tree again and tells what is wrong with its names.
+pub(super) fn find_faults(
+    state: &mut State<'_>,
+    volume: &CheckedVolume,
+    root: &TreeRoot,
+    sums: &NameSums,
+) -> Result<(), CheckError> {
+    let mut recorder = Recorder {
+        sums,
+        sorter: state.sorter(),
+        inode: (0, 0),
+    };
+    walk(volume, &[*root], &mut recorder)?;
+    let mut sorted = recorder.sorter.finish()?;
+    let mut group: Vec<Record> = Vec::new();
+    while let Some(record) = sorted.next()? {
+        if group.first().is_some_and(|first| first[..2] != record[..2]) {
+            judge(state, volume, root, &group);
+            group.clear();
+        }
+        if group.len() < MAX_GROUP {
+            group.push(record);
+        }
+    }
+    judge(state, volume, root, &group);
+    Ok(())
+}
+
+struct Recorder<'n> {
+    sums: &'n NameSums,
+    sorter: Sorter<6>,
+    /// The inode being met, and its kind.
+    inode: (u64, u8),
+}
+
+impl Visitor for Recorder<'_> {
+    fn block(&mut self, _: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        for (key, bytes) in block.node.items() {
+            if is_inode(key.objectid) {
+                self.item(key, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, _: Lost) -> Result<(), CheckError> {
+        Ok(())
+    }
+}
+
+impl Recorder<'_> {
+    fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
+        if self.inode.0 != key.objectid {
+            self.inode = (key.objectid, 0);
+        }
+        let (number, kind) = (key.objectid, u64::from(self.inode.1));
+        match key.item_type {
+            KeyType::INODE_ITEM => {
+                let item = InodeItem::ref_from_bytes(bytes).ok();
+                let kind = item.and_then(|item| FileKind::from_mode(item.mode.get()));
+                self.inode.1 = kind.map_or(0, FileKind::raw);
+            }
+            KeyType::INODE_REF if key.objectid != key.offset => {
+                for entry in InodeRefs::new(bytes) {
+                    let facts = [REF, number, entry.index, kind];
+                    self.record(key.offset, entry.name, facts)?;
+                }
+            }
+            KeyType::INODE_EXTREF => {
+                for entry in InodeExtrefs::new(bytes) {
+                    let facts = [REF, number, entry.index, kind];
+                    self.record(entry.parent, entry.name, facts)?;
+                }
+            }
+            KeyType::DIR_ITEM | KeyType::DIR_INDEX => {
+                for entry in DirEntries::new(bytes) {
+                    if entry.location().item_type == KeyType::ROOT_ITEM {
+                        continue;
+                    }
+                    let (place, index) = match key.item_type {
+                        KeyType::DIR_ITEM => (ITEM, 0),
+                        _ => (INDEX, key.offset),
+                    };
+                    let child = entry.location().objectid;
+                    let facts = [place, child, index, u64::from(entry.head.type_)];
+                    self.record(number, entry.name, facts)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, dir: u64, name: &[u8], facts: [u64; 4]) -> Result<(), CheckError> {
+        let place = self.sums.of_place(dir, name);
+        if self.sums.differs(place) {
+            let [at, child, index, kind] = facts;
+            self.sorter.push([dir, place, at, child, index, kind])?;
+        }
+        Ok(())
+    }
+}
+
+/// All records of one name in one directory.
+fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: &[Record]) {
+    let Some(&[dir, ..]) = group.first() else {
+        return;
+    };
+    let children: BTreeSet<u64> = group.iter().map(|record| record[3]).collect();
+    for at in [ITEM, INDEX] {
+        for twice in group.iter().filter(|record| record[2] == at).skip(1) {
+            let [_, _, _, inode, index, _] = *twice;
+            let key = Key::new(dir, KeyType::DIR_ITEM, 0);
+            let fault = Fault::EntryTwice { inode, index };
+            state.add(Place::item(root.tree, key), fault);
+        }
+    }
+    for child in children {
+        let find = |at| {
+            let of_child = |record: &&Record| record[2] == at && record[3] == child;
+            let record = group.iter().find(of_child)?;
+            Some((record[4], record[5] as u8))
+        };
+        let child = Child {
+            dir,
+            inode: child,
+            item: find(ITEM),
+            index: find(INDEX),
+            reference: find(REF),
+        };
+        child.judge(state, volume, root);
+    }
+}
+
+/// Index and kind by each place; an item knows no index.
+struct Child {
+    dir: u64,
+    inode: u64,
+    item: Option<(u64, u8)>,
+    index: Option<(u64, u8)>,
+    reference: Option<(u64, u8)>,
+}
+
+impl Child {
+    fn judge(&self, state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot) {
+        let (tree, inode) = (root.tree, self.inode);
+        let dir_lost = state.may_have_lost(tree, self.dir);
+        let inode_lost = state.may_have_lost(tree, inode);
+        let item_at = Place::item(tree, Key::new(self.dir, KeyType::DIR_ITEM, 0));
+        let known_index = self.index.or(self.reference).map_or(0, |(index, _)| index);
+        let index_key = Key::new(self.dir, KeyType::DIR_INDEX, known_index);
+        let index_at = Place::item(tree, index_key);
+        let ref_key = Key::new(inode, KeyType::INODE_REF, self.dir);
+        let ref_at = Place::item(tree, ref_key);
+        let index = known_index;
+        if self.item.is_none() {
+            let fault = Fault::DirItemMissing { inode, index };
+            state.add_unless(dir_lost, item_at, fault);
+        }
+        if self.index.is_none() {
+            let fault = Fault::DirIndexMissing { inode, index };
+            state.add_unless(dir_lost, index_at, fault);
+        }
+        let Some((wanted_index, wanted)) = self.reference else {
+            let wanted = Key::new(inode, KeyType::INODE_ITEM, 0);
+            let is_there = !matches!(volume.view(root).get(&wanted), Ok(None));
+            match is_there {
+                true => {
+                    let fault = Fault::InodeRefMissing { inode, index };
+                    state.add_unless(inode_lost, ref_at, fault);
+                }
+                false => {
+                    let fault = Fault::EntryToNothing { inode };
+                    state.add_unless(inode_lost, index_at, fault);
+                }
+            }
+            return;
+        };
+        let entries = [self.item, self.index];
+        let other_kind = entries.iter().flatten().find(|(_, kind)| *kind != wanted);
+        if let Some(&(_, entry)) = other_kind {
+            let fault = Fault::EntryType {
+                inode,
+                entry,
+                wanted,
+            };
+            state.add_unless(inode_lost, index_at, fault);
+        }
+        if let Some((index, _)) = self.index
+            && index != wanted_index
+        {
+            let fault = Fault::EntryIndex {
+                inode,
+                index,
+                wanted: wanted_index,
+            };
+            state.add(index_at, fault);
+        }
+    }
+}

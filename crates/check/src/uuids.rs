@@ -1,0 +1,106 @@
+//! The UUID tree against the subvolumes' root items.
+//!
+//! The kernel mends the tree by itself if its generation is not that of the volume: then it is not judged.
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::error::CheckError;
+use crate::fault::Fault;
+use crate::issue::Place;
+use crate::roots::{Roots, UuidMap};
+use crate::state::State;
+use crate::volume::CheckedVolume;
+use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+
+pub(crate) fn check(
+    state: &mut State<'_>,
+    volume: &CheckedVolume,
+    roots: &Roots,
+) -> Result<(), CheckError> {
+    let Some(root) = roots.tree_root(RootId::UUID_TREE) else {
+        return Ok(());
+    };
+    let superblock = volume.superblock();
+    let is_current = superblock.uuid_tree_generation == superblock.generation;
+    let mut reader = Reader {
+        is_judged: is_current && volume.is_current(),
+        wanted: roots.uuids(),
+        roots_lost: state.has_lost(RootId::ROOT_TREE),
+        state,
+    };
+    walk(volume, &[root], &mut reader)?;
+    if !reader.is_judged {
+        return Ok(());
+    }
+    let missing = reader.wanted;
+    let lost = state.has_lost(RootId::UUID_TREE);
+    for ((uuid, _), ids) in missing {
+        for id in ids {
+            let at = Place::tree(RootId(id));
+            state.add_unless(lost, at, Fault::UuidMissing { uuid });
+        }
+    }
+    Ok(())
+}
+
+struct Reader<'s, 'a> {
+    state: &'s mut State<'a>,
+    is_judged: bool,
+    /// What was not met yet.
+    wanted: UuidMap,
+    roots_lost: bool,
+}
+
+impl Visitor for Reader<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        self.state.enter_block(root, block)?;
+        for (key, bytes) in block.node.items() {
+            let is_uuid = matches!(
+                key.item_type,
+                KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL
+            );
+            if is_uuid && self.is_judged {
+                self.entry(key, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+}
+
+impl Reader<'_, '_> {
+    fn entry(&mut self, key: Key, bytes: &[u8]) {
+        let mut raw = [0; 16];
+        raw[..8].copy_from_slice(&key.objectid.to_le_bytes());
+        raw[8..].copy_from_slice(&key.offset.to_le_bytes());
+        let uuid = Uuid(raw);
+        let wanted = self.wanted.entry((uuid, key.item_type)).or_default();
+        for id in bytes.as_chunks::<8>().0 {
+            let id = u64::from_le_bytes(*id);
+            match wanted.iter().position(|&wanted| wanted == id) {
+                Some(index) => {
+                    wanted.swap_remove(index);
+                }
+                None => {
+                    let at = Place::item(RootId::UUID_TREE, key);
+                    let at = Place {
+                        tree: Some(RootId(id)),
+                        ..at
+                    };
+                    let fault = Fault::UuidWrong { uuid };
+                    self.state.add_unless(self.roots_lost, at, fault);
+                }
+            }
+        }
+    }
+}
