@@ -174,10 +174,15 @@ impl Space {
         }
     }
 
-    /// Whether pieces are better than a new chunk: for tree blocks while a quarter is free.
+    /// Whether pieces are better than a new chunk: for metadata while a quarter is free, and for the chunk
+    /// tree, as the superblock can name few system chunks.
     fn likes_pieces(&self, kind: SpaceKind) -> bool {
         let class = self.class(kind);
-        kind != SpaceKind::Data && class.room() >= class.total.load(Ordering::Relaxed) / 4
+        match kind {
+            SpaceKind::System => true,
+            SpaceKind::Metadata => class.room() >= class.total.load(Ordering::Relaxed) / 4,
+            SpaceKind::Data => false,
+        }
     }
 
     /// Asks the group of the hint, then those behind it, then those before.

@@ -262,10 +262,10 @@ impl BlockGroup {
             return None;
         }
         self.load(&mut state, source);
-        let Free::Loaded(free) = &mut state.free else {
-            return None;
+        let taken = match &mut state.free {
+            Free::Loaded(free) => take(free),
+            Free::NotLoaded(_) | Free::Unusable => None,
         };
-        let taken = take(free);
         self.recount(&mut state);
         taken
     }

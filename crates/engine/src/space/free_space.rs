@@ -356,16 +356,16 @@ impl FreeSpace {
             all.push(runs);
             if self.bitmaps.contains_key(&region) {
                 if count <= FEW_RUNS {
-                    self.to_extents(region);
+                    self.drop_bitmap(region);
                 }
             } else if count > MAX_EXTENTS {
-                self.to_bitmap(region);
+                self.make_bitmap(region);
             }
         }
         self.runs.set(first, all.into_iter());
     }
 
-    fn to_bitmap(&mut self, region: u64) {
+    fn make_bitmap(&mut self, region: u64) {
         let units = self.region(region);
         let mut bitmap = Bitmap::new(units.end - units.start);
         self.runs_in(region, |from, to| bitmap.set(from, to));
@@ -373,7 +373,7 @@ impl FreeSpace {
         self.bitmaps.insert(region, bitmap);
     }
 
-    fn to_extents(&mut self, region: u64) {
+    fn drop_bitmap(&mut self, region: u64) {
         let units = self.region(region);
         let mut extents = Vec::with_capacity(FEW_RUNS);
         self.runs_in(region, |from, to| {

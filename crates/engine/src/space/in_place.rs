@@ -72,7 +72,8 @@ pub(crate) struct InPlaceWrite {
 impl InPlaceWrite {
     /// None if the group is read-only: the data must be written elsewhere.
     pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<InPlaceWrite> {
-        group.gate().enter().then_some(InPlaceWrite { group })
+        // Not `then_some`: a write that is made and dropped leaves the gate.
+        group.gate().enter().then(|| InPlaceWrite { group })
     }
 
     pub(crate) fn group(&self) -> &Arc<BlockGroup> {

@@ -30,6 +30,8 @@ mod reserve;
 mod superblock_ranges;
 
 #[cfg(test)]
+mod test_volume;
+#[cfg(test)]
 mod tests;
 
 use std::ops::Range;

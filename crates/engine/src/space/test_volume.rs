@@ -1,0 +1,184 @@
+//! Empty volumes in memory for the tests, and a source of free space that can be told what to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_device::{BlockDevice, MemDevice, Pool};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::ids::{Logical, Transid};
+use ubtrfs_format::item::Timespec;
+
+use super::*;
+use crate::error::{CorruptItem, Error};
+use crate::mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
+use crate::volume::{OpenOptions, Volume};
+
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
+pub(super) const SECTOR: u64 = 4096;
+pub(super) const NODE: u64 = 16 << 10;
+/// The transaction that runs.
+pub(super) const NOW: Transid = Transid(2);
+
+/// Says that everything is free but the blocks of the new volume.
+#[derive(Debug, Default)]
+pub(super) struct FakeSource {
+    /// Start to end.
+    used: Mutex<BTreeMap<u64, u64>>,
+    pub(super) loads: AtomicUsize,
+    pub(super) broken: Mutex<BTreeSet<Logical>>,
+}
+
+impl FakeSource {
+    pub(super) fn set_used(&self, start: u64, len: u64) {
+        self.used.lock().insert(start, start + len);
+    }
+
+    pub(super) fn set_free(&self, start: u64) {
+        self.used.lock().remove(&start);
+    }
+}
+
+impl FreeSpaceSource for FakeSource {
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        if self.broken.lock().contains(&start) {
+            return Err(Error::Corrupt {
+                tree: ubtrfs_format::ids::RootId::FREE_SPACE_TREE,
+                key: ubtrfs_format::key::Key::MIN,
+                what: CorruptItem::Undecodable,
+            });
+        }
+        let mut from = start.0;
+        let end = start.0 + len;
+        for (&used, &used_end) in self.used.lock().range(start.0..end) {
+            if from < used {
+                each(from, used - from);
+            }
+            from = used_end;
+        }
+        if from < end {
+            each(from, end - from);
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct TestVolume {
+    pub(super) space: Arc<Space>,
+    pub(super) source: Arc<FakeSource>,
+    pub(super) pool: Arc<Pool>,
+}
+
+pub(super) fn profiles(data: Profile, metadata: Profile) -> MkfsOptions {
+    MkfsOptions {
+        data: Some(data),
+        metadata: Some(metadata),
+        ..MkfsOptions::default()
+    }
+}
+
+pub(super) fn mixed() -> MkfsOptions {
+    let mut features = FeatureSet::default();
+    features.incompat.insert(Incompat::MIXED_GROUPS);
+    MkfsOptions {
+        features,
+        ..MkfsOptions::default()
+    }
+}
+
+impl TestVolume {
+    /// As mkfs makes it.
+    pub(super) fn new(options: &MkfsOptions, device_bytes: &[u64]) -> TestVolume {
+        let identity = Identity::random(
+            device_bytes.len(),
+            Timespec {
+                sec: 0.into(),
+                nsec: 0.into(),
+            },
+        );
+        let plan = Plan::new(options, &identity, device_bytes).unwrap();
+        let devices: Vec<Arc<dyn BlockDevice>> = device_bytes
+            .iter()
+            .map(|&len| Arc::new(MemDevice::new(len)) as Arc<dyn BlockDevice>)
+            .collect();
+        let refs: Vec<&dyn BlockDevice> = devices.iter().map(|device| &**device).collect();
+        plan.write(&refs, false).unwrap();
+        let named = devices
+            .into_iter()
+            .enumerate()
+            .map(|(number, device)| (PathBuf::from(format!("dev{number}")), device));
+        let volume = Volume::from_devices(named.collect(), &OpenOptions::new()).unwrap();
+        let source = Arc::new(FakeSource::default());
+        for block in plan.blocks() {
+            source.set_used(block.logical.0, block.bytes.len() as u64);
+        }
+        let pool = Arc::clone(volume.node_store().pool());
+        let mut groups = Vec::new();
+        volume
+            .for_each_block_group(&mut |group| {
+                groups.push((group.start, group.length, group.flags, group.used));
+            })
+            .unwrap();
+        let params = SpaceParams::of(pool.superblock(), plan.identity().chunk_tree_uuid);
+        let space = Space::new(
+            params,
+            groups,
+            device_spaces(&pool),
+            Arc::clone(&pool),
+            Arc::clone(&source) as Arc<dyn FreeSpaceSource>,
+        );
+        TestVolume {
+            space: Arc::new(space),
+            source,
+            pool,
+        }
+    }
+
+    /// Single data and metadata on one device.
+    pub(super) fn single(device_bytes: u64) -> TestVolume {
+        Self::new(&profiles(Profile::Single, Profile::Single), &[device_bytes])
+    }
+
+    pub(super) fn totals(&self, kind: SpaceKind) -> SpaceTotals {
+        let totals = self.space.totals();
+        *totals.iter().find(|totals| totals.kind == kind).unwrap()
+    }
+
+    pub(super) fn group(&self, kind: SpaceKind) -> Arc<BlockGroup> {
+        let groups = self.space.groups();
+        let group = groups.iter().find(|group| group.kind() == kind);
+        Arc::clone(group.unwrap())
+    }
+
+    /// Reserves and allocates.
+    pub(super) fn data(&self, want: u64, min: u64) -> Result<(u64, u64), SpaceError> {
+        self.space.reserve_data(want)?;
+        let allocated = self.space.allocate_data(want, min, None, NOW);
+        let taken = allocated.as_ref().map_or(0, |(_, len)| *len);
+        self.space.release_data(want - taken);
+        allocated.map(|(start, len)| (start.0, len))
+    }
+}
+
+/// What the chunks of a pool take on its devices.
+pub(super) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
+    let chunks = pool.chunk_map().all();
+    let device = |info: ubtrfs_device::DeviceInfo| {
+        let extents = chunks.iter().flat_map(|chunk| {
+            let stripes = chunk.stripes().iter();
+            let own = stripes.filter(|stripe| stripe.devid == info.devid);
+            own.map(|stripe| (stripe.physical, chunk.stripe_bytes()))
+        });
+        DeviceSpace {
+            devid: info.devid,
+            uuid: info.uuid,
+            total_bytes: info.item.unwrap().total_bytes.get(),
+            extents: extents.collect(),
+        }
+    };
+    pool.devices().into_iter().map(device).collect()
+}
