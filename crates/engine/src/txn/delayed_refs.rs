@@ -259,7 +259,8 @@ impl DelayedRefs {
         self.edit(bytenr, shape, |head| head.set_birth(Birth::Data));
     }
 
-    /// A tree block that this commit made, with the reference to it.
+    /// A tree block that this commit made, with the reference to it. If the same address held a block with
+    /// an item, the run that deletes the item comes first.
     pub(crate) fn new_block(
         &mut self,
         bytenr: Logical,
@@ -302,7 +303,8 @@ impl DelayedRefs {
         self.edit(bytenr, shape, |head| head.full_backref = true);
     }
 
-    /// A tree block that this commit made and dropped before its item was: nothing remains of it.
+    /// A tree block that this commit made and dropped before it got an item: nothing remains of it, and its
+    /// address may be given out at once. [`Pending::is_new`] tells which blocks those are.
     pub(crate) fn forget_block(&mut self, bytenr: Logical) {
         let head = self.heads.remove(&bytenr);
         let head = head.expect("only a block without an item can be forgotten");
@@ -310,6 +312,7 @@ impl DelayedRefs {
             matches!(head.birth, Birth::Block { .. }),
             "a block with an item is dropped by its reference"
         );
+        assert!(head.refs() <= 1, "somebody else refers to the block");
         self.spilled -= head.changes.spilled();
     }
 

@@ -35,6 +35,9 @@ use keyed::KeyedRefs;
 use super::delayed_refs::{Birth, Disagreement, ExtentShape, Head, RefKey};
 use crate::error::{CorruptItem, Error, Result};
 
+#[cfg(test)]
+mod tests;
+
 /// What the items depend on besides the references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentContext {

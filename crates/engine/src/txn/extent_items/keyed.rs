@@ -178,7 +178,7 @@ pub(super) fn is_keyed_ref(item_type: KeyType) -> bool {
 }
 
 /// Who refers, and how often. None if it is no reference.
-fn decode(key: Key, bytes: &[u8]) -> Option<(RefKey, u64)> {
+pub(super) fn decode(key: Key, bytes: &[u8]) -> Option<(RefKey, u64)> {
     Some(match key.item_type {
         KeyType::TREE_BLOCK_REF => (RefKey::TreeRoot(RootId(key.offset)), 1),
         KeyType::SHARED_BLOCK_REF => (RefKey::TreeParent(Logical(key.offset)), 1),
