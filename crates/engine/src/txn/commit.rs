@@ -17,6 +17,7 @@ mod blocks;
 mod cleaner;
 mod converge;
 mod csum_items;
+mod empty_groups;
 mod freeze;
 mod output;
 mod publish;
@@ -36,6 +37,7 @@ use super::births::Birth;
 use super::superblock_edits::SuperblockEdits;
 use super::writer::Writer;
 use crate::error::Result;
+use crate::space::RemovedGroup;
 use crate::volume::{Tree, Volume};
 use blocks::{BlockIo, Blocks};
 pub(crate) use rebuild::free_by_extents;
@@ -74,6 +76,7 @@ struct Commit<'v> {
     rebuilt: bool,
     /// Deleted subvolumes wait to be freed.
     unclean: bool,
+    removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
     /// Entries for the superblock's array, key and item.
     new_system_chunks: Vec<Vec<u8>>,
@@ -89,6 +92,7 @@ impl Volume {
         commit.apply_subvolumes()?;
         commit.make_births()?;
         commit.clean_deleted_subvolumes()?;
+        commit.remove_empty_groups()?;
         commit.converge()?;
         commit.write_blocks()?;
         self.pool().flush()?;

@@ -6,17 +6,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ubtrfs_device::MappedChunk;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{DevId, Logical, Physical, RootId, Transid, objectid};
-use ubtrfs_format::item::{DevExtent, RootItem, Timespec};
+use ubtrfs_format::item::{DevExtent, QgroupStatusItem, RootItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{BlockFormat, CommittedRoot, View};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{OpenOptions, Tree, Volume, open_tree};
 use crate::error::{CorruptItem, Error, Result};
 use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
-use crate::txn::{Writer, free_by_extents};
+use crate::txn::{Cost, Writer, free_by_extents};
+
+const QGROUP_STATUS_ON: u64 = 1 << 0;
+const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
 
 /// Refuses by name what this code reads but does not keep true when writing.
 pub(super) fn check_writable(sb: &Superblock) -> Result<()> {
@@ -85,6 +88,7 @@ impl Volume {
             options.delta_bytes,
         );
         let _ = self.writer.set(Arc::new(writer));
+        self.distrust_quotas()?;
         if self.has_deleted_subvolumes()? {
             self.writer()?.set_unclean();
         }
@@ -141,6 +145,33 @@ impl Volume {
             more = cursor.advance()?;
         }
         Ok(devices)
+    }
+
+    /// Says that the sums of quota groups are not to be relied on: they are not kept here.
+    fn distrust_quotas(&self) -> Result<()> {
+        let Some(tree) = self.find_tree(RootId::QUOTA_TREE)? else {
+            return Ok(());
+        };
+        let key = Key::new(0, KeyType::QGROUP_STATUS, 0);
+        let Some(item) = tree.view.get(&key)? else {
+            return Ok(());
+        };
+        // Items of volumes without simple quotas end before the last field.
+        let mut status = QgroupStatusItem::new_zeroed();
+        let len = item.len().min(size_of::<QgroupStatusItem>());
+        status.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
+        let flags = status.flags.get();
+        if flags & QGROUP_STATUS_ON == 0 || flags & QGROUP_STATUS_INCONSISTENT != 0 {
+            return Ok(());
+        }
+        tracing::warn!(
+            "quotas are on: their sums are not kept, run a rescan on a mount by the kernel"
+        );
+        status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
+        let permit = self.admit(Cost::items(1))?;
+        self.enter(permit)?
+            .put(&tree, key, &status.as_bytes()[..len]);
+        Ok(())
     }
 
     /// Subvolumes that wait to be freed are named by orphan items of the root tree.

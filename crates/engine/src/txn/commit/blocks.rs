@@ -99,7 +99,7 @@ impl<'v> Blocks<'v> {
 
     /// Writes blocks out early if they take too much memory. Those that change again are written again.
     pub(super) fn spill_if_large(&mut self) -> Result<()> {
-        if self.store.staged_bytes() as u64 > STAGED_BYTES {
+        if self.store.staged_bytes() > STAGED_BYTES {
             self.write_staged()?;
         }
         Ok(())

@@ -56,6 +56,7 @@ impl<'v> Commit<'v> {
             freed_data: Vec::new(),
             born: Vec::new(),
             gone: Vec::new(),
+            removed_groups: Vec::new(),
             unclean,
             rebuilt: false,
             edits,

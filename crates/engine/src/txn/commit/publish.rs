@@ -12,6 +12,7 @@ impl Commit<'_> {
             transid,
             trees,
             gone,
+            removed_groups,
             ..
         } = self;
         let nodesize = u64::from(superblock.nodesize.get());
@@ -40,6 +41,9 @@ impl Commit<'_> {
         writer.note_commit(transid);
         // Layers first: who takes the new epoch sees the new roots.
         let epoch = volume.node_store().next_epoch();
+        for removed in &removed_groups {
+            writer.space.free_device_space(removed);
+        }
         let pinned = writer.space.take_pinned();
         writer.unreleased.lock().push(epoch, pinned);
         volume.release_freed();

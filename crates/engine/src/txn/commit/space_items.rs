@@ -102,7 +102,6 @@ impl Commit<'_> {
         if groups.is_empty() {
             return Ok(false);
         }
-        let compat = self.volume.superblock().compat_ro();
         if self.has_free_space_tree() {
             let view = self.view(RootId::FREE_SPACE_TREE)?;
             let mut changes = Vec::new();
@@ -137,12 +136,17 @@ impl Commit<'_> {
                 items.push((key, Some(item.as_bytes().to_vec())));
             }
         }
-        let tree = match compat.contains(CompatRo::BLOCK_GROUP_TREE) {
+        self.apply_owned(self.block_group_tree(), &items)?;
+        Ok(true)
+    }
+
+    /// The tree that block group items are in.
+    pub(super) fn block_group_tree(&self) -> RootId {
+        let compat = self.volume.superblock().compat_ro();
+        match compat.contains(CompatRo::BLOCK_GROUP_TREE) {
             true => RootId::BLOCK_GROUP_TREE,
             false => RootId::EXTENT_TREE,
-        };
-        self.apply_owned(tree, &items)?;
-        Ok(true)
+        }
     }
 
     /// Enters the chunks that were made up to this transaction. True if there were any.
