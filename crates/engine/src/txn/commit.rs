@@ -136,7 +136,7 @@ impl<'v> Commit<'v> {
         let blocks = io.balance();
         let tree = self.tree(id)?;
         tree.blocks += blocks;
-        tree.item_is_stale |= tree.root != new;
+        tree.item_is_stale |= tree.root != new || blocks != 0;
         tree.root = new;
         if id == RootId::EXTENT_TREE {
             self.blocks.extent_root = new;
