@@ -113,6 +113,22 @@ pub enum CorruptItem {
     InodeNumber(InodeNr),
     #[error("inode {0} has no name")]
     NoName(InodeNr),
+    #[error("block group has no FREE_SPACE_INFO")]
+    NoFreeSpaceInfo,
+    #[error("{found} free ranges, not {said}")]
+    FreeSpaceCount { said: u64, found: u64 },
+    #[error("free space is not in the form that FREE_SPACE_INFO says")]
+    FreeSpaceForm,
+    #[error("free space is not whole sectors of its block group")]
+    FreeSpaceRange,
+    #[error("free space overlaps what is before it")]
+    FreeSpaceOverlap,
+    #[error("bitmap of free space is missing, or has not the size or place that it should")]
+    FreeSpaceBitmap,
+    #[error("space became free that was free")]
+    AlreadyFree,
+    #[error("space became used that was not free")]
+    NotFree,
     #[error("directories or subvolumes form a loop")]
     Loop,
 }

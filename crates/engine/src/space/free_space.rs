@@ -23,7 +23,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use bitmap::Bitmap;
+pub(super) use bitmap::Bitmap;
 use run_tree::{Found, RunTree, Runs};
 
 /// Units of a region, and bits of its bitmap.

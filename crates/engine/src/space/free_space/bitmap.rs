@@ -3,7 +3,7 @@
 const WORD_BITS: u64 = u64::BITS as u64;
 
 #[derive(Clone, Debug)]
-pub(super) struct Bitmap {
+pub(crate) struct Bitmap {
     words: Box<[u64]>,
     bits: u64,
 }
@@ -22,12 +22,33 @@ fn mask(index: u64, from: u64, to: u64) -> u64 {
 
 impl Bitmap {
     /// All clear.
-    pub(super) fn new(bits: u64) -> Bitmap {
+    pub(crate) fn new(bits: u64) -> Bitmap {
         let words = bits.div_ceil(WORD_BITS) as usize;
         Bitmap {
             words: vec![0; words].into_boxed_slice(),
             bits,
         }
+    }
+
+    /// Of bits that lie as on disk, those of a byte from the lowest.
+    pub(crate) fn from_le_bytes(bytes: &[u8], bits: u64) -> Bitmap {
+        let mut bitmap = Bitmap::new(bits);
+        for (word, bytes) in bitmap.words.iter_mut().zip(bytes.chunks(8)) {
+            let mut all = [0; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(all);
+        }
+        bitmap
+    }
+
+    pub(crate) fn to_le_bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self
+            .words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        bytes.truncate(self.bits.div_ceil(8) as usize);
+        bytes
     }
 
     /// The words that `from..to` touches with what it covers of each.
@@ -36,7 +57,7 @@ impl Bitmap {
         words.map(move |index| (index as usize, mask(index, from, to)))
     }
 
-    pub(super) fn set(&mut self, from: u64, to: u64) {
+    pub(crate) fn set(&mut self, from: u64, to: u64) {
         for (index, mask) in Self::masks(from, to) {
             self.words[index] |= mask;
         }
@@ -57,7 +78,7 @@ impl Bitmap {
     }
 
     /// The first run of set bits at or above `from`, cut off there.
-    pub(super) fn run(&self, from: u64) -> Option<(u64, u64)> {
+    pub(crate) fn run(&self, from: u64) -> Option<(u64, u64)> {
         let start = self.next(from, 0)?;
         let end = self.next(start, u64::MAX).unwrap_or(self.bits);
         Some((start, end))
