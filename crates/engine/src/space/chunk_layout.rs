@@ -15,6 +15,9 @@ use super::chunk_items::data_stripes;
 use super::class::SpaceKind;
 use super::device_space::DeviceHoles;
 
+#[cfg(test)]
+mod tests;
+
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Volumes above this size get larger metadata chunks.
