@@ -7,7 +7,9 @@
 //! Invariants
 //! - CURSOR-1: the path stands on the first committed item at or beyond the cursor's key, seen in the
 //!   direction of the last move, or nowhere if there is none.
-//! - CURSOR-2: moving forward meets keys in strictly ascending order, backward in descending order.
+//! - CURSOR-2: a run of committed items that nothing lies on top of costs about what it costs without upper
+//!   sets: how far it goes is found out once a leaf.
+//! - CURSOR-3: moving forward meets keys in strictly ascending order, backward in descending order.
 //!
 //! Locks: none between moves; none is held while a block is read.
 //! Not here: walking one set (`path`, `delta`).
@@ -37,6 +39,16 @@ pub struct Cursor<'v> {
     overlay: Option<Overlay>,
     at: At,
     direction: Direction,
+    clear: Clear,
+}
+
+/// The slots of the path's leaf that no upper set has a say in: a walk up takes them as they come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clear {
+    /// Those from the path's slot to before this one; 0 unless the cursor stands on the path.
+    end: usize,
+    /// Of the overlay when that was found out.
+    version: u64,
 }
 
 /// What a cursor with an overlay stands on.
@@ -68,6 +80,7 @@ impl<'v> Cursor<'v> {
             overlay,
             at: At::Nowhere,
             direction: Direction::Up,
+            clear: Clear::default(),
         }
     }
 
@@ -138,10 +151,13 @@ impl<'v> Cursor<'v> {
 
     /// Goes to the next item. False, and the cursor stands nowhere, after the last.
     pub fn advance(&mut self) -> Result<bool, TreeError> {
-        match self.overlay {
-            None => self.path.advance(),
-            Some(_) => self.step(Direction::Up),
+        let Some(overlay) = &self.overlay else {
+            return self.path.advance();
+        };
+        if self.clear.version == overlay.version() && self.path.advance_below(self.clear.end) {
+            return Ok(true);
         }
+        self.step(Direction::Up)
     }
 
     /// Goes to the item before. False, and the cursor stands nowhere, before the first.
@@ -191,6 +207,7 @@ impl<'v> Cursor<'v> {
     /// Goes to the first visible item at or beyond `key`; the path is on the first committed one there.
     fn merge(&mut self, direction: Direction, mut key: Key) -> Result<bool, TreeError> {
         self.direction = direction;
+        self.clear = Clear::default();
         while let Some(overlay) = &mut self.overlay {
             let committed = self.path.key();
             let nearest = overlay.find(direction, key).filter(|(delta, _)| {
@@ -200,6 +217,7 @@ impl<'v> Cursor<'v> {
                 None if committed.is_none() => return Ok(false),
                 None => {
                     self.at = At::Path;
+                    self.find_clear();
                     return Ok(true);
                 }
                 Some((delta, Some(value))) => {
@@ -218,5 +236,16 @@ impl<'v> Cursor<'v> {
         }
         self.path.clear();
         Ok(false)
+    }
+
+    /// After [`Overlay::find`] has told that the path's item comes first.
+    fn find_clear(&mut self) {
+        if let (Some(overlay), Direction::Up) = (&self.overlay, self.direction) {
+            let (version, next) = overlay.found_up();
+            self.clear = Clear {
+                end: self.path.slots_below(next),
+                version,
+            };
+        }
     }
 }

@@ -105,6 +105,33 @@ impl<'v> Path<'v> {
         leaf.block.item(leaf.slot)
     }
 
+    /// How many slots of the leaf have keys below `bound`; all, without one. 0 if the path stands nowhere.
+    pub(crate) fn slots_below(&self, bound: Option<Key>) -> usize {
+        let Some(leaf) = self.steps.last() else {
+            return 0;
+        };
+        let node = leaf.block.node();
+        match bound {
+            None => node.len(),
+            // Where the sets alternate, the next item is out of bounds already.
+            Some(bound) if node.key(leaf.slot + 1).is_some_and(|key| key >= bound) => leaf.slot + 1,
+            Some(bound) => match node.search(&bound) {
+                Ok(slot) | Err(slot) => slot,
+            },
+        }
+    }
+
+    /// Goes to the next item if it is in this leaf and its slot below `end`.
+    pub(crate) fn advance_below(&mut self, end: usize) -> bool {
+        match self.steps.last_mut() {
+            Some(leaf) if leaf.slot + 1 < end => {
+                leaf.slot += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Goes to the next item. False, and the path stands nowhere, after the last.
     pub(crate) fn advance(&mut self) -> Result<bool, TreeError> {
         let Some(leaf) = self.steps.last_mut() else {

@@ -64,12 +64,33 @@ impl Overlay {
         }
         nearest
     }
+
+    /// Changes when a set does.
+    pub(crate) fn version(&self) -> u64 {
+        self.walks.first().map_or(0, |walk| walk.set.version())
+    }
+
+    /// What the last [`Overlay::find`] upwards found: its version and key.
+    pub(crate) fn found_up(&self) -> (u64, Option<Key>) {
+        let keys = self.walks.iter().filter_map(|walk| walk.ahead.front());
+        let version = self.walks.first().map_or(0, |walk| walk.version);
+        (version, keys.map(|(key, _)| *key).min())
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Set {
     Mutable(Arc<MutableSet>),
     Frozen(Arc<FrozenSet>),
+}
+
+impl Set {
+    fn version(&self) -> u64 {
+        match self {
+            Set::Mutable(set) => set.version(),
+            Set::Frozen(_) => 0,
+        }
+    }
 }
 
 /// How many entries a walk fetches at once after a while.
@@ -124,11 +145,7 @@ impl Walk {
 
     /// Whether what was fetched still tells what comes at or beyond `key`.
     fn covers(&self, direction: Direction, key: Key) -> bool {
-        let is_current = match &self.set {
-            Set::Mutable(set) => set.version() == self.version,
-            Set::Frozen(_) => true,
-        };
-        is_current
+        self.set.version() == self.version
             && self.direction == direction
             && self
                 .from
