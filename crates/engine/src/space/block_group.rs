@@ -371,7 +371,7 @@ impl BlockGroup {
         }
     }
 
-    /// Takes an empty group out of the sums for good. False if something is in it, or on its way.
+    /// Takes an empty group out of the sums. False if something is in it, or on its way.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.state.lock();
         let full = self.len - self.superblock_bytes();
@@ -387,6 +387,14 @@ impl BlockGroup {
         self.class.total.fetch_sub(self.len, Ordering::SeqCst);
         self.recount(&mut state);
         true
+    }
+
+    /// Takes `retire` back.
+    pub(super) fn reinstate(&self) {
+        let mut state = self.state.lock();
+        state.removed = false;
+        self.class.total.fetch_add(self.len, Ordering::SeqCst);
+        self.recount(&mut state);
     }
 
     fn superblock_bytes(&self) -> u64 {

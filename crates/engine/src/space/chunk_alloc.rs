@@ -245,25 +245,20 @@ impl Space {
     }
 
     /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
+    ///
+    /// `InUse`: something is in it or pinned, its items are not inserted yet, it is the last of its kind, or
+    /// promises rest on it.
     pub(crate) fn remove_group(&self, start: Logical) -> Result<RemovedGroup, SpaceError> {
-        let mut chunks = self.chunks.lock();
+        let chunks = self.chunks.lock();
         let group = self.find(start).filter(|group| group.start() == start);
         let group = group.ok_or(SpaceError::NoBlockGroup { start })?;
-        if !self.can_do_without(&group) {
-            return Err(SpaceError::InUse { start });
-        }
-        let was_read_only = group.is_read_only();
-        let closed = group.try_set_read_only();
-        if !closed || !group.retire() {
-            if closed && !was_read_only {
-                group.set_writable();
-            }
+        let is_new = chunks.new.iter().any(|(new, _)| new.start() == start);
+        if is_new || self.is_last_of_kind(&group) || !self.retire(&group) {
             return Err(SpaceError::InUse { start });
         }
         let chunk = self.pool.chunk_map().get(start)?;
         self.groups.remove(start);
         self.pool.remove_chunk(start);
-        chunks.new.retain(|(new, _)| new.start() != start);
         let stripes = chunk.stripes().iter();
         Ok(RemovedGroup {
             items: self.items_of(&chunk),
@@ -274,17 +269,39 @@ impl Space {
         })
     }
 
-    /// Whether promises can be kept without a group, and the profile of its kind is known without it.
-    fn can_do_without(&self, group: &BlockGroup) -> bool {
-        let class = self.class(group.kind());
-        let growth = match group.kind() {
-            SpaceKind::Data => 0,
-            _ => class.growth(),
-        };
-        let room = class.room().saturating_sub(group.len());
+    /// The last one tells the profile of those to come.
+    fn is_last_of_kind(&self, group: &BlockGroup) -> bool {
         let groups = self.groups();
-        let like_it = groups.iter().filter(|other| other.kind() == group.kind());
-        like_it.count() > 1 && class.reserved() <= room.saturating_add(growth)
+        let mut others = groups.iter().filter(|other| other.start() != group.start());
+        !others.any(|other| other.kind() == group.kind())
+    }
+
+    /// Closes a group for good, if it is empty and promises can be kept without it.
+    fn retire(&self, group: &BlockGroup) -> bool {
+        let was_read_only = group.is_read_only();
+        if !group.try_set_read_only() {
+            return false;
+        }
+        // Looked at afterwards, as by who makes a promise (CLASS-2).
+        let retired = group.retire();
+        if retired && self.keeps_promises_of(group.kind()) {
+            return true;
+        }
+        if retired {
+            group.reinstate();
+        }
+        if !was_read_only {
+            group.set_writable();
+        }
+        false
+    }
+
+    fn keeps_promises_of(&self, kind: SpaceKind) -> bool {
+        let class = self.class(kind);
+        match kind {
+            SpaceKind::Data => class.reserved() <= class.room(),
+            SpaceKind::Metadata | SpaceKind::System => class.keeps_promises(),
+        }
     }
 
     /// NEWCHUNK-2

@@ -31,6 +31,8 @@ pub(super) struct DeviceHoles {
     pub(super) total_bytes: u64,
     /// Start to end.
     holes: BTreeMap<u64, u64>,
+    /// In all holes.
+    free_bytes: u64,
 }
 
 impl DeviceHoles {
@@ -42,6 +44,7 @@ impl DeviceHoles {
             uuid: space.uuid,
             total_bytes: space.total_bytes,
             holes: BTreeMap::new(),
+            free_bytes: 0,
         };
         let mut from = RESERVED_BYTES;
         for (start, len) in extents {
@@ -58,11 +61,19 @@ impl DeviceHoles {
             && from < end
         {
             self.holes.insert(from, end);
+            self.free_bytes += end - from;
         }
     }
 
+    /// Takes out the hole that starts here; returns its end.
+    fn remove(&mut self, start: u64) -> Option<u64> {
+        let end = self.holes.remove(&start)?;
+        self.free_bytes -= end - start;
+        Some(end)
+    }
+
     pub(super) fn free_bytes(&self) -> u64 {
-        self.holes.iter().map(|(start, end)| end - start).sum()
+        self.free_bytes
     }
 
     /// How many superblock copies lie in holes.
@@ -91,7 +102,7 @@ impl DeviceHoles {
 
     /// Takes the front of a hole.
     pub(super) fn take(&mut self, start: u64, len: u64) {
-        let end = self.holes.remove(&start);
+        let end = self.remove(start);
         debug_assert!(end.is_some_and(|end| end - start >= len));
         self.add(start + len, end.unwrap_or(start));
     }
@@ -102,10 +113,10 @@ impl DeviceHoles {
         if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()
             && before_end >= from
         {
-            self.holes.remove(&before);
+            self.remove(before);
             (from, end) = (before, end.max(before_end));
         }
-        if let Some(after_end) = self.holes.remove(&end) {
+        if let Some(after_end) = self.remove(end) {
             end = after_end;
         }
         self.add(from, end);

@@ -33,7 +33,7 @@ impl Space {
     }
 
     /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
-    /// devices' unallocated space could add. What is promised is not taken off, but for data in mixed groups.
+    /// devices' unallocated space could add. Of promises only those of data in mixed groups are taken off.
     pub(crate) fn metadata_room(&self) -> u64 {
         let class = self.class(SpaceKind::Metadata);
         let data = class.reserved_data.load(Ordering::SeqCst);
@@ -41,20 +41,16 @@ impl Space {
         room.saturating_sub(data)
     }
 
-    /// Promises space for tree blocks, which no chunk of data will take.
-    pub(crate) fn reserve_metadata(&self, bytes: u64) -> Result<(), SpaceError> {
+    /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
+    /// them. If that cannot be kept, the promise stays as it was.
+    pub(crate) fn promise_metadata(&self, bytes: u64) -> bool {
         let class = self.class(SpaceKind::Metadata);
-        class.reserved_metadata.fetch_add(bytes, Ordering::SeqCst);
-        if class.keeps_promises() {
-            return Ok(());
+        let before = class.reserved_metadata.swap(bytes, Ordering::SeqCst);
+        let keeps = class.keeps_promises();
+        if !keeps {
+            class.reserved_metadata.store(before, Ordering::SeqCst);
         }
-        release(&class.reserved_metadata, bytes);
-        let kind = SpaceKind::Metadata;
-        Err(SpaceError::NoSpace { kind, bytes })
-    }
-
-    pub(crate) fn release_metadata(&self, bytes: u64) {
-        release(&self.class(SpaceKind::Metadata).reserved_metadata, bytes);
+        keeps
     }
 }
 

@@ -122,7 +122,7 @@ fn what_is_reserved_can_be_allocated() {
         let space = &volume.space;
         let nodesize = u64::from(space.params.nodesize);
         let metadata = space.metadata_room() / 2 / nodesize * nodesize;
-        space.reserve_metadata(metadata).unwrap();
+        assert!(space.promise_metadata(metadata));
         let mut data = 0;
         loop {
             let bytes = (1 + rng.below(2000)) * SECTOR;
@@ -303,9 +303,17 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     space.release_data(200 * MIB - len);
     assert!(in_use(space.remove_group(group.start())));
     space.unpin(space.take_pinned());
+    // Its items are not inserted yet.
+    assert!(in_use(space.remove_group(group.start())));
+    assert_eq!(space.take_new_chunks(NOW).len(), 1);
     let writer = space.write_in_place(start).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     drop(writer);
+    let promised = volume.totals(SpaceKind::Data).room;
+    space.reserve_data(promised).unwrap();
+    assert!(in_use(space.remove_group(group.start())));
+    space.release_data(promised);
+    assert_eq!(volume.totals(SpaceKind::Data).room, promised);
     let end = volume.pool.chunk_map().all().last().unwrap().end();
     let removed = space.remove_group(group.start()).unwrap();
     assert_eq!(removed.items.logical, group.start());
@@ -349,9 +357,10 @@ fn data_leaves_what_is_promised_to_metadata() {
     let volume = TestVolume::single(400 * MIB);
     let space = &volume.space;
     let promised = space.metadata_room() / 2;
-    space.reserve_metadata(promised).unwrap();
+    assert!(space.promise_metadata(promised));
     while volume.data(MIB, SECTOR).is_ok() {}
     assert!(space.metadata_room() >= promised);
+    assert!(!space.promise_metadata(2 * promised + 32 * MIB));
     for _ in 0..promised / NODE {
         space.allocate_block(BlockKind::Metadata, NOW).unwrap();
     }

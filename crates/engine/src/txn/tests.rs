@@ -11,11 +11,13 @@ use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::fill::{Scale, hard_cases};
-use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec};
+use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
 use zerocopy::IntoBytes;
 
 use super::Cost;
+use crate::SpaceKind;
 use crate::mkfs::{Identity, MkfsOptions, Plan};
+use crate::space::BlockGroup;
 use crate::volume::Tree;
 use crate::{OpenOptions, Volume};
 
@@ -268,6 +270,55 @@ fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
                 .all(|info| info.item.refs.get() > 0)
         );
         edit_all(&volume, &mut rng, 2);
+        drop(volume);
+        judge(&made);
+    }
+}
+
+#[test]
+fn kernel_accepts_chunks_that_commits_made_and_removed() {
+    if !kernel::or_skip("chunks that commits made") {
+        return;
+    }
+    for metadata in [Profile::Single, Profile::Dup] {
+        let spec = MkfsSpec::new().device_bytes(400 << 20).metadata(metadata);
+        let made = KernelVolume::make(&spec).unwrap();
+        let volume = open_files(&made);
+        let chunks = || volume.pool().chunk_map().len();
+        let before = chunks();
+        let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+        for round in 0..4 {
+            for number in 0..2000 {
+                set(
+                    &volume,
+                    &tree,
+                    256,
+                    round * 2000 + number,
+                    &[round as u8; 7600],
+                );
+            }
+            volume.sync().unwrap();
+        }
+        assert!(chunks() > before, "{metadata}");
+        drop(tree);
+        drop(volume);
+        judge(&made);
+
+        let volume = open_files(&made);
+        let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+        for number in 0..8000 {
+            remove(&volume, &tree, 256, number);
+        }
+        for round in 0..4 {
+            set(&volume, &tree, 256, round, b"again");
+            volume.sync().unwrap();
+        }
+        // One stays for what comes next.
+        let groups = volume.writer().unwrap().space.groups();
+        let is_empty =
+            |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
+        assert!(groups.iter().filter(is_empty).count() <= 1, "{metadata}");
+        drop(tree);
         drop(volume);
         judge(&made);
     }

@@ -206,7 +206,7 @@ impl Writer {
             true => 0,
             false => (used / 4).clamp(LEAST_RESERVE, MOST_RESERVE),
         };
-        need.saturating_add(kept) <= self.space.metadata_room()
+        self.space.promise_metadata(need.saturating_add(kept))
     }
 
     fn wait_for_freeze(&self, full: Transid) -> Result<()> {

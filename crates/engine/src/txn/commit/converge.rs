@@ -24,8 +24,9 @@ impl Commit<'_> {
         for round in 0..MAX_ROUNDS {
             let mut changed = self.run_refs()?;
             changed |= self.remove_csums()?;
-            changed |= self.update_groups()?;
+            // New groups first: extents in them are among those that changed.
             changed |= self.take_new_chunks()?;
+            changed |= self.update_groups()?;
             changed |= self.update_root_items()?;
             if !changed && self.blocks.refs.is_empty() && !self.blocks.drop_spare() {
                 tracing::debug!(round, "converged");

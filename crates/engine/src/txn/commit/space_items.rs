@@ -63,6 +63,8 @@ impl Commit<'_> {
 
     pub(super) fn note_freed(&mut self, freed: &Freed) -> Result<()> {
         let group = self.group_of(freed.start, freed.len)?;
+        // Before it counts as unused, so that nobody is promised it yet.
+        self.writer.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));
             let changes = self.groups.entry(group.start()).or_default();
@@ -71,7 +73,6 @@ impl Commit<'_> {
         if let FreedKind::Data = freed.kind {
             self.freed_data.push((freed.start, freed.len));
         }
-        self.writer.space.pin(freed.start, freed.len);
         Ok(())
     }
 
