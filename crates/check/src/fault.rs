@@ -183,7 +183,6 @@ faults! {
         => "free-space info says {recorded} extents, {found} are there";
     505 Error "free-space-info-missing" FreeSpaceInfoMissing {}
         => "block group has no free-space info";
-    /// Left behind by mkfs.btrfs for the chunks that it begins with.
     506 Warning "free-space-unowned" FreeSpaceUnowned { length: u64 }
         => "free-space info of {length} bytes that are no block group";
     507 Error "free-space-form" FreeSpaceForm {}

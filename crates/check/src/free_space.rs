@@ -19,6 +19,9 @@ use crate::state::State;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
 
+/// mkfs.btrfs begins with chunks below it and leaves their free-space infos behind.
+const MKFS_CHUNKS_END: u64 = 21 << 20;
+
 /// A range of addresses.
 type Run = (u64, u64);
 
@@ -147,6 +150,7 @@ impl Reader<'_, '_> {
         });
         match index {
             Some(index) => self.has_info[index] = true,
+            None if key.objectid.saturating_add(key.offset) <= MKFS_CHUNKS_END => {}
             None => self.unowned(key),
         }
         self.group = Some(Group {

@@ -3,7 +3,7 @@
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_sim::images;
 
-use crate::assert_sound;
+use crate::assert_spotless;
 
 #[test]
 fn kept_images_are_spotless() {
@@ -14,6 +14,6 @@ fn kept_images_are_spotless() {
             ..CheckOptions::default()
         };
         let report = check(&image.devices, &options, &mut |_| {}).unwrap();
-        assert_sound(&name, &report);
+        assert_spotless(&name, &report);
     }
 }

@@ -1,0 +1,167 @@
+//! Volumes freshly made by the kernel are clean, whatever their features and content; the figures are those
+//! of `btrfs check`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ubtrfs_check::{CheckOptions, Report, check};
+use ubtrfs_sim::fill::Scale;
+use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
+use ubtrfs_sim::matrix;
+
+use crate::assert_spotless;
+
+fn checked(volume: &KernelVolume) -> Report {
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    check(volume.devices(), &options, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn filled_volumes_of_all_kinds_are_sound() {
+    const TEST: &str = "filled_volumes_of_all_kinds_are_sound";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let seed = ubtrfs_sim::seed(TEST);
+    for case in matrix::chosen() {
+        let filled = case.build(&Scale::small(), seed).unwrap();
+        assert_spotless(&format!("{case}, seed {seed}"), &checked(&filled.volume));
+    }
+}
+
+/// What `btrfs check` prints behind each of the names.
+fn figures_of_progs(device: &Path) -> Vec<u64> {
+    let output = Command::new("btrfs").arg("check").arg(device).output();
+    let output = output.expect("btrfs starts");
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let words = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        let word = words.split_whitespace().next().unwrap();
+        word.parse().unwrap()
+    };
+    [
+        "found ",
+        "total csum bytes:",
+        "total tree bytes:",
+        "total fs tree bytes:",
+        "total extent tree bytes:",
+        "btree space waste bytes:",
+        "file data blocks allocated:",
+        " referenced",
+    ]
+    .map(number)
+    .into()
+}
+
+#[test]
+fn figures_are_those_of_btrfs_progs() {
+    const TEST: &str = "figures_are_those_of_btrfs_progs";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let image = ubtrfs_sim::images::image("crc32c-zstd").unwrap();
+    let device = &image.devices[0];
+    let report = check(&image.devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    let figures = report.figures;
+    let ours = [
+        figures.bytes_used,
+        figures.csum_bytes,
+        figures.tree_bytes,
+        figures.fs_tree_bytes,
+        figures.extent_tree_bytes,
+        figures.waste_bytes,
+        figures.data_bytes_allocated,
+        figures.data_bytes_referenced,
+    ];
+    assert_eq!(ours.to_vec(), figures_of_progs(device));
+}
+
+/// Deletes a subvolume of many leaves and copies the device while the kernel is at it.
+#[test]
+fn half_deleted_subvolumes_are_sound() {
+    const TEST: &str = "half_deleted_subvolumes_are_sound";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let spec = MkfsSpec::new()
+        .nodesize(4096)
+        .without(Feature::BlockGroupTree);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let mount = volume.mount("commit=1").unwrap();
+    let subvolume = mount.path().join("doomed");
+    run("btrfs", &["subvolume", "create"], &[&subvolume]);
+    let files = 60_000;
+    for number in 0..files {
+        fs::write(subvolume.join(format!("file-{number:060}")), "content").unwrap();
+    }
+    let snapshot = mount.path().join("snapshot");
+    run(
+        "btrfs",
+        &["subvolume", "snapshot"],
+        &[&subvolume, &snapshot],
+    );
+    for number in (0..files).step_by(7) {
+        fs::write(subvolume.join(format!("file-{number:060}")), "changed").unwrap();
+    }
+    mount.sync().unwrap();
+    run("btrfs", &["subvolume", "delete"], &[&subvolume]);
+    // Freezing commits, wherever the cleaner is; what lies on the device then is a whole state. The cleaner
+    // stops half-way only for a commit that someone else waits for.
+    let copy = volume.dir().join("copy.img");
+    let mut half = 0;
+    for round in 0..20 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| run("btrfs", &["filesystem", "sync"], &[mount.path()]));
+            let frozen = Freeze::new(mount.path());
+            run("cp", &["--sparse=always"], &[&volume.devices()[0], &copy]);
+            drop(frozen);
+        });
+        let report = check(
+            std::slice::from_ref(&copy),
+            &CheckOptions::default(),
+            &mut |_| {},
+        );
+        assert_spotless(&format!("round {round}"), &report.unwrap());
+        let roots = run(
+            "btrfs",
+            &["inspect-internal", "dump-tree", "-t", "root"],
+            &[&copy],
+        );
+        let is_half =
+            |line: &str| line.contains("drop_progress") && !line.contains("drop_progress key (0 ");
+        half += usize::from(roots.lines().any(is_half));
+        if !roots.contains("refs 0") {
+            break;
+        }
+    }
+    println!("met half-way {half} times");
+}
+
+fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
+    let output = Command::new(program).args(args).args(paths).output();
+    let output = output.expect("the program starts");
+    assert!(output.status.success(), "{program} {args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A mount that is not written to while this lives.
+struct Freeze<'p>(&'p Path);
+
+impl Freeze<'_> {
+    fn new(path: &Path) -> Freeze<'_> {
+        run("fsfreeze", &["-f"], &[path]);
+        Freeze(path)
+    }
+}
+
+impl Drop for Freeze<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
+    }
+}
