@@ -201,6 +201,12 @@ impl Chunks {
                 state.add_unless(lost, at, Fault::DeviceBytesUsed { item, found });
             }
         }
+        for info in volume.pool().devices() {
+            if info.is_missing() {
+                let uuid = info.uuid;
+                state.add(Place::device(info.devid), Fault::DeviceMissing { uuid });
+            }
+        }
         if state.has_lost(RootId::CHUNK_TREE) || !volume.is_current() {
             return;
         }
@@ -501,6 +507,7 @@ fn check_block_groups(state: &mut State<'_>, spaces: &mut Spaces, groups: Groups
         let at = Place::bytenr(start);
         if let Some((other, _)) = before.filter(|(_, end)| *end > start) {
             state.add(at, Fault::BlockGroupOverlap { other });
+            continue;
         }
         before = Some((start, start.saturating_add(group.length)));
         let index = spaces.index_of(start);

@@ -142,15 +142,20 @@ impl ExtentReader<'_, '_> {
     /// Those with a chunk were found by searching.
     fn block_group(&mut self, key: Key) {
         let Some(spaces) = &self.spaces else { return };
-        let known = spaces
-            .find(key.objectid)
-            .is_some_and(|space| space.start == key.objectid && space.group.is_some());
-        if !known {
-            let lost = self.state.has_lost(RootId::CHUNK_TREE);
-            let at = Place::item(RootId::EXTENT_TREE, key).at(key.objectid);
-            let length = key.offset;
-            let fault = Fault::BlockGroupWithoutChunk { length };
-            self.state.add_unless(lost, at, fault);
+        let at = Place::item(RootId::EXTENT_TREE, key).at(key.objectid);
+        match spaces.find(key.objectid) {
+            Some(space) if space.group.is_some() => {
+                let other = space.start;
+                if other != key.objectid {
+                    self.state.add(at, Fault::BlockGroupOverlap { other });
+                }
+            }
+            _ => {
+                let lost = self.state.has_lost(RootId::CHUNK_TREE);
+                let length = key.offset;
+                let fault = Fault::BlockGroupWithoutChunk { length };
+                self.state.add_unless(lost, at, fault);
+            }
         }
     }
 

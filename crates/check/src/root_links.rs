@@ -129,8 +129,9 @@ impl Group {
         if backref != Some(index) {
             state.add_unless(roots_lost, at, Fault::RootBackrefMissing { parent });
         }
-        // Without the tree that holds the directory nothing can be said.
-        let entries_lost = entries_lost || !roots.contains_key(&parent);
+        // Nothing is known of the entries in a tree that is gone, or is being deleted.
+        let is_alive = roots.get(&parent).is_some_and(|entry| !entry.is_deleted());
+        let entries_lost = entries_lost || !is_alive;
         if item.is_none() {
             let fault = Fault::RootDirItemMissing { parent, dir, index };
             state.add_unless(entries_lost, at, fault);

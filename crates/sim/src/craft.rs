@@ -3,6 +3,10 @@
 //! What is replaced is found by its bytes in every copy of every block, so that a test needs to know the
 //! item only, not its place.
 
+mod crafted;
+
+pub use crafted::{Crafted, Items};
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Reading the data of all mirrors and comparing it with its checksums.
 
-use ubtrfs_device::Pool;
+use ubtrfs_device::{DeviceError, Pool};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId};
 
@@ -82,23 +82,36 @@ impl<'v> DataReader<'v> {
         }
     }
 
-    /// One by one, for what could not be read at once.
+    /// One by one, for what could not be read at once. A device that is missing was told of, and so was data
+    /// that is nowhere.
     fn check_sectors(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
         let csum_bytes = self.csum_type.size_bytes();
+        let mut unread: Option<(u64, u64)> = None;
+        let tell = |state: &mut State<'_>, run: &mut Option<(u64, u64)>| {
+            if let Some((at, length)) = run.take() {
+                let fault = Fault::DataUnreadable { mirror, length };
+                state.add(Place::tree(RootId::CSUM_TREE).at(at), fault);
+            }
+        };
         for (index, wanted) in wanted.chunks(csum_bytes).enumerate() {
             let at = start.saturating_add((index * self.sectorsize) as u64);
             let data = &mut self.data[..self.sectorsize];
-            if self.pool.read_mirror(Logical(at), data, mirror).is_err() {
-                let length = self.sectorsize as u64;
-                let fault = Fault::DataUnreadable { mirror, length };
-                state.add(Place::tree(RootId::CSUM_TREE).at(at), fault);
-                continue;
-            }
-            let found = self.csum_type.compute(data);
-            if found.significant(self.csum_type) != wanted {
-                mismatch(self.pool, state, at, mirror);
+            match self.pool.read_mirror(Logical(at), data, mirror) {
+                Ok(()) => {
+                    tell(state, &mut unread);
+                    let found = self.csum_type.compute(data);
+                    if found.significant(self.csum_type) != wanted {
+                        mismatch(self.pool, state, at, mirror);
+                    }
+                }
+                Err(DeviceError::Missing { .. } | DeviceError::NoChunk { .. }) => {}
+                Err(_) => {
+                    let sector = self.sectorsize as u64;
+                    unread = Some(unread.map_or((at, sector), |(at, len)| (at, len + sector)));
+                }
             }
         }
+        tell(state, &mut unread);
     }
 }
 

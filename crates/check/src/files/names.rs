@@ -329,7 +329,8 @@ impl Child {
         };
         let entries = [self.item, self.index];
         let other_kind = entries.iter().flatten().find(|(_, kind)| *kind != wanted);
-        if let Some(&(_, entry)) = other_kind {
+        // Without an INODE_ITEM there is no kind, which was told.
+        if let Some(&(_, entry)) = other_kind.filter(|_| wanted != 0) {
             let fault = Fault::EntryType {
                 inode,
                 entry,

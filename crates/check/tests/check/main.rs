@@ -2,6 +2,7 @@
 
 mod kept_images;
 mod kernel_volumes;
+mod planted;
 
 use ubtrfs_check::Report;
 

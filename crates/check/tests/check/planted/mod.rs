@@ -1,0 +1,140 @@
+//! One fault is planted into a sound volume, and the check names exactly that one and what follows from it.
+//!
+//! `follows` is what a fault cannot be planted without: space that an extent takes is missing elsewhere.
+
+mod editing;
+mod extents;
+mod files;
+mod space;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ubtrfs_check::{CheckOptions, Fault, Report, check_devices};
+use ubtrfs_device::BlockDevice;
+use ubtrfs_sim::craft::Crafted;
+use ubtrfs_sim::fault::FaultDevice;
+use ubtrfs_sim::images;
+
+type Devices = Vec<(PathBuf, Arc<FaultDevice>)>;
+
+/// A kept image of current defaults, one that has no feature, and one with small nodes.
+const DEFAULT: &str = "crc32c-zstd";
+const OLDEST: &str = "sha256-zlib-oldest";
+const SMALL_NODES: &str = "xxhash-lzo-4k-mixed";
+const RAID1: &str = "raid1";
+
+struct Plant {
+    number: u16,
+    follows: &'static [u16],
+    image: &'static str,
+    edit: fn(&mut Crafted),
+    /// What goes wrong with devices.
+    break_devices: fn(&Crafted, &mut Devices),
+}
+
+fn plant(number: u16, follows: &'static [u16], edit: fn(&mut Crafted)) -> Plant {
+    Plant {
+        number,
+        follows,
+        image: DEFAULT,
+        edit,
+        break_devices: |_, _| {},
+    }
+}
+
+impl Plant {
+    fn on(self, image: &'static str) -> Plant {
+        Plant { image, ..self }
+    }
+
+    fn report(&self) -> Report {
+        let mut volume = crafted(self.image);
+        (self.edit)(&mut volume);
+        let mut devices = volume.devices();
+        (self.break_devices)(&volume, &mut devices);
+        check_it(devices)
+    }
+
+    fn breaking(self, break_devices: fn(&Crafted, &mut Devices)) -> Plant {
+        Plant {
+            break_devices,
+            ..self
+        }
+    }
+}
+
+/// Of images, read once.
+fn crafted(image: &'static str) -> Crafted {
+    static READ: OnceLock<Mutex<BTreeMap<&'static str, Crafted>>> = OnceLock::new();
+    let mut read = READ.get_or_init(Mutex::default).lock().unwrap();
+    let load = || Crafted::load(&images::image(image).unwrap().devices);
+    read.entry(image).or_insert_with(load).clone()
+}
+
+fn check_it(devices: Devices) -> Report {
+    let devices = devices
+        .into_iter()
+        .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
+        .collect();
+    let options = CheckOptions {
+        data_csums: true,
+        max_issues: 12,
+        ..CheckOptions::default()
+    };
+    check_devices(devices, &options, &mut |_| {}).unwrap()
+}
+
+fn all() -> Vec<Plant> {
+    let mut plants = volume::plants();
+    plants.extend(extents::plants());
+    plants.extend(space::plants());
+    plants.extend(files::plants());
+    plants
+}
+
+#[test]
+fn each_planted_fault_is_named() {
+    let mut failures = String::new();
+    for plant in all() {
+        let number = plant.number;
+        let Ok(report) = std::panic::catch_unwind(|| plant.report()) else {
+            failures += &format!("E{number:04}: cannot be planted\n");
+            continue;
+        };
+        let mut wanted = plant.follows.to_vec();
+        wanted.push(plant.number);
+        wanted.sort_unstable();
+        if report.numbers() != wanted {
+            failures += &format!("E{number:04}: wanted {wanted:?}, found\n{report}\n");
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+/// Device extents that overlap within a leaf are a corrupt leaf; two leaves of them need a volume of a
+/// thousand chunks.
+const NOT_PLANTED: &[u16] = &[209];
+
+#[test]
+fn each_number_is_planted() {
+    let planted: Vec<u16> = all().iter().map(|plant| plant.number).collect();
+    for (number, name) in Fault::ALL {
+        let covered = planted.contains(number) || NOT_PLANTED.contains(number);
+        assert!(covered, "E{number:04} {name} is not planted");
+    }
+}
+
+#[test]
+fn numbers_and_names_are_distinct() {
+    let mut numbers: Vec<u16> = Fault::ALL.iter().map(|(number, _)| *number).collect();
+    assert!(numbers.is_sorted());
+    numbers.dedup();
+    assert_eq!(numbers.len(), Fault::ALL.len());
+    let mut names: Vec<&str> = Fault::ALL.iter().map(|(_, name)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), Fault::ALL.len());
+}
