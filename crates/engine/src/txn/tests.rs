@@ -280,8 +280,12 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
     if !kernel::or_skip("chunks that commits made") {
         return;
     }
-    for metadata in [Profile::Single, Profile::Dup] {
-        let spec = MkfsSpec::new().device_bytes(400 << 20).metadata(metadata);
+    let small = MkfsSpec::new().device_bytes(150 << 20);
+    for (spec, value_bytes) in [
+        (MkfsSpec::new().device_bytes(400 << 20), 7600),
+        (small.clone().metadata(Profile::Raid10).devices(4), 7600),
+        (small.with(Feature::MixedBg).nodesize(4096), 3600),
+    ] {
         let made = KernelVolume::make(&spec).unwrap();
         let volume = open_files(&made);
         let chunks = || volume.pool().chunk_map().len();
@@ -294,12 +298,12 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
                     &tree,
                     256,
                     round * 2000 + number,
-                    &[round as u8; 7600],
+                    &vec![round as u8; value_bytes],
                 );
             }
             volume.sync().unwrap();
         }
-        assert!(chunks() > before, "{metadata}");
+        assert!(chunks() > before, "{spec:?}");
         drop(tree);
         drop(volume);
         judge(&made);
@@ -317,7 +321,7 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
         let groups = volume.writer().unwrap().space.groups();
         let is_empty =
             |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
-        assert!(groups.iter().filter(is_empty).count() <= 1, "{metadata}");
+        assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");
         drop(tree);
         drop(volume);
         judge(&made);
