@@ -49,6 +49,7 @@ impl Volume {
     /// Starts the thread that commits at intervals. It ends when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
         let writer = Arc::clone(self.writer()?);
+        writer.note_background();
         let volume = Arc::downgrade(self);
         thread::Builder::new()
             .name("ubtrfs-commit".to_owned())
@@ -70,7 +71,7 @@ fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
             return;
         };
         let due = last.elapsed() >= interval;
-        if pressed || due || writer.delta_is_large() || writer.is_unclean() {
+        if pressed || due || writer.is_unclean() {
             last = Instant::now();
             // Operations wait for a pressed commit, perhaps with files locked: no write-back then.
             let outcome = if due && !pressed {

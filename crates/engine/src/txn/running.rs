@@ -9,7 +9,7 @@
 //! Not here: the edits themselves (each tree's delta), how they are committed (`commit`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::Transid;
@@ -29,6 +29,8 @@ pub(crate) struct Running {
     pub(super) superblock: Mutex<SuperblockEdits>,
     /// Memory of all edits, estimated.
     bytes: AtomicI64,
+    /// The background thread was asked for a commit.
+    asked: AtomicBool,
     /// Items edited, those edited twice counted twice.
     edits: AtomicU64,
 }
@@ -42,6 +44,7 @@ impl Running {
             births: Mutex::default(),
             superblock: Mutex::default(),
             bytes: AtomicI64::new(0),
+            asked: AtomicBool::new(false),
             edits: AtomicU64::new(0),
         }
     }
@@ -62,6 +65,11 @@ impl Running {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// True the first time.
+    pub(super) fn ask(&self) -> bool {
+        !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn edits(&self) -> u64 {

@@ -67,6 +67,8 @@ pub(crate) struct Writer {
     wanted: Condvar,
     /// Wakes operations that wait for room in the delta.
     frozen: Condvar,
+    /// Whether a thread commits on request.
+    has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
     unclean: AtomicBool,
 }
@@ -136,6 +138,7 @@ impl Writer {
             wake: Mutex::default(),
             wanted: Condvar::new(),
             frozen: Condvar::new(),
+            has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
             space,
         }
@@ -178,8 +181,14 @@ impl Writer {
     pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<()> {
         self.check_alive()?;
         let running = Arc::clone(&self.running.read());
-        if running.bytes() > self.delta_budget_bytes {
-            self.wait_for_freeze(running.transid)?;
+        if running.bytes() > self.delta_budget_bytes / 2 {
+            // Early, so that the next transaction's room is there when it is needed.
+            if running.ask() {
+                self.want_commit();
+            }
+            if running.bytes() > self.delta_budget_bytes {
+                self.wait_for_freeze(volume, running.transid)?;
+            }
         }
         if !self.has_room(&running, cost) {
             // What was freed and what is only reserved shows after a commit.
@@ -209,8 +218,12 @@ impl Writer {
         self.space.promise_metadata(need.saturating_add(kept))
     }
 
-    fn wait_for_freeze(&self, full: Transid) -> Result<()> {
+    fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {
         let begin = Instant::now();
+        if !self.has_background.load(Ordering::Relaxed) {
+            // Nobody else would commit.
+            return volume.commit_running();
+        }
         let mut wake = self.wake.lock();
         wake.commit = true;
         self.wanted.notify_one();
@@ -237,6 +250,10 @@ impl Writer {
         self.wanted.notify_one();
     }
 
+    pub(super) fn note_background(&self) {
+        self.has_background.store(true, Ordering::Relaxed);
+    }
+
     /// Ends the background thread.
     pub(crate) fn stop_background(&self) {
         self.wake.lock().stop = true;
@@ -256,11 +273,6 @@ impl Writer {
             }
             _ => Wakening::Due,
         }
-    }
-
-    /// Large enough that a commit should start before operations must wait for one.
-    pub(super) fn delta_is_large(&self) -> bool {
-        self.running.read().bytes() > self.delta_budget_bytes / 2
     }
 
     /// There are deleted subvolumes to clean. Operations say so within their transaction.
