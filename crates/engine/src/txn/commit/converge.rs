@@ -21,6 +21,8 @@ const MAX_ROUNDS: usize = 1000;
 impl Commit<'_> {
     pub(super) fn converge(&mut self) -> Result<()> {
         self.join_csums()?;
+        // The root tree is of the superblock's generation, whatever else the commit changes.
+        self.tree(RootId::EXTENT_TREE)?.item_is_stale = true;
         for round in 0..MAX_ROUNDS {
             let mut changed = self.run_refs()?;
             changed |= self.remove_csums()?;

@@ -59,7 +59,10 @@ impl Commit<'_> {
                 (self.build_tree(id, &items)?, 0)
             }
             Origin::Snapshot(source) => {
-                item.bytes_used = self.tree(source.id())?.bytes_used(nodesize).into();
+                let original = self.tree(source.id())?;
+                item.bytes_used = original.bytes_used(nodesize).into();
+                item.ctransid = original.item.ctransid;
+                item.ctime = original.item.ctime;
                 item.last_snapshot = self.transid.0.into();
                 (self.copy_root(source.id(), id)?, self.transid.0)
             }
