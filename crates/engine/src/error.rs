@@ -48,6 +48,35 @@ pub enum Error {
     NotASymlink(FileId),
     #[error("not a regular file")]
     NotAFile(FileId),
+    #[error("the name exists")]
+    Exists,
+    #[error("directory {} of subvolume {} is not empty", .0.ino, .0.root)]
+    NotEmpty(FileId),
+    #[error("name too long")]
+    NameTooLong,
+    #[error("too many names have the hash of this one")]
+    NameHashFull,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("not in the same subvolume")]
+    CrossSubvolume,
+    #[error("not a subvolume")]
+    NotASubvolume,
+    #[error("subvolume {0} is read-only")]
+    ReadOnlySubvolume(RootId),
+    #[error("subvolume {0} is the default subvolume")]
+    DefaultSubvolume(RootId),
+    /// Immutable or append-only, or a kind of file with which it cannot be done.
+    #[error("inode {} of subvolume {} may not be changed so", .0.ino, .0.root)]
+    NotPermitted(FileId),
+    #[error("invalid {0}")]
+    Invalid(&'static str),
+    #[error("no such attribute")]
+    NoXattr,
+    #[error("attribute of a kind that is not supported")]
+    XattrNamespace,
+    #[error("no room for the attribute beside others")]
+    XattrTooBig,
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
     #[error("tree {0} does not exist")]

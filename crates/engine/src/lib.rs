@@ -16,9 +16,12 @@ mod txn;
 mod volume;
 
 pub use error::{CorruptItem, Error, Result};
-pub use fs::{Attr, DirEntry, FileId, FileTime};
+pub use fs::{
+    AtimePolicy, Attr, DirEntry, FileId, FileTime, NewInode, OpenFile, RenameMode, SetAttr,
+    SetTime, XattrMode,
+};
 pub use space::{SpaceError, SpaceKind};
-pub use subvol::{SubvolumeInfo, SubvolumePlace};
+pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use txn::WriterStats;
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;

@@ -1,12 +1,13 @@
 //! Inode attributes.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem, Timespec};
-use ubtrfs_format::key::{Key, KeyType};
-use zerocopy::FromBytes;
 
 use super::FileId;
-use crate::error::{CorruptItem, Error, Result};
+use super::inode_item::{kind_of, read_inode};
+use crate::error::Result;
 use crate::volume::Volume;
 
 /// A time as users see it: seconds since 1970, negative before, and nanoseconds within the second.
@@ -22,6 +23,30 @@ impl From<Timespec> for FileTime {
             sec: time.sec.get(),
             nsec: time.nsec.get(),
         }
+    }
+}
+
+impl From<FileTime> for Timespec {
+    fn from(time: FileTime) -> Self {
+        Timespec {
+            sec: time.sec.into(),
+            nsec: time.nsec.into(),
+        }
+    }
+}
+
+impl FileTime {
+    pub fn now() -> FileTime {
+        let since = |duration: Duration| (duration.as_secs() as i64, duration.subsec_nanos());
+        let (sec, nsec) = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => since(after),
+            // A clock that stands before 1970: seconds count down, nanoseconds up.
+            Err(before) => match since(before.duration()) {
+                (sec, 0) => (-sec, 0),
+                (sec, nsec) => (-sec - 1, 1_000_000_000 - nsec),
+            },
+        };
+        FileTime { sec, nsec }
     }
 }
 
@@ -67,21 +92,27 @@ impl Volume {
                 ..dir
             });
         }
-        let tree = self.subvolume_tree(id.root)?;
-        let key = Key::new(id.ino.0, KeyType::INODE_ITEM, 0);
-        let item = tree.view.get(&key)?.ok_or(Error::NoSuchInode(id))?;
-        let corrupt = |what| Error::Corrupt {
-            tree: id.root,
-            key,
-            what,
+        // Under the lock, so that buffered data and the item are of one moment.
+        let inode = self.inodes.find(id);
+        let state = inode.as_ref().map(|inode| inode.lock.read());
+        let item = match &inode {
+            Some(inode) => read_inode(&inode.tree.view, id)?,
+            None => read_inode(&self.subvolume_tree(id.root)?.view, id)?,
         };
-        let (inode, _) =
-            InodeItem::ref_from_prefix(&item).map_err(|_| corrupt(CorruptItem::Undecodable))?;
-        let mode = inode.mode.get();
+        let mut attr = Attr::of(id, &item)?;
+        if let Some(state) = state {
+            attr.size = state.buffer.size_over(attr.size);
+        }
+        Ok(attr)
+    }
+}
+
+impl Attr {
+    fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
         Ok(Attr {
             ino: id.ino,
-            kind: FileKind::from_mode(mode).ok_or_else(|| corrupt(CorruptItem::Mode(mode)))?,
-            mode,
+            kind: kind_of(id, inode)?,
+            mode: inode.mode.get(),
             nlink: inode.nlink.get(),
             uid: inode.uid.get(),
             gid: inode.gid.get(),

@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_format::name_hash::name_hash;
-use ubtrfs_tree::View;
 
 use super::FileId;
+use super::entry::{entry_key, find_entry};
 use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
 
@@ -25,24 +24,6 @@ pub struct DirEntry {
     pub id: FileId,
 }
 
-/// What a directory entry holds besides its name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FoundEntry {
-    pub(crate) location: Key,
-}
-
-/// Looks `name` up in directory `dir` of a tree.
-pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<FoundEntry>> {
-    let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
-    let Some(item) = view.get(&key)? else {
-        return Ok(None);
-    };
-    let found = DirEntries::new(&item).find(|entry| entry.name == name);
-    Ok(found.map(|entry| FoundEntry {
-        location: entry.location(),
-    }))
-}
-
 impl Volume {
     /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
     pub fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
@@ -52,7 +33,7 @@ impl Volume {
         let tree = self.subvolume_tree(dir.root)?;
         match find_entry(&tree.view, dir.ino.0, name)? {
             Some(entry) => {
-                let key = Key::new(dir.ino.0, KeyType::DIR_ITEM, u64::from(name_hash(name)));
+                let key = entry_key(dir.ino.0, name);
                 self.entry_target(dir, name, entry.location, key).map(Some)
             }
             None if self.attr(dir)?.kind != FileKind::Directory => Err(Error::NotADirectory(dir)),
@@ -124,7 +105,12 @@ impl Volume {
 
     /// The root directory of the subvolume that stands in `dir` as `name`, or a stub: the entry
     /// counts only if the root tree has a reference for this very place.
-    fn nested_subvolume(&self, dir: FileId, name: &[u8], child: RootId) -> Result<FileId> {
+    pub(super) fn nested_subvolume(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        child: RootId,
+    ) -> Result<FileId> {
         let key = Key::new(dir.root.0, KeyType::ROOT_REF, child.0);
         let here = self.root_tree().get(&key)?.is_some_and(|item| {
             RootRef::decode(&item).is_some_and(|r| r.dirid == dir.ino.0 && r.name == name)

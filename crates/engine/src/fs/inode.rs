@@ -3,19 +3,25 @@
 //! Invariants
 //! - INODE-1: two users of an inode hold the same object. One that has buffered data, or is open though
 //!   unlinked, stays in the table.
+//! - INODE-2: who waits for an inode's lock while holding another's holds only inodes of lower `FileId`.
 //!
-//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries. Several are
-//! taken in the order directory before entry, else by `FileId`. It may be held across reads of cold
-//! blocks: who waits then wants the same inode. The table's lock is a leaf.
+//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
+//! references. It may be held across reads of cold blocks: who waits then wants the same inode.
+//! `InodeTable::moves` comes before all inode locks: it is held by who moves a directory from one directory
+//! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still.
+//! The table's shards are leaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use ubtrfs_format::ids::RootId;
 
 use super::FileId;
+use super::inherit::Inherited;
 use crate::data::WriteBuffer;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::txn::{Permit, Txn};
 use crate::volume::{Tree, Volume};
 
 /// An inode in use.
@@ -33,14 +39,29 @@ pub(crate) struct InodeState {
     pub(crate) buffer: WriteBuffer,
     /// Of a directory: the index for the next entry; None until somebody asks.
     pub(crate) next_index: Option<u64>,
+    /// Of a directory: what new inodes in it take over; None until somebody asks.
+    pub(super) inherited: Option<Arc<Inherited>>,
     /// Handles that keep it after its last name is gone.
-    pub(crate) open_count: u64,
+    pub(super) open_count: u64,
+    /// It has no name, and is kept for its handles alone.
+    pub(super) unlinked: bool,
+    /// It never had a name and may be given one.
+    pub(super) linkable: bool,
 }
 
 /// The inodes in use.
 #[derive(Debug)]
 pub(crate) struct InodeTable {
-    shards: Vec<Mutex<HashMap<FileId, Arc<Inode>>>>,
+    shards: Vec<Mutex<Shard>>,
+    /// See the head of this file.
+    pub(crate) moves: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    inodes: HashMap<FileId, Arc<Inode>>,
+    /// At how many inodes those that nobody holds are let go.
+    limit: usize,
 }
 
 const SHARDS: usize = 64;
@@ -49,29 +70,37 @@ const KEPT_PER_SHARD: usize = 1024;
 
 impl Default for InodeTable {
     fn default() -> Self {
+        let shard = || Shard {
+            inodes: HashMap::new(),
+            limit: KEPT_PER_SHARD,
+        };
         InodeTable {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            moves: Mutex::default(),
         }
     }
 }
 
 impl InodeTable {
-    fn shard(&self, id: FileId) -> &Mutex<HashMap<FileId, Arc<Inode>>> {
+    fn shard(&self, id: FileId) -> &Mutex<Shard> {
         let mixed = (id.ino.0 ^ id.root.0.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 58) as usize % SHARDS]
     }
 
     /// The object of an inode; whether the inode exists is for the caller to find out under its lock.
     pub(crate) fn get(&self, volume: &Volume, id: FileId) -> Result<Arc<Inode>> {
-        if let Some(inode) = self.shard(id).lock().get(&id) {
-            return Ok(Arc::clone(inode));
+        if let Some(inode) = self.find(id) {
+            return Ok(inode);
         }
         let tree = volume.subvolume_tree(id.root)?;
         let mut shard = self.shard(id).lock();
-        if shard.len() >= KEPT_PER_SHARD {
-            shard.retain(|_, inode| Arc::strong_count(inode) > 1 || inode.must_stay());
+        if shard.inodes.len() >= shard.limit {
+            shard
+                .inodes
+                .retain(|_, inode| Arc::strong_count(inode) > 1 || inode.must_stay());
+            shard.limit = (shard.inodes.len() * 2).max(KEPT_PER_SHARD);
         }
-        let inode = shard.entry(id).or_insert_with(|| {
+        let inode = shard.inodes.entry(id).or_insert_with(|| {
             Arc::new(Inode {
                 id,
                 tree,
@@ -83,7 +112,18 @@ impl InodeTable {
 
     /// The object, if there is one.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
-        self.shard(id).lock().get(&id).cloned()
+        self.shard(id).lock().inodes.get(&id).cloned()
+    }
+
+    /// Lets go of the inodes of a subvolume that is no more, and returns them.
+    pub(crate) fn take_subvolume(&self, root: RootId) -> Vec<Arc<Inode>> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let of_root = shard.inodes.extract_if(|id, _| id.root == root);
+            taken.extend(of_root.map(|(_, inode)| inode));
+        }
+        taken
     }
 }
 
@@ -93,5 +133,71 @@ impl Inode {
         self.lock
             .try_read()
             .is_none_or(|state| state.buffer.is_dirty() || state.open_count > 0)
+    }
+}
+
+impl Volume {
+    /// The object of an inode whose items are about to change.
+    ///
+    /// Errors: read-only volume or subvolume, and the stubs of subvolumes that a snapshot did not copy.
+    pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
+        self.writer()?;
+        if id.is_stub() {
+            return Err(Error::NotPermitted(id));
+        }
+        let inode = self.inodes.get(self, id)?;
+        inode.tree.check_writable()?;
+        self.finish_orphans_once(&inode.tree);
+        Ok(inode)
+    }
+
+    /// Enters the running transaction to change a subvolume, unless it was deleted or became read-only since
+    /// its inode was looked up.
+    pub(crate) fn enter_tree(&self, permit: Permit, tree: &Tree) -> Result<Txn<'_>> {
+        let txn = self.enter(permit)?;
+        tree.check_writable()?;
+        Ok(txn)
+    }
+}
+
+/// Locked inodes, each once.
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    guards: Vec<(FileId, RwLockWriteGuard<'a, InodeState>)>,
+}
+
+impl<'a> Locked<'a> {
+    /// Locks them all, in the order of INODE-2. One that is named twice is locked once.
+    pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Locked<'a> {
+        let mut inodes: Vec<&Arc<Inode>> = inodes.into_iter().collect();
+        inodes.sort_unstable_by_key(|inode| inode.id);
+        let mut guards: Vec<(FileId, _)> = Vec::with_capacity(inodes.len() + 1);
+        for inode in inodes {
+            if guards.last().is_none_or(|(id, _)| *id != inode.id) {
+                guards.push((inode.id, inode.lock.write()));
+            }
+        }
+        Locked { guards }
+    }
+
+    /// Locks one more unless that means waiting. False: let all go and lock all at once.
+    #[must_use]
+    pub(crate) fn try_add(&mut self, inode: &'a Arc<Inode>) -> bool {
+        if self.guards.iter().any(|(id, _)| *id == inode.id) {
+            return true;
+        }
+        match inode.lock.try_write() {
+            Some(guard) => {
+                self.guards.push((inode.id, guard));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The state of one of them.
+    pub(crate) fn state(&mut self, id: FileId) -> &mut InodeState {
+        let found = self.guards.iter_mut().find(|(locked, _)| *locked == id);
+        &mut found.expect("only inodes that were locked are asked for").1
     }
 }

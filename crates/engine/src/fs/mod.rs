@@ -1,15 +1,50 @@
-//! Inodes and names: what POSIX calls look at.
+//! Inodes and names: what POSIX calls look at and change.
+//!
+//! Every operation that changes something goes the same way: it is admitted, locks its inodes (`inode`),
+//! drafts its items from what the trees hold (`draft`), enters the running transaction, and lets the draft
+//! enter. One file holds one call; `entry`, `back_ref`, `root_ref`, `inode_item` hold what they share.
 
+mod acl;
+mod atime;
 mod attr;
+mod back_ref;
+mod create;
 mod dir;
+mod draft;
+mod entry;
+mod evict;
 mod file_id;
+mod inherit;
 mod inode;
+mod inode_flags;
+mod inode_item;
+mod link;
+mod new_inode;
+mod open;
+mod orphan;
 mod path;
+mod property;
+mod rename;
+mod root_ref;
+mod setattr;
 mod symlink;
+mod tmpfile;
+mod unlink;
 mod xattr;
 
+pub use atime::AtimePolicy;
 pub use attr::{Attr, FileTime};
 pub use dir::DirEntry;
-pub(crate) use dir::{find_entry, inode_of};
+pub(crate) use dir::inode_of;
+pub(crate) use draft::Draft;
+pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub use file_id::FileId;
-pub(crate) use inode::{Inode, InodeState, InodeTable};
+pub(crate) use inode::{Inode, InodeState, InodeTable, Locked};
+pub use new_inode::NewInode;
+pub(crate) use new_inode::{Parent, next_objectid};
+pub use open::OpenFile;
+pub use rename::RenameMode;
+pub(crate) use root_ref::RootPlace;
+pub use setattr::{SetAttr, SetTime};
+pub(crate) use unlink::check_empty;
+pub use xattr::XattrMode;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 /// The longest target that Linux makes or follows.
-const MAX_TARGET_BYTES: u64 = 4096;
+pub(super) const MAX_TARGET_BYTES: u64 = 4096;
 
 impl Volume {
     /// As on a mount by the kernel, the target ends before its first NUL.

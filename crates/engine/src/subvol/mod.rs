@@ -1,4 +1,9 @@
-//! Subvolumes and snapshots: which there are and where they stand.
+//! Subvolumes and snapshots: which there are and where they stand; making and deleting them.
+
+mod create;
+mod delete;
+mod properties;
+mod uuid_tree;
 
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::{RootItem, RootRef};
@@ -7,6 +12,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::{FileId, inode_of};
 use crate::volume::Volume;
+
+pub use properties::ReceivedFrom;
 
 /// Nesting beyond this can only be a loop.
 const MAX_NESTING: usize = 4096;
@@ -55,7 +62,12 @@ impl Volume {
                 break;
             }
             if key.item_type == KeyType::ROOT_ITEM && id.is_subvolume() {
-                let item = RootItem::decode(bytes).ok_or(Error::Corrupt {
+                // What is not committed yet is in memory only.
+                let item = match self.known_tree(id) {
+                    Some(tree) => Some(tree.item()),
+                    None => RootItem::decode(bytes),
+                };
+                let item = item.ok_or(Error::Corrupt {
                     tree: RootId::ROOT_TREE,
                     key,
                     what: CorruptItem::Undecodable,

@@ -221,6 +221,11 @@ impl Volume {
         Ok(Some(self.trees.get_or_insert(tree, committed)))
     }
 
+    /// A tree that is in memory.
+    pub(crate) fn known_tree(&self, id: RootId) -> Option<Arc<Tree>> {
+        self.trees.get(id)
+    }
+
     /// Has `find_tree` know a tree that the commit has just made, or know it anew.
     pub(crate) fn forget_tree(&self, id: RootId) {
         self.trees.remove(id);

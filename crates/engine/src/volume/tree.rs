@@ -8,12 +8,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItem, RootItemFlags};
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
+
+use crate::error::{Error, Result};
 
 /// A tree with its root item.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Tree {
     pub(crate) dirty_in: AtomicU64,
     /// The next inode number to be given out; None until somebody asks.
     pub(crate) next_ino: Mutex<Option<u64>>,
+    /// Whether inodes without a name that were left in it have been looked for.
+    pub(crate) orphans_finished: AtomicBool,
 }
 
 impl Tree {
@@ -46,6 +51,7 @@ impl Tree {
             live,
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
+            orphans_finished: AtomicBool::new(false),
         }
     }
 
@@ -58,8 +64,31 @@ impl Tree {
         *self.item.read()
     }
 
+    /// The key of its ROOT_ITEM.
+    pub(crate) fn root_key(&self) -> Key {
+        Key::new(self.id.0, KeyType::ROOT_ITEM, self.key_offset)
+    }
+
     pub fn is_read_only(&self) -> bool {
         self.item.read().flags().contains(RootItemFlags::RDONLY)
+    }
+
+    /// Refuses a subvolume that has been deleted.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match self.item.read().refs.get() {
+            0 => Err(Error::NoSuchSubvolume(self.id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
+    /// of it.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_alive()?;
+        match self.is_read_only() {
+            true => Err(Error::ReadOnlySubvolume(self.id)),
+            false => Ok(()),
+        }
     }
 
     /// The tree's edits. Only trees of writable volumes are edited, see `Volume::enter`.

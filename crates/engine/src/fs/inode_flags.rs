@@ -1,0 +1,89 @@
+//! The flags that `chattr` sets.
+
+use ubtrfs_format::item::{FileKind, InodeFlags};
+
+use super::draft::Draft;
+use super::inode_item::{kind_of, note_change};
+use super::xattr::XattrMode;
+use super::{FileId, FileTime, property};
+use crate::error::{Error, Result};
+use crate::txn::Cost;
+use crate::volume::Volume;
+
+/// Those that users set.
+const SETTABLE: InodeFlags = InodeFlags::SYNC
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::NODATACOW)
+    .union(InodeFlags::COMPRESS)
+    .union(InodeFlags::NOCOMPRESS);
+/// What the kernel compresses with if neither a property nor a mount option says otherwise.
+const USUAL_ALGORITHM: &[u8] = b"zlib";
+
+impl Volume {
+    /// Sets the flags that users set to exactly these. `attr` shows them.
+    ///
+    /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
+    /// COMPRESS sets the property `btrfs.compression`, any other wish removes it.
+    ///
+    /// Errors: COMPRESS with NOCOMPRESS, or either with NODATACOW; a flag that is not the user's.
+    pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
+        if !SETTABLE.contains(flags) {
+            return Err(Error::Invalid("inode flag"));
+        }
+        let permit = self.admit(Cost::items(3))?;
+        let inode = self.inode_to_change(id)?;
+        let mut state = inode.lock.write();
+        let mut draft = Draft::new(&inode.tree);
+        let mut item = draft.inode(id)?;
+        let old = item.flags();
+        check_compatible(old, flags)?;
+        let kind = kind_of(id, &item)?;
+        let size = state.buffer.size_over(item.size.get());
+        let mut new = (old - SETTABLE) | flags;
+        if kind == FileKind::Regular && size > 0 {
+            new.set(InodeFlags::NODATACOW, old.contains(InodeFlags::NODATACOW));
+        } else if kind == FileKind::Regular {
+            new.set(InodeFlags::NODATASUM, flags.contains(InodeFlags::NODATACOW));
+        }
+        if flags.contains(InodeFlags::COMPRESS) {
+            if !property::can_compress(new) {
+                return Err(Error::Invalid(
+                    "compression of a file that is not copied on write",
+                ));
+            }
+            draft.set_xattr(
+                id.ino,
+                property::COMPRESSION,
+                USUAL_ALGORITHM,
+                XattrMode::Any,
+            )?;
+        } else {
+            draft.remove_xattr(id.ino, property::COMPRESSION)?;
+        }
+        state.inherited = None;
+        item.flags = new.bits().into();
+        note_change(&mut item, FileTime::now());
+        draft.put_inode(id.ino, &item);
+        let txn = self.enter_tree(permit, &inode.tree)?;
+        draft.enter(&txn);
+        Ok(())
+    }
+}
+
+fn check_compatible(old: InodeFlags, new: InodeFlags) -> Result<()> {
+    let compression = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS;
+    let nocow = InodeFlags::NODATACOW;
+    if new.contains(compression)
+        || new.contains(nocow) && (new | old).intersects(compression)
+        || old.contains(nocow) && new.intersects(compression)
+    {
+        return Err(Error::Invalid(
+            "compression and no copy on write exclude each other",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! INODE_ITEM: reading it, and what every change of an inode changes with it.
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem, Timespec};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::draft::{Draft, Stamps};
+use super::{FileId, FileTime};
+use crate::error::{CorruptItem, Error, Result};
+
+pub(crate) fn inode_key(ino: InodeNr) -> Key {
+    Key::new(ino.0, KeyType::INODE_ITEM, 0)
+}
+
+/// The item of an inode that must exist.
+pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
+    let key = inode_key(id.ino);
+    match view.get(&key)? {
+        Some(bytes) => decode(id, &bytes),
+        None => Err(Error::NoSuchInode(id)),
+    }
+}
+
+pub(super) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
+    match InodeItem::read_from_prefix(bytes) {
+        Ok((item, _)) => Ok(item),
+        Err(_) => Err(corrupt(id, CorruptItem::Undecodable)),
+    }
+}
+
+/// What kind of file an inode is.
+pub(crate) fn kind_of(id: FileId, item: &InodeItem) -> Result<FileKind> {
+    let mode = item.mode.get();
+    FileKind::from_mode(mode).ok_or_else(|| corrupt(id, CorruptItem::Mode(mode)))
+}
+
+fn corrupt(id: FileId, what: CorruptItem) -> Error {
+    Error::Corrupt {
+        tree: id.root,
+        key: inode_key(id.ino),
+        what,
+    }
+}
+
+const TRANSID_AT: u16 = std::mem::offset_of!(InodeItem, transid) as u16;
+const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
+
+impl Draft<'_> {
+    /// The item of an inode that must exist.
+    pub(crate) fn inode(&self, id: FileId) -> Result<InodeItem> {
+        match self.get(&inode_key(id.ino))? {
+            Some(bytes) => decode(id, &bytes),
+            None => Err(Error::NoSuchInode(id)),
+        }
+    }
+
+    /// Another state of an inode that exists.
+    pub(crate) fn put_inode(&mut self, ino: InodeNr, item: &InodeItem) {
+        self.put(inode_key(ino), item.as_bytes(), Stamps::at(TRANSID_AT));
+    }
+
+    pub(super) fn insert_inode(&mut self, ino: InodeNr, item: &InodeItem) {
+        let stamps = Stamps::at_both(GENERATION_AT, TRANSID_AT);
+        self.insert(inode_key(ino), item.as_bytes(), stamps);
+    }
+}
+
+/// Notes a change of what `stat` shows, but for the contents.
+pub(crate) fn note_change(item: &mut InodeItem, now: FileTime) {
+    item.ctime = Timespec::from(now);
+    item.sequence = item.sequence.get().wrapping_add(1).into();
+}
+
+/// Notes a change of a directory's entries; `name_len` is that of one that comes or goes.
+pub(super) fn note_entry(dir: &mut InodeItem, now: FileTime, change: EntryChange, name_len: usize) {
+    let bytes = 2 * name_len as u64;
+    let size = dir.size.get();
+    dir.size = match change {
+        EntryChange::Added => size.saturating_add(bytes),
+        EntryChange::Removed => size.saturating_sub(bytes),
+    }
+    .into();
+    dir.mtime = Timespec::from(now);
+    note_change(dir, now);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryChange {
+    Added,
+    Removed,
+}
+
+/// Refuses what a directory that shall get another entry may not be.
+pub(super) fn check_adds(id: FileId, dir: &InodeItem) -> Result<()> {
+    if kind_of(id, dir)? != FileKind::Directory {
+        return Err(Error::NotADirectory(id));
+    }
+    if dir.nlink.get() == 0 {
+        return Err(Error::NotFound);
+    }
+    if dir.flags().contains(InodeFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted(id));
+    }
+    Ok(())
+}
+
+/// Refuses what a directory that shall lose an entry may not be.
+pub(super) fn check_removes(id: FileId, dir: &InodeItem) -> Result<()> {
+    if kind_of(id, dir)? != FileKind::Directory {
+        return Err(Error::NotADirectory(id));
+    }
+    check_loose(id, dir)
+}
+
+/// Refuses to change what is append-only or immutable.
+pub(super) fn check_loose(id: FileId, item: &InodeItem) -> Result<()> {
+    match item
+        .flags()
+        .intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)
+    {
+        true => Err(Error::NotPermitted(id)),
+        false => Ok(()),
+    }
+}

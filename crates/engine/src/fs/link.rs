@@ -1,0 +1,76 @@
+//! Giving an inode one more name, or a file without one its first.
+
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::FileKind;
+
+use super::draft::Draft;
+use super::entry::{NewEntry, check_name, next_index};
+use super::inode::Locked;
+use super::inode_item::{check_loose, kind_of, note_change};
+use super::{FileId, FileTime};
+use crate::error::{Error, Result};
+use crate::txn::Cost;
+use crate::volume::Volume;
+
+/// The kernel's limit.
+const MAX_LINKS: u32 = 65_535;
+
+impl Volume {
+    /// Makes `name` in `dir` another name of `file`.
+    ///
+    /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost
+    /// its last name, or has too many names.
+    pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        if file.root != dir.root {
+            return Err(Error::CrossSubvolume);
+        }
+        let permit = self.admit(Cost::items(6))?;
+        let parent = self.inode_to_change(dir)?;
+        let inode = self.inode_to_change(file)?;
+        if file == dir {
+            return Err(Error::NotPermitted(file));
+        }
+        let mut locked = Locked::all([&parent, &inode]);
+        let mut draft = Draft::new(&parent.tree);
+        let mut item = draft.inode(file)?;
+        let kind = kind_of(file, &item)?;
+        if kind == FileKind::Directory {
+            return Err(Error::NotPermitted(file));
+        }
+        check_loose(file, &item)?;
+        let links = item.nlink.get();
+        match links {
+            0 if !locked.state(file).linkable => return Err(Error::NotFound),
+            0 => draft.delete_orphan(file.ino),
+            MAX_LINKS.. => return Err(Error::TooManyLinks),
+            _ => {}
+        }
+        let index = next_index(&parent, locked.state(dir))?;
+        let entry = NewEntry {
+            name,
+            index,
+            location: file.location(),
+            kind,
+        };
+        let now = FileTime::now();
+        draft.add_to_dir(dir, entry, now)?;
+        draft.add_ref(file.ino, dir.ino, index, name, self.has_extrefs())?;
+        item.nlink = (links + 1).into();
+        note_change(&mut item, now);
+        draft.put_inode(file.ino, &item);
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        draft.enter(&txn);
+        locked.state(dir).next_index = Some(index + 1);
+        let state = locked.state(file);
+        (state.unlinked, state.linkable) = (false, false);
+        Ok(())
+    }
+
+    /// Whether an inode may have more names in one directory than fit one item.
+    pub(super) fn has_extrefs(&self) -> bool {
+        self.superblock()
+            .incompat()
+            .contains(Incompat::EXTENDED_IREF)
+    }
+}

@@ -1,0 +1,69 @@
+//! Properties: attributes of the namespace `btrfs.`, of which there is one, `btrfs.compression`.
+//!
+//! Setting it sets or clears the inode's flags as well; directories hand it on to what is made in them.
+
+use ubtrfs_format::item::{FileKind, InodeFlags};
+
+use crate::error::{Error, Result};
+
+pub(crate) const NAMESPACE: &[u8] = b"btrfs.";
+pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
+
+/// What `btrfs.compression` may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// No word on it.
+    Unset,
+    Never,
+    /// An algorithm by its name.
+    With(&'static [u8]),
+}
+
+const ALGORITHMS: [&[u8]; 3] = [b"zlib", b"lzo", b"zstd"];
+
+impl Wish {
+    /// The kernel looks at no more of a value than the algorithm's name: a level may follow.
+    pub(crate) fn parse(value: &[u8]) -> Option<Wish> {
+        match value {
+            b"" => return Some(Wish::Unset),
+            b"no" | b"none" => return Some(Wish::Never),
+            _ => {}
+        }
+        let found = ALGORITHMS.iter().find(|name| value.starts_with(name));
+        found.map(|name| Wish::With(name))
+    }
+
+    /// The flags of an inode after the wish.
+    pub(crate) fn apply(self, flags: InodeFlags) -> InodeFlags {
+        let flags = flags - (InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS);
+        match self {
+            Wish::Unset => flags,
+            Wish::Never => flags | InodeFlags::NOCOMPRESS,
+            Wish::With(_) => flags | InodeFlags::COMPRESS,
+        }
+    }
+}
+
+/// Whether data of an inode with these flags may be compressed.
+pub(crate) fn can_compress(flags: InodeFlags) -> bool {
+    !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM)
+}
+
+/// Whether an inode has use for the property; others take it and forget it.
+pub(crate) fn is_of_use(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Regular | FileKind::Directory)
+}
+
+/// The wish that setting a property of this name means.
+pub(crate) fn check(name: &[u8], value: &[u8], flags: InodeFlags) -> Result<Wish> {
+    if name != COMPRESSION {
+        return Err(Error::Invalid("property"));
+    }
+    match Wish::parse(value) {
+        Some(Wish::With(_) | Wish::Never) if !can_compress(flags) => Err(Error::Invalid(
+            "compression of a file that is not copied on write",
+        )),
+        Some(wish) => Ok(wish),
+        None => Err(Error::Invalid("value of the property")),
+    }
+}

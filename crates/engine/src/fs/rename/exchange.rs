@@ -1,0 +1,72 @@
+//! Exchanging what two names lead to.
+
+use super::Rename;
+use super::place::{Drafts, Place};
+use crate::error::{Error, Result};
+use crate::fs::entry::next_index;
+use crate::fs::inode::Locked;
+use crate::fs::inode_item::{check_removes, note_change};
+use crate::txn::Permit;
+
+impl<'a> Rename<'a> {
+    pub(super) fn exchange(
+        &self,
+        permit: Permit,
+        mut locked: Locked<'a>,
+        new: &Place<'a>,
+    ) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        let mut drafts = Drafts::new(self.volume);
+        let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
+        let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
+        check_removes(old.dir.id, &from)?;
+        check_removes(new_dir.id, &to)?;
+        self.check_exchange(new)?;
+        let index = next_index(new_dir, locked.state(new_dir.id))?;
+        let old_index = match self.within_dir() {
+            true => index + 1,
+            false => next_index(old.dir, locked.state(old.dir.id))?,
+        };
+        drafts.detach(old)?;
+        drafts.detach(new)?;
+        let extrefs = self.volume.has_extrefs();
+        drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
+        drafts.attach(new, old.dir, old.name, old_index, extrefs)?;
+        self.note_moved(&mut drafts, old)?;
+        self.note_moved(&mut drafts, new)?;
+        for (dir, item) in [(old.dir, &mut from), (new_dir, &mut to)] {
+            item.mtime = self.now.into();
+            note_change(item, self.now);
+            drafts.of(&dir.tree).put_inode(dir.id.ino, item);
+        }
+        let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
+        new_dir.tree.check_writable()?;
+        drafts.enter(&txn);
+        locked.state(new_dir.id).next_index = Some(index + 1);
+        locked.state(old.dir.id).next_index = Some(old_index + 1);
+        Ok(())
+    }
+
+    fn check_exchange(&self, new: &Place<'_>) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        let subvolumes = old.is_subvolume() && new.is_subvolume();
+        if old.dir.id.root != new_dir.id.root && !subvolumes {
+            return Err(Error::CrossSubvolume);
+        }
+        for place in [old, new] {
+            if place.id.is_stub() {
+                return Err(Error::NotEmpty(place.id));
+            }
+        }
+        if self.within_dir() {
+            return Ok(());
+        }
+        if old.is_dir() {
+            self.volume.check_not_into_itself(old.id, new_dir.id)?;
+        }
+        if new.is_dir() {
+            self.volume.check_not_into_itself(new.id, old.dir.id)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Moving a name: within a directory, to another directory, over another name, or two names against each
+//! other.
+//!
+//! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
+//!
+//! Locks: `InodeTable::moves` if a directory goes to another directory or a subvolume moves at all; then both
+//! directories and both inodes at once. What the names lead to is looked up before, and again then.
+
+mod exchange;
+mod place;
+mod replace;
+
+use std::sync::Arc;
+
+use super::entry::{FoundEntry, check_name, find_entry};
+use super::inode::Locked;
+use super::new_inode::NewInode;
+use super::{FileId, FileTime, Inode};
+use crate::error::{CorruptItem, Error, Result};
+use crate::txn::Cost;
+use crate::volume::Volume;
+use place::Place;
+
+/// What becomes of the new name if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RenameMode {
+    #[default]
+    Replace,
+    /// It must not exist.
+    NoReplace,
+    /// It becomes the old name.
+    Exchange,
+}
+
+/// Directories above each other beyond this can only be a loop.
+const MAX_DEPTH: usize = 1 << 20;
+/// Items of a rename, with those of a small file that is replaced.
+const COST: u64 = 56;
+
+/// A rename whose names are locked and known.
+struct Rename<'a> {
+    volume: &'a Volume,
+    old: &'a Place<'a>,
+    new_dir: &'a Arc<Inode>,
+    new_name: &'a [u8],
+    now: FileTime,
+}
+
+impl Volume {
+    /// Moves `name` of `dir` to `to`, a directory and a name.
+    ///
+    /// Errors: as for `unlink` and `create`; besides, `dir` and the new directory are in different subvolumes
+    /// and what moves is no subvolume; a directory would move into itself; the new name is a directory that is
+    /// not empty, or a subvolume, or of another kind than the old one.
+    pub fn rename(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        to: (FileId, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.rename_with((dir, name), to, mode, None)
+    }
+
+    /// The same, and leaves an inode made of `whiteout` as the old name: overlay file systems hide names of lower
+    /// layers by a character device 0:0.
+    pub fn rename_leaving(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        to: (FileId, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode<'_>,
+    ) -> Result<()> {
+        if mode == RenameMode::Exchange {
+            return Err(Error::Invalid("whiteout of an exchange"));
+        }
+        whiteout.check(self.node_store().nodesize())?;
+        self.rename_with((dir, name), to, mode, Some(whiteout))
+    }
+
+    fn rename_with(
+        &self,
+        (dir, name): (FileId, &[u8]),
+        (new_dir, new_name): (FileId, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<&NewInode<'_>>,
+    ) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        let permit = self.admit(Cost::items(COST))?;
+        let parents = [self.inode_to_change(dir)?, self.inode_to_change(new_dir)?];
+        let mut still = None;
+        loop {
+            let old = self.place(&parents[0], name)?.ok_or(Error::NotFound)?;
+            let new = self.place(&parents[1], new_name)?;
+            let moves = old.moves_ways(new_dir)
+                || mode == RenameMode::Exchange
+                    && new.as_ref().is_some_and(|place| place.moves_ways(dir));
+            if moves && still.is_none() {
+                still = Some(self.inodes.moves.lock());
+                continue;
+            }
+            let places = [Some(&old), new.as_ref()].into_iter().flatten();
+            let inodes = places.filter_map(|place| place.inode.as_ref());
+            let locked = Locked::all(parents.iter().chain(inodes));
+            if !self.leads(&parents[0], name, Some(old.entry))?
+                || !self.leads(&parents[1], new_name, new.as_ref().map(|place| place.entry))?
+            {
+                continue;
+            }
+            let rename = Rename {
+                volume: self,
+                old: &old,
+                new_dir: &parents[1],
+                new_name,
+                now: FileTime::now(),
+            };
+            return match (mode, &new) {
+                (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
+                (RenameMode::Exchange, None) => Err(Error::NotFound),
+                (_, Some(new)) if rename.is_same(new) => Ok(()),
+                (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, new),
+                (_, new) => rename.replace(permit, locked, new.as_ref(), whiteout),
+            };
+        }
+    }
+
+    /// Whether `name` leads where it did.
+    fn leads(&self, dir: &Inode, name: &[u8], before: Option<FoundEntry>) -> Result<bool> {
+        Ok(find_entry(&dir.tree.view, dir.id.ino.0, name)? == before)
+    }
+
+    /// Refuses to move `moved`, a directory, into itself: `dir` shall hold it.
+    fn check_not_into_itself(&self, moved: FileId, dir: FileId) -> Result<()> {
+        let mut at = dir;
+        for _ in 0..MAX_DEPTH {
+            if at == moved {
+                return Err(Error::Invalid("directory moved into itself"));
+            }
+            let above = self.parent(at)?;
+            if above == at {
+                return Ok(());
+            }
+            at = above;
+        }
+        Err(Error::Corrupt {
+            tree: dir.root,
+            key: dir.location(),
+            what: CorruptItem::Loop,
+        })
+    }
+}
+
+impl Rename<'_> {
+    /// Whether both names lead to one inode.
+    fn is_same(&self, new: &Place<'_>) -> bool {
+        self.old.id == new.id && !new.id.is_stub()
+    }
+
+    fn within_dir(&self) -> bool {
+        self.old.dir.id == self.new_dir.id
+    }
+}

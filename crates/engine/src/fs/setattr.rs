@@ -1,0 +1,131 @@
+//! Changing mode, owner and times.
+//!
+//! Not here: a file's size (`Volume::truncate`).
+
+use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+
+use super::acl::{self, Parsed};
+use super::draft::Draft;
+use super::inode_item::{kind_of, note_change};
+use super::xattr::{XattrMode, find_xattr};
+use super::{FileId, FileTime};
+use crate::error::{Error, Result};
+use crate::txn::Cost;
+use crate::volume::Volume;
+
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+const PERMISSIONS: u32 = 0o7777;
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    Now,
+    At(FileTime),
+}
+
+/// What to change; None leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits; format bits are ignored.
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
+    /// Now, if it is not given.
+    pub ctime: Option<FileTime>,
+    /// Takes away what writing and giving away a file take away: setuid, and setgid of what its group may
+    /// execute.
+    pub clear_setid: bool,
+}
+
+impl Volume {
+    /// Changes attributes. A new mode goes into the access ACL, too.
+    ///
+    /// Errors: an immutable file; an append-only one, but for setting times to now.
+    pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
+        let permit = self.admit(Cost::items(2))?;
+        let inode = self.inode_to_change(id)?;
+        let _state = inode.lock.write();
+        let mut draft = Draft::new(&inode.tree);
+        let mut item = draft.inode(id)?;
+        check_settable(id, &item, set)?;
+        let now = FileTime::now();
+        let mode = new_mode(&item, set);
+        if mode != item.mode.get() {
+            item.mode = mode.into();
+            if set.mode.is_some() {
+                draft.chmod_acl(id, &item)?;
+            }
+        }
+        let or_now = |time| match time {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        };
+        if let Some(uid) = set.uid {
+            item.uid = uid.into();
+        }
+        if let Some(gid) = set.gid {
+            item.gid = gid.into();
+        }
+        if let Some(time) = set.atime {
+            item.atime = or_now(time).into();
+        }
+        if let Some(time) = set.mtime {
+            item.mtime = or_now(time).into();
+        }
+        note_change(&mut item, set.ctime.unwrap_or(now));
+        draft.put_inode(id.ino, &item);
+        let txn = self.enter_tree(permit, &inode.tree)?;
+        draft.enter(&txn);
+        Ok(())
+    }
+}
+
+fn check_settable(id: FileId, item: &InodeItem, set: &SetAttr) -> Result<()> {
+    let flags = item.flags();
+    let touches = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now));
+    let only_touches = touches(set.atime)
+        && touches(set.mtime)
+        && (set.mode, set.uid, set.gid) == (None, None, None);
+    if flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) && !only_touches
+    {
+        return Err(Error::NotPermitted(id));
+    }
+    Ok(())
+}
+
+fn new_mode(item: &InodeItem, set: &SetAttr) -> u32 {
+    let old = item.mode.get();
+    let mut mode = match set.mode {
+        Some(mode) => old & !PERMISSIONS | mode & PERMISSIONS,
+        None => old,
+    };
+    if set.clear_setid {
+        mode &= !SETUID;
+        if mode & GROUP_EXECUTE != 0 {
+            mode &= !SETGID;
+        }
+    }
+    mode
+}
+
+impl Draft<'_> {
+    /// Has the access ACL say what the new mode of `item` says.
+    fn chmod_acl(&mut self, id: FileId, item: &InodeItem) -> Result<()> {
+        if kind_of(id, item)? == FileKind::Symlink {
+            return Ok(());
+        }
+        let value = find_xattr(&self.tree().view, id.ino, acl::ACCESS)?;
+        let Some(Parsed::Acl(mut acl)) = value.as_deref().map(acl::parse) else {
+            return Ok(());
+        };
+        acl.chmod(item.mode.get());
+        match acl.applied_to(item.mode.get()).access {
+            Some(acl) => self.set_xattr(id.ino, acl::ACCESS, &acl.to_bytes(), XattrMode::Any),
+            None => self.remove_xattr(id.ino, acl::ACCESS).map(drop),
+        }
+    }
+}

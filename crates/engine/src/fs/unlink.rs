@@ -1,0 +1,186 @@
+//! Taking a name away, and the inode with its last one.
+//!
+//! An inode that nobody holds goes at once if its items are few. Otherwise it becomes an orphan, and goes
+//! in steps, now or when its last holder lets go.
+
+use std::sync::Arc;
+
+use ubtrfs_format::item::{FileKind, InodeItem};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+
+use super::draft::Draft;
+use super::entry::{check_name, find_entry};
+use super::evict::{Doomed, all_items};
+use super::inode::Locked;
+use super::inode_item::{check_loose, check_removes, kind_of, note_change, read_inode};
+use super::{FileId, FileTime, Inode, InodeState};
+use crate::error::{Error, Result};
+use crate::txn::{Cost, Permit, Txn};
+use crate::volume::Volume;
+
+/// With so many items an inode still goes at once.
+const AT_ONCE: usize = 32;
+
+/// What kind of file a call takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Directory,
+    Other,
+}
+
+/// What is left of an inode after it has lost a name.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// Other names, or holders.
+    Something,
+    /// An orphan to be evicted.
+    Orphan,
+    /// Nothing once these are deleted, and what they refer to is dropped.
+    Nothing(Doomed),
+}
+
+impl Volume {
+    /// Takes the name of a file that is no directory away.
+    pub fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name, Wanted::Other)
+    }
+
+    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
+    /// subvolume that a snapshot did not copy.
+    pub fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name, Wanted::Directory)
+    }
+
+    fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
+        check_name(name)?;
+        let permit = self.admit(Cost::items(8 + AT_ONCE as u64).freeing())?;
+        let parent = self.inode_to_change(dir)?;
+        loop {
+            let victim;
+            let mut locked = Locked::all([&parent]);
+            let entry = find_entry(&parent.tree.view, dir.ino.0, name)?;
+            let Some(entry) = entry else {
+                check_removes(dir, &read_inode(&parent.tree.view, dir)?)?;
+                return Err(Error::NotFound);
+            };
+            let Some(id) = entry.inode_in(dir, name)? else {
+                drop(locked);
+                return match wanted {
+                    Wanted::Directory => self.rmdir_subvolume(&parent, name),
+                    Wanted::Other => Err(Error::IsADirectory(dir)),
+                };
+            };
+            victim = self.inodes.get(self, id)?;
+            if !locked.try_add(&victim) {
+                drop(locked);
+                locked = Locked::all([&parent, &victim]);
+                if find_entry(&parent.tree.view, dir.ino.0, name)? != Some(entry) {
+                    continue;
+                }
+            }
+            return self.take_locked(permit, locked, [&parent, &victim], name, wanted);
+        }
+    }
+
+    fn take_locked(
+        &self,
+        permit: Permit,
+        mut locked: Locked<'_>,
+        [parent, victim]: [&Arc<Inode>; 2],
+        name: &[u8],
+        wanted: Wanted,
+    ) -> Result<()> {
+        let (dir, id) = (parent.id, victim.id);
+        let mut draft = Draft::new(&parent.tree);
+        let mut item = draft.inode(id)?;
+        match (wanted, kind_of(id, &item)?) {
+            (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
+            (Wanted::Directory, kind) if kind != FileKind::Directory => {
+                return Err(Error::NotADirectory(id));
+            }
+            _ => {}
+        }
+        check_loose(id, &item)?;
+        let now = FileTime::now();
+        let index = draft.remove_ref(id.ino, dir.ino, name)?;
+        draft.remove_from_dir(dir, name, index, now)?;
+        let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        draft.enter(&txn);
+        let evict = self.settle(&txn, locked.state(id), left);
+        drop(txn);
+        drop(locked);
+        if evict {
+            self.evict_or_leave(victim);
+        }
+        Ok(())
+    }
+
+    /// Drafts what becomes of an inode that has lost a name; its back reference is out already.
+    pub(super) fn lose_name(
+        &self,
+        draft: &mut Draft<'_>,
+        inode: &Arc<Inode>,
+        item: &mut InodeItem,
+        state: &InodeState,
+        now: FileTime,
+    ) -> Result<Left> {
+        let ino = inode.id.ino;
+        let is_dir = kind_of(inode.id, item)? == FileKind::Directory;
+        let links = match is_dir {
+            true => 0,
+            false => item.nlink.get().saturating_sub(1),
+        };
+        if is_dir {
+            check_empty(&inode.tree.view, inode.id)?;
+        }
+        item.nlink = links.into();
+        note_change(item, now);
+        if links == 0
+            && state.open_count == 0
+            && let Some(doomed) = all_items(inode, AT_ONCE)?
+        {
+            for &key in &doomed.keys {
+                draft.delete(key);
+            }
+            return Ok(Left::Nothing(doomed));
+        }
+        draft.put_inode(ino, item);
+        if links > 0 {
+            return Ok(Left::Something);
+        }
+        draft.put_orphan(ino.0);
+        Ok(Left::Orphan)
+    }
+
+    /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
+    pub(super) fn settle(&self, txn: &Txn<'_>, state: &mut InodeState, left: Left) -> bool {
+        match left {
+            Left::Something => false,
+            Left::Orphan => {
+                state.unlinked = true;
+                state.open_count == 0
+            }
+            Left::Nothing(doomed) => {
+                doomed.drop_refs(txn);
+                self.discard_buffer(state);
+                false
+            }
+        }
+    }
+}
+
+/// Refuses a directory that has entries.
+pub(crate) fn check_empty(view: &View, dir: FileId) -> Result<()> {
+    let mut cursor = view.cursor();
+    let first = Key::new(dir.ino.0, KeyType::DIR_ITEM, 0);
+    if cursor.seek(&first)?
+        && let Some((key, _)) = cursor.current()
+        && key.objectid == first.objectid
+        && key.item_type <= KeyType::DIR_INDEX
+    {
+        return Err(Error::NotEmpty(dir));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Deleting subvolumes: the name goes, the tree is left to the cleaner of the commits.
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::RootItemFlags;
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+
+use super::SubvolumeInfo;
+use super::uuid_tree::UuidKind;
+use crate::error::{Error, Result};
+use crate::fs::{
+    Draft, FileId, FileTime, Inode, Locked, check_empty, check_name, find_entry, search_index,
+};
+use crate::txn::Cost;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
+    /// commits.
+    ///
+    /// Errors: it is the default subvolume, or holds others; `name` is none.
+    pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.delete_if(dir, name, |_| Ok(()))
+    }
+
+    /// Takes away the entry of a subvolume, as `rmdir` does: an empty one is deleted, and an entry that leads
+    /// nowhere goes.
+    pub(crate) fn rmdir_subvolume(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        match self.lookup(parent.id, name)?.ok_or(Error::NotFound)? {
+            stub if stub.is_stub() => self.remove_stub(parent, name),
+            _ => self.delete_if(parent.id, name, |root| {
+                check_empty(&root.tree.view, root.id)
+            }),
+        }
+    }
+
+    /// `check` may refuse, with the root directory locked.
+    fn delete_if(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        check: impl FnOnce(&Inode) -> Result<()>,
+    ) -> Result<()> {
+        check_name(name)?;
+        let permit = self.admit(Cost::items(12).freeing())?;
+        let parent = self.inode_to_change(dir)?;
+        let uuid_tree = self.uuid_tree()?;
+        let still = self.inodes.moves.lock();
+        // It stays there: who moves subvolumes waits.
+        let root = self.inodes.get(self, self.subvolume_entry(dir, name)?)?;
+        let locked = Locked::all([&parent, &root]);
+        let (tree, id) = (&root.tree, root.id.root);
+        tree.check_alive()?;
+        self.check_deletable(root.id)?;
+        check(&root)?;
+        let mut root_draft = Draft::new(self.root_tree_object());
+        let index = root_draft.remove_root_ref(dir.root, id, dir.ino, name)?;
+        root_draft.put_orphan(id.0);
+        let mut draft = Draft::new(&parent.tree);
+        draft.remove_from_dir(dir, name, index, FileTime::now())?;
+        let mut uuids = uuid_tree.as_ref().map(Draft::new);
+        if let Some(uuids) = &mut uuids {
+            let item = tree.item();
+            uuids.remove_uuid(UuidKind::Own, &item.uuid, id)?;
+            uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
+        }
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
+            draft.enter(&txn);
+        }
+        txn.change_root_item(tree, |item| {
+            item.refs = 0.into();
+            item.flags = (item.flags() | RootItemFlags::DEAD).bits().into();
+            item.drop_progress = DiskKey::default();
+            item.drop_level = 0;
+        });
+        self.writer()?.set_unclean();
+        drop(txn);
+        drop(locked);
+        drop(still);
+        self.forget_inodes(id);
+        Ok(())
+    }
+
+    fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        let dir = parent.id;
+        let permit = self.admit(Cost::items(4).freeing())?;
+        let _still = self.inodes.moves.lock();
+        let _state = parent.lock.write();
+        if self.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
+            return Err(Error::NotFound);
+        }
+        let index = search_index(&parent.tree.view, dir, name)?.ok_or(Error::NotFound)?;
+        let mut draft = Draft::new(&parent.tree);
+        draft.remove_from_dir(dir, name, index, FileTime::now())?;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        draft.enter(&txn);
+        Ok(())
+    }
+
+    /// The root directory of the subvolume that stands in `dir` as `name`.
+    fn subvolume_entry(&self, dir: FileId, name: &[u8]) -> Result<FileId> {
+        let tree = self.subvolume_tree(dir.root)?;
+        let entry = find_entry(&tree.view, dir.ino.0, name)?.ok_or(Error::NotFound)?;
+        let child = RootId(entry.location.objectid);
+        if entry.location.item_type != KeyType::ROOT_ITEM {
+            return Err(Error::NotASubvolume);
+        }
+        match self.lookup(dir, name)? {
+            Some(root) if !root.is_stub() => Ok(root),
+            _ => Err(Error::NoSuchSubvolume(child)),
+        }
+    }
+
+    fn check_deletable(&self, root: FileId) -> Result<()> {
+        let id = root.root;
+        if self.default_subvolume()? == id {
+            return Err(Error::DefaultSubvolume(id));
+        }
+        let root_tree = self.root_tree();
+        let mut cursor = root_tree.cursor();
+        let first = Key::new(id.0, KeyType::ROOT_REF, 0);
+        if cursor.seek(&first)?
+            && let Some((key, _)) = cursor.current()
+            && (key.objectid, key.item_type) == (first.objectid, first.item_type)
+        {
+            return Err(Error::NotEmpty(root));
+        }
+        Ok(())
+    }
+
+    /// Lets go of what was written to a subvolume that is no more.
+    fn forget_inodes(&self, root: RootId) {
+        for inode in self.inodes.take_subvolume(root) {
+            self.discard_buffer(&mut inode.lock.write());
+        }
+    }
+
+    /// The subvolumes whose blocks are still to be freed.
+    pub fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+        let mut all = self.subvolumes()?;
+        all.retain(|subvolume| subvolume.item.refs.get() == 0);
+        Ok(all)
+    }
+}

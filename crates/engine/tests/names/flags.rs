@@ -1,0 +1,142 @@
+//! The flags of inodes and what they forbid.
+
+use ubtrfs_engine::{Error, NewInode, RenameMode, XattrMode};
+use ubtrfs_format::item::InodeFlags;
+
+use crate::world::{World, attr};
+
+#[test]
+fn flags_are_set_exactly() {
+    let mut world = World::new();
+    let id = world.file("file");
+    let volume = world.volume();
+    let some = InodeFlags::NOATIME | InodeFlags::NODUMP | InodeFlags::SYNC | InodeFlags::DIRSYNC;
+    volume.set_inode_flags(id, some).unwrap();
+    assert_eq!(volume.attr(id).unwrap().flags, some);
+    volume.set_inode_flags(id, InodeFlags::NOATIME).unwrap();
+    world.shows(|volume| assert_eq!(attr(volume, "file").flags, InodeFlags::NOATIME));
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let world = World::new();
+    let id = world.file("file");
+    let set = |flags| world.volume().set_inode_flags(id, flags);
+    let (compress, never) = (InodeFlags::COMPRESS, InodeFlags::NOCOMPRESS);
+    let nocow = InodeFlags::NODATACOW;
+    for flags in [compress | never, compress | nocow, never | nocow] {
+        assert!(matches!(set(flags), Err(Error::Invalid(_))));
+    }
+    for flag in [
+        InodeFlags::PREALLOC,
+        InodeFlags::NODATASUM,
+        InodeFlags::READONLY,
+    ] {
+        assert!(matches!(set(flag), Err(Error::Invalid(_))));
+    }
+    set(compress).unwrap();
+    assert!(matches!(set(nocow), Err(Error::Invalid(_))));
+    set(InodeFlags::empty()).unwrap();
+    set(nocow).unwrap();
+    assert!(matches!(set(compress), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn compression_flag_sets_the_property() {
+    let world = World::new();
+    let id = world.file("file");
+    let volume = world.volume();
+    let property = || volume.xattr(id, b"btrfs.compression").unwrap();
+    volume.set_inode_flags(id, InodeFlags::COMPRESS).unwrap();
+    assert_eq!(property().unwrap(), b"zlib");
+    volume.set_inode_flags(id, InodeFlags::NOCOMPRESS).unwrap();
+    assert_eq!(property(), None);
+}
+
+#[test]
+fn no_copy_on_write_goes_with_no_checksums_and_to_new_files() {
+    let mut world = World::new();
+    let (file, dir) = (world.file("file"), world.dir("dir"));
+    let volume = world.volume();
+    for id in [file, dir] {
+        volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
+    }
+    world.file("dir/file");
+    world.dir("dir/dir");
+    let whole = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
+    world.shows(|volume| {
+        assert_eq!(attr(volume, "file").flags, whole);
+        assert_eq!(attr(volume, "dir").flags, InodeFlags::NODATACOW);
+        assert_eq!(attr(volume, "dir/file").flags, whole);
+        assert_eq!(attr(volume, "dir/dir").flags, InodeFlags::NODATACOW);
+    });
+    world
+        .volume()
+        .set_inode_flags(file, InodeFlags::empty())
+        .unwrap();
+    assert_eq!(attr(world.volume(), "file").flags, InodeFlags::empty());
+}
+
+#[test]
+fn entries_of_guarded_directories_stay() {
+    let world = World::new();
+    let dir = world.dir("dir");
+    let file = world.file("dir/file");
+    let volume = world.volume();
+    let new = NewInode::file(0o600);
+    volume.set_inode_flags(dir, InodeFlags::APPEND).unwrap();
+    volume.create(dir, b"more", &new).unwrap();
+    assert!(matches!(
+        volume.unlink(dir, b"file"),
+        Err(Error::NotPermitted(_))
+    ));
+    let out = volume.rename(dir, b"file", world.place("x"), RenameMode::Replace);
+    assert!(matches!(out, Err(Error::NotPermitted(_))));
+    volume.set_inode_flags(dir, InodeFlags::IMMUTABLE).unwrap();
+    assert!(matches!(
+        volume.create(dir, b"x", &new),
+        Err(Error::NotPermitted(_))
+    ));
+    assert!(matches!(
+        volume.link(file, dir, b"x"),
+        Err(Error::NotPermitted(_))
+    ));
+    assert!(matches!(
+        volume.tmpfile(dir, &new, true),
+        Err(Error::NotPermitted(_))
+    ));
+    // Only the entries are guarded.
+    volume
+        .set_xattr(file, b"user.a", b"x", XattrMode::Any)
+        .unwrap();
+}
+
+#[test]
+fn names_of_guarded_files_stay() {
+    let world = World::new();
+    let (dir, top) = (world.dir("dir"), world.top());
+    let file = world.file("file");
+    world.file("other");
+    let volume = world.volume();
+    for flag in [InodeFlags::APPEND, InodeFlags::IMMUTABLE] {
+        volume.set_inode_flags(file, flag).unwrap();
+        volume.set_inode_flags(dir, flag).unwrap();
+        assert!(matches!(
+            volume.unlink(top, b"file"),
+            Err(Error::NotPermitted(_))
+        ));
+        assert!(matches!(
+            volume.rmdir(top, b"dir"),
+            Err(Error::NotPermitted(_))
+        ));
+        assert!(matches!(
+            volume.link(file, top, b"x"),
+            Err(Error::NotPermitted(_))
+        ));
+        for (from, to) in [("file", "x"), ("other", "file")] {
+            let to = world.place(to);
+            let moved = volume.rename(top, from.as_bytes(), to, RenameMode::Replace);
+            assert!(matches!(moved, Err(Error::NotPermitted(_))));
+        }
+    }
+}

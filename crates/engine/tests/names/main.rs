@@ -1,0 +1,16 @@
+//! Namespace and attribute operations on volumes in memory, read back before and after a commit and after
+//! opening anew, and judged by `btrfs check` and the kernel where those are at hand.
+
+mod acls;
+mod attributes;
+mod create;
+mod flags;
+mod judged;
+mod links;
+mod orphans;
+mod rename;
+mod subvolumes;
+mod threads;
+mod unlink;
+mod world;
+mod xattrs;

@@ -1,0 +1,372 @@
+//! Subvolumes and snapshots: made, moved, changed, deleted.
+
+use ubtrfs_engine::{
+    Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, Volume, XattrMode,
+};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::item::{InodeFlags, RootItemFlags};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::world::{World, at, attr, find, is_missing, names};
+
+fn subvolume(world: &World, path: &str) -> RootId {
+    let (dir, name) = world.place(path);
+    let root = NewInode::directory(0o755);
+    world.volume().create_subvolume(dir, name, &root).unwrap()
+}
+
+fn snapshot(world: &World, of: RootId, path: &str, read_only: bool) -> RootId {
+    let (dir, name) = world.place(path);
+    world.volume().snapshot(of, dir, name, read_only).unwrap()
+}
+
+/// The subvolumes that the UUID tree names for a UUID.
+fn by_uuid(volume: &Volume, item_type: KeyType, uuid: &Uuid) -> Vec<u64> {
+    let (objectid, offset) = uuid.key_halves();
+    let tree = volume.tree(RootId::UUID_TREE).unwrap();
+    let found = tree
+        .view
+        .get(&Key::new(objectid, item_type, offset))
+        .unwrap();
+    let ids = found.map(|item| item.to_vec()).unwrap_or_default();
+    let id = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    ids.chunks(8).map(id).collect()
+}
+
+#[test]
+fn new_subvolume_stands_in_its_directory_and_is_empty() {
+    let mut world = World::new();
+    world.dir("dir");
+    let id = subvolume(&world, "dir/sub");
+    assert_eq!(id, RootId(256));
+    world.shows(|volume| {
+        let root = at(volume, "dir/sub");
+        assert_eq!(root, FileId::new(id, InodeNr(256)));
+        assert!(names(volume, "dir/sub").is_empty());
+        let shown = volume.attr(root).unwrap();
+        assert_eq!((shown.mode, shown.nlink, shown.size), (0o040_755, 1, 0));
+        assert_eq!(attr(volume, "dir").size, 6);
+        assert_eq!(volume.subvolume_path(id).unwrap(), b"dir/sub");
+        let all = volume.subvolumes().unwrap();
+        let item = all
+            .iter()
+            .find(|subvolume| subvolume.id == id)
+            .unwrap()
+            .item;
+        assert_eq!(item.refs.get(), 1);
+        assert_eq!(item.otransid, item.ctransid);
+        assert_eq!(item.inode.flags(), InodeFlags::ROOT_ITEM_INIT);
+        assert_eq!(
+            by_uuid(volume, KeyType::UUID_KEY_SUBVOL, &item.uuid),
+            [id.0]
+        );
+    });
+    world.file("dir/sub/file");
+    world.shows(|volume| assert_eq!(names(volume, "dir/sub"), ["file"]));
+}
+
+#[test]
+fn snapshot_shows_the_moment_and_then_goes_its_own_way() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    let early = world.file("sub/early");
+    world.volume().sync().unwrap();
+    world.file("sub/late");
+    let copy = snapshot(&world, id, "copy", false);
+    world.file("sub/after");
+    world.file("copy/own");
+    let (volume, root) = (world.volume(), at(world.volume(), "sub"));
+    volume.unlink(root, b"early").unwrap();
+    world.shows(|volume| {
+        assert_eq!(names(volume, "sub"), ["late", "after"]);
+        assert_eq!(names(volume, "copy"), ["early", "late", "own"]);
+        assert_eq!(at(volume, "copy/early"), FileId::new(copy, early.ino));
+        let all = volume.subvolumes().unwrap();
+        let of = |id| {
+            all.iter()
+                .find(|subvolume| subvolume.id == id)
+                .unwrap()
+                .item
+        };
+        assert_eq!(of(copy).parent_uuid, of(id).uuid);
+        assert!(!of(copy).uuid.is_nil() && of(copy).uuid != of(id).uuid);
+    });
+}
+
+#[test]
+fn snapshot_of_the_top_does_not_hold_itself() {
+    let mut world = World::new();
+    world.file("file");
+    let copy = snapshot(&world, RootId::FS_TREE, "copy", true);
+    subvolume(&world, "copy2");
+    world.shows(|volume| {
+        let item = volume.subvolume_tree(copy).unwrap().item();
+        assert_eq!(item.ctransid, item.otransid);
+        assert_eq!(names(volume, ""), ["file", "copy", "copy2"]);
+        assert_eq!(names(volume, "copy"), ["file"]);
+    });
+}
+
+#[test]
+fn nothing_changes_in_a_read_only_subvolume() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    let file = world.file("sub/file");
+    let volume = world.volume();
+    volume.set_read_only(id, true).unwrap();
+    let root = at(volume, "sub");
+    let refused = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::ReadOnlySubvolume(of)) if of == id));
+    };
+    let new = NewInode::file(0o600);
+    refused(volume.create(root, b"x", &new).map(drop));
+    refused(volume.unlink(root, b"file"));
+    refused(volume.link(file, root, b"x"));
+    refused(volume.set_xattr(file, b"user.a", b"x", XattrMode::Any));
+    refused(volume.set_inode_flags(file, InodeFlags::NODUMP));
+    refused(volume.rename(root, b"file", (root, b"x"), RenameMode::Replace));
+    refused(volume.tmpfile(root, &new, true).map(drop));
+    refused(
+        volume
+            .create_subvolume(root, b"x", &NewInode::directory(0o755))
+            .map(drop),
+    );
+    world.shows(|volume| {
+        assert!(volume.subvolume_tree(id).unwrap().is_read_only());
+        assert_eq!(names(volume, "sub"), ["file"]);
+    });
+    world.volume().set_read_only(id, false).unwrap();
+    world.file("sub/more");
+    world.shows(|volume| assert_eq!(names(volume, "sub"), ["file", "more"]));
+}
+
+#[test]
+fn deleted_subvolume_is_gone_with_all_in_it() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    let file = world.file("sub/file");
+    let copy = snapshot(&world, id, "copy", true);
+    let volume = world.volume();
+    let uuid = volume.subvolume_tree(id).unwrap().item().uuid;
+    let held = volume.hold(file).unwrap();
+    volume.delete_subvolume(world.top(), b"sub").unwrap();
+    assert!(is_missing(volume, "sub"));
+    let deleted = volume.deleted_subvolumes().unwrap();
+    assert_eq!(deleted.len(), 1);
+    let item = &deleted[0].item;
+    assert_eq!((deleted[0].id, item.refs.get()), (id, 0));
+    assert!(item.flags().contains(RootItemFlags::DEAD));
+    let create = volume.create(at(volume, ""), b"x", &NewInode::file(0o600));
+    create.unwrap();
+    assert!(matches!(volume.attr(file), Err(Error::NoSuchSubvolume(_))));
+    drop(held);
+    volume.sync().unwrap();
+    volume.sync().unwrap();
+    world.shows(|volume| {
+        assert!(matches!(
+            volume.root_dir(id),
+            Err(Error::NoSuchSubvolume(_))
+        ));
+        assert!(volume.deleted_subvolumes().unwrap().is_empty());
+        assert!(by_uuid(volume, KeyType::UUID_KEY_SUBVOL, &uuid).is_empty());
+        assert_eq!(at(volume, "copy/file"), FileId::new(copy, file.ino));
+    });
+}
+
+#[test]
+fn subvolume_that_is_needed_is_not_deleted() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    subvolume(&world, "sub/nested");
+    world.dir("dir");
+    let (volume, top) = (world.volume(), world.top());
+    let delete = |name: &[u8]| volume.delete_subvolume(top, name);
+    assert!(matches!(delete(b"sub"), Err(Error::NotEmpty(_))));
+    assert!(matches!(delete(b"dir"), Err(Error::NotASubvolume)));
+    assert!(matches!(delete(b"none"), Err(Error::NotFound)));
+    volume
+        .delete_subvolume(at(volume, "sub"), b"nested")
+        .unwrap();
+    volume.set_default(id).unwrap();
+    assert!(matches!(delete(b"sub"), Err(Error::DefaultSubvolume(_))));
+    world.shows(|volume| assert_eq!(volume.default_subvolume().unwrap(), id));
+    let (volume, top) = (world.volume(), world.top());
+    volume.set_default(RootId::FS_TREE).unwrap();
+    volume.delete_subvolume(top, b"sub").unwrap();
+}
+
+#[test]
+fn rmdir_takes_an_empty_subvolume_and_what_leads_nowhere() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    subvolume(&world, "sub/nested");
+    snapshot(&world, id, "copy", false);
+    let (volume, top) = (world.volume(), world.top());
+    let stub = at(volume, "copy/nested");
+    assert!(stub.is_stub());
+    let new = NewInode::file(0o600);
+    assert!(matches!(
+        volume.create(stub, b"x", &new),
+        Err(Error::NotPermitted(_))
+    ));
+    assert!(matches!(
+        volume.unlink(top, b"sub"),
+        Err(Error::IsADirectory(_))
+    ));
+    assert!(matches!(volume.rmdir(top, b"sub"), Err(Error::NotEmpty(_))));
+    volume.rmdir(at(volume, "copy"), b"nested").unwrap();
+    volume.rmdir(at(volume, "sub"), b"nested").unwrap();
+    volume.rmdir(top, b"sub").unwrap();
+    world.shows(|volume| {
+        assert!(is_missing(volume, "sub"));
+        assert!(names(volume, "copy").is_empty());
+        assert_eq!(attr(volume, "copy").size, 0);
+    });
+}
+
+#[test]
+fn subvolumes_move_and_files_do_not_leave_theirs() {
+    let mut world = World::new();
+    let (a, b) = (subvolume(&world, "a"), subvolume(&world, "b"));
+    world.file("file");
+    world.file("a/inner");
+    world.dir("b/dir");
+    let rename = |world: &World, from: &str, to: &str, mode| {
+        let (dir, name) = world.place(from);
+        world.volume().rename(dir, name, world.place(to), mode)
+    };
+    use RenameMode::{Exchange, Replace};
+    assert!(matches!(
+        rename(&world, "file", "a/file", Replace),
+        Err(Error::CrossSubvolume)
+    ));
+    assert!(matches!(
+        rename(&world, "file", "a/inner", Exchange),
+        Err(Error::CrossSubvolume)
+    ));
+    assert!(matches!(
+        rename(&world, "a", "b", Replace),
+        Err(Error::NotEmpty(_))
+    ));
+    assert!(matches!(
+        rename(&world, "b/dir", "a", Replace),
+        Err(Error::NotEmpty(_) | Error::CrossSubvolume)
+    ));
+    assert!(matches!(
+        rename(&world, "b", "b/dir/x", Replace),
+        Err(Error::Invalid(_))
+    ));
+    rename(&world, "a", "renamed", Replace).unwrap();
+    rename(&world, "renamed", "b/dir/a", Replace).unwrap();
+    world.shows(|volume| {
+        assert_eq!(at(volume, "b/dir/a").root, a);
+        assert_eq!(volume.subvolume_path(a).unwrap(), b"b/dir/a");
+        assert_eq!(names(volume, "b/dir/a"), ["inner"]);
+        assert_eq!(names(volume, ""), ["b", "file"]);
+        assert_eq!(at(volume, "b").root, b);
+    });
+    let c = subvolume(&world, "c");
+    rename(&world, "c", "b/dir/a", Exchange).unwrap();
+    world.shows(|volume| {
+        assert_eq!((at(volume, "c").root, at(volume, "b/dir/a").root), (a, c));
+        assert_eq!(volume.subvolume_path(c).unwrap(), b"b/dir/a");
+    });
+    world
+        .volume()
+        .delete_subvolume(at(world.volume(), "b/dir"), b"a")
+        .unwrap();
+}
+
+#[test]
+fn received_subvolume_says_so_and_its_read_only_snapshots_do() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    let uuid = Uuid([7; 16]);
+    let from = ReceivedFrom {
+        uuid,
+        transid: Transid(99),
+        time: FileTime { sec: 5, nsec: 6 },
+    };
+    let (rtransid, rtime) = world.volume().set_received(id, &from).unwrap();
+    world.volume().set_read_only(id, true).unwrap();
+    let again = world.volume().set_received(id, &from);
+    assert!(matches!(again, Err(Error::ReadOnlySubvolume(_))));
+    let (ro, rw) = (
+        snapshot(&world, id, "ro", true),
+        snapshot(&world, id, "rw", false),
+    );
+    let received = KeyType::UUID_KEY_RECEIVED_SUBVOL;
+    world.shows(|volume| {
+        for id in [id, ro] {
+            let item = volume.subvolume_tree(id).unwrap().item();
+            assert_eq!(item.received_uuid, uuid);
+            assert_eq!((item.stransid.get(), item.rtransid.get()), (99, rtransid.0));
+            assert_eq!(FileTime::from(item.stime), from.time);
+            assert_eq!(FileTime::from(item.rtime), rtime);
+        }
+        let item = volume.subvolume_tree(rw).unwrap().item();
+        assert_eq!((item.received_uuid, item.stransid.get()), (Uuid::NIL, 0));
+        assert_eq!(by_uuid(volume, received, &uuid), [id.0, ro.0]);
+    });
+    world
+        .volume()
+        .delete_subvolume(world.top(), b"sub")
+        .unwrap();
+    assert_eq!(by_uuid(world.volume(), received, &uuid), [ro.0]);
+}
+
+#[test]
+fn subvolumes_inherit_from_the_one_that_holds_them() {
+    let mut world = World::new();
+    let top = world.top();
+    let volume = world.volume();
+    let compression = b"btrfs.compression";
+    volume
+        .set_xattr(top, compression, b"zstd", XattrMode::Any)
+        .unwrap();
+    let dir = world.dir("dir");
+    volume
+        .set_inode_flags(dir, InodeFlags::NODATACOW)
+        .unwrap_err();
+    volume
+        .set_xattr(dir, compression, b"", XattrMode::Any)
+        .unwrap();
+    volume.set_inode_flags(dir, InodeFlags::NODATACOW).unwrap();
+    subvolume(&world, "dir/sub");
+    world.shows(|volume| {
+        let root = at(volume, "dir/sub");
+        assert_eq!(volume.attr(root).unwrap().flags, InodeFlags::COMPRESS);
+        assert_eq!(volume.xattr(root, compression).unwrap().unwrap(), b"zstd");
+    });
+}
+
+#[test]
+fn snapshot_leaves_behind_what_its_source_keeps_without_a_name() {
+    let world = World::new();
+    let volume = world.volume();
+    let held = volume
+        .tmpfile(world.top(), &NewInode::file(0o600), true)
+        .unwrap();
+    let copy = snapshot(&world, RootId::FS_TREE, "copy", true);
+    let in_copy = FileId::new(copy, held.id().ino);
+    assert!(matches!(volume.attr(in_copy), Err(Error::NoSuchInode(_))));
+    volume.attr(held.id()).unwrap();
+}
+
+#[test]
+fn label_of_the_volume_is_set() {
+    let mut world = World::new();
+    let volume = world.volume();
+    assert!(matches!(
+        volume.set_label(&[b'x'; 256]),
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(volume.set_label(b"a\0b"), Err(Error::Invalid(_))));
+    volume.set_label(b"name").unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.superblock().label(), b"name");
+    world.reopen();
+    assert_eq!(world.volume().superblock().label(), b"name");
+    assert!(find(world.volume(), "none").is_err());
+}

@@ -1,0 +1,196 @@
+//! A volume in memory and short ways to use it.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{Attr, Error, FileId, NewInode, OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_format::key::Key;
+
+const LEN_BYTES: u64 = 512 << 20;
+
+pub(crate) struct World {
+    device: Arc<MemDevice>,
+    volume: Option<Arc<Volume>>,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with_features("", 16 << 10)
+    }
+
+    /// Features as for `mkfs.btrfs -O`.
+    pub(crate) fn with_features(features: &str, nodesize: u32) -> World {
+        let mut options = MkfsOptions {
+            nodesize: Some(nodesize),
+            ..MkfsOptions::default()
+        };
+        options.features.apply_list(features).unwrap();
+        let created = Timespec {
+            sec: 1_700_000_000.into(),
+            nsec: 0.into(),
+        };
+        let identity = Identity::random(1, created);
+        let plan = Plan::new(&options, &identity, &[LEN_BYTES]).unwrap();
+        let device = MemDevice::new(LEN_BYTES);
+        plan.write(&[&device], false).unwrap();
+        let device = Arc::new(device);
+        let volume = Some(open(&device, true));
+        World { device, volume }
+    }
+
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
+        self.volume.as_ref().unwrap()
+    }
+
+    pub(crate) fn top(&self) -> FileId {
+        self.volume().root_dir(RootId::FS_TREE).unwrap()
+    }
+
+    /// Closes the volume and opens it again.
+    pub(crate) fn reopen(&mut self) {
+        self.volume = None;
+        self.volume = Some(open(&self.device, true));
+    }
+
+    /// What is on the device has nothing to complain about.
+    fn assert_sound(&self) {
+        let device: Arc<dyn BlockDevice> = self.device.clone();
+        let devices = vec![(PathBuf::from("memory"), device)];
+        let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        assert!(report.is_spotless(), "{:?}", report.issues);
+    }
+
+    /// What is on the device now, as after a power cut.
+    pub(crate) fn snapshot_of_device(&self) -> Vec<u8> {
+        let mut bytes = vec![0; LEN_BYTES as usize];
+        self.device.read_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> World {
+        let device = MemDevice::new(bytes.len() as u64);
+        for (at, part) in bytes.chunks(1 << 20).enumerate() {
+            if part.iter().any(|&byte| byte != 0) {
+                device.write_at(part, (at as u64) << 20).unwrap();
+            }
+        }
+        let device = Arc::new(device);
+        let volume = Some(open(&device, true));
+        World { device, volume }
+    }
+
+    /// Lets go of the volume as it stands on the device.
+    pub(crate) fn bytes(mut self) -> Vec<u8> {
+        self.volume = None;
+        self.snapshot_of_device()
+    }
+
+    /// `look` is content before a commit, after it, and after opening anew, for writing or not.
+    pub(crate) fn shows(&mut self, look: impl Fn(&Volume)) {
+        look(self.volume());
+        self.volume().sync().unwrap();
+        look(self.volume());
+        self.assert_sound();
+        self.volume = None;
+        look(&open(&self.device, false));
+        self.volume = Some(open(&self.device, true));
+        look(self.volume());
+    }
+
+    pub(crate) fn file(&self, path: &str) -> FileId {
+        self.make(path, &NewInode::file(0o644))
+    }
+
+    pub(crate) fn dir(&self, path: &str) -> FileId {
+        self.make(path, &NewInode::directory(0o755))
+    }
+
+    pub(crate) fn make(&self, path: &str, new: &NewInode<'_>) -> FileId {
+        let (dir, name) = self.place(path);
+        self.volume().create(dir, name, new).unwrap()
+    }
+
+    /// The directory and the name of a path.
+    pub(crate) fn place<'p>(&self, path: &'p str) -> (FileId, &'p [u8]) {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        (at(self.volume(), dir), name.as_bytes())
+    }
+}
+
+fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let options = OpenOptions::new().writable(writable).commit_interval(None);
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
+}
+
+/// What a path from the top leads to.
+pub(crate) fn at(volume: &Volume, path: &str) -> FileId {
+    find(volume, path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+pub(crate) fn find(volume: &Volume, path: &str) -> Result<FileId, Error> {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.resolve(top, path.as_bytes())
+}
+
+pub(crate) fn is_missing(volume: &Volume, path: &str) -> bool {
+    matches!(find(volume, path), Err(Error::NotFound))
+}
+
+pub(crate) fn attr(volume: &Volume, path: &str) -> Attr {
+    volume.attr(at(volume, path)).unwrap()
+}
+
+/// The names in a directory, in the order of the listing.
+pub(crate) fn names(volume: &Volume, path: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let dir = at(volume, path);
+    volume
+        .readdir(dir, 0, &mut |entry| {
+            assert_eq!(volume.lookup(dir, &entry.name).unwrap(), Some(entry.id));
+            names.push(String::from_utf8(entry.name).unwrap());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    names
+}
+
+/// The indices of a directory's entries.
+pub(crate) fn indices(volume: &Volume, path: &str) -> Vec<u64> {
+    let mut indices = Vec::new();
+    volume
+        .readdir(at(volume, path), 0, &mut |entry| {
+            indices.push(entry.index);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    indices
+}
+
+/// The keys of all items of an inode.
+pub(crate) fn keys_of(volume: &Volume, id: FileId) -> Vec<Key> {
+    keys(volume, id.root, id.ino.0)
+}
+
+pub(crate) fn keys(volume: &Volume, tree: RootId, objectid: u64) -> Vec<Key> {
+    let tree = volume.tree(tree).unwrap();
+    let mut cursor = tree.view.cursor();
+    let mut found = Vec::new();
+    let mut more = cursor
+        .seek(&Key::new(objectid, Key::MIN.item_type, 0))
+        .unwrap();
+    while more
+        && let Some((key, _)) = cursor.current()
+        && key.objectid == objectid
+    {
+        found.push(key);
+        more = cursor.advance().unwrap();
+    }
+    found
+}
