@@ -1,9 +1,13 @@
-//! Test only: the kernel's btrfs as an oracle, and images that it made.
+//! Test only: the kernel's btrfs as an oracle, images that it made, and a model of what it does.
 //!
-//! A conformance test asks `matrix` for cases, lets `kernel` make and mount a volume, `fill` put the
-//! hard cases of the format into it, and compares the `manifest` that the kernel shows with the one of
+//! Reading. A conformance test asks `matrix` for cases, lets `kernel` make and mount a volume, `fill` put
+//! the hard cases of the format into it, and compares the `manifest` that the kernel shows with the one of
 //! another reader. `images` has a few such volumes ready, for machines without root or kernel btrfs;
-//! `craft` makes volumes that no kernel would make, `damage` breaks what a volume must survive, `fault` makes a device fail.
+//! `craft` makes volumes that no kernel would make, `damage` breaks what a volume must survive.
+//!
+//! Writing. `script` does random operations to a file system and to the `model` at once, and compares; the
+//! model is proven against the kernel in the same way. `record` keeps what devices are asked and gives the
+//! images that power cuts leave; `fault` makes a device fail.
 
 pub mod craft;
 pub mod damage;
@@ -14,9 +18,11 @@ pub mod images;
 pub mod kernel;
 pub mod manifest;
 pub mod matrix;
+pub mod model;
 pub mod record;
 mod rng;
 mod scratch;
+pub mod script;
 mod zeros;
 
 pub use error::Error;

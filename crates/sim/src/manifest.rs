@@ -7,6 +7,7 @@
 mod content;
 mod diff;
 mod entry;
+mod identity;
 mod text;
 mod vfs;
 mod walk;
@@ -16,8 +17,10 @@ mod tests;
 
 pub use content::Digest;
 pub use diff::{Difference, Field, assert_same, diff, diff_without};
+pub(crate) use entry::STUB_INO;
 pub use entry::{Content, Entry, Kind, Stat, Time, Value};
 pub use vfs::Vfs;
+pub(crate) use vfs::kind_of;
 pub use walk::{Listed, Source, Xattr};
 
 use std::path::Path;

@@ -9,12 +9,22 @@ use crate::zeros::is_zero;
 
 const BLOCK_BYTES: usize = 4096;
 
-#[derive(Copy, Clone, PartialEq, Eq)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
     pub(super) fn of_bytes(bytes: &[u8]) -> Digest {
         Digest(Sha256::digest(bytes).into())
+    }
+
+    /// Of a file with these blocks, by ascending offset, and zeros between them. All but one that ends the
+    /// file are of `ContentHasher::ALIGN` bytes.
+    pub(crate) fn of_file<'a>(blocks: impl Iterator<Item = (u64, &'a [u8])>, size: u64) -> Digest {
+        let mut hasher = ContentHasher::default();
+        for (offset, block) in blocks {
+            hasher.update(offset, block);
+        }
+        hasher.finish(size)
     }
 
     pub(super) fn parse(hex: &str) -> Option<Digest> {

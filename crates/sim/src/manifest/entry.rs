@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Digest;
 
 /// Inode number of the directory that stands in a snapshot for a subvolume inside its source.
-const STUB_INO: u64 = 2;
+pub(crate) const STUB_INO: u64 = 2;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -44,7 +44,7 @@ pub struct Stat {
     pub btime: Option<Time>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Of what has none.
     None,
@@ -55,7 +55,7 @@ pub enum Content {
 }
 
 /// A value of an xattr, by digest when long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     Bytes(Vec<u8>),
     Long { len_bytes: usize, digest: Digest },

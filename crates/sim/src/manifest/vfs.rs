@@ -166,7 +166,7 @@ impl Source for Vfs {
     }
 }
 
-fn kind_of(kind: FileType) -> Option<Kind> {
+pub(crate) fn kind_of(kind: FileType) -> Option<Kind> {
     Some(match kind {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Dir,

@@ -1,0 +1,64 @@
+//! Manifests of volumes that should be alike, though their inodes have other numbers.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Kind, Manifest};
+
+/// Inode number of the root directory of each subvolume.
+const ROOT_INO: u64 = 256;
+
+impl Manifest {
+    /// The same with inode numbers that depend only on which paths share an inode: those of subvolumes'
+    /// roots and of stubs stay, each other one follows from the first path that leads to it.
+    pub fn canonical(&self) -> Manifest {
+        let mut manifest = self.clone();
+        // By path, the directory's subvolume: the index of its root.
+        let mut subvolumes: HashMap<&[u8], usize> = HashMap::new();
+        let mut first: HashMap<(usize, u64), u64> = HashMap::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let parent = entry.path.iter().rposition(|byte| *byte == b'/');
+            let parent = &entry.path[..parent.unwrap_or(0)];
+            let is_root = entry.stat.kind == Kind::Dir && entry.stat.ino == ROOT_INO;
+            let around = subvolumes.get(parent).copied().unwrap_or(0);
+            let subvolume = if is_root { index } else { around };
+            if entry.stat.kind == Kind::Dir {
+                subvolumes.insert(&entry.path, subvolume);
+            }
+            if !is_root && !entry.is_stub() {
+                let canonical = ROOT_INO + 1 + index as u64;
+                let ino = first.entry((subvolume, entry.stat.ino));
+                manifest.entries[index].stat.ino = *ino.or_insert(canonical);
+            }
+        }
+        manifest
+    }
+
+    /// A number that two manifests share if they are alike in all but times, owners of stubs, and the
+    /// numbers of inodes;
+    /// others share it by chance only.
+    pub fn fingerprint(&self) -> u64 {
+        self.hashed(true)
+    }
+
+    /// The same, whatever the size and content of files.
+    pub fn fingerprint_without_data(&self) -> u64 {
+        self.hashed(false)
+    }
+
+    fn hashed(&self, with_data: bool) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for entry in &self.canonical().entries {
+            let stat = &entry.stat;
+            if !entry.is_stub() {
+                (stat.uid, stat.gid).hash(&mut hasher);
+            }
+            (&entry.path, stat.kind, stat.mode).hash(&mut hasher);
+            (stat.nlink, stat.rdev, stat.ino, &entry.xattrs).hash(&mut hasher);
+            if with_data || stat.kind != Kind::File {
+                (stat.size, &entry.content).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+}

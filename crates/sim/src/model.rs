@@ -1,0 +1,183 @@
+//! A file system in memory that is plain enough to be believed: what every other one must show.
+//!
+//! `apply` does an operation of a script or fails as the kernel's btrfs does; `compare` holds a manifest
+//! of a reader against the model. A clone costs next to nothing and shares all that is not changed, so
+//! that a test can keep a model for each operation of a history.
+//!
+//! The model itself is judged by the kernel: `script::KernelTarget` runs the same operations on a mount.
+//!
+//! - MODEL-1: an operation that fails changes nothing.
+//! - MODEL-2: what the kernel leaves open, or does by accident, is `OpError::OutOfScope`, so that it is
+//!   never compared.
+//!
+//! Not here: space (nothing is ever full; the runner believes a target that says so), times that nobody
+//! set, inheritance by set-group-id directories and default ACLs, properties such as compression.
+
+mod attributes;
+mod content;
+mod data;
+mod inode;
+mod lookup;
+mod names;
+mod open_files;
+mod permission;
+mod rename;
+mod shown;
+mod subvolume;
+#[cfg(test)]
+mod tests;
+mod wander;
+
+use std::collections::BTreeMap;
+
+use crate::script::{Op, OpError, Outcome, Slot};
+
+pub use wander::Wanted;
+
+use inode::{Inode, InodeId};
+use subvolume::{Subvolume, SubvolumeId};
+
+type Map<K, V> = rpds::RedBlackTreeMapSync<K, V>;
+type OpResult = Result<Outcome, OpError>;
+
+/// The volume's own subvolume, whose root is the root of all paths.
+const TOP: SubvolumeId = SubvolumeId(5);
+
+/// What depends on how the volume was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Granule of shared extents.
+    pub sector_bytes: u64,
+    /// Longest name and value of an xattr together.
+    pub xattr_bytes: usize,
+}
+
+impl Default for Limits {
+    /// Nodes of 16 KiB, sectors of 4 KiB.
+    fn default() -> Limits {
+        Limits::of_nodesize(16 << 10)
+    }
+}
+
+impl Limits {
+    pub fn of_nodesize(nodesize: usize) -> Limits {
+        // What is left of a leaf with one item that holds one entry.
+        const HEADER: usize = 101;
+        const ITEM: usize = 25;
+        const ENTRY: usize = 30;
+        Limits {
+            sector_bytes: 4096,
+            xattr_bytes: nodesize - HEADER - ITEM - ENTRY,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ModelFs {
+    limits: Limits,
+    subvolumes: Map<SubvolumeId, Subvolume>,
+    next_subvolume: u64,
+    open: BTreeMap<Slot, InodeId>,
+}
+
+impl Default for ModelFs {
+    fn default() -> ModelFs {
+        ModelFs::new(Limits::default())
+    }
+}
+
+impl ModelFs {
+    /// What mkfs makes: an empty root with mode 0755 that root owns.
+    pub fn new(limits: Limits) -> ModelFs {
+        ModelFs {
+            limits,
+            subvolumes: Map::new_sync().insert(TOP, Subvolume::new(None)),
+            next_subvolume: 256,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Does the operation, or fails and changes nothing.
+    pub fn apply(&mut self, op: &Op) -> OpResult {
+        match op {
+            Op::Create { path, mode } => self.create(path, *mode),
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Symlink { path, target } => self.symlink(path, target),
+            Op::Mknod { path, node, mode } => self.mknod(path, *node, *mode),
+            Op::Link { from, to } => self.link(from, to),
+            Op::Unlink { path } => self.unlink(path),
+            Op::Rmdir { path } => self.rmdir(path),
+            Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Open { path, slot } => self.open(path, *slot),
+            Op::Close { slot } => self.close(*slot),
+            Op::Write { at, offset, data } => self.write(at, *offset, data),
+            Op::Append { at, data } => self.append(at, data),
+            Op::Truncate { at, size } => self.truncate(at, *size),
+            Op::Fallocate {
+                at,
+                how,
+                offset,
+                len_bytes,
+            } => self.fallocate(at, *how, *offset, *len_bytes),
+            Op::Clone {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => self.clone_range((from, *from_offset), *len_bytes, (to, *to_offset)),
+            Op::SetXattr {
+                path,
+                name,
+                value,
+                how,
+            } => self.set_xattr(path, name, value, *how),
+            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
+            Op::Chmod { path, mode } => self.chmod(path, *mode),
+            Op::Chown { path, uid, gid } => self.chown(path, *uid, *gid),
+            Op::SetTimes { path, atime, mtime } => self.set_times(path, *atime, *mtime),
+            Op::SetFlags { path, flags } => self.set_flags(path, *flags),
+            Op::CreateSubvolume { path } => self.create_subvolume(path),
+            Op::Snapshot {
+                from,
+                to,
+                read_only,
+            } => self.snapshot(from, to, *read_only),
+            Op::DeleteSubvolume { path } => self.delete_subvolume(path),
+            Op::SetReadOnly { path, read_only } => self.set_read_only(path, *read_only),
+            Op::Read {
+                at,
+                offset,
+                len_bytes,
+            } => self.read(at, *offset, *len_bytes),
+            Op::List { path } => self.list(path),
+            Op::Stat { path } => self.stat(path),
+            Op::GetXattr { path, name } => self.get_xattr(path, name),
+            Op::GetFlags { path } => self.get_flags(path),
+            Op::Fsync { at } => self.fsync(at),
+            Op::Sync | Op::Commit | Op::DropCaches => Ok(Outcome::Done),
+            Op::Remount => self.close_all(),
+        }
+    }
+
+    fn subvolume(&self, id: SubvolumeId) -> &Subvolume {
+        self.subvolumes
+            .get(&id)
+            .expect("ids of subvolumes that exist")
+    }
+
+    fn subvolume_mut(&mut self, id: SubvolumeId) -> &mut Subvolume {
+        let found = self.subvolumes.get_mut(&id);
+        found.expect("ids of subvolumes that exist")
+    }
+
+    fn inode(&self, id: InodeId) -> &Inode {
+        let found = self.subvolume(id.subvolume).inodes.get(&id.ino);
+        found.expect("ids of inodes that exist")
+    }
+
+    fn inode_mut(&mut self, id: InodeId) -> &mut Inode {
+        let found = self.subvolume_mut(id.subvolume).inodes.get_mut(&id.ino);
+        found.expect("ids of inodes that exist")
+    }
+}

@@ -1,0 +1,149 @@
+//! What is done to the bytes of files.
+
+use super::inode::{Body, InodeId};
+use super::{ModelFs, OpResult};
+use crate::script::{Allocate, At, Data, OpError, Outcome};
+
+/// No file reaches farther; what is asked there differs between callers.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+impl ModelFs {
+    pub(super) fn write(&mut self, at: &At, offset: u64, data: &Data) -> OpResult {
+        let id = self.writable(at, false)?;
+        let bytes = data.bytes();
+        in_range(offset, bytes.len() as u64)?;
+        self.inode_mut(id).content_mut().write(offset, &bytes);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn append(&mut self, at: &At, data: &Data) -> OpResult {
+        let id = self.writable(at, true)?;
+        let bytes = data.bytes();
+        let end = self.inode(id).size();
+        in_range(end, bytes.len() as u64)?;
+        self.inode_mut(id).content_mut().write(end, &bytes);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn truncate(&mut self, at: &At, size: u64) -> OpResult {
+        let id = self.writable(at, false)?;
+        in_range(size, 0)?;
+        self.inode_mut(id).content_mut().truncate(size);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn fallocate(
+        &mut self,
+        at: &At,
+        how: Allocate,
+        offset: u64,
+        len_bytes: u64,
+    ) -> OpResult {
+        let id = self.writable(at, false)?;
+        in_range(offset, len_bytes)?;
+        if len_bytes == 0 {
+            return Err(OpError::InvalidArgument);
+        }
+        let end = offset + len_bytes;
+        let content = self.inode_mut(id).content_mut();
+        if matches!(
+            how,
+            Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize
+        ) {
+            content.zero(offset, end);
+        }
+        if matches!(how, Allocate::Extend | Allocate::Zero) {
+            content.grow_to(end);
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn clone_range(
+        &mut self,
+        (from, from_offset): (&At, u64),
+        len_bytes: u64,
+        (to, to_offset): (&At, u64),
+    ) -> OpResult {
+        let source = self.readable(from)?;
+        let target = self.writable(to, false)?;
+        in_range(from_offset, len_bytes)?;
+        in_range(to_offset, len_bytes)?;
+        if len_bytes == 0 {
+            return Err(OpError::OutOfScope);
+        }
+        let Body::File(content) = &self.inode(source).body else {
+            return Err(OpError::IsADirectory);
+        };
+        let content = content.clone();
+        let granule = self.limits.sector_bytes;
+        let is_aligned = |number: u64| number.is_multiple_of(granule);
+        let from_end = from_offset + len_bytes;
+        let to_end = to_offset + len_bytes;
+        let ends_well = is_aligned(len_bytes)
+            || (from_end == content.size() && to_end >= self.inode(target).size());
+        let blocks = len_bytes.next_multiple_of(granule);
+        let overlaps = source == target
+            && to_offset < from_offset + blocks
+            && from_offset < to_offset + blocks;
+        let sums_differ = self.inode(source).nodatasum != self.inode(target).nodatasum;
+        if !is_aligned(from_offset)
+            || !is_aligned(to_offset)
+            || from_end > content.size()
+            || !ends_well
+            || overlaps
+            || sums_differ
+        {
+            return Err(OpError::InvalidArgument);
+        }
+        let target = self.inode_mut(target).content_mut();
+        target.clone_range(&content, from_offset, len_bytes, to_offset);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn read(&self, at: &At, offset: u64, len_bytes: usize) -> OpResult {
+        let id = self.readable(at)?;
+        in_range(offset, len_bytes as u64)?;
+        match &self.inode(id).body {
+            Body::File(content) => Ok(Outcome::Bytes(content.read(offset, len_bytes))),
+            _ => Err(OpError::IsADirectory),
+        }
+    }
+
+    /// Of one file; symlinks and special files are left out.
+    pub(super) fn fsync(&self, at: &At) -> OpResult {
+        self.readable(at)?;
+        Ok(Outcome::Done)
+    }
+
+    /// A change to the file was begun and given up: when it was last changed is unknown.
+    pub(crate) fn touch(&mut self, at: &At) {
+        if let Ok(id) = self.at(at) {
+            self.inode_mut(id).mtime = None;
+        }
+    }
+
+    fn readable(&self, at: &At) -> Result<InodeId, OpError> {
+        let id = self.at(at)?;
+        match self.inode(id).body {
+            Body::File(_) | Body::Dir(_) => Ok(id),
+            Body::Symlink(_) | Body::Special(_) => Err(OpError::OutOfScope),
+        }
+    }
+
+    /// What became forbidden after a file was opened is left out.
+    fn writable(&self, at: &At, appends: bool) -> Result<InodeId, OpError> {
+        let id = self.at(at)?;
+        match (self.may_open_for_writing(id, appends), at) {
+            (Ok(()), _) => Ok(id),
+            (Err(error), At::Path(_)) => Err(error),
+            (Err(_), At::Slot(_)) => Err(OpError::OutOfScope),
+        }
+    }
+}
+
+fn in_range(offset: u64, len_bytes: u64) -> Result<(), OpError> {
+    match offset.checked_add(len_bytes) {
+        Some(end) if end <= MAX_SIZE => Ok(()),
+        _ => Err(OpError::OutOfScope),
+    }
+}

@@ -1,0 +1,52 @@
+//! Files that are held open, and live on without a name until they are closed.
+
+use super::inode::InodeId;
+use super::subvolume::SubvolumeId;
+use super::{ModelFs, OpResult};
+use crate::script::{FsPath, OpError, Outcome, Slot};
+
+impl ModelFs {
+    pub(super) fn open(&mut self, path: &FsPath, slot: Slot) -> OpResult {
+        let id = self.find_inode(path)?;
+        self.may_open_for_writing(id, false)?;
+        self.release(slot);
+        self.open.insert(slot, id);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn close(&mut self, slot: Slot) -> OpResult {
+        if !self.open.contains_key(&slot) {
+            return Err(OpError::OutOfScope);
+        }
+        self.release(slot);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn close_all(&mut self) -> OpResult {
+        let slots: Vec<Slot> = self.open.keys().copied().collect();
+        slots.into_iter().for_each(|slot| self.release(slot));
+        Ok(Outcome::Done)
+    }
+
+    fn release(&mut self, slot: Slot) {
+        let Some(id) = self.open.remove(&slot) else {
+            return;
+        };
+        if self.inode(id).nlink == 0 && !self.is_open(id) {
+            self.forget(id);
+        }
+    }
+
+    pub(super) fn is_open(&self, id: InodeId) -> bool {
+        self.open.values().any(|open| *open == id)
+    }
+
+    pub(super) fn has_open_files(&self, subvolume: SubvolumeId) -> bool {
+        self.open.values().any(|open| open.subvolume == subvolume)
+    }
+
+    /// Slots in use, for a generator of scripts.
+    pub fn open_slots(&self) -> impl Iterator<Item = Slot> {
+        self.open.keys().copied()
+    }
+}

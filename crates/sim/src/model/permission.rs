@@ -1,0 +1,87 @@
+//! What flags and read-only subvolumes forbid, in the order in which the kernel asks.
+
+use super::ModelFs;
+use super::inode::{Body, InodeId};
+use super::lookup::Found;
+use crate::script::OpError;
+
+impl ModelFs {
+    /// Writing to an inode or, in a directory, making and removing names.
+    pub(super) fn may_write(&self, id: InodeId) -> Result<(), OpError> {
+        if self.inode(id).flags.immutable {
+            return Err(OpError::NotPermitted);
+        }
+        self.may_change_subvolume(id)
+    }
+
+    pub(super) fn may_change_names(&self, dir: InodeId) -> Result<(), OpError> {
+        self.may_write(dir)
+    }
+
+    fn may_change_subvolume(&self, id: InodeId) -> Result<(), OpError> {
+        match self.subvolume(id.subvolume).read_only {
+            true => Err(OpError::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// Owner, mode, times, xattrs.
+    pub(super) fn may_change_attributes(&self, id: InodeId) -> Result<(), OpError> {
+        self.refuse_guarded(id)?;
+        self.may_change_subvolume(id)
+    }
+
+    pub(super) fn may_change_flags(&self, id: InodeId) -> Result<(), OpError> {
+        self.may_change_subvolume(id)
+    }
+
+    /// Taking the name of `victim` out of `dir`, where a directory is wanted or anything else.
+    pub(super) fn may_delete(
+        &self,
+        dir: InodeId,
+        victim: Found,
+        wants_dir: bool,
+    ) -> Result<(), OpError> {
+        self.may_change_names(dir)?;
+        if self.inode(dir).flags.append {
+            return Err(OpError::NotPermitted);
+        }
+        if let Found::Inode(id) = victim {
+            self.refuse_guarded(id)?;
+        }
+        match (wants_dir, self.is_dir(victim)) {
+            (true, false) => Err(OpError::NotADirectory),
+            (false, true) => Err(OpError::IsADirectory),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn refuse_guarded(&self, id: InodeId) -> Result<(), OpError> {
+        let flags = self.inode(id).flags;
+        match flags.immutable || flags.append {
+            true => Err(OpError::NotPermitted),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn is_dir(&self, found: Found) -> bool {
+        match found {
+            Found::Inode(id) => self.inode(id).is_dir(),
+            Found::Stub => true,
+        }
+    }
+
+    /// Opening for writing; what is no file and no directory is left out.
+    pub(super) fn may_open_for_writing(&self, id: InodeId, appends: bool) -> Result<(), OpError> {
+        match self.inode(id).body {
+            Body::File(_) => {}
+            Body::Dir(_) => return Err(OpError::IsADirectory),
+            Body::Symlink(_) | Body::Special(_) => return Err(OpError::OutOfScope),
+        }
+        self.may_write(id)?;
+        if self.inode(id).flags.append && !appends {
+            return Err(OpError::NotPermitted);
+        }
+        Ok(())
+    }
+}

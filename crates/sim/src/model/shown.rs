@@ -1,0 +1,120 @@
+//! The model as a manifest, and another reader's manifest held against it.
+
+use super::inode::{Body, InodeId};
+use super::lookup::Found;
+use super::{ModelFs, TOP};
+use crate::manifest::diff_without;
+use crate::manifest::{Content, Difference, Entry, Field, Kind, Manifest, STUB_INO, Stat, Time};
+use crate::script::FsPath;
+
+/// Stands for a time that the model does not know.
+const UNKNOWN: Time = Time {
+    seconds: i64::MIN,
+    nanoseconds: 0,
+};
+
+/// Nobody sets these.
+const NEVER_KNOWN: [Field; 2] = [Field::Ctime, Field::Btime];
+
+const STUB: Stat = Stat {
+    kind: Kind::Dir,
+    mode: 0o755,
+    uid: 0,
+    gid: 0,
+    nlink: 1,
+    rdev: (0, 0),
+    size: 0,
+    ino: STUB_INO,
+    atime: UNKNOWN,
+    mtime: UNKNOWN,
+    ctime: UNKNOWN,
+    btime: None,
+};
+
+impl ModelFs {
+    /// All that a reader shows. Inode numbers are `Manifest::canonical`; times that the model does not
+    /// know are of no use, so compare with `compare`.
+    pub fn manifest(&self) -> Manifest {
+        let mut manifest = Manifest::default();
+        self.show(&FsPath::default(), TOP.root(), &mut manifest);
+        manifest.entries.sort_by(|a, b| a.path.cmp(&b.path));
+        manifest.canonical()
+    }
+
+    /// How what a reader shows differs from the model: in all but `ignored`, inode numbers but for who
+    /// shares one, and times that were not set. The model is on the left.
+    pub fn compare(&self, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
+        compare(&self.manifest(), shown, ignored)
+    }
+
+    fn show(&self, path: &FsPath, id: InodeId, manifest: &mut Manifest) {
+        let inode = self.inode(id);
+        let known = |time: Option<Time>| time.unwrap_or(UNKNOWN);
+        let stat = Stat {
+            kind: inode.kind(),
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            nlink: inode.nlink,
+            rdev: inode.rdev(),
+            size: inode.size(),
+            ino: id.ino,
+            atime: known(inode.atime),
+            mtime: known(inode.mtime),
+            ctime: UNKNOWN,
+            btime: None,
+        };
+        let content = match &inode.body {
+            Body::File(content) => Content::File(content.digest()),
+            Body::Symlink(target) => Content::Symlink(target.to_vec()),
+            Body::Dir(_) | Body::Special(_) => Content::None,
+        };
+        let xattrs = inode.xattrs.iter();
+        manifest.entries.push(Entry {
+            path: path.as_bytes().to_vec(),
+            stat,
+            content,
+            xattrs: xattrs
+                .map(|(name, value)| (name.clone(), value.clone().into()))
+                .collect(),
+        });
+        let Body::Dir(dir) = &inode.body else {
+            return;
+        };
+        for (name, entry) in dir.entries.iter() {
+            let path = path.join(name);
+            match self.follow(id, name, entry) {
+                Found::Inode(child) => self.show(&path, child, manifest),
+                Found::Stub => manifest.entries.push(Entry {
+                    path: path.as_bytes().to_vec(),
+                    stat: STUB,
+                    content: Content::None,
+                    xattrs: Default::default(),
+                }),
+            }
+        }
+    }
+}
+
+/// Both sides may be parts (`Manifest::below`) of what a model and a reader show.
+pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
+    let mut shown = shown.canonical();
+    for entry in &mut shown.entries {
+        let Some(wanted) = model.get(&entry.path) else {
+            continue;
+        };
+        for (time, wanted) in [
+            (&mut entry.stat.atime, wanted.stat.atime),
+            (&mut entry.stat.mtime, wanted.stat.mtime),
+        ] {
+            if wanted == UNKNOWN {
+                *time = UNKNOWN;
+            }
+        }
+        if wanted.is_stub() {
+            // Whom its directory belonged to when the kernel looked the stub up.
+            (entry.stat.uid, entry.stat.gid) = (wanted.stat.uid, wanted.stat.gid);
+        }
+    }
+    diff_without(model, &shown, &[ignored, &NEVER_KNOWN].concat())
+}

@@ -1,0 +1,23 @@
+//! The kinds of operations that a generator chooses from.
+
+macro_rules! actions {
+    ($($name:ident),+ $(,)?) => {
+        /// An operation without its arguments; renames are told apart by what they are for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Action { $($name),+ }
+
+        impl Action {
+            pub(super) const ALL: &[Action] = &[$(Action::$name),+];
+        }
+    };
+}
+
+actions! {
+    Create, Mkdir, Symlink, Mknod, Link, Unlink, Rmdir,
+    Rename, NoReplace, Exchange, Whiteout, MoveSubvolume,
+    Open, Close, Write, Append, Truncate, Fallocate, CloneRange,
+    SetXattr, RemoveXattr, Chmod, Chown, SetTimes, SetFlags,
+    CreateSubvolume, Snapshot, DeleteSubvolume, SetReadOnly,
+    Read, List, Stat, GetXattr, GetFlags,
+    Sync, Fsync, Commit, Remount, DropCaches,
+}

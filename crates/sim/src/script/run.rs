@@ -1,0 +1,231 @@
+//! Does a script to a target and to the model, and compares what they say and show.
+
+use std::fmt;
+use std::mem::discriminant;
+
+use super::{Data, Op, OpError, Outcome, Target};
+use crate::manifest::{Difference, Field};
+use crate::model::{Limits, ModelFs};
+
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Compares all that is shown after each so many operations, and at the end in any case.
+    pub compare_every: usize,
+    /// The target may say that it is full; the operation then changes nothing, and a write perhaps a part.
+    pub may_be_full: bool,
+    /// What the target's manifest cannot show alike.
+    pub ignored: Vec<Field>,
+    /// How the target was made.
+    pub limits: Limits,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            compare_every: 200,
+            may_be_full: false,
+            ignored: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What was wrong after operation `index` of a script.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub index: usize,
+    pub problem: Problem,
+}
+
+#[derive(Clone, Debug)]
+pub enum Problem {
+    Outcome(Box<Disagreement>),
+    /// The model is on the left.
+    Shown(Vec<Difference>),
+}
+
+/// What the model says of an operation, and the target.
+#[derive(Clone, Debug)]
+pub struct Disagreement {
+    pub op: Op,
+    pub wanted: Result<Outcome, OpError>,
+    pub got: Result<Outcome, OpError>,
+}
+
+impl Failure {
+    /// Both are about an operation of one kind, or both about what is shown.
+    pub(super) fn is_like(&self, other: &Failure) -> bool {
+        match (&self.problem, &other.problem) {
+            (Problem::Outcome(one), Problem::Outcome(other)) => {
+                discriminant(&one.op) == discriminant(&other.op)
+                    && one.wanted.as_ref().err() == other.wanted.as_ref().err()
+                    && one.got.as_ref().err() == other.got.as_ref().err()
+            }
+            (Problem::Shown(_), Problem::Shown(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+const SHOWN: usize = 20;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            Problem::Outcome(disagreement) => {
+                let Disagreement { op, wanted, got } = &**disagreement;
+                write!(
+                    f,
+                    "operation {}: {op:?}\n  model:  {wanted:?}\n  target: {got:?}",
+                    self.index
+                )?;
+                if let (Ok(Outcome::Bytes(wanted)), Ok(Outcome::Bytes(got))) = (wanted, got) {
+                    let at = wanted.iter().zip(got).position(|(a, b)| a != b);
+                    write!(f, "\n  lengths {} and {}", wanted.len(), got.len())?;
+                    write!(f, ", first difference at {at:?}")?;
+                }
+                Ok(())
+            }
+            Problem::Shown(differences) => {
+                let count = differences.len();
+                write!(f, "after operation {}: {count} differences", self.index)?;
+                for difference in differences.iter().take(SHOWN) {
+                    write!(f, "\n  {difference}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Done,
+    /// Both failed alike.
+    Failed,
+    /// The target did a part of a write, which is this operation.
+    Part(Op),
+    /// The target did nothing, as it may.
+    Refused,
+    /// It is out of the model's scope.
+    LeftOut,
+}
+
+/// Model and target, step by step.
+#[derive(Debug)]
+pub struct Run<'t, T> {
+    pub model: ModelFs,
+    target: &'t mut T,
+    options: RunOptions,
+}
+
+impl<'t, T: Target> Run<'t, T> {
+    /// The target shows what `model` does.
+    pub fn new(model: ModelFs, target: &'t mut T, options: RunOptions) -> Run<'t, T> {
+        Run {
+            model,
+            target,
+            options,
+        }
+    }
+
+    /// Does one operation.
+    pub fn step(&mut self, op: &Op) -> Result<Step, Problem> {
+        let before = self.model.clone();
+        let wanted = self.model.apply(op);
+        if wanted == Err(OpError::OutOfScope) {
+            return Ok(Step::LeftOut);
+        }
+        let got = self.target.apply(op);
+        if agree(&wanted, &got) {
+            return Ok(match wanted {
+                Ok(_) => Step::Done,
+                Err(_) => Step::Failed,
+            });
+        }
+        match (&wanted, &got) {
+            (Ok(_), Err(error)) if self.may_refuse(op, *error) => {
+                self.model = before;
+                if let Some(at) = op.changed_file() {
+                    self.model.touch(at);
+                }
+                Ok(Step::Refused)
+            }
+            (Ok(_), Ok(Outcome::Written(len))) if self.options.may_be_full => {
+                self.model = before;
+                let part = part_of(op, *len);
+                match self.model.apply(&part) {
+                    Ok(_) => Ok(Step::Part(part)),
+                    Err(error) => Err(disagreement(part, Err(error), got)),
+                }
+            }
+            _ => Err(disagreement(op.clone(), wanted, got)),
+        }
+    }
+
+    fn may_refuse(&self, op: &Op, error: OpError) -> bool {
+        let is_full = matches!(error, OpError::NoSpace | OpError::Quota);
+        is_full && self.options.may_be_full || self.target.may_refuse(op, error)
+    }
+
+    pub fn compare(&mut self) -> Result<(), Problem> {
+        let shown = self.target.manifest();
+        let differences = self.model.compare(&shown, &self.options.ignored);
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(Problem::Shown(differences)),
+        }
+    }
+
+    /// Does all of them, comparing on the way and at the end.
+    pub fn script(&mut self, ops: &[Op]) -> Result<(), Failure> {
+        for (index, op) in ops.iter().enumerate() {
+            let at = |problem| Failure { index, problem };
+            self.step(op).map_err(at)?;
+            let is_time = (index + 1) % self.options.compare_every == 0;
+            if is_time || index + 1 == ops.len() {
+                self.compare().map_err(at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does `ops` to an empty target; gives the model as it is then.
+pub fn run<T: Target>(
+    target: &mut T,
+    ops: &[Op],
+    options: &RunOptions,
+) -> Result<ModelFs, Failure> {
+    let mut run = Run::new(ModelFs::new(options.limits), target, options.clone());
+    run.script(ops)?;
+    Ok(run.model)
+}
+
+fn disagreement(
+    op: Op,
+    wanted: Result<Outcome, OpError>,
+    got: Result<Outcome, OpError>,
+) -> Problem {
+    Problem::Outcome(Box::new(Disagreement { op, wanted, got }))
+}
+
+/// Errors agree if their errno does.
+fn agree(wanted: &Result<Outcome, OpError>, got: &Result<Outcome, OpError>) -> bool {
+    match (wanted, got) {
+        (Err(wanted), Err(got)) => wanted.errno() == got.errno(),
+        (wanted, got) => wanted == got,
+    }
+}
+
+/// The write of the first bytes; any other operation whole.
+fn part_of(op: &Op, len: usize) -> Op {
+    let mut part = op.clone();
+    if let Op::Write { data, .. } | Op::Append { data, .. } = &mut part {
+        let mut bytes = data.bytes();
+        bytes.truncate(len);
+        *data = Data::Bytes(bytes);
+    }
+    part
+}
