@@ -7,7 +7,7 @@
 //!
 //! Writing. `script` does random operations to a file system and to the `model` at once, and compares; the
 //! model is proven against the kernel in the same way. `record` keeps what devices are asked and gives the
-//! images that power cuts leave; `fault` makes a device fail.
+//! images that power cuts leave, which `oracle` judges; `fault` makes a device fail.
 
 pub mod craft;
 pub mod damage;
@@ -19,6 +19,7 @@ pub mod kernel;
 pub mod manifest;
 pub mod matrix;
 pub mod model;
+pub mod oracle;
 pub mod record;
 mod rng;
 mod scratch;

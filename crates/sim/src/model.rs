@@ -16,6 +16,7 @@
 mod attributes;
 mod content;
 mod data;
+mod files;
 mod inode;
 mod lookup;
 mod names;
@@ -27,6 +28,9 @@ mod subvolume;
 #[cfg(test)]
 mod tests;
 mod wander;
+
+pub(crate) use files::FileKey;
+pub(crate) use shown::compare;
 
 use std::collections::BTreeMap;
 

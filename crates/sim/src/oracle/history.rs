@@ -1,0 +1,199 @@
+//! The models that a script went through, and what was promised on the way.
+
+use std::sync::OnceLock;
+
+use crate::manifest::Manifest;
+use crate::model::ModelFs;
+use crate::record::Recorder;
+use crate::script::{Durability, Failure, FsPath, Op, Run, RunOptions, Step, Target};
+
+/// A mark in a recording. Operations are counted from 1 within a thread; 0 is the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// This many operations have begun.
+    Started { thread: u8, ops: usize },
+    /// This many are durable.
+    Durable { thread: u8, ops: usize },
+}
+
+const DURABLE: u64 = 1 << 63;
+const THREAD_SHIFT: u32 = 48;
+const OPS: u64 = (1 << THREAD_SHIFT) - 1;
+
+impl From<Mark> for u64 {
+    fn from(mark: Mark) -> u64 {
+        let (kind, thread, ops) = match mark {
+            Mark::Started { thread, ops } => (0, thread, ops),
+            Mark::Durable { thread, ops } => (DURABLE, thread, ops),
+        };
+        kind | u64::from(thread) << THREAD_SHIFT | ops as u64 & OPS
+    }
+}
+
+impl From<u64> for Mark {
+    fn from(mark: u64) -> Mark {
+        let thread = (mark >> THREAD_SHIFT) as u8;
+        let ops = (mark & OPS) as usize;
+        match mark & DURABLE {
+            0 => Mark::Started { thread, ops },
+            _ => Mark::Durable { thread, ops },
+        }
+    }
+}
+
+/// What the marks before a power cut say of a thread's operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// So many are there for certain.
+    pub at_least: usize,
+    /// No more than so many are there.
+    pub at_most: usize,
+}
+
+impl Promise {
+    /// Of the only thread.
+    pub fn of(marks: &[u64]) -> Promise {
+        Promise::of_thread(marks, 0)
+    }
+
+    pub fn of_thread(marks: &[u64], wanted: u8) -> Promise {
+        let mut promise = Promise::default();
+        for mark in marks {
+            match Mark::from(*mark) {
+                Mark::Started { thread, ops } if thread == wanted => {
+                    promise.at_most = promise.at_most.max(ops);
+                }
+                Mark::Durable { thread, ops } if thread == wanted => {
+                    promise.at_least = promise.at_least.max(ops);
+                }
+                _ => {}
+            }
+        }
+        promise
+    }
+}
+
+/// The model after each number of operations.
+#[derive(Debug)]
+pub struct History {
+    pub(super) states: Vec<State>,
+    /// The folder to which the operations are confined.
+    pub(super) below: FsPath,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) model: ModelFs,
+    /// What led from here to the next state.
+    pub(super) next: Option<Op>,
+    prints: OnceLock<Prints>,
+}
+
+/// Fingerprints of what is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prints {
+    pub(super) whole: u64,
+    pub(super) without_data: u64,
+}
+
+impl History {
+    /// `start` is what the volume shows before the first operation.
+    pub fn new(start: ModelFs) -> History {
+        History::of_part(start, FsPath::default())
+    }
+
+    /// Of one of several threads, which works below a folder that it never removes.
+    pub fn of_part(start: ModelFs, below: FsPath) -> History {
+        History {
+            states: vec![State::new(start)],
+            below,
+        }
+    }
+
+    /// The model after one more operation.
+    pub fn push(&mut self, op: Op, model: ModelFs) {
+        if let Some(last) = self.states.last_mut() {
+            last.next = Some(op);
+        }
+        self.states.push(State::new(model));
+    }
+
+    pub fn ops(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    pub fn model(&self, ops: usize) -> &ModelFs {
+        &self.states[ops].model
+    }
+
+    /// Does a script to an empty target as the only thread, and marks what begins and what is promised.
+    /// An operation after which all is durable is one for which `promises` is true: `every_sync`, unless
+    /// the target knows better.
+    pub fn record<T: Target>(
+        target: &mut T,
+        ops: &[Op],
+        recorder: &Recorder,
+        options: &RunOptions,
+        promises: impl Fn(&Op) -> bool,
+    ) -> Result<History, Failure> {
+        let mut run = Run::new(ModelFs::new(options.limits), target, options.clone());
+        let mut history = History::new(run.model.clone());
+        for (index, op) in ops.iter().enumerate() {
+            let ops = index + 1;
+            recorder.mark(Mark::Started { thread: 0, ops });
+            let step = run.step(op);
+            let step = step.map_err(|problem| Failure { index, problem })?;
+            if step == Step::Done && promises(op) {
+                recorder.mark(Mark::Durable { thread: 0, ops });
+            }
+            history.push(op.clone(), run.model.clone());
+        }
+        Ok(history)
+    }
+
+    /// What is shown after so many operations.
+    pub fn shown(&self, ops: usize) -> Manifest {
+        part(&self.states[ops].model.manifest(), &self.below)
+    }
+
+    pub(super) fn prints(&self, ops: usize) -> Prints {
+        let prints = &self.states[ops].prints;
+        *prints.get_or_init(|| Prints::of(&self.shown(ops)))
+    }
+}
+
+/// Sync, Commit and Remount make all durable.
+pub fn every_sync(op: &Op) -> bool {
+    op.durability() == Durability::Everything
+}
+
+/// The same, and Fsync too: for an engine that commits at fsync.
+pub fn every_sync_and_fsync(op: &Op) -> bool {
+    op.durability() != Durability::Nothing
+}
+
+impl State {
+    fn new(model: ModelFs) -> State {
+        State {
+            model,
+            next: None,
+            prints: OnceLock::new(),
+        }
+    }
+}
+
+impl Prints {
+    pub(super) fn of(shown: &Manifest) -> Prints {
+        Prints {
+            whole: shown.fingerprint(),
+            without_data: shown.fingerprint_without_data(),
+        }
+    }
+}
+
+pub(super) fn part(manifest: &Manifest, below: &FsPath) -> Manifest {
+    match below.is_root() {
+        true => manifest.canonical(),
+        false => manifest.below(below.as_bytes()).canonical(),
+    }
+}

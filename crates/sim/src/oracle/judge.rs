@@ -1,0 +1,177 @@
+//! Finds the prefix of a history that a volume shows after a power cut.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use super::history::{History, Prints, Promise, part};
+use crate::manifest::{Content, Difference, Field, Manifest};
+use crate::model::{FileKey, compare};
+use crate::script;
+
+/// How the bytes of files may stand to the prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataRule {
+    /// They belong to it.
+    #[default]
+    Prefix,
+    /// The write that follows the prefix may be there in part.
+    Torn,
+    /// As `Torn`; and any file may be as it was at an earlier moment since the promise, as with a commit
+    /// that does not wait for data.
+    Lagging,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    pub data: DataRule,
+    /// What the reader cannot show alike.
+    pub ignored: Vec<Field>,
+}
+
+/// The volume is in a legal state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Operations that it holds; the most, if several numbers fit.
+    pub prefix: usize,
+}
+
+/// The volume shows no legal state.
+#[derive(Clone, Debug)]
+pub struct CrashFault {
+    pub promise: Promise,
+    /// The legal prefix with the fewest differences.
+    pub nearest: usize,
+    /// From that prefix, on the left.
+    pub differences: Vec<Difference>,
+    /// An illegal prefix that fits: durable operations were lost, or ones that had not begun were done.
+    pub shows: Option<usize>,
+}
+
+const SHOWN: usize = 20;
+
+impl fmt::Display for CrashFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Promise { at_least, at_most } = self.promise;
+        write!(f, "no prefix of {at_least} to {at_most} operations")?;
+        if let Some(shows) = self.shows {
+            write!(f, ", but one of {shows}")?;
+        }
+        write!(f, "; differences from that of {}:", self.nearest)?;
+        for difference in self.differences.iter().take(SHOWN) {
+            write!(f, "\n  {difference}")?;
+        }
+        if self.differences.len() > SHOWN {
+            write!(f, "\n  ... and {} more", self.differences.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CrashFault {}
+
+/// `shown` is all that a reader shows of the volume after the cut.
+pub fn judge_crash(
+    history: &History,
+    shown: &Manifest,
+    promise: Promise,
+    rules: &Rules,
+) -> Result<Verdict, Box<CrashFault>> {
+    let most = promise.at_most.max(promise.at_least).min(history.ops());
+    let judge = Judge {
+        history,
+        shown: part(shown, &history.below),
+        legal: promise.at_least.min(most)..=most,
+        rules,
+    };
+    if let Some(prefix) = judge.fitting(judge.legal.clone().rev()) {
+        return Ok(Verdict { prefix });
+    }
+    let differences = |ops| (ops, judge.differences(ops));
+    let nearest = judge.legal.clone().rev().map(differences);
+    let nearest = nearest.min_by_key(|(_, differences)| differences.len());
+    let (nearest, differences) = nearest.unwrap_or((most, judge.differences(most)));
+    let is_legal = |ops: &usize| judge.legal.contains(ops);
+    let illegal = (0..=history.ops()).rev().filter(|ops| !is_legal(ops));
+    Err(Box::new(CrashFault {
+        promise,
+        nearest,
+        differences,
+        shows: judge.fitting(illegal),
+    }))
+}
+
+struct Judge<'a> {
+    history: &'a History,
+    shown: Manifest,
+    legal: RangeInclusive<usize>,
+    rules: &'a Rules,
+}
+
+impl Judge<'_> {
+    fn fitting(&self, mut candidates: impl Iterator<Item = usize>) -> Option<usize> {
+        let shown = Prints::of(&self.shown);
+        candidates.find(|ops| {
+            let prints = self.history.prints(*ops);
+            let may_fit = match self.rules.data {
+                // An ignored field is in the fingerprint all the same.
+                _ if !self.rules.ignored.is_empty() => true,
+                DataRule::Prefix => prints.whole == shown.whole,
+                _ => prints.without_data == shown.without_data,
+            };
+            may_fit && self.differences(*ops).is_empty()
+        })
+    }
+
+    fn differences(&self, ops: usize) -> Vec<Difference> {
+        let wanted = self.history.shown(ops);
+        let mut differences = compare(&wanted, &self.shown, &self.rules.ignored);
+        if self.rules.data != DataRule::Prefix {
+            differences.retain(|difference| !self.is_excused(ops, difference));
+        }
+        differences
+    }
+
+    fn is_excused(&self, ops: usize, difference: &Difference) -> bool {
+        let Difference::Field { path, field, .. } = difference else {
+            return false;
+        };
+        if !matches!(field, Field::Content | Field::Size | Field::Mtime) {
+            return false;
+        }
+        let full = script::path(path)
+            .names()
+            .fold(self.history.below.clone(), |path, name| path.join(name));
+        let file = self.history.model(ops).file(&full);
+        let Some((file, shown)) = file.zip(self.shown.get(path)) else {
+            return false;
+        };
+        if self.is_torn(ops, file, shown.stat.size) {
+            return true;
+        }
+        let Content::File(digest) = &shown.content else {
+            return false;
+        };
+        let was_so = |earlier: usize| {
+            self.history.model(earlier).bytes_of(file) == Some((shown.stat.size, *digest))
+        };
+        self.rules.data == DataRule::Lagging
+            && *field != Field::Mtime
+            && (*self.legal.start()..=ops).any(was_so)
+    }
+
+    /// The operation after the prefix is changing this file, and the size is none that it could not have.
+    fn is_torn(&self, ops: usize, file: FileKey, size: u64) -> bool {
+        let model = self.history.model(ops);
+        let next = self.history.states[ops].next.as_ref();
+        let changed = next.and_then(|op| op.changed_file());
+        let is_this = changed.and_then(|at| model.file_of(at)) == Some(file);
+        if !is_this || ops >= *self.legal.end() {
+            return false;
+        }
+        let sizes = [ops, ops + 1].map(|ops| {
+            let bytes = self.history.model(ops).bytes_of(file);
+            bytes.map_or(0, |(size, _)| size)
+        });
+        (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
+    }
+}

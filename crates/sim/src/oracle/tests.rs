@@ -1,0 +1,278 @@
+//! A file system that commits in order is in a legal state after every cut; one that does not is found.
+
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+
+use super::*;
+use crate::manifest::{Field, Manifest};
+use crate::model::ModelFs;
+use crate::record::{CrashPlan, RecordDevice, Recorder};
+use crate::script::{At, Data, Op, OpError, Outcome, RunOptions, Shape, Target, generate, path};
+use crate::seed;
+
+/// Keeps on its device how many operations it holds; what they did is looked up in the history. A
+/// superblock names a node, which has the number once more.
+struct Toy {
+    model: ModelFs,
+    ops: u64,
+    commits: u64,
+    device: Arc<RecordDevice>,
+    defect: Option<Defect>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Defect {
+    /// The superblock is not kept from landing before its node.
+    NoFirstFlush,
+    /// The commit returns before its superblock is durable.
+    NoLastFlush,
+    /// Nodes of the last commit are overwritten.
+    ReusesNode,
+    /// Sync does nothing.
+    IgnoresSync,
+}
+
+const NODES: u64 = 4;
+
+impl Toy {
+    fn new(recorder: &Recorder, defect: Option<Defect>) -> Toy {
+        Toy {
+            model: ModelFs::default(),
+            ops: 0,
+            commits: 0,
+            device: recorder.device(MemDevice::new(1 << 20)),
+            defect,
+        }
+    }
+
+    fn commit(&mut self) {
+        if self.defect == Some(Defect::IgnoresSync) {
+            return;
+        }
+        self.commits += 1;
+        let node = match self.defect {
+            Some(Defect::ReusesNode) => 1,
+            _ => 1 + self.commits % NODES,
+        };
+        self.put(node, self.ops);
+        if self.defect != Some(Defect::NoFirstFlush) {
+            self.device.flush().unwrap();
+        }
+        self.put(0, self.ops << 8 | node);
+        if self.defect != Some(Defect::NoLastFlush) {
+            self.device.flush().unwrap();
+        }
+    }
+
+    fn put(&self, block: u64, number: u64) {
+        let bytes = number.to_le_bytes();
+        self.device.write_at(&bytes, block * 4096).unwrap();
+    }
+
+    fn shown(device: &MemDevice, history: &History) -> Manifest {
+        let get = |block: u64| {
+            let mut bytes = [0; 8];
+            device.read_at(&mut bytes, block * 4096).unwrap();
+            u64::from_le_bytes(bytes)
+        };
+        let superblock = get(0);
+        let (ops, node) = (superblock >> 8, superblock & 0xff);
+        match node {
+            0 => history.shown(0),
+            node if get(node) == ops => history.shown(ops as usize),
+            _ => Manifest::default(),
+        }
+    }
+}
+
+impl Target for Toy {
+    fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {
+        let outcome = self.model.apply(op);
+        self.ops += 1;
+        // Commits also come when nobody asked.
+        if every_sync(op) || self.ops.is_multiple_of(7) {
+            self.commit();
+        }
+        outcome
+    }
+
+    fn manifest(&mut self) -> Manifest {
+        self.model.manifest()
+    }
+}
+
+/// The first fault that a cut brings to light.
+fn crash(defect: Option<Defect>) -> Option<String> {
+    let seed = seed("toy");
+    let recorder = Recorder::new();
+    let mut toy = Toy::new(&recorder, defect);
+    let ops = generate(Shape::Mixed, seed, 300);
+    let options = RunOptions::default();
+    let history = History::record(&mut toy, &ops, &recorder, &options, every_sync);
+    let history = history.unwrap_or_else(|failure| panic!("{failure}"));
+    let plan = CrashPlan::new(seed).random_states(300);
+    recorder.recording().crash_states(&plan).find_map(|state| {
+        let promise = Promise::of(state.marks());
+        let shown = Toy::shown(&state.devices[0], &history);
+        let verdict = judge_crash(&history, &shown, promise, &Rules::default());
+        let fault = verdict.err()?;
+        Some(format!("{state}\n{fault}"))
+    })
+}
+
+#[test]
+fn orderly_commits_survive_every_cut() {
+    if let Some(fault) = crash(None) {
+        panic!("{fault}");
+    }
+}
+
+#[test]
+fn missing_flush_and_reused_node_are_found() {
+    for defect in [
+        Defect::NoFirstFlush,
+        Defect::NoLastFlush,
+        Defect::ReusesNode,
+        Defect::IgnoresSync,
+    ] {
+        assert!(crash(Some(defect)).is_some(), "{defect:?}");
+    }
+}
+
+fn history(ops: &[Op]) -> History {
+    let mut model = ModelFs::default();
+    let mut history = History::new(model.clone());
+    for op in ops {
+        model.apply(op).unwrap();
+        history.push(op.clone(), model.clone());
+    }
+    history
+}
+
+fn create(name: &str) -> Op {
+    Op::Create {
+        path: path(name),
+        mode: 0o644,
+    }
+}
+
+fn write(name: &str, len_bytes: usize) -> Op {
+    Op::Write {
+        at: At::Path(path(name)),
+        offset: 0,
+        data: Data::Made {
+            kind: crate::fill::Kind::Random,
+            len_bytes,
+            seed: 1,
+        },
+    }
+}
+
+fn promise(at_least: usize, at_most: usize) -> Promise {
+    Promise { at_least, at_most }
+}
+
+#[test]
+fn fault_names_the_prefix_that_fits_and_the_nearest_legal_one() {
+    let history = history(&[create("a"), create("b"), create("c"), create("d")]);
+    let rules = Rules::default();
+    let judge = |ops: usize, promise| judge_crash(&history, &history.shown(ops), promise, &rules);
+    assert_eq!(judge(2, promise(1, 3)).unwrap(), Verdict { prefix: 2 });
+    let lost = judge(1, promise(2, 4)).unwrap_err();
+    assert_eq!((lost.shows, lost.nearest), (Some(1), 2));
+    assert!(lost.to_string().contains("/b: only left"), "{lost}");
+    let early = judge(4, promise(0, 2)).unwrap_err();
+    assert_eq!((early.shows, early.nearest), (Some(4), 2));
+
+    let mut neither = history.shown(3);
+    neither.entries.retain(|entry| entry.path != b"a");
+    let neither = judge_crash(&history, &neither, promise(0, 4), &rules).unwrap_err();
+    assert_eq!((neither.shows, neither.nearest), (None, 3));
+}
+
+#[test]
+fn write_in_flight_may_be_torn_only_by_rule_and_only_that_file() {
+    let history = history(&[create("a"), create("b"), write("a", 9000), create("c")]);
+    // Half of the write of `a`.
+    let mut model = history.model(2).clone();
+    model.apply(&write("a", 4096)).unwrap();
+    let shown = model.manifest();
+    let judge = |data, at_most| {
+        let rules = Rules {
+            data,
+            ..Rules::default()
+        };
+        judge_crash(&history, &shown, promise(0, at_most), &rules)
+    };
+    assert!(judge(DataRule::Prefix, 4).is_err());
+    assert_eq!(judge(DataRule::Torn, 4).unwrap().prefix, 2);
+    assert!(judge(DataRule::Torn, 2).is_err(), "it had not begun");
+}
+
+#[test]
+fn data_may_lag_behind_names_but_not_behind_the_promise() {
+    let history = history(&[create("a"), write("a", 5000), create("b"), write("a", 9000)]);
+    // Both names, and no data yet.
+    let mut model = history.model(1).clone();
+    model.apply(&create("b")).unwrap();
+    let shown = model.manifest();
+    let judge = |data, at_least| {
+        let rules = Rules {
+            data,
+            ..Rules::default()
+        };
+        judge_crash(&history, &shown, promise(at_least, 4), &rules)
+    };
+    assert!(judge(DataRule::Torn, 0).is_err());
+    assert_eq!(judge(DataRule::Lagging, 1).unwrap().prefix, 4);
+    assert!(
+        judge(DataRule::Lagging, 2).is_err(),
+        "the data was promised"
+    );
+}
+
+#[test]
+fn part_of_a_thread_is_judged_by_itself() {
+    let mut model = ModelFs::default();
+    for thread in ["t0", "t1"] {
+        let op = Op::Mkdir {
+            path: path(thread),
+            mode: 0o755,
+        };
+        model.apply(&op).unwrap();
+    }
+    let mut history = History::of_part(model.clone(), path("t1"));
+    for op in [create("t1/a"), create("t1/b")] {
+        model.apply(&op).unwrap();
+        history.push(op, model.clone());
+    }
+    // The other thread went on, which does not matter.
+    model.apply(&create("t0/x")).unwrap();
+    let rules = Rules {
+        ignored: vec![Field::Atime],
+        ..Rules::default()
+    };
+    let verdict = judge_crash(&history, &model.manifest(), promise(1, 2), &rules);
+    assert_eq!(verdict.unwrap().prefix, 2);
+}
+
+#[test]
+fn marks_survive_their_encoding() {
+    for thread in [0, 1, 255] {
+        for ops in [0, 1, 1 << 40] {
+            for mark in [Mark::Started { thread, ops }, Mark::Durable { thread, ops }] {
+                assert_eq!(Mark::from(u64::from(mark)), mark);
+            }
+        }
+    }
+    let marks = [
+        Mark::Started { thread: 0, ops: 1 },
+        Mark::Durable { thread: 0, ops: 1 },
+        Mark::Started { thread: 0, ops: 2 },
+        Mark::Started { thread: 1, ops: 9 },
+    ]
+    .map(u64::from);
+    assert_eq!(Promise::of(&marks), promise(1, 2));
+    assert_eq!(Promise::of_thread(&marks, 1), promise(0, 9));
+}
