@@ -16,7 +16,7 @@
 //! ```
 //!
 //! With several threads (`script::ThreadPlan`), each has a history of its own and is judged by its part of
-//! the volume (`History::of_part`, `Promise::of_thread`).
+//! the volume: see `record_threads`.
 //!
 //! - ORACLE-1: `Mark::Started` is put before an operation reaches the target, `Mark::Durable` after the
 //!   operation that promised it returned; so no legal state is ever called a fault.
@@ -25,6 +25,8 @@ mod history;
 mod judge;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use history::{History, Mark, Promise, every_sync, every_sync_and_fsync};
 pub use judge::{CrashFault, DataRule, Rules, Verdict, judge_crash};
+pub use threads::record_threads;

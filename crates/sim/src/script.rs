@@ -40,5 +40,5 @@ pub use run::{Disagreement, Failure, Problem, Run, RunOptions, Step, run};
 pub use shape::Shape;
 pub use shrink::{prove, shrink};
 pub use target::Target;
-pub use threads::{ThreadFailure, ThreadPlan, ThreadRun};
+pub use threads::{ThreadFailure, ThreadPlan, ThreadRun, Watch};
 pub use vfs_target::{Mounted, SubvolumeVerb, VfsTarget};

@@ -133,7 +133,7 @@ fn threads_end_as_the_model_says() {
         let mount: KernelMount = volume.mount("").unwrap();
         let folder = || VfsTarget::new(KernelFolder::new(mount.path()));
         let mut targets: Vec<_> = (0..THREADS).map(|_| folder()).collect();
-        plan.run(&mut targets, &RunOptions::default(), |_, _, _| {})
+        plan.run(&mut targets, &RunOptions::default(), &())
             .unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

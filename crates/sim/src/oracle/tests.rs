@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ubtrfs_device::{BlockDevice, MemDevice};
 
 use super::*;
 use crate::manifest::{Field, Manifest};
 use crate::model::ModelFs;
 use crate::record::{CrashPlan, RecordDevice, Recorder};
-use crate::script::{At, Data, Op, OpError, Outcome, RunOptions, Shape, Target, generate, path};
+use crate::script::{
+    At, Data, Op, OpError, Outcome, RunOptions, Shape, Target, ThreadPlan, generate, path,
+};
 use crate::seed;
 
 /// Keeps on its device how many operations it holds; what they did is looked up in the history. A
@@ -255,6 +258,60 @@ fn part_of_a_thread_is_judged_by_itself() {
     };
     let verdict = judge_crash(&history, &model.manifest(), promise(1, 2), &rules);
     assert_eq!(verdict.unwrap().prefix, 2);
+}
+
+/// One model and one commit for all threads.
+#[derive(Clone)]
+struct Shared {
+    state: Arc<Mutex<(ModelFs, Vec<Manifest>)>>,
+    device: Arc<RecordDevice>,
+}
+
+impl Target for Shared {
+    fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {
+        let (model, durable) = &mut *self.state.lock();
+        let outcome = model.apply(op);
+        if every_sync(op) {
+            durable.push(model.manifest());
+            let number = durable.len() as u64;
+            self.device.write_at(&number.to_le_bytes(), 0).unwrap();
+            self.device.flush().unwrap();
+        }
+        outcome
+    }
+
+    fn manifest(&mut self) -> Manifest {
+        self.state.lock().0.manifest()
+    }
+}
+
+#[test]
+fn each_thread_finds_its_own_prefix_after_a_cut() {
+    let seed = seed("threads after a cut");
+    let recorder = Recorder::new();
+    let shared = Shared {
+        state: Arc::default(),
+        device: recorder.device(MemDevice::new(1 << 20)),
+    };
+    let plan = ThreadPlan::apart(Shape::Mixed, seed, 3, 200, false);
+    let mut targets = vec![shared.clone(); 3];
+    let options = RunOptions::default();
+    let histories = record_threads(&plan, &mut targets, &recorder, &options, every_sync);
+    let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
+    let plan = CrashPlan::new(seed).since(Mark::Durable { thread: 0, ops: 0 });
+    let mut found = 0;
+    for state in recorder.recording().crash_states(&plan) {
+        let mut number = [0; 8];
+        state.devices[0].read_at(&mut number, 0).unwrap();
+        let shown = &shared.state.lock().1[u64::from_le_bytes(number) as usize - 1];
+        for (thread, history) in histories.iter().enumerate() {
+            let promise = Promise::of_thread(state.marks(), thread as u8);
+            judge_crash(history, shown, promise, &Rules::default())
+                .unwrap_or_else(|fault| panic!("thread {thread}, {state}\n{fault}"));
+            found += 1;
+        }
+    }
+    assert!(found > 300, "{found}");
 }
 
 #[test]

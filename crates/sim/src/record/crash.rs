@@ -26,6 +26,8 @@ pub struct CrashPlan {
     pub random_states: usize,
     /// What a device writes as a whole. With 512 a superblock can be torn.
     pub sector_bytes: u64,
+    /// No cut comes before this mark.
+    pub since: Option<u64>,
 }
 
 impl CrashPlan {
@@ -35,6 +37,14 @@ impl CrashPlan {
             seed,
             random_states: 100,
             sector_bytes: 512,
+            since: None,
+        }
+    }
+
+    pub fn since(self, mark: impl Into<u64>) -> CrashPlan {
+        CrashPlan {
+            since: Some(mark.into()),
+            ..self
         }
     }
 
@@ -307,26 +317,32 @@ impl Iterator for CrashStates {
 impl ExactSizeIterator for CrashStates {}
 
 fn cuts(recording: &Recording, plan: &CrashPlan) -> Vec<(usize, Cut)> {
+    let first = plan.since.map_or(0, |mark| {
+        let is_mark = |event: &Event| *event == Event::Mark(mark);
+        let found = recording.events.iter().position(is_mark);
+        found.expect("the mark that cuts come after is in the recording")
+    });
     // A cut at a flush is made as late as it can be: the later, the more was promised.
     let mut cuts = Vec::new();
     let mut stretches = vec![Vec::new()];
+    let mut flushes = 0;
     for (at, event) in recording.events.iter().enumerate() {
         match event {
             Event::Flush { .. } => {
-                let flushes = cuts.len();
                 cuts.push((at, Cut::Flush { flushes }));
+                flushes += 1;
                 stretches.push(Vec::new());
             }
             Event::Write { .. } | Event::Discard { .. } => {
-                if let Some(stretch) = stretches.last_mut() {
+                if let Some(stretch) = stretches.last_mut().filter(|_| at >= first) {
                     stretch.push(at);
                 }
             }
             Event::Mark(_) => {}
         }
     }
-    let flushes = cuts.len();
     cuts.push((recording.events.len(), Cut::Flush { flushes }));
+    cuts.retain(|(position, _)| *position > first);
 
     stretches.retain(|stretch| !stretch.is_empty());
     let requests = stretches.concat();

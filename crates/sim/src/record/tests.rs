@@ -61,6 +61,23 @@ fn each_flush_has_a_state_that_lost_all_that_followed() {
 }
 
 #[test]
+fn no_cut_comes_before_the_mark_that_was_asked_for() {
+    let (recorder, device) = recorded();
+    for number in 1..=9_u8 {
+        device.write_at(&[number; SECTOR], 0).unwrap();
+        device.flush().unwrap();
+        recorder.mark(number);
+    }
+    let plan = CrashPlan::new(seed("since")).since(6_u8);
+    let states: Vec<CrashState> = recorder.recording().crash_states(&plan).collect();
+    assert_eq!(states.len(), 4 + 100);
+    for state in states {
+        assert!(state.marks().contains(&6), "{state}");
+        assert!(byte(&state.devices[0], 0) >= 6, "{state}");
+    }
+}
+
+#[test]
 fn unflushed_writes_land_in_every_combination() {
     let (recorder, device) = recorded();
     for at in 0..3_u64 {

@@ -241,7 +241,7 @@ fn threads_end_alike_however_they_interleave() {
     for plan in plans {
         let target = Shared::default();
         let mut targets = vec![target; 3];
-        let run = plan.run(&mut targets, &RunOptions::default(), |_, _, _| {});
+        let run = plan.run(&mut targets, &RunOptions::default(), &());
         let run = run.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(run.end.inode_count() > run.start.inode_count());
     }

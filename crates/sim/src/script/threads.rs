@@ -27,7 +27,7 @@ const REGIONS: u64 = 64;
 const REGION_BYTES: u64 = 10_000;
 
 impl ThreadPlan {
-    /// Each thread below a folder `t0`, `t1`, ... of its own, or a subvolume.
+    /// Each thread below a folder `t0`, `t1`, ... of its own, or a subvolume. The setup ends with a Sync.
     pub fn apart(
         shape: Shape,
         seed: u64,
@@ -36,7 +36,7 @@ impl ThreadPlan {
         subvolumes: bool,
     ) -> ThreadPlan {
         let root = |thread: u8| path(format!("t{thread}"));
-        let setup = (0..threads).map(|thread| match subvolumes {
+        let roots = (0..threads).map(|thread| match subvolumes {
             true => Op::CreateSubvolume { path: root(thread) },
             false => Op::Mkdir {
                 path: root(thread),
@@ -52,7 +52,7 @@ impl ThreadPlan {
                 .collect()
         };
         ThreadPlan {
-            setup: setup.collect(),
+            setup: roots.chain([Op::Sync]).collect(),
             threads: (0..threads).map(script).collect(),
         }
     }
@@ -98,12 +98,11 @@ impl ThreadPlan {
     }
 
     /// Does the setup, then all scripts at once, the n-th to the n-th target, and compares at the end.
-    /// `before` is told the thread, the index of each operation and the thread's model before it.
     pub fn run<T: Target + Send>(
         &self,
         targets: &mut [T],
         options: &RunOptions,
-        before: impl Fn(u8, usize, &ModelFs) + Sync,
+        watch: &impl Watch,
     ) -> Result<ThreadRun, ThreadFailure> {
         assert_eq!(
             targets.len(),
@@ -118,8 +117,8 @@ impl ThreadPlan {
         );
         first.script(&self.setup).map_err(failed(None))?;
         let start = first.model;
+        watch.start(&start);
 
-        let before = &before;
         let ends: Vec<Result<Vec<Op>, ThreadFailure>> = std::thread::scope(|scope| {
             let threads = self.threads.iter().zip(targets.iter_mut()).enumerate();
             let running: Vec<_> = threads
@@ -127,8 +126,7 @@ impl ThreadPlan {
                     let mut run = Run::new(start.clone(), target, options.clone());
                     let work = move || {
                         let thread = thread as u8;
-                        each(&mut run, ops, |index, model| before(thread, index, model))
-                            .map_err(failed(Some(thread)))
+                        each(&mut run, thread, ops, watch).map_err(failed(Some(thread)))
                     };
                     scope.spawn(work)
                 })
@@ -157,6 +155,20 @@ impl ThreadPlan {
     }
 }
 
+/// Is told how the threads get on.
+pub trait Watch: Sync {
+    /// The setup was done; no thread has begun.
+    fn start(&self, _model: &ModelFs) {}
+
+    /// The thread is about to do its operation `index`.
+    fn before(&self, _thread: u8, _index: usize) {}
+
+    /// It has done so; `model` is what it made of the setup's.
+    fn after(&self, _thread: u8, _index: usize, _step: &Step, _model: &ModelFs) {}
+}
+
+impl Watch for () {}
+
 /// Models before and after all threads ran.
 #[derive(Clone, Debug)]
 pub struct ThreadRun {
@@ -183,14 +195,17 @@ impl std::fmt::Display for ThreadFailure {
 /// Gives the operations that took effect.
 fn each<T: Target>(
     run: &mut Run<'_, T>,
+    thread: u8,
     ops: &[Op],
-    before: impl Fn(usize, &ModelFs),
+    watch: &impl Watch,
 ) -> Result<Vec<Op>, Failure> {
     let mut done = Vec::new();
     for (index, op) in ops.iter().enumerate() {
-        before(index, &run.model);
+        watch.before(thread, index);
         let step = run.step(op);
-        match step.map_err(|problem: Problem| Failure { index, problem })? {
+        let step = step.map_err(|problem: Problem| Failure { index, problem })?;
+        watch.after(thread, index, &step, &run.model);
+        match step {
             Step::Done => done.push(op.clone()),
             Step::Part(part) => done.push(part),
             Step::Failed | Step::Refused | Step::LeftOut => {}
