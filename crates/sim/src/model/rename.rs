@@ -26,7 +26,8 @@ impl ModelFs {
             _ => {}
         }
         self.refuse_loop(from, to, how)?;
-        if matches!(source, Found::Inode(_)) && target == Some(source) {
+        let is_one_place = (old.dir, old.name) == (new.dir, new.name);
+        if is_one_place || matches!(source, Found::Inode(_)) && target == Some(source) {
             return Ok(Outcome::Done);
         }
 

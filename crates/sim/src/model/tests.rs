@@ -88,6 +88,28 @@ fn snapshot_shows_a_stub_for_a_subvolume_inside_its_source() {
 }
 
 #[test]
+fn stub_may_be_renamed_to_its_own_name_only() {
+    let mut made = model(&[
+        Op::CreateSubvolume { path: path("a") },
+        Op::CreateSubvolume { path: path("a/b") },
+        Op::Snapshot {
+            from: path("a"),
+            to: path("s"),
+            read_only: false,
+        },
+    ]);
+    let mut rename = |to: &str| {
+        made.apply(&Op::Rename {
+            from: path("s/b"),
+            to: path(to),
+            how: RenameHow::Replace,
+        })
+    };
+    assert_eq!(rename("s/b"), Ok(Outcome::Done));
+    assert_eq!(rename("s/c"), Err(OpError::NotEmpty));
+}
+
+#[test]
 fn subvolume_moved_over_its_stub_is_there_again() {
     let made = model(&[
         Op::CreateSubvolume { path: path("a") },
