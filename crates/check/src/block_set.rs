@@ -46,7 +46,45 @@ impl BlockSet {
             .is_some_and(|page| page[word] & bit != 0)
     }
 
+    /// What is in this set and not in the other, ascending.
+    pub(crate) fn without(&self, other: &BlockSet) -> Vec<u64> {
+        let mut rest = Vec::new();
+        for (&number, page) in &self.pages {
+            let others = other.pages.get(&number);
+            for (index, &word) in page.iter().enumerate() {
+                let mut left = word & !others.map_or(0, |page| page[index]);
+                while left != 0 {
+                    let bit = u64::from(left.trailing_zeros());
+                    left &= left - 1;
+                    let sector = number * PAGE_BITS + index as u64 * 64 + bit;
+                    rest.push(sector << self.sector_shift);
+                }
+            }
+        }
+        rest.sort_unstable();
+        rest
+    }
+
     pub(crate) fn clear(&mut self) {
         self.pages.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_is_what_only_one_has() {
+        let (mut one, mut other) = (BlockSet::new(4096), BlockSet::new(4096));
+        for sector in [0, 1, 63, 64, 4095, 4096, 1 << 40] {
+            assert!(one.insert(sector * 4096));
+            assert!(!one.insert(sector * 4096));
+        }
+        other.insert(64 * 4096);
+        other.insert(4096 * 4096);
+        let rest: Vec<u64> = one.without(&other).iter().map(|b| b / 4096).collect();
+        assert_eq!(rest, [0, 1, 63, 4095, 1 << 40]);
+        assert!(one.contains(64 * 4096) && !one.contains(65 * 4096));
     }
 }

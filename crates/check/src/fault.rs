@@ -130,6 +130,9 @@ faults! {
     /// A block is written together with all blocks above it.
     306 Error "child-newer" ChildNewer { child: u64, generation: u64, parent_generation: u64 }
         => "child {child} has generation {generation}, its parent {parent_generation}";
+    /// A block whose references are its owner's is held by its owner, whoever else shares it.
+    307 Error "block-owner" BlockOwner {}
+        => "block belongs to a tree that does not hold it";
 
     401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
         => "tree block on level {level} is in use and has no extent item";
@@ -260,6 +263,8 @@ faults! {
         => "link of {size} bytes without an inline target of that size";
     723 Error "entry-twice" EntryTwice { inode: u64, index: u64 }
         => "one name twice in the directory; the other one leads to inode {inode} with index {index}";
+    724 Error "file-extent-generation" FileExtentGeneration { generation: u64, limit: u64 }
+        => "file extent of generation {generation}, which must be from 1 to {limit}";
 
     801 Error "csum-missing" CsumMissing { length: u64 }
         => "{length} bytes of data have no checksums";

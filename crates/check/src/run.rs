@@ -61,6 +61,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
     }
 
     state.start(Phase::References);
+    state.check_owners();
     references::check(state, volume, &roots)?;
     state.tell_bad_mirrors(volume);
     state.take_data_figures();

@@ -30,6 +30,10 @@ pub(crate) struct State<'a> {
     /// Of trees that have lost blocks.
     pub(crate) lost_keys: HashMap<RootId, LostKeys>,
     visited: BlockSet,
+    /// Blocks that were met in the tree that made them.
+    at_home: BlockSet,
+    /// Blocks that were met in another tree, and whose references are of the tree that made them.
+    elsewhere: BlockSet,
     /// The second pass: what is wrong with blocks is known.
     is_second_pass: bool,
     progress: &'a mut dyn FnMut(&Progress),
@@ -55,6 +59,8 @@ impl<'a> State<'a> {
             lost_blocks: LostBlocks::new(sectorsize),
             lost_keys: HashMap::new(),
             visited: BlockSet::new(sectorsize),
+            at_home: BlockSet::new(sectorsize),
+            elsewhere: BlockSet::new(sectorsize),
             is_second_pass: false,
             progress,
             phase: Phase::Superblocks,
@@ -127,10 +133,15 @@ impl<'a> State<'a> {
             self.tell_progress();
         }
         let bytenr = block.node.bytenr().0;
+        let is_full = self.full_backrefs.contains(bytenr);
+        if block.node.owner() == root.tree {
+            self.at_home.insert(bytenr);
+        } else if !is_full && root.tree != RootId::TREE_RELOC {
+            self.elsewhere.insert(bytenr);
+        }
         if !self.visited.insert(bytenr) {
             return Ok(false);
         }
-        let is_full = self.full_backrefs.contains(bytenr);
         self.facts
             .tell_block(block.node, block.first_slot, is_full)?;
         if !self.is_second_pass {
@@ -183,6 +194,15 @@ impl<'a> State<'a> {
                     },
                 );
             }
+        }
+    }
+
+    /// Tells of blocks that their owner does not hold. To be called when all trees were read.
+    pub(crate) fn check_owners(&mut self) {
+        let files_lost = self.lost_keys.keys().any(|tree| tree.holds_files())
+            || self.has_lost(RootId::ROOT_TREE);
+        for bytenr in self.elsewhere.without(&self.at_home) {
+            self.add_unless(files_lost, Place::bytenr(bytenr), Fault::BlockOwner {});
         }
     }
 

@@ -125,6 +125,10 @@ impl Inode {
                 if !prealloc {
                     self.last_data = Some(start);
                 }
+                let (generation, limit) = (head.generation.get(), rules.generation);
+                if generation == 0 || generation > limit {
+                    return Err(Fault::FileExtentGeneration { generation, limit });
+                }
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
                 let extent_bytes = match head.compression {
                     0 => body.disk_num_bytes.get(),

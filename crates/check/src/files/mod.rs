@@ -12,7 +12,7 @@ mod orphans;
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, RootId, objectid};
-use ubtrfs_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs};
+use ubtrfs_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs, RefEntry};
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
@@ -44,6 +44,7 @@ pub(crate) fn check(
         rules: Rules {
             no_holes: volume.superblock().incompat().contains(Incompat::NO_HOLES),
             sectorsize: u64::from(volume.sectorsize()),
+            generation: volume.superblock().generation.get().saturating_add(1),
         },
         deleted: trees
             .iter()
@@ -73,6 +74,8 @@ pub(crate) fn check(
 struct Rules {
     no_holes: bool,
     sectorsize: u64,
+    /// The highest that an extent may have.
+    generation: u64,
 }
 
 struct FileReader<'s, 'a> {
@@ -175,8 +178,7 @@ impl FileReader<'_, '_> {
             KeyType::INODE_REF => {
                 for entry in InodeRefs::new(bytes) {
                     inode.names += 1;
-                    // The root directory is its own parent, without an entry.
-                    if key.objectid == key.offset {
+                    if is_root_ref(key, &entry) {
                         continue;
                     }
                     self.names.add(&Name::Ref {
@@ -300,6 +302,12 @@ impl FileReader<'_, '_> {
         inode.check(self.rules, &mut |fault| state.add_unless(lost, at, fault));
         Ok(())
     }
+}
+
+/// The root directory is its own parent, without an entry.
+fn is_root_ref(key: Key, entry: &RefEntry<'_>) -> bool {
+    let root = InodeNr::FIRST_FREE.0;
+    (key.objectid, key.offset) == (root, root) && entry.index == 0 && entry.name == b".."
 }
 
 /// Not of orphan items, nor of the free-inode cache of old kernels.

@@ -13,7 +13,7 @@ use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRe
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
-use super::is_inode;
+use super::{is_inode, is_root_ref};
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::fingerprint::{Hasher, Sums};
@@ -211,8 +211,11 @@ impl Recorder<'_> {
                 let kind = item.and_then(|item| FileKind::from_mode(item.mode.get()));
                 self.inode.1 = kind.map_or(0, FileKind::raw);
             }
-            KeyType::INODE_REF if key.objectid != key.offset => {
+            KeyType::INODE_REF => {
                 for entry in InodeRefs::new(bytes) {
+                    if is_root_ref(key, &entry) {
+                        continue;
+                    }
                     let facts = [REF, number, entry.index, kind];
                     self.record(key.offset, entry.name, facts)?;
                 }

@@ -1,5 +1,6 @@
 //! The check of whole volumes.
 
+mod damage;
 mod kept_images;
 mod kernel_volumes;
 mod planted;

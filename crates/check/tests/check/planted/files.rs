@@ -209,6 +209,11 @@ fn extent_plants() -> Vec<Plant> {
                 add_u64(&mut extent(bytes).1.num_bytes, 1 << 30);
             });
         }),
+        plant(724, &[], |volume| {
+            edit(volume, TREE, is_plain, |_, bytes| {
+                extent(bytes).0.generation = 0.into();
+            });
+        }),
         plant(713, &[704], |volume| {
             let compressed = |key: Key, bytes: &[u8]| {
                 key.item_type == KeyType::EXTENT_DATA

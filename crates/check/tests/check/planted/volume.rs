@@ -4,6 +4,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem, RootItem, Stripe};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, Superblock};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::craft::Crafted;
@@ -307,6 +308,16 @@ fn block_plants() -> Vec<Plant> {
             let newer = volume.superblock().generation.get() + 1;
             volume.edit_header(leaf, |header| header.generation = newer.into());
             volume.edit_pointers_to(leaf, &|ptr| ptr.generation = newer.into());
+        }),
+        plant(307, &[], |volume| {
+            // References to data are its owner's.
+            let leaves = volume.blocks_of(RootId::FS_TREE, 0);
+            let leaf = leaves.into_iter().find(|&leaf| {
+                let block = volume.block(leaf);
+                let mut items = Node::new(&block).unwrap().items();
+                items.all(|(key, _)| key.item_type != KeyType::EXTENT_DATA)
+            });
+            volume.edit_header(leaf.unwrap(), |header| header.owner = 256.into());
         }),
     ]
 }

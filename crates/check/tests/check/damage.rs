@@ -1,0 +1,203 @@
+//! Whatever the bytes, a check ends with a report or an error; and its verdict is that of `btrfs check`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, Report, check, check_devices};
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::node::{HEADER_SIZE, ITEM_HEAD_SIZE, KeyPtr, Node};
+use ubtrfs_sim::craft::Crafted;
+use ubtrfs_sim::{Rng, damage, images, kernel};
+
+fn rounds(few: usize, soak: usize) -> usize {
+    match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => soak,
+        None => few,
+    }
+}
+
+/// How much of an item's beginning is changed; behind it lie names and data, which are any bytes.
+const ITEM_BYTES: u64 = 80;
+
+/// Changes one byte of the header, of a pointer, of an item's head, or of an item.
+fn mutate(block: &mut [u8], rng: &mut Rng) {
+    let node = Node::new(block).expect("a whole block");
+    if node.is_empty() {
+        return;
+    }
+    let slot = rng.below(node.len() as u64) as usize;
+    let at = if rng.one_in(20) {
+        80 + rng.below(HEADER_SIZE as u64 - 80)
+    } else if !node.is_leaf() {
+        (HEADER_SIZE + slot * size_of::<KeyPtr>()) as u64 + rng.below(33)
+    } else {
+        let head = node.heads()[slot];
+        let size = u64::from(head.size.get());
+        match rng.below(4) {
+            0 => (HEADER_SIZE + slot * ITEM_HEAD_SIZE) as u64 + rng.below(17),
+            _ if size == 0 => return,
+            _ => {
+                HEADER_SIZE as u64 + u64::from(head.offset.get()) + rng.below(size.min(ITEM_BYTES))
+            }
+        }
+    };
+    let byte = &mut block[at as usize];
+    *byte = match rng.below(3) {
+        0 => *byte ^ (1 << rng.below(8)),
+        1 => [0, 1, 0x7f, 0x80, 0xff][rng.below(5) as usize],
+        _ => rng.below(256) as u8,
+    };
+}
+
+/// Addresses of all blocks, by tree and level.
+fn blocks(volume: &Crafted) -> Vec<u64> {
+    let trees = (1..12).chain(256..265).map(RootId);
+    trees
+        .flat_map(|tree| (0..3).flat_map(move |level| volume.blocks_of(tree, level)))
+        .collect()
+}
+
+#[test]
+fn mutated_blocks_never_panic() {
+    const TEST: &str = "mutated_blocks_never_panic";
+    let seed = ubtrfs_sim::seed(TEST);
+    let mut rng = Rng::new(seed);
+    let names = images::names().unwrap();
+    let rounds = rounds(12, 1_000);
+    for name in names {
+        let sound = Crafted::load(&images::image(&name).unwrap().devices);
+        let blocks = blocks(&sound);
+        for _ in 0..rounds {
+            let mut volume = sound.clone();
+            for _ in 0..1 + rng.below(6) {
+                let bytenr = blocks[rng.below(blocks.len() as u64) as usize];
+                let mut block = volume.block(bytenr);
+                mutate(&mut block, &mut rng);
+                volume.put_block(bytenr, &mut block);
+            }
+            let devices = volume
+                .devices()
+                .into_iter()
+                .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
+                .collect();
+            let options = CheckOptions {
+                memory_bytes: 1 << 20,
+                max_issues: 10,
+                ..CheckOptions::default()
+            };
+            let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+            assert!(report.issues.len() <= 10);
+        }
+    }
+}
+
+#[test]
+fn overwritten_sectors_never_panic() {
+    const TEST: &str = "overwritten_sectors_never_panic";
+    let seed = ubtrfs_sim::seed(TEST);
+    let mut rng = Rng::new(seed);
+    for name in images::names().unwrap() {
+        for one_in in [100, 10, 2] {
+            let image = images::image(&name).unwrap();
+            for device in &image.devices {
+                let len = device.metadata().unwrap().len();
+                damage::corrupt(device, &[1 << 20..len], one_in, &mut rng).unwrap();
+            }
+            let options = CheckOptions {
+                data_csums: true,
+                max_issues: 10,
+                ..CheckOptions::default()
+            };
+            let report = check(&image.devices, &options, &mut |_| {}).unwrap();
+            assert!(!report.is_clean(), "{name}, one in {one_in}");
+        }
+    }
+}
+
+/// What the mutation of a block does to the file of a volume with one device; undone when dropped.
+struct Mutated<'d> {
+    file: &'d File,
+    places: Vec<(usize, u64)>,
+    sound: Vec<u8>,
+}
+
+impl Drop for Mutated<'_> {
+    fn drop(&mut self) {
+        for &(_, offset) in &self.places {
+            self.file.write_all_at(&self.sound, offset).unwrap();
+        }
+    }
+}
+
+/// Fails as well if it crashes or hangs.
+fn progs(device: &Path) -> Output {
+    Command::new("timeout")
+        .args(["60", "btrfs", "check"])
+        .arg(device)
+        .output()
+        .expect("btrfs starts")
+}
+
+fn ours(device: &PathBuf) -> Report {
+    let options = CheckOptions::default();
+    check(std::slice::from_ref(device), &options, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_btrfs_check_refuses_is_not_clean() {
+    const TEST: &str = "what_btrfs_check_refuses_is_not_clean";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let seed = ubtrfs_sim::seed(TEST);
+    let mut rng = Rng::new(seed);
+    let (mut refused, mut stricter) = (0, std::collections::BTreeMap::<u16, usize>::new());
+    let rounds = rounds(50, 1_000);
+    for name in ["crc32c-zstd", "sha256-zlib-oldest"] {
+        let image = images::image(name).unwrap();
+        let device = &image.devices[0];
+        let mut volume = Crafted::load(&image.devices);
+        let blocks = blocks(&volume);
+        let file = File::options().write(true).open(device).unwrap();
+        for round in 0..rounds {
+            let bytenr = blocks[rng.below(blocks.len() as u64) as usize];
+            let sound = volume.block(bytenr);
+            let mut block = sound.clone();
+            mutate(&mut block, &mut rng);
+            volume.put_block(bytenr, &mut block);
+            let places = volume.places(bytenr).to_vec();
+            for &(_, offset) in &places {
+                file.write_all_at(&block, offset).unwrap();
+            }
+            let undo = Mutated {
+                file: &file,
+                places,
+                sound: sound.clone(),
+            };
+            let output = progs(device);
+            let theirs = output.status.success();
+            let report = ours(device);
+            refused += usize::from(!theirs);
+            let at = (0..block.len()).find(|&at| at >= 32 && block[at] != sound[at]);
+            assert!(
+                theirs || !report.is_clean(),
+                "{name}, seed {seed}, round {round}, block {bytenr} at {at:?}: refused by btrfs check\n\
+                 {report}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            if theirs {
+                for number in report.numbers() {
+                    *stricter.entry(number).or_default() += 1;
+                }
+            }
+            drop(undo);
+            volume.put_block(bytenr, &mut sound.clone());
+        }
+    }
+    assert!(refused > 0);
+    println!("refused by both: {refused}; seen here only, by number: {stricter:?}");
+}
