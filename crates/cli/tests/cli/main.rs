@@ -1,5 +1,6 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
+mod check;
 mod copies;
 mod crafted;
 mod errors;
