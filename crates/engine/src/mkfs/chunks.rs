@@ -10,7 +10,8 @@
 //! - CHUNK-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
 //!   that no tree block crosses a stripe.
 //!
-//! Not here: where the bytes of a chunk go ([`MappedChunk`]), what lies in it (`place`).
+//! Not here: chunks that files need (`chunk_growth`), where the bytes of a chunk go ([`MappedChunk`]), what
+//! lies in it (`place`).
 
 use std::ops::Range;
 
@@ -28,6 +29,7 @@ use crate::space::{
 
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, RESERVED_BYTES, SINGLE_SYSTEM_CHUNK_BYTES};
+use super::place::Place;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,7 @@ const GIB: u64 = 1 << 30;
 const LARGE_VOLUME_BYTES: u64 = 50 * GIB;
 
 /// A device of the new volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedDevice {
     pub devid: DevId,
     pub uuid: Uuid,
@@ -47,17 +49,19 @@ pub struct PlannedDevice {
     /// In chunks.
     pub bytes_used: u64,
     /// Everything from here on is free.
-    next: u64,
+    pub(super) next: u64,
+    /// Where free space ends: the device's, unless it may grow.
+    pub(super) room_end: u64,
 }
 
 impl PlannedDevice {
     fn free_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.next)
+        self.room_end.saturating_sub(self.next)
     }
 }
 
 /// A chunk of the new volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChunk {
     pub head: Chunk,
     pub stripes: Vec<Stripe>,
@@ -80,7 +84,7 @@ impl PlannedChunk {
 }
 
 /// The devices and chunks of a volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLayout {
     pub devices: Vec<PlannedDevice>,
     /// In logical order.
@@ -90,14 +94,37 @@ pub struct ChunkLayout {
 }
 
 /// How a new chunk of some type and profile wants to be.
-struct Wish {
-    stripe_bytes: u64,
-    min_stripe_bytes: u64,
-    max_chunk_bytes: u64,
-    max_stripes: usize,
+pub(super) struct Wish {
+    pub(super) size: WishedSize,
+    pub(super) min_stripe_bytes: u64,
+    pub(super) max_stripes: usize,
+}
+
+pub(super) enum WishedSize {
+    /// Of each stripe, and a ceiling for the chunk. The ceiling is shared out among all stripes, copies or
+    /// not: so mkfs.btrfs does, and half a DUP chunk is what it leaves.
+    Stripe {
+        stripe_bytes: u64,
+        max_chunk_bytes: u64,
+    },
+    /// Of the chunk, at least.
+    Chunk(u64),
 }
 
 impl ChunkLayout {
+    /// The bytes of all chunks of exactly these types.
+    pub fn bytes_of_type(&self, types: BlockGroupFlags) -> u64 {
+        let of_type =
+            |chunk: &&PlannedChunk| chunk.map.flags() & BlockGroupFlags::TYPE_MASK == types;
+        let chunks = self.chunks.iter().filter(of_type);
+        chunks.map(|chunk| chunk.map.len_bytes()).sum()
+    }
+
+    /// The address of a place in it.
+    pub(super) fn logical(&self, place: Place) -> Logical {
+        Logical(self.chunks[place.chunk].map.logical().0 + place.offset)
+    }
+
     /// The chunks with which a volume starts: system, metadata, data; or system and both in one.
     pub fn new(
         geometry: &Geometry,
@@ -105,21 +132,26 @@ impl ChunkLayout {
         device_bytes: &[u64],
     ) -> Result<ChunkLayout, MkfsError> {
         let mut layout = ChunkLayout::without_chunks(geometry, identity, device_bytes)?;
-        let mut add = |flags: BlockGroupFlags, profile: Profile| {
-            layout.add_chunk(geometry, flags | profile.flag(), profile)
-        };
-        add(BlockGroupFlags::SYSTEM, geometry.metadata)?;
-        if geometry.features.is_mixed() {
-            let both = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
-            add(both, geometry.metadata)?;
-        } else {
-            add(BlockGroupFlags::METADATA, geometry.metadata)?;
-            add(BlockGroupFlags::DATA, geometry.data)?;
+        layout.add_first(geometry, BlockGroupFlags::SYSTEM)?;
+        layout.add_first(geometry, geometry.metadata_types())?;
+        if !geometry.features.is_mixed() {
+            layout.add_first(geometry, BlockGroupFlags::DATA)?;
         }
         Ok(layout)
     }
 
-    fn without_chunks(
+    /// Adds a chunk of the size that mkfs.btrfs gives the first of its types.
+    pub(super) fn add_first(
+        &mut self,
+        geometry: &Geometry,
+        types: BlockGroupFlags,
+    ) -> Result<(), MkfsError> {
+        let profile = geometry.profile_of(types);
+        let wish = self.first_wish(geometry, types, profile);
+        self.add_chunk(geometry, types, profile, &wish)
+    }
+
+    pub(super) fn without_chunks(
         geometry: &Geometry,
         identity: &Identity,
         device_bytes: &[u64],
@@ -156,6 +188,7 @@ impl ChunkLayout {
                 total_bytes: len_bytes,
                 bytes_used: 0,
                 next: RESERVED_BYTES,
+                room_end: len_bytes,
             });
         }
         Ok(ChunkLayout {
@@ -165,15 +198,16 @@ impl ChunkLayout {
         })
     }
 
-    fn add_chunk(
+    pub(super) fn add_chunk(
         &mut self,
         geometry: &Geometry,
-        flags: BlockGroupFlags,
+        types: BlockGroupFlags,
         profile: Profile,
+        wish: &Wish,
     ) -> Result<(), MkfsError> {
-        let wish = self.wish(geometry, flags, profile);
+        let flags = types | profile.flag();
         let (chosen, stripe_bytes) = self
-            .choose(profile, &wish)
+            .choose(profile, wish)
             .ok_or(MkfsError::NoRoomForChunk { flags })?;
         let mut stripes = Vec::with_capacity(chosen.len());
         for index in chosen {
@@ -198,9 +232,8 @@ impl ChunkLayout {
         Ok(())
     }
 
-    fn wish(&self, geometry: &Geometry, flags: BlockGroupFlags, profile: Profile) -> Wish {
-        let system = flags.contains(BlockGroupFlags::SYSTEM);
-        let max_stripes = max_stripes(SpaceKind::of(flags), geometry.nodesize as usize);
+    fn first_wish(&self, geometry: &Geometry, types: BlockGroupFlags, profile: Profile) -> Wish {
+        let system = types.contains(BlockGroupFlags::SYSTEM);
         let (stripe_bytes, min_stripe_bytes, max_chunk_bytes) = if profile == Profile::Single {
             match system {
                 true => (
@@ -212,7 +245,7 @@ impl ChunkLayout {
             }
         } else if system {
             (8 * MIB, MIB, 16 * MIB)
-        } else if flags.contains(BlockGroupFlags::DATA) {
+        } else if types.contains(BlockGroupFlags::DATA) {
             (GIB, 64 * MIB, 10 * GIB)
         } else if self.total_bytes > LARGE_VOLUME_BYTES {
             (GIB, 32 * MIB, GIB)
@@ -220,10 +253,12 @@ impl ChunkLayout {
             (256 * MIB, 32 * MIB, 256 * MIB)
         };
         Wish {
-            stripe_bytes,
+            size: WishedSize::Stripe {
+                stripe_bytes,
+                max_chunk_bytes: max_chunk_bytes.min(self.total_bytes / 10),
+            },
             min_stripe_bytes,
-            max_chunk_bytes: max_chunk_bytes.min(self.total_bytes / 10),
-            max_stripes,
+            max_stripes: max_stripes(SpaceKind::of(types), geometry.nodesize as usize),
         }
     }
 
@@ -283,14 +318,19 @@ impl ChunkLayout {
 }
 
 impl Wish {
-    /// For a chunk of so many stripes. The ceiling is shared out among all stripes, copies or not: so
-    /// mkfs.btrfs does, and half a DUP chunk is what it leaves.
+    /// For a chunk of so many stripes.
     fn stripe_bytes(&self, profile: Profile, stripes: usize) -> u64 {
-        let mut stripe_bytes = self.stripe_bytes;
-        let chunk_bytes = stripe_bytes.saturating_mul(data_stripes(profile, stripes) as u64);
-        if chunk_bytes > self.max_chunk_bytes {
-            stripe_bytes = round_to_stripe(self.max_chunk_bytes / stripes as u64);
-        }
+        let data_stripes = data_stripes(profile, stripes) as u64;
+        let stripe_bytes = match self.size {
+            WishedSize::Stripe {
+                stripe_bytes,
+                max_chunk_bytes,
+            } if stripe_bytes.saturating_mul(data_stripes) > max_chunk_bytes => {
+                round_to_stripe(max_chunk_bytes / stripes as u64)
+            }
+            WishedSize::Stripe { stripe_bytes, .. } => stripe_bytes,
+            WishedSize::Chunk(bytes) => bytes.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN),
+        };
         stripe_bytes.max(self.min_stripe_bytes)
     }
 }

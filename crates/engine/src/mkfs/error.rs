@@ -80,4 +80,13 @@ pub enum MkfsError {
     },
     #[error("flush of device {devid}: {source}")]
     Flush { devid: DevId, source: io::Error },
+    #[error("resizing device {devid} to {len_bytes} bytes: {source}")]
+    Resize {
+        devid: DevId,
+        len_bytes: u64,
+        source: io::Error,
+    },
+    /// Of what is put aside while a volume is filled.
+    #[error("temporary file: {0}")]
+    Scratch(io::Error),
 }

@@ -1,36 +1,75 @@
-//! Extent items of tree blocks: one reference each, from the tree that owns the block.
+//! The extent tree: every tree block and every extent of data, each with the one reference it has, and block
+//! groups where they have no tree of their own.
 
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::ids::Logical;
-use ubtrfs_format::item::{ExtentFlags, ExtentHead, TreeBlockInfo};
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::{ExtentDataRef, ExtentFlags, ExtentHead, TreeBlockInfo};
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
+use super::error::MkfsError;
+use super::features::QuotaMode;
+use super::files::Push;
 use super::options::Geometry;
-use super::trees::{GENERATION, Item, PlacedBlock, Placement};
+use super::trees::{Contents, GENERATION, Item, PlacedBlock, Placement};
 
-/// The items of all blocks placed so far.
-pub(super) fn items(geometry: &Geometry, known: &Placement) -> Vec<Item> {
-    let skinny = geometry
-        .features
-        .incompat
-        .contains(Incompat::SKINNY_METADATA);
-    let nodesize = u64::from(geometry.nodesize);
-    let item = |(&logical, block): (&Logical, &PlacedBlock)| {
+impl Contents<'_> {
+    /// All items in key order, as far as `known` tells.
+    pub(super) fn each_extent(
+        &self,
+        known: &Placement,
+        push: &mut Push<'_>,
+    ) -> Result<(), MkfsError> {
+        let mut groups = match self.geometry.features.has_block_group_tree() {
+            true => Vec::new(),
+            false => self.block_groups(known),
+        }
+        .into_iter()
+        .peekable();
+        let mut blocks = known
+            .blocks
+            .iter()
+            .map(|block| self.block(block))
+            .peekable();
+        let mut before = |key: Key, push: &mut Push<'_>| {
+            loop {
+                let group = groups.peek().map(|item| item.key).unwrap_or(Key::MAX);
+                let block = blocks.peek().map(|item| item.key).unwrap_or(Key::MAX);
+                let next = match group.min(block) {
+                    next if next >= key => return Ok(()),
+                    next if next == group => groups.next(),
+                    _ => blocks.next(),
+                };
+                if let Some(item) = next {
+                    push(item.key, &item.data)?;
+                }
+            }
+        };
+        self.files.each_extent(&mut |key, data| {
+            before(key, push)?;
+            push(key, data)
+        })?;
+        before(Key::MAX, push)
+    }
+
+    fn block(&self, (&logical, block): (&Logical, &PlacedBlock)) -> Item {
+        let geometry = self.geometry;
+        let incompat = geometry.features.incompat;
+        let skinny = incompat.contains(Incompat::SKINNY_METADATA);
+        let nodesize = u64::from(geometry.nodesize);
         let key = match skinny {
             true => Key::new(logical.0, KeyType::METADATA_ITEM, u64::from(block.level)),
             false => Key::new(logical.0, KeyType::EXTENT_ITEM, nodesize),
         };
         Item {
             key,
-            data: extent(block, skinny),
+            data: tree_block(block, skinny),
         }
-    };
-    known.blocks.iter().map(item).collect()
+    }
 }
 
-fn extent(block: &PlacedBlock, skinny: bool) -> Vec<u8> {
+fn tree_block(block: &PlacedBlock, skinny: bool) -> Vec<u8> {
     let head = ExtentHead {
         refs: 1.into(),
         generation: GENERATION.into(),
@@ -47,4 +86,34 @@ fn extent(block: &PlacedBlock, skinny: bool) -> Vec<u8> {
     bytes.push(KeyType::TREE_BLOCK_REF.0);
     bytes.extend_from_slice(U64::new(block.owner.0).as_bytes());
     bytes
+}
+
+/// The item of an extent of data that one place of one file refers to.
+pub(super) fn data_extent(
+    geometry: &Geometry,
+    subvolume: RootId,
+    ino: u64,
+    file_offset: u64,
+    bytes: &mut Vec<u8>,
+) {
+    let head = ExtentHead {
+        refs: 1.into(),
+        generation: GENERATION.into(),
+        flags: ExtentFlags::DATA.bits().into(),
+    };
+    bytes.clear();
+    bytes.extend_from_slice(head.as_bytes());
+    // References are ordered by type, and the owner's is the lowest.
+    if geometry.features.quota == Some(QuotaMode::Simple) {
+        bytes.push(KeyType::EXTENT_OWNER_REF.0);
+        bytes.extend_from_slice(U64::new(subvolume.0).as_bytes());
+    }
+    let reference = ExtentDataRef {
+        root: subvolume.0.into(),
+        objectid: ino.into(),
+        offset: file_offset.into(),
+        count: 1.into(),
+    };
+    bytes.push(KeyType::EXTENT_DATA_REF.0);
+    bytes.extend_from_slice(reference.as_bytes());
 }

@@ -10,21 +10,30 @@
 //! Not here: whether a device may be overwritten (`signature` tells what lies on it, the caller decides),
 //! files (a volume starts with an empty top-level subvolume).
 
+mod chunk_growth;
 mod chunks;
 mod error;
 mod extents;
 mod features;
+mod files;
+mod fill;
 mod options;
 mod place;
 mod plan;
 mod settle;
 mod signature;
 mod superblock;
+mod targets;
 mod trees;
 
 pub use chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
+pub use fill::{
+    FillError, FillOptions, FillStats, FilledVolume, FlagsWish, Growth, Input, SubvolumeWish,
+    TimeRule, fill,
+};
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
-pub use plan::{Plan, PlannedWrite};
+pub use plan::Plan;
 pub use signature::{Signature, find_signature};
+pub use targets::PlannedWrite;

@@ -6,9 +6,10 @@
 //! Not here: the sizes and places of chunks (`chunks`), random numbers and clocks ([`Identity`] brings
 //! what they gave).
 
-use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::{LABEL_SIZE, MAX_NODESIZE, MAX_SECTORSIZE, MIN_SECTORSIZE};
 use ubtrfs_format::uuid::Uuid;
@@ -69,20 +70,59 @@ pub struct Identity {
     /// One for each device.
     pub device_uuids: Vec<Uuid>,
     pub created: Timespec,
+    /// Whether the UUIDs of subvolumes follow from the fsid.
+    pub is_derived: bool,
 }
 
 impl Identity {
     /// Random UUIDs for a volume of so many devices.
     pub fn random(devices: usize, created: Timespec) -> Identity {
-        let random = || Uuid(uuid::Uuid::new_v4().into_bytes());
         Identity {
-            fsid: random(),
-            chunk_tree_uuid: random(),
-            fs_tree_uuid: random(),
-            device_uuids: (0..devices).map(|_| random()).collect(),
+            fsid: random_uuid(),
+            chunk_tree_uuid: random_uuid(),
+            fs_tree_uuid: random_uuid(),
+            device_uuids: (0..devices).map(|_| random_uuid()).collect(),
             created,
+            is_derived: false,
         }
     }
+
+    /// UUIDs that follow from the volume's, so that it can be made again.
+    pub fn derived(fsid: Uuid, devices: usize, created: Timespec) -> Identity {
+        let device = |number| derived_uuid(fsid, "device", number);
+        Identity {
+            fsid,
+            chunk_tree_uuid: derived_uuid(fsid, "chunk tree", 0),
+            fs_tree_uuid: derived_uuid(fsid, "subvolume", RootId::FS_TREE.0),
+            device_uuids: (1..=devices as u64).map(device).collect(),
+            created,
+            is_derived: true,
+        }
+    }
+
+    /// For a subvolume other than the top level.
+    pub(super) fn subvolume_uuid(&self, id: RootId) -> Uuid {
+        match self.is_derived {
+            true => derived_uuid(self.fsid, "subvolume", id.0),
+            false => random_uuid(),
+        }
+    }
+}
+
+fn random_uuid() -> Uuid {
+    Uuid(uuid::Uuid::new_v4().into_bytes())
+}
+
+/// The beginning of a hash, marked as a UUID whose making is its maker's affair (version 8).
+fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
+    let named = [&fsid.0, of.as_bytes(), &number.to_le_bytes()].concat();
+    let hash = CsumType::Sha256.compute(&named);
+    let bytes = hash.as_bytes().first_chunk().copied().unwrap_or_default();
+    Uuid(
+        uuid::Builder::from_custom_bytes(bytes)
+            .into_uuid()
+            .into_bytes(),
+    )
 }
 
 /// What a user should know of a volume that is made all the same.
@@ -238,6 +278,29 @@ fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Resu
 }
 
 impl Geometry {
+    /// What a chunk of tree blocks may hold.
+    pub(super) fn metadata_types(&self) -> BlockGroupFlags {
+        match self.features.is_mixed() {
+            true => BlockGroupFlags::METADATA | BlockGroupFlags::DATA,
+            false => BlockGroupFlags::METADATA,
+        }
+    }
+
+    /// What a chunk of data may hold.
+    pub(super) fn data_types(&self) -> BlockGroupFlags {
+        match self.features.is_mixed() {
+            true => self.metadata_types(),
+            false => BlockGroupFlags::DATA,
+        }
+    }
+
+    pub(super) fn profile_of(&self, types: BlockGroupFlags) -> Profile {
+        match types {
+            BlockGroupFlags::DATA => self.data,
+            _ => self.metadata,
+        }
+    }
+
     /// The smallest size of each device, which leaves the kernel room to work.
     ///
     /// The temporary chunks that mkfs.btrfs makes on its way are counted though none are made here, so that

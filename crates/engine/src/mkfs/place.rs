@@ -1,4 +1,8 @@
-//! Addresses for tree blocks: the chunks of the right type from their start, superblocks left out.
+//! Addresses in chunks of the right type, from their start, superblocks left out.
+//!
+//! Not here: what comes to lie there.
+
+use std::ops::Range;
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{Logical, RootId};
@@ -6,7 +10,77 @@ use ubtrfs_format::ids::{Logical, RootId};
 use super::chunks::ChunkLayout;
 use super::error::MkfsError;
 
-/// Hands out the addresses of one volume, each once.
+/// A byte of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// By its number in the layout.
+    pub(super) chunk: usize,
+    pub(super) offset: u64,
+}
+
+/// Hands out the addresses of one type of chunks, each once, ascending.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    flags: BlockGroupFlags,
+    next: Place,
+    /// Where superblocks lie in the chunk with this number.
+    superblocks: (usize, Vec<Range<u64>>),
+}
+
+impl Cursor {
+    /// Starts where nothing has been handed out.
+    pub(super) fn new(flags: BlockGroupFlags, next: Place) -> Cursor {
+        Cursor {
+            flags,
+            next,
+            superblocks: (usize::MAX, Vec::new()),
+        }
+    }
+
+    pub(super) fn next(&self) -> Place {
+        self.next
+    }
+
+    /// The next free place and up to `most` bytes from it that lie together; none if no chunk has `least`.
+    /// Both are multiples of the sector.
+    pub(super) fn take(
+        &mut self,
+        layout: &ChunkLayout,
+        least: u64,
+        most: u64,
+    ) -> Option<(Place, u64)> {
+        while let Some(chunk) = layout.chunks.get(self.next.chunk) {
+            let place = self.next;
+            let room = chunk.map.len_bytes().saturating_sub(place.offset);
+            if !chunk.map.flags().contains(self.flags) || room < least {
+                self.next = Place {
+                    chunk: place.chunk + 1,
+                    offset: 0,
+                };
+                continue;
+            }
+            if self.superblocks.0 != place.chunk {
+                self.superblocks = (place.chunk, chunk.superblock_ranges());
+            }
+            let start = chunk.map.logical().0;
+            let from = start + place.offset;
+            let ahead = self.superblocks.1.iter().find(|range| range.end > from);
+            let room = ahead.map_or(room, |range| range.start.saturating_sub(from).min(room));
+            match ahead {
+                // The end is a multiple of the stripe length, hence of the node size (CHUNK-2).
+                Some(range) if room < least => self.next.offset = range.end - start,
+                _ => {
+                    let len = room.min(most);
+                    self.next.offset += len;
+                    return Some((place, len));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Hands out the addresses of the tree blocks of one volume.
 #[derive(Debug)]
 pub(super) struct BlockPlaces<'a> {
     layout: &'a ChunkLayout,
@@ -15,64 +89,32 @@ pub(super) struct BlockPlaces<'a> {
     metadata: Cursor,
 }
 
-/// The next address that may be free.
-#[derive(Debug)]
-struct Cursor {
-    flags: BlockGroupFlags,
-    chunk: usize,
-    offset: u64,
-}
-
 impl<'a> BlockPlaces<'a> {
-    pub(super) fn new(layout: &'a ChunkLayout, nodesize: u32) -> BlockPlaces<'a> {
-        let cursor = |flags| Cursor {
-            flags,
-            chunk: 0,
-            offset: 0,
+    /// `data_end`: the first place that no data has come to.
+    pub(super) fn new(layout: &'a ChunkLayout, nodesize: u32, data_end: Place) -> BlockPlaces<'a> {
+        let mixed = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
+        let mut chunks = layout.chunks.iter();
+        // In mixed groups blocks follow the data; elsewhere they have their own chunks.
+        let start = match chunks.any(|chunk| chunk.map.flags().contains(mixed)) {
+            true => data_end,
+            false => Place::default(),
         };
         BlockPlaces {
             layout,
             nodesize: u64::from(nodesize),
-            system: cursor(BlockGroupFlags::SYSTEM),
-            metadata: cursor(BlockGroupFlags::METADATA),
+            system: Cursor::new(BlockGroupFlags::SYSTEM, Place::default()),
+            metadata: Cursor::new(BlockGroupFlags::METADATA, start),
         }
     }
 
     /// The address of the next block of a tree. The chunk tree lies in system chunks.
     pub(super) fn next(&mut self, owner: RootId) -> Result<Logical, MkfsError> {
-        let cursor = match owner {
-            RootId::CHUNK_TREE => &mut self.system,
-            _ => &mut self.metadata,
+        let (cursor, flags) = match owner {
+            RootId::CHUNK_TREE => (&mut self.system, BlockGroupFlags::SYSTEM),
+            _ => (&mut self.metadata, BlockGroupFlags::METADATA),
         };
-        cursor.next(self.layout, self.nodesize)
-    }
-}
-
-impl Cursor {
-    fn next(&mut self, layout: &ChunkLayout, nodesize: u64) -> Result<Logical, MkfsError> {
-        let flags = self.flags;
-        while let Some(chunk) = layout.chunks.get(self.chunk) {
-            let room = chunk.map.len_bytes().saturating_sub(self.offset);
-            if !chunk.map.flags().contains(flags) || room < nodesize {
-                self.chunk += 1;
-                self.offset = 0;
-                continue;
-            }
-            let start = chunk.map.logical().0;
-            let from = start + self.offset;
-            let in_the_way = chunk
-                .superblock_ranges()
-                .into_iter()
-                .find(|range| range.start < from + nodesize && from < range.end);
-            match in_the_way {
-                // The end is a multiple of the stripe length, hence of the node size (CHUNK-2).
-                Some(range) => self.offset = range.end - start,
-                None => {
-                    self.offset += nodesize;
-                    return Ok(Logical(from));
-                }
-            }
-        }
-        Err(MkfsError::NoRoomForBlock { flags })
+        let taken = cursor.take(self.layout, self.nodesize, self.nodesize);
+        let (place, _) = taken.ok_or(MkfsError::NoRoomForBlock { flags })?;
+        Ok(self.layout.logical(place))
     }
 }

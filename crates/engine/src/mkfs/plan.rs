@@ -7,20 +7,16 @@
 use std::collections::BTreeMap;
 
 use ubtrfs_device::{BlockDevice, Row, STRIPE_LEN, parity};
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
-use ubtrfs_format::ids::{DevId, Physical};
-use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_tree::TreeBlock;
-use zerocopy::IntoBytes;
 
-use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
+use super::chunks::{ChunkLayout, PlannedChunk};
 use super::error::MkfsError;
+use super::files::NoFiles;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
+use super::targets::{PlannedWrite, Targets};
 use super::trees::Contents;
 use super::{settle, superblock};
-
-/// Zeroed at the start of a device, where most formats have their signature, and at its end.
-const WIPED_BYTES: u64 = 2 << 20;
 
 /// Everything that a new volume consists of.
 #[derive(Debug)]
@@ -33,14 +29,6 @@ pub struct Plan {
     identity: Identity,
 }
 
-/// Bytes for a place on a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedWrite {
-    pub devid: DevId,
-    pub physical: Physical,
-    pub bytes: Vec<u8>,
-}
-
 impl Plan {
     /// Plans a volume on devices of these sizes, whose ids count from 1.
     pub fn new(
@@ -50,16 +38,22 @@ impl Plan {
     ) -> Result<Plan, MkfsError> {
         let geometry = options.resolve(device_bytes.len())?;
         let layout = ChunkLayout::new(&geometry, identity, device_bytes)?;
+        let files = NoFiles::new(identity);
+        let settled = settle::settle(&geometry, identity, &files, &mut |_| Ok(layout.clone()))?;
         let contents = Contents {
             geometry: &geometry,
             identity,
             layout: &layout,
+            files: &files,
         };
-        let settled = settle::settle(&contents)?;
-        let superblock = superblock::superblock(&contents, &settled.placement)?;
+        let mut blocks = Vec::new();
+        contents.build(&settled.placement, &mut |block| {
+            blocks.push(block);
+            Ok(())
+        })?;
         Ok(Plan {
-            superblock,
-            blocks: settled.blocks,
+            superblock: superblock::superblock(&contents, &settled.placement)?,
+            blocks,
             geometry,
             layout,
             identity: identity.clone(),
@@ -82,14 +76,6 @@ impl Plan {
         self.geometry.warnings(self.layout.devices.len())
     }
 
-    /// The bytes of all chunks of exactly these types.
-    pub fn bytes_of_type(&self, types: BlockGroupFlags) -> u64 {
-        let of_type =
-            |chunk: &&PlannedChunk| chunk.map.flags() & BlockGroupFlags::TYPE_MASK == types;
-        let chunks = self.layout.chunks.iter().filter(of_type);
-        chunks.map(|chunk| chunk.map.len_bytes()).sum()
-    }
-
     /// Every tree block at every place, parity included.
     pub fn block_writes(&self) -> Vec<PlannedWrite> {
         let mut writes = Vec::new();
@@ -106,26 +92,12 @@ impl Plan {
 
     /// Every copy of every superblock; of each device, the first copy comes last.
     pub fn superblock_writes(&self) -> Vec<PlannedWrite> {
-        let contents = Contents {
-            geometry: &self.geometry,
-            identity: &self.identity,
-            layout: &self.layout,
-        };
-        let mut writes = Vec::new();
-        for device in &self.layout.devices {
-            for offset in superblock::copies(device) {
-                let mut copy = self.superblock.clone();
-                copy.dev_item = contents.dev_item(device);
-                copy.bytenr = offset.into();
-                copy.seal();
-                writes.push(PlannedWrite {
-                    devid: device.devid,
-                    physical: Physical(offset),
-                    bytes: copy.as_bytes().to_vec(),
-                });
-            }
-        }
-        writes
+        superblock::writes(
+            &self.superblock,
+            &self.geometry,
+            &self.identity,
+            &self.layout,
+        )
     }
 
     /// Every tree block once, children before parents.
@@ -135,113 +107,16 @@ impl Plan {
 
     /// Writes the volume to its devices, in the order of the plan, after `discard`ing what they hold.
     pub fn write(&self, devices: &[&dyn BlockDevice], discard: bool) -> Result<(), MkfsError> {
-        let targets = self.targets(devices)?;
-        for (&devid, device) in &targets {
-            wipe_superblocks(devid, *device)?;
-        }
-        flush(&targets)?;
-        for (planned, device) in self.layout.devices.iter().zip(devices) {
-            wipe_contents(planned, *device, discard)?;
-        }
-        flush(&targets)?;
+        let targets = Targets::new(&self.layout.devices, devices)?;
+        targets.wipe(discard)?;
         for write in self.block_writes() {
-            put(&targets, &write)?;
+            targets.put(&write)?;
         }
-        flush(&targets)?;
+        targets.flush()?;
         for write in self.superblock_writes() {
-            put(&targets, &write)?;
+            targets.put(&write)?;
         }
-        flush(&targets)
-    }
-
-    fn targets<'d>(&self, devices: &[&'d dyn BlockDevice]) -> Result<Targets<'d>, MkfsError> {
-        let planned = &self.layout.devices;
-        if devices.len() != planned.len() {
-            return Err(MkfsError::DeviceCount {
-                devices: devices.len(),
-                planned: planned.len(),
-            });
-        }
-        let mut targets = Targets::new();
-        for (&device, planned) in devices.iter().zip(planned) {
-            if device.len_bytes() < planned.total_bytes {
-                return Err(MkfsError::DeviceShrank {
-                    devid: planned.devid,
-                    found: device.len_bytes(),
-                    planned: planned.total_bytes,
-                });
-            }
-            targets.insert(planned.devid, device);
-        }
-        Ok(targets)
-    }
-}
-
-type Targets<'d> = BTreeMap<DevId, &'d dyn BlockDevice>;
-
-fn put(targets: &Targets<'_>, write: &PlannedWrite) -> Result<(), MkfsError> {
-    let devid = write.devid;
-    let device = targets.get(&devid).expect("a plan names its own devices");
-    write_at(devid, *device, write.physical, &write.bytes)
-}
-
-fn write_at(
-    devid: DevId,
-    device: &dyn BlockDevice,
-    physical: Physical,
-    bytes: &[u8],
-) -> Result<(), MkfsError> {
-    device
-        .write_at(bytes, physical.0)
-        .map_err(|source| MkfsError::Write {
-            devid,
-            physical,
-            source,
-        })
-}
-
-fn flush(targets: &Targets<'_>) -> Result<(), MkfsError> {
-    for (&devid, device) in targets {
-        device
-            .flush()
-            .map_err(|source| MkfsError::Flush { devid, source })?;
-    }
-    Ok(())
-}
-
-fn wipe_superblocks(devid: DevId, device: &dyn BlockDevice) -> Result<(), MkfsError> {
-    for offset in SUPERBLOCK_OFFSETS {
-        zero(devid, device, offset, SUPERBLOCK_SIZE as u64)?;
-    }
-    Ok(())
-}
-
-/// Makes sure that nothing finds another format on the device.
-fn wipe_contents(
-    planned: &PlannedDevice,
-    device: &dyn BlockDevice,
-    discard: bool,
-) -> Result<(), MkfsError> {
-    let devid = planned.devid;
-    if discard {
-        // Only a hint: what cannot be discarded stays until it is overwritten.
-        let _ = device.discard(0, planned.total_bytes);
-    }
-    zero(devid, device, 0, WIPED_BYTES)?;
-    // What follows a volume smaller than its device is not ours to wipe.
-    let end = device.len_bytes().saturating_sub(WIPED_BYTES);
-    if planned.total_bytes > end {
-        zero(devid, device, end, WIPED_BYTES)?;
-    }
-    Ok(())
-}
-
-/// Zeros what the device has of a range.
-fn zero(devid: DevId, device: &dyn BlockDevice, from: u64, len: u64) -> Result<(), MkfsError> {
-    let len = len.min(device.len_bytes().saturating_sub(from));
-    match len {
-        0 => Ok(()),
-        _ => write_at(devid, device, Physical(from), &vec![0; len as usize]),
+        targets.flush()
     }
 }
 

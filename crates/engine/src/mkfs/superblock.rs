@@ -1,16 +1,19 @@
 //! The superblocks of a new volume: one for each device, written at each of its places.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
-use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{Physical, RootId, objectid};
 use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::superblock::{
     MAGIC, RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::chunks::PlannedDevice;
+use super::chunks::{ChunkLayout, PlannedDevice};
 use super::error::MkfsError;
-use super::trees::{Contents, GENERATION, Placement};
+use super::options::{Geometry, Identity};
+use super::targets::PlannedWrite;
+use super::trees::{Contents, GENERATION, Placement, dev_item};
 
 /// The slot of the first transaction's roots.
 const FIRST_BACKUP: usize = ((GENERATION - 1) % 4) as usize;
@@ -24,6 +27,7 @@ pub(super) fn superblock(
         geometry,
         identity,
         layout,
+        files,
     } = contents;
     let root = placement.root(RootId::ROOT_TREE);
     let chunk_root = placement.root(RootId::CHUNK_TREE);
@@ -46,7 +50,11 @@ pub(super) fn superblock(
     sb.unused_leafsize = geometry.nodesize.into();
     sb.stripesize = geometry.sectorsize.into();
     sb.compat_ro_flags = geometry.features.compat_ro.bits().into();
-    sb.incompat_flags = geometry.features.incompat.bits().into();
+    let mut incompat = geometry.features.incompat;
+    if files.default_subvolume() != RootId::FS_TREE {
+        incompat |= Incompat::DEFAULT_SUBVOL;
+    }
+    sb.incompat_flags = incompat.bits().into();
     sb.csum_type = geometry.csum_type.raw().into();
     sb.label = geometry.label;
     // Without the tree the kernel is to make version 1 caches, and none is there yet.
@@ -68,7 +76,12 @@ pub(super) fn superblock(
 }
 
 fn bytes_used(contents: &Contents<'_>, placement: &Placement) -> u64 {
-    placement.blocks.len() as u64 * u64::from(contents.geometry.nodesize)
+    let blocks = placement.blocks.len() as u64 * u64::from(contents.geometry.nodesize);
+    let subvolumes = contents.files.subvolumes().iter();
+    blocks
+        + subvolumes
+            .map(|subvolume| subvolume.data_bytes)
+            .sum::<u64>()
 }
 
 fn system_chunks(contents: &Contents<'_>) -> Vec<u8> {
@@ -114,8 +127,31 @@ fn root_backup(contents: &Contents<'_>, placement: &Placement) -> RootBackup {
     backup
 }
 
-/// The places of a device's copies, the first one last: it makes the device known.
-pub(super) fn copies(device: &PlannedDevice) -> impl Iterator<Item = u64> {
+/// Every copy for every device; of each device, the first copy comes last: it makes the device known.
+pub(super) fn writes(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    identity: &Identity,
+    layout: &ChunkLayout,
+) -> Vec<PlannedWrite> {
+    let mut writes = Vec::new();
+    for device in &layout.devices {
+        for offset in copies(device) {
+            let mut copy = superblock.clone();
+            copy.dev_item = dev_item(geometry, identity, device);
+            copy.bytenr = offset.into();
+            copy.seal();
+            writes.push(PlannedWrite {
+                devid: device.devid,
+                physical: Physical(offset),
+                bytes: copy.as_bytes().to_vec(),
+            });
+        }
+    }
+    writes
+}
+
+fn copies(device: &PlannedDevice) -> impl Iterator<Item = u64> {
     let fits = device.total_bytes.saturating_sub(SUPERBLOCK_SIZE as u64);
     let offsets = SUPERBLOCK_OFFSETS.into_iter().rev();
     // The kernel writes no copy that ends where the device does.

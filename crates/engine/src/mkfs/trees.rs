@@ -1,17 +1,22 @@
-//! The items of every tree of an empty volume.
+//! The items of every tree that describes the volume.
 //!
 //! Trees describe each other: root items say where roots lie, the extent tree names every block, its own
-//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `volume`
+//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `settle`
 //! repeats that until it is true.
+//!
+//! Not here: the items of subvolumes with files and of checksums, which `files` gives.
 //!
 //! Source: trees that mkfs.btrfs 6.14 and the kernel made. Zero fields are zero there as well.
 
 use std::collections::BTreeMap;
+use std::iter;
+use std::ops::Range;
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
 use ubtrfs_format::item::{
     BlockGroupItem, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags, InodeItem,
-    InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem,
+    InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem, RootItemFlags,
+    RootRefHead,
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
@@ -22,8 +27,8 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use crate::space::dev_extent;
 
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
-use super::extents;
 use super::features::QuotaMode;
+use super::files::{Files, Subvolume, SubvolumeEntry};
 use super::options::{Geometry, Identity};
 
 /// The transaction that makes a volume.
@@ -32,7 +37,7 @@ pub(super) const GENERATION: u64 = 1;
 /// Directories of a new volume.
 const DIR_MODE: u32 = 0o040_755;
 const DEFAULT_SUBVOL_NAME: &[u8] = b"default";
-const PARENT_NAME: &[u8] = b"..";
+pub(super) const PARENT_NAME: &[u8] = b"..";
 
 const QGROUP_STATUS_VERSION: u64 = 1;
 const QGROUP_STATUS_ON: u64 = 1 << 0;
@@ -67,11 +72,13 @@ pub(super) struct PlacedBlock {
     pub(super) first_key: Key,
 }
 
-/// Where the trees lie.
+/// Where the trees lie. A tree's blocks ascend in the order in which they are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) roots: BTreeMap<RootId, TreeRoot>,
     pub(super) blocks: BTreeMap<Logical, PlacedBlock>,
+    /// The first block of each tree, and how many there are.
+    pub(super) extents: BTreeMap<RootId, (Logical, u64)>,
 }
 
 impl Placement {
@@ -86,17 +93,25 @@ impl Placement {
     }
 
     fn blocks_of(&self, tree: RootId) -> u64 {
-        let blocks = self.blocks.values();
-        blocks.filter(|block| block.owner == tree).count() as u64
+        self.extents.get(&tree).map_or(0, |&(_, count)| count)
+    }
+
+    /// The addresses of a tree's blocks, ascending.
+    pub(super) fn addresses(&self, tree: RootId) -> impl Iterator<Item = Logical> {
+        let (first, count) = self.extents.get(&tree).copied().unwrap_or_default();
+        let blocks = self.blocks.range(first..);
+        let own = blocks.filter(move |(_, block)| block.owner == tree);
+        own.map(|(&logical, _)| logical).take(count as usize)
     }
 }
 
 /// What the items are made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Contents<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) identity: &'a Identity,
     pub(super) layout: &'a ChunkLayout,
+    pub(super) files: &'a dyn Files,
 }
 
 impl Contents<'_> {
@@ -108,11 +123,14 @@ impl Contents<'_> {
             RootId::ROOT_TREE,
             RootId::EXTENT_TREE,
             RootId::DEV_TREE,
-            RootId::FS_TREE,
+        ];
+        let subvolumes = self.files.subvolumes();
+        trees.extend(subvolumes.iter().map(|subvolume| subvolume.id));
+        trees.extend([
             RootId::CSUM_TREE,
             RootId::UUID_TREE,
             RootId::DATA_RELOC_TREE,
-        ];
+        ]);
         let optional = [
             (RootId::FREE_SPACE_TREE, features.has_free_space_tree()),
             (RootId::BLOCK_GROUP_TREE, features.has_block_group_tree()),
@@ -122,17 +140,11 @@ impl Contents<'_> {
         trees
     }
 
-    /// The items of a tree in key order, as far as `known` tells.
+    /// The items of a tree in key order, as far as `known` tells. Not of the extent tree, nor of trees of
+    /// files and checksums.
     pub(super) fn items(&self, tree: RootId, known: &Placement) -> Vec<Item> {
         let mut items = match tree {
             RootId::ROOT_TREE => self.root_tree(known),
-            RootId::EXTENT_TREE => {
-                let mut items = extents::items(self.geometry, known);
-                if !self.geometry.features.has_block_group_tree() {
-                    items.extend(self.block_groups(known));
-                }
-                items
-            }
             RootId::CHUNK_TREE => self.chunk_tree(),
             RootId::DEV_TREE => self.dev_tree(),
             RootId::FS_TREE | RootId::DATA_RELOC_TREE => self.root_dir(InodeNr::FIRST_FREE.0),
@@ -159,7 +171,17 @@ impl Contents<'_> {
                 items.push(Item::new(key, &self.root_item(tree, known)));
             }
         }
+        for subvolume in self.files.subvolumes() {
+            if let Some(entry) = &subvolume.entry {
+                items.extend(root_refs(subvolume.id, entry));
+            }
+        }
         items
+    }
+
+    fn subvolume(&self, id: RootId) -> Option<&Subvolume> {
+        let mut subvolumes = self.files.subvolumes().iter();
+        subvolumes.find(|subvolume| subvolume.id == id)
     }
 
     fn root_item(&self, tree: RootId, known: &Placement) -> RootItem {
@@ -181,10 +203,17 @@ impl Contents<'_> {
             // Without it the kernel takes the inode's flags and byte_limit for stale bytes.
             item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
         }
-        if tree == RootId::FS_TREE {
-            item.uuid = self.identity.fs_tree_uuid;
+        if let Some(subvolume) = self.subvolume(tree) {
+            item.uuid = subvolume.uuid;
             item.ctime = self.identity.created;
             item.otime = self.identity.created;
+            if subvolume.is_read_only {
+                item.flags = RootItemFlags::RDONLY.bits().into();
+            }
+            if subvolume.entry.is_some() {
+                item.ctransid = GENERATION.into();
+                item.otransid = GENERATION.into();
+            }
         }
         item
     }
@@ -197,8 +226,7 @@ impl Contents<'_> {
     fn default_subvol(&self) -> Item {
         let name = DEFAULT_SUBVOL_NAME;
         let head = DirHead {
-            // Any offset is meant: the entry does not change with the root item's key.
-            location: Key::new(RootId::FS_TREE.0, KeyType::ROOT_ITEM, u64::MAX).into(),
+            location: subvolume_location(self.files.default_subvolume()).into(),
             transid: GENERATION.into(),
             data_len: 0.into(),
             name_len: (name.len() as u16).into(),
@@ -232,27 +260,13 @@ impl Contents<'_> {
     fn chunk_tree(&self) -> Vec<Item> {
         let devices = self.layout.devices.iter().map(|device| {
             let key = Key::new(objectid::DEV_ITEMS, KeyType::DEV_ITEM, device.devid.0);
-            Item::new(key, &self.dev_item(device))
+            Item::new(key, &dev_item(self.geometry, self.identity, device))
         });
         let chunks = self.layout.chunks.iter().map(|chunk| Item {
             key: chunk.key(),
             data: chunk.item(),
         });
         devices.chain(chunks).collect()
-    }
-
-    pub(super) fn dev_item(&self, device: &PlannedDevice) -> DevItem {
-        let sectorsize = self.geometry.sectorsize;
-        let mut item = DevItem::new_zeroed();
-        item.devid = device.devid.0.into();
-        item.total_bytes = device.total_bytes.into();
-        item.bytes_used = device.bytes_used.into();
-        item.io_align = sectorsize.into();
-        item.io_width = sectorsize.into();
-        item.sector_size = sectorsize.into();
-        item.uuid = device.uuid;
-        item.fsid = self.identity.fsid;
-        item
     }
 
     fn dev_tree(&self) -> Vec<Item> {
@@ -272,15 +286,26 @@ impl Contents<'_> {
     }
 
     fn uuid_tree(&self) -> Vec<Item> {
-        let (objectid, offset) = self.identity.fs_tree_uuid.key_halves();
-        let key = Key::new(objectid, KeyType::UUID_KEY_SUBVOL, offset);
-        vec![Item::new(key, &U64::new(RootId::FS_TREE.0))]
+        let item = |subvolume: &Subvolume| {
+            let (objectid, offset) = subvolume.uuid.key_halves();
+            let key = Key::new(objectid, KeyType::UUID_KEY_SUBVOL, offset);
+            Item::new(key, &U64::new(subvolume.id.0))
+        };
+        self.files.subvolumes().iter().map(item).collect()
     }
 
-    fn block_groups(&self, known: &Placement) -> Vec<Item> {
+    /// What is taken of a chunk, ascending: data, then blocks.
+    fn used_ranges(&self, chunk: usize, known: &Placement) -> impl Iterator<Item = Range<u64>> {
         let nodesize = u64::from(self.geometry.nodesize);
-        let item = |chunk: &PlannedChunk| {
-            let used = known.blocks_in(chunk).count() as u64 * nodesize;
+        let data = self.files.used(chunk).iter().cloned();
+        let blocks = known.blocks_in(&self.layout.chunks[chunk]);
+        data.chain(blocks.map(move |Logical(block)| block..block + nodesize))
+    }
+
+    pub(super) fn block_groups(&self, known: &Placement) -> Vec<Item> {
+        let item = |(number, chunk): (usize, &PlannedChunk)| {
+            let used = self.used_ranges(number, known);
+            let used: u64 = used.map(|range| range.end - range.start).sum();
             let item = BlockGroupItem {
                 used: used.into(),
                 chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
@@ -288,22 +313,22 @@ impl Contents<'_> {
             };
             Item::new(group_key(chunk, KeyType::BLOCK_GROUP_ITEM), &item)
         };
-        self.layout.chunks.iter().map(item).collect()
+        self.layout.chunks.iter().enumerate().map(item).collect()
     }
 
     /// Free space as extents. The ranges of superblocks count as free here.
     fn free_space_tree(&self, known: &Placement) -> Vec<Item> {
-        let nodesize = u64::from(self.geometry.nodesize);
         let mut items = Vec::new();
-        for chunk in &self.layout.chunks {
+        for (number, chunk) in self.layout.chunks.iter().enumerate() {
             let mut free = Vec::new();
             let mut from = chunk.map.logical().0;
-            for Logical(block) in known.blocks_in(chunk).chain([chunk.map.end()]) {
-                if block > from {
-                    let key = Key::new(from, KeyType::FREE_SPACE_EXTENT, block - from);
+            let end = chunk.map.end().0;
+            for used in self.used_ranges(number, known).chain(iter::once(end..end)) {
+                if used.start > from {
+                    let key = Key::new(from, KeyType::FREE_SPACE_EXTENT, used.start - from);
                     free.push(Item::empty(key));
                 }
-                from = block + nodesize;
+                from = used.end;
             }
             let info = FreeSpaceInfo {
                 extent_count: (free.len() as u32).into(),
@@ -315,7 +340,7 @@ impl Contents<'_> {
         items
     }
 
-    /// The group of the top-level subvolume, and that accounting is on and up to date.
+    /// A group for each subvolume, and that accounting is on and up to date.
     fn quota_tree(&self, known: &Placement) -> Vec<Item> {
         let simple = self.geometry.features.quota == Some(QuotaMode::Simple);
         let mut status = QgroupStatusItem::new_zeroed();
@@ -326,24 +351,68 @@ impl Contents<'_> {
             status.flags = (QGROUP_STATUS_ON | QGROUP_STATUS_SIMPLE).into();
             status.enable_gen = GENERATION.into();
         }
-        let used = self.bytes_used(RootId::FS_TREE, known);
-        let info = QgroupInfoItem {
-            generation: GENERATION.into(),
-            rfer: used.into(),
-            rfer_cmpr: used.into(),
-            excl: used.into(),
-            excl_cmpr: used.into(),
-        };
-        let qgroup = RootId::FS_TREE.0;
-        vec![
-            Item::new(Key::new(0, KeyType::QGROUP_STATUS, 0), &status),
-            Item::new(Key::new(0, KeyType::QGROUP_INFO, qgroup), &info),
-            Item::new(
-                Key::new(0, KeyType::QGROUP_LIMIT, qgroup),
-                &QgroupLimitItem::new_zeroed(),
-            ),
-        ]
+        let mut items = vec![Item::new(Key::new(0, KeyType::QGROUP_STATUS, 0), &status)];
+        for subvolume in self.files.subvolumes() {
+            // Nothing is shared between subvolumes.
+            let used = self.bytes_used(subvolume.id, known) + subvolume.data_bytes;
+            let info = QgroupInfoItem {
+                generation: GENERATION.into(),
+                rfer: used.into(),
+                rfer_cmpr: used.into(),
+                excl: used.into(),
+                excl_cmpr: used.into(),
+            };
+            let key = |item_type| Key::new(0, item_type, subvolume.id.0);
+            items.push(Item::new(key(KeyType::QGROUP_INFO), &info));
+            let limit = QgroupLimitItem::new_zeroed();
+            items.push(Item::new(key(KeyType::QGROUP_LIMIT), &limit));
+        }
+        items
     }
+}
+
+/// What a volume knows of a device.
+pub(super) fn dev_item(
+    geometry: &Geometry,
+    identity: &Identity,
+    device: &PlannedDevice,
+) -> DevItem {
+    let sectorsize = geometry.sectorsize;
+    let mut item = DevItem::new_zeroed();
+    item.devid = device.devid.0.into();
+    item.total_bytes = device.total_bytes.into();
+    item.bytes_used = device.bytes_used.into();
+    item.io_align = sectorsize.into();
+    item.io_width = sectorsize.into();
+    item.sector_size = sectorsize.into();
+    item.uuid = device.uuid;
+    item.fsid = identity.fsid;
+    item
+}
+
+/// Where an entry for a subvolume leads. Any offset is meant: it does not change with the root item's key.
+pub(super) fn subvolume_location(id: RootId) -> Key {
+    Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX)
+}
+
+/// From the parent to the subvolume, and back.
+fn root_refs(id: RootId, entry: &SubvolumeEntry) -> [Item; 2] {
+    let head = RootRefHead {
+        dirid: entry.dir.0.into(),
+        sequence: entry.index.into(),
+        name_len: (entry.name.len() as u16).into(),
+    };
+    let data = [head.as_bytes(), &entry.name].concat();
+    [
+        Item {
+            key: Key::new(entry.parent.0, KeyType::ROOT_REF, id.0),
+            data: data.clone(),
+        },
+        Item {
+            key: Key::new(id.0, KeyType::ROOT_BACKREF, entry.parent.0),
+            data,
+        },
+    ]
 }
 
 /// The key of what is said of a block group as a whole.

@@ -1,10 +1,12 @@
-//! `ubtrfs mkfs`: make an empty volume on devices or image files, as mkfs.btrfs does.
+//! `ubtrfs mkfs`: make a volume on devices or image files, as mkfs.btrfs does, empty or filled.
 //!
 //! Everything is checked and planned before anything is opened for writing or made, so that a refused
 //! command leaves no trace.
 //!
-//! Here: the options and the order of things. Not here: what a volume consists of (`engine::mkfs`).
+//! Here: the options and the order of things. Not here: what a volume consists of (`engine::mkfs`), what it is
+//! filled with (`rootdir`).
 
+mod rootdir;
 mod size_suffix;
 mod summary;
 mod target;
@@ -17,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_device::{BlockDevice, FileDevice, register_with_kernel};
-use ubtrfs_engine::mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
+use ubtrfs_engine::mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
@@ -26,13 +28,16 @@ use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::console::Console;
+use rootdir::{Rootdir, RootdirArgs};
 use size_suffix::parse_size;
+use summary::Summary;
 use target::Target;
 
 /// The word in a list of features that asks what there is.
 const LIST_ALL: &str = "list-all";
+const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// Make an empty btrfs volume on devices or image files
+/// Make a btrfs volume on devices or image files
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mkfs {
     /// Data profile: single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5 or raid6
@@ -95,6 +100,8 @@ pub(crate) struct Mkfs {
     /// Use SIZE of each device; image files that do not exist are made with it
     #[arg(short, long, value_name = "SIZE", help_heading = "Creation")]
     byte_count: Option<String>,
+    #[command(flatten)]
+    rootdir: RootdirArgs,
     /// Leave what the devices hold in place instead of discarding it
     #[arg(short = 'K', long, help_heading = "Creation")]
     nodiscard: bool,
@@ -134,23 +141,39 @@ impl Mkfs {
         if self.devices.is_empty() {
             bail!("no device given");
         }
-        self.make(&options, console)
+        let rootdir = self.rootdir.resolve()?;
+        self.make(&options, rootdir.as_ref(), console)
     }
 
-    fn make(&self, options: &MkfsOptions, console: &mut Console) -> anyhow::Result<()> {
+    fn make(
+        &self,
+        options: &MkfsOptions,
+        rootdir: Option<&Rootdir<'_>>,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
         let byte_count = self.byte_count.as_deref().map(parse_size).transpose()?;
-        let identity = self.identity()?;
-        let targets = Target::find_all(&self.devices, byte_count, self.force, console)?;
-        let geometry = options.resolve(targets.len())?;
-        target::check_sizes(&targets, byte_count, geometry.min_device_bytes(), console)?;
+        let epoch = source_date_epoch()?;
+        let identity = self.identity(epoch)?;
+        let geometry = options.resolve(self.devices.len())?;
+        let least = geometry.min_device_bytes();
+        // Files make images as large as they need them.
+        let image_bytes = rootdir.map(|_| least);
+        let (paths, force) = (&self.devices, self.force);
+        let targets = Target::find_all(paths, byte_count, image_bytes, force, console)?;
+        let byte_count = byte_count.filter(|_| rootdir.is_none());
+        target::check_sizes(&targets, byte_count, least, console)?;
         let sizes: Vec<u64> = targets.iter().map(|target| target.used_bytes).collect();
-        let plan = Plan::new(options, &identity, &sizes)?;
+        let empty = match rootdir {
+            Some(_) => None,
+            None => Some(Plan::new(options, &identity, &sizes)?),
+        };
         if !console.quiet {
-            for warning in plan.warnings() {
+            for warning in geometry.warnings(targets.len()) {
                 console.warning(format_args!("{warning}\n"));
             }
-            summary::warn_of_sectorsize(&plan, console);
+            summary::warn_of_sectorsize(&geometry, console);
         }
+        let input = rootdir.map(Rootdir::input);
         let devices: Vec<FileDevice> =
             targets.iter().map(Target::open).collect::<Result<_, _>>()?;
         if !self.nodiscard && !console.quiet {
@@ -158,16 +181,42 @@ impl Mkfs {
                 summary::announce_discard(device, &mut console.out)?;
             }
         }
-        let borrowed: Vec<&dyn BlockDevice> = devices
-            .iter()
-            .map(|device| device as &dyn BlockDevice)
-            .collect();
-        plan.write(&borrowed, !self.nodiscard)
-            .context("error during mkfs")?;
+        let discard = !self.nodiscard;
+        let (geometry, layout) = match (rootdir, input, empty) {
+            (Some(rootdir), Some(input), _) => {
+                let fill_options = rootdir.options(&targets, epoch, discard)?;
+                let sized: Vec<(&dyn BlockDevice, u64)> = devices
+                    .iter()
+                    .zip(sizes)
+                    .map(|(device, bytes)| (device as &dyn BlockDevice, bytes))
+                    .collect();
+                let filled = fill(options, &identity, &sized, input, &fill_options)?;
+                if !console.quiet {
+                    rootdir.print(&filled, &mut console.out)?;
+                }
+                (filled.geometry, filled.layout)
+            }
+            (_, _, Some(plan)) => {
+                let borrowed: Vec<&dyn BlockDevice> = devices
+                    .iter()
+                    .map(|device| device as &dyn BlockDevice)
+                    .collect();
+                let written = plan.write(&borrowed, discard);
+                written.context("error during mkfs")?;
+                (plan.geometry().clone(), plan.layout().clone())
+            }
+            _ => unreachable!("a volume is filled or planned"),
+        };
         register(devices);
         if !console.quiet {
-            let named = self.device_uuid.is_some();
-            summary::print(&plan, &targets, named, &mut console.out)?;
+            let summary = Summary {
+                geometry: &geometry,
+                layout: &layout,
+                identity: &identity,
+                targets: &targets,
+            };
+            let names_device = self.device_uuid.is_some();
+            summary.print(names_device, &mut console.out)?;
         }
         Ok(())
     }
@@ -212,15 +261,20 @@ impl Mkfs {
         Ok(features)
     }
 
-    fn identity(&self) -> anyhow::Result<Identity> {
+    /// With a time and a UUID that are given, the volume can be made again.
+    fn identity(&self, epoch: Option<i64>) -> anyhow::Result<Identity> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_secs() as i64);
         let created = Timespec {
-            sec: now.map_or(0, |now| now.as_secs() as i64).into(),
+            sec: epoch.unwrap_or(now).into(),
             nsec: 0.into(),
         };
         let mut identity = Identity::random(self.devices.len(), created);
         if let Some(text) = &self.uuid {
             identity.fsid = uuid(text).ok_or_else(|| anyhow!("could not parse UUID: {text}"))?;
+            if epoch.is_some() {
+                identity = Identity::derived(identity.fsid, self.devices.len(), created);
+            }
         }
         if let Some(text) = &self.device_uuid {
             let uuid = uuid(text).ok_or_else(|| anyhow!("could not parse device UUID: {text}"))?;
@@ -233,6 +287,19 @@ impl Mkfs {
         }
         Ok(identity)
     }
+}
+
+/// The time that builds which shall be repeatable take for the present.
+fn source_date_epoch() -> anyhow::Result<Option<i64>> {
+    let Some(text) = std::env::var_os(SOURCE_DATE_EPOCH) else {
+        return Ok(None);
+    };
+    let seconds = text.to_str().and_then(|text| text.parse::<i64>().ok());
+    let seconds = seconds.filter(|&seconds| seconds >= 0);
+    let shown = text.display();
+    Ok(Some(seconds.ok_or_else(|| {
+        anyhow!("{SOURCE_DATE_EPOCH} is not a number of seconds: {shown}")
+    })?))
 }
 
 /// Makes the kernel know the volume, where there is one that can.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ubtrfs_device::{BlockDevice, FileDevice};
-use ubtrfs_engine::mkfs::{FEATURES, FeatureSet, Plan};
+use ubtrfs_engine::mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use super::target::Target;
@@ -33,8 +33,8 @@ pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 /// A kernel may not mount a volume whose sectors are larger than its pages.
-pub(super) fn warn_of_sectorsize(plan: &Plan, console: &mut Console) {
-    let (sectorsize, page) = (plan.geometry().sectorsize, page_bytes());
+pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
+    let (sectorsize, page) = (geometry.sectorsize, page_bytes());
     if sectorsize as usize != page && sectorsize != SMALLEST_SECTORSIZE {
         console.warning(format_args!(
             "sectorsize {sectorsize} does not match host CPU page size {page}: a kernel may not \
@@ -53,64 +53,74 @@ pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> any
 }
 
 /// The new volume, in mkfs.btrfs's layout.
-pub(super) fn print(
-    plan: &Plan,
-    targets: &[Target],
-    device_uuid_given: bool,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
-    let (geometry, layout, identity) = (plan.geometry(), plan.layout(), plan.identity());
-    let label = geometry.label.split(|&byte| byte == 0).next();
-    let label = label.filter(|label| !label.is_empty()).unwrap_or(b"(null)");
-    write!(out, "Label:              ")?;
-    out.write_all(label)?;
-    writeln!(out, "\nUUID:               {}", identity.fsid)?;
-    if let (true, [only]) = (device_uuid_given, identity.device_uuids.as_slice()) {
-        writeln!(out, "Device UUID:        {only}")?;
-    }
-    writeln!(out, "Node size:          {}", geometry.nodesize)?;
-    let (sectorsize, page) = (geometry.sectorsize, page_bytes());
-    writeln!(
-        out,
-        "Sector size:        {sectorsize}\t(CPU page size: {page})"
-    )?;
-    let size = Units::default().size(layout.total_bytes);
-    writeln!(out, "Filesystem size:    {size}")?;
-    print_profiles(plan, out)?;
-    let is_ssd = targets.first().is_some_and(Target::is_ssd);
-    let ssd = if is_ssd { "yes" } else { "no" };
-    writeln!(out, "SSD detected:       {ssd}")?;
-    writeln!(out, "Zoned device:       no")?;
-    let features = geometry.features.names().join(", ");
-    writeln!(out, "Features:           {features}")?;
-    writeln!(out, "Checksum:           {}", geometry.csum_type.name())?;
-    writeln!(out, "Number of devices:  {}", targets.len())?;
-    writeln!(out, "Devices:")?;
-    writeln!(out, "   ID        SIZE  PATH")?;
-    for (device, target) in layout.devices.iter().zip(targets) {
-        let (devid, size) = (device.devid.0, Units::default().size(device.total_bytes));
-        writeln!(out, "{devid:>5}  {size:>10}  {}", target.path.display())?;
-    }
-    Ok(writeln!(out)?)
+#[derive(Clone, Copy)]
+pub(super) struct Summary<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) layout: &'a ChunkLayout,
+    pub(super) identity: &'a Identity,
+    pub(super) targets: &'a [Target],
 }
 
-fn print_profiles(plan: &Plan, out: &mut impl Write) -> anyhow::Result<()> {
-    let geometry = plan.geometry();
-    let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
-    writeln!(out, "Block group profiles:")?;
-    for (name, types, profile) in [
-        ("Data:", BlockGroupFlags::DATA, geometry.data),
-        ("Metadata:", BlockGroupFlags::METADATA, geometry.metadata),
-        ("Data+Metadata:", mixed, geometry.data),
-        ("System:", BlockGroupFlags::SYSTEM, geometry.metadata),
-    ] {
-        let bytes = plan.bytes_of_type(types);
-        if bytes > 0 {
-            let (profile, size) = (profile.name(), Units::default().size(bytes));
-            writeln!(out, "  {name:<18}{profile:<8} {size:>16}")?;
+impl Summary<'_> {
+    pub(super) fn print(self, names_device: bool, out: &mut impl Write) -> anyhow::Result<()> {
+        let Summary {
+            geometry,
+            layout,
+            identity,
+            targets,
+        } = self;
+        let label = geometry.label.split(|&byte| byte == 0).next();
+        let label = label.filter(|label| !label.is_empty()).unwrap_or(b"(null)");
+        write!(out, "Label:              ")?;
+        out.write_all(label)?;
+        writeln!(out, "\nUUID:               {}", identity.fsid)?;
+        if let (true, [only]) = (names_device, identity.device_uuids.as_slice()) {
+            writeln!(out, "Device UUID:        {only}")?;
         }
+        writeln!(out, "Node size:          {}", geometry.nodesize)?;
+        let (sectorsize, page) = (geometry.sectorsize, page_bytes());
+        writeln!(
+            out,
+            "Sector size:        {sectorsize}\t(CPU page size: {page})"
+        )?;
+        let size = Units::default().size(layout.total_bytes);
+        writeln!(out, "Filesystem size:    {size}")?;
+        self.print_profiles(out)?;
+        let is_ssd = targets.first().is_some_and(Target::is_ssd);
+        let ssd = if is_ssd { "yes" } else { "no" };
+        writeln!(out, "SSD detected:       {ssd}")?;
+        writeln!(out, "Zoned device:       no")?;
+        let features = geometry.features.names().join(", ");
+        writeln!(out, "Features:           {features}")?;
+        writeln!(out, "Checksum:           {}", geometry.csum_type.name())?;
+        writeln!(out, "Number of devices:  {}", targets.len())?;
+        writeln!(out, "Devices:")?;
+        writeln!(out, "   ID        SIZE  PATH")?;
+        for (device, target) in layout.devices.iter().zip(targets) {
+            let (devid, size) = (device.devid.0, Units::default().size(device.total_bytes));
+            writeln!(out, "{devid:>5}  {size:>10}  {}", target.path.display())?;
+        }
+        Ok(writeln!(out)?)
     }
-    Ok(())
+
+    fn print_profiles(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let geometry = self.geometry;
+        let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+        writeln!(out, "Block group profiles:")?;
+        for (name, types, profile) in [
+            ("Data:", BlockGroupFlags::DATA, geometry.data),
+            ("Metadata:", BlockGroupFlags::METADATA, geometry.metadata),
+            ("Data+Metadata:", mixed, geometry.data),
+            ("System:", BlockGroupFlags::SYSTEM, geometry.metadata),
+        ] {
+            let bytes = self.layout.bytes_of_type(types);
+            if bytes > 0 {
+                let (profile, size) = (profile.name(), Units::default().size(bytes));
+                writeln!(out, "  {name:<18}{profile:<8} {size:>16}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn page_bytes() -> usize {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::{major, minor};
-use ubtrfs_device::{Access, BlockDevice, DeviceError, FileDevice};
+use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_engine::mkfs::find_signature;
 
 use crate::console::Console;
@@ -17,16 +17,20 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
     /// What the volume takes of it.
     pub(super) used_bytes: u64,
+    /// Nobody asked for a size, and an image that is there is too small to mean one.
+    pub(super) may_have_any_size: bool,
     exists: bool,
     /// Its directory in sysfs, of a block device.
     sysfs: Option<PathBuf>,
 }
 
 impl Target {
-    /// Looks at every path, and refuses what must not be overwritten.
+    /// Looks at every path, and refuses what must not be overwritten. Images that are too small or do not
+    /// exist have `image_bytes` if they may grow.
     pub(super) fn find_all(
         paths: &[PathBuf],
         byte_count: Option<u64>,
+        image_bytes: Option<u64>,
         force: bool,
         console: &mut Console,
     ) -> anyhow::Result<Vec<Target>> {
@@ -40,10 +44,10 @@ impl Target {
                         bail!("duplicate device {} in the filesystem", path.display());
                     }
                     seen.push(identity);
-                    Target::existing(path, &metadata, byte_count, force, console)?
+                    Target::existing(path, &metadata, byte_count, image_bytes, force, console)?
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    Target::new_file(path, byte_count)?
+                    Target::new_file(path, byte_count, image_bytes)?
                 }
                 Err(error) => return Err(error).context(path.display().to_string()),
             };
@@ -56,6 +60,7 @@ impl Target {
         path: &Path,
         metadata: &Metadata,
         byte_count: Option<u64>,
+        image_bytes: Option<u64>,
         force: bool,
         console: &mut Console,
     ) -> anyhow::Result<Target> {
@@ -65,13 +70,17 @@ impl Target {
             refuse_to_overwrite(path, &device, console)?;
         }
         let len_bytes = device.len_bytes();
-        if let Some(wanted) = byte_count.filter(|&wanted| wanted > len_bytes) {
+        let least = image_bytes.filter(|_| metadata.is_file());
+        if let Some(wanted) = byte_count.filter(|&wanted| wanted > len_bytes)
+            && least.is_none()
+        {
             let path = path.display();
             bail!("{path} is smaller than requested size, expected {wanted}, found {len_bytes}");
         }
         let target = Target {
             path: path.to_owned(),
-            used_bytes: byte_count.unwrap_or(len_bytes),
+            used_bytes: byte_count.unwrap_or(len_bytes).max(least.unwrap_or(0)),
+            may_have_any_size: byte_count.is_none() && least.is_some_and(|least| len_bytes < least),
             exists: true,
             sysfs: sysfs(metadata),
         };
@@ -84,24 +93,40 @@ impl Target {
         Ok(target)
     }
 
-    fn new_file(path: &Path, byte_count: Option<u64>) -> anyhow::Result<Target> {
-        let used_bytes = byte_count.ok_or_else(|| {
+    fn new_file(
+        path: &Path,
+        byte_count: Option<u64>,
+        image_bytes: Option<u64>,
+    ) -> anyhow::Result<Target> {
+        let used_bytes = byte_count.max(image_bytes).ok_or_else(|| {
             let path = path.display();
             anyhow!("{path} does not exist; give its size with -b to make an image file")
         })?;
         Ok(Target {
             path: path.to_owned(),
             used_bytes,
+            may_have_any_size: byte_count.is_none(),
             exists: false,
             sysfs: None,
         })
     }
 
-    pub(super) fn open(&self) -> Result<FileDevice, DeviceError> {
-        match self.exists {
-            true => FileDevice::open(&self.path, Access::Write),
-            false => FileDevice::create(&self.path, self.used_bytes),
+    /// Opens it for writing. An image that is too short is lengthened.
+    pub(super) fn open(&self) -> anyhow::Result<FileDevice> {
+        if !self.exists {
+            return Ok(FileDevice::create(&self.path, self.used_bytes)?);
         }
+        let device = FileDevice::open(&self.path, Access::Write)?;
+        if device.len_bytes() < self.used_bytes {
+            let resized = device.resize(self.used_bytes);
+            resized.with_context(|| self.path.display().to_string())?;
+        }
+        Ok(device)
+    }
+
+    /// Whether it is a file, or will be one.
+    pub(super) fn is_image(&self) -> bool {
+        self.sysfs.is_none()
     }
 
     /// Whether it is a block device without moving parts.

@@ -1,0 +1,325 @@
+//! The options that fill a new volume, in the words of mkfs.btrfs.
+
+use std::fmt;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use ubtrfs_engine::mkfs::{
+    FillOptions, FilledVolume, FlagsWish, Growth, Input, SubvolumeWish, TimeRule,
+};
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeFlags;
+
+use super::target::Target;
+use crate::units::Units;
+
+/// Where temporary files go for devices, which have no folder of their own.
+const TEMPORARY: &str = "/var/tmp";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RootdirArgs {
+    /// Fill the volume with the files of a folder
+    #[arg(short, long, value_name = "DIR", help_heading = "Creation")]
+    rootdir: Option<PathBuf>,
+    /// Compress files by algorithm and level: no, zlib (1-9), lzo, zstd (1-15)
+    #[arg(long, value_name = "ALGO[:LEVEL]", help_heading = "Creation")]
+    compress: Option<String>,
+    /// Make SUBDIR a subvolume; TYPE is rw (default), ro, default or default-ro
+    #[arg(
+        short = 'u',
+        long = "subvol",
+        value_name = "[TYPE:]SUBDIR",
+        help_heading = "Creation"
+    )]
+    subvolumes: Vec<PathBuf>,
+    /// Set flags of PATH and what is below: nodatacow, nodatasum
+    #[arg(long, value_name = "FLAGS:PATH", help_heading = "Creation")]
+    inode_flags: Vec<PathBuf>,
+    /// Share blocks with the folder's files instead of copying, where the file system can
+    #[arg(long, help_heading = "Creation")]
+    reflink: bool,
+    /// (with --rootdir) shrink the filled filesystem to minimal size
+    #[arg(long, help_heading = "Creation")]
+    shrink: bool,
+}
+
+/// What a volume shall be filled with.
+pub(super) struct Rootdir<'a> {
+    args: &'a RootdirArgs,
+    /// As it is told.
+    path: PathBuf,
+    compression: Option<(Compression, i32)>,
+    subvolumes: Vec<SubvolumeWish>,
+    flags: Vec<FlagsWish>,
+}
+
+impl RootdirArgs {
+    /// Checks the options; none if the volume is to be empty.
+    pub(super) fn resolve(&self) -> anyhow::Result<Option<Rootdir<'_>>> {
+        let Some(rootdir) = &self.rootdir else {
+            for (given, error) in [
+                (
+                    self.shrink,
+                    "the option --shrink must be used with --rootdir",
+                ),
+                (
+                    !self.subvolumes.is_empty(),
+                    "option --subvol must be used with --rootdir",
+                ),
+                (
+                    !self.inode_flags.is_empty(),
+                    "option --inode-flags must be used with --rootdir",
+                ),
+                (
+                    self.compress.is_some(),
+                    "--compression must be used with --rootdir",
+                ),
+                (self.reflink, "--reflink must be used with --rootdir"),
+            ] {
+                if given {
+                    bail!(error);
+                }
+            }
+            return Ok(None);
+        };
+        let mut resolved = Rootdir {
+            args: self,
+            path: rootdir.clone(),
+            compression: self
+                .compress
+                .as_deref()
+                .map(compression)
+                .transpose()?
+                .flatten(),
+            subvolumes: Vec::new(),
+            flags: Vec::new(),
+        };
+        resolved.path = rootdir
+            .canonicalize()
+            .with_context(|| format!("could not get canonical path to {}", rootdir.display()))?;
+        if !resolved.path.is_dir() {
+            bail!("{} is not a directory", rootdir.display());
+        }
+        resolved.wishes()?;
+        Ok(Some(resolved))
+    }
+}
+
+impl Rootdir<'_> {
+    fn wishes(&mut self) -> anyhow::Result<()> {
+        for given in &self.args.subvolumes {
+            let wish = self.subvolume(given)?;
+            let shown = wish.path.display();
+            if self.subvolumes.iter().any(|other| other.path == wish.path) {
+                bail!("subvolume specified more than once: {shown}");
+            }
+            if wish.is_default && self.subvolumes.iter().any(|other| other.is_default) {
+                bail!("default subvolume can only be specified once");
+            }
+            self.subvolumes.push(wish);
+        }
+        for given in &self.args.inode_flags {
+            let wish = self.inode_flags(given)?;
+            self.flags.push(wish);
+        }
+        Ok(())
+    }
+
+    fn subvolume(&self, given: &Path) -> anyhow::Result<SubvolumeWish> {
+        let (word, rest) = split_at_colon(given).unwrap_or((b"", given));
+        let (path, is_read_only, is_default) = match word {
+            b"rw" => (rest, false, false),
+            b"ro" => (rest, true, false),
+            b"default" => (rest, false, true),
+            b"default-ro" => (rest, true, true),
+            // A colon of its own.
+            _ => (given, false, false),
+        };
+        let wish = SubvolumeWish {
+            path: self.below(path)?,
+            is_read_only,
+            is_default,
+        };
+        if !self.path.join(&wish.path).is_dir() {
+            bail!("subvolume is not a directory: {}", path.display());
+        }
+        if wish.path.as_os_str().is_empty() {
+            bail!(
+                "the top level is a subvolume in any case: {}",
+                path.display()
+            );
+        }
+        Ok(wish)
+    }
+
+    fn inode_flags(&self, given: &Path) -> anyhow::Result<FlagsWish> {
+        let (words, path) = split_at_colon(given)
+            .ok_or_else(|| anyhow!("no inode flags in {}", given.display()))?;
+        let mut flags = InodeFlags::empty();
+        for word in words.split(|&byte| byte == b',') {
+            flags |= match word {
+                // What is overwritten in place cannot have a sum that is always right.
+                b"nodatacow" => InodeFlags::NODATACOW | InodeFlags::NODATASUM,
+                b"nodatasum" => InodeFlags::NODATASUM,
+                other => bail!("unknown inode flag: {}", String::from_utf8_lossy(other)),
+            };
+        }
+        Ok(FlagsWish {
+            path: self.below(path)?,
+            flags,
+        })
+    }
+
+    /// The path below the root.
+    fn below(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let wrong = || anyhow!("could not get canonical path: {}", path.display());
+        let whole = self.path.join(path).canonicalize().map_err(|_| wrong())?;
+        let below = whole.strip_prefix(&self.path).map_err(|_| wrong())?;
+        Ok(below.to_owned())
+    }
+
+    pub(super) fn input(&self) -> Input {
+        Input::Folder(self.path.clone())
+    }
+
+    pub(super) fn options(
+        &self,
+        targets: &[Target],
+        latest: Option<i64>,
+        discard: bool,
+    ) -> anyhow::Result<FillOptions> {
+        let growth = match targets.iter().all(Target::is_image) {
+            false => Growth::Never,
+            true if targets.iter().all(|target| target.may_have_any_size) => Growth::Freely,
+            true => Growth::IfNeeded,
+        };
+        let mut files = Vec::new();
+        for target in targets.iter().filter(|target| target.is_image()) {
+            // What does not exist yet is made before it is looked for.
+            let metadata = std::fs::metadata(&target.path);
+            let metadata = metadata.with_context(|| target.path.display().to_string())?;
+            files.push((metadata.dev(), metadata.ino()));
+        }
+        Ok(FillOptions {
+            compression: self.compression,
+            subvolumes: self.subvolumes.clone(),
+            flags: self.flags.clone(),
+            reflink: self.args.reflink,
+            shrink: self.args.shrink,
+            growth,
+            times: latest.map_or(TimeRule::Keep, TimeRule::Clamp),
+            scratch_dir: scratch_dir(targets),
+            targets: files,
+            discard,
+        })
+    }
+
+    /// The head of a summary, in mkfs.btrfs's layout.
+    pub(super) fn print(&self, filled: &FilledVolume, out: &mut impl Write) -> anyhow::Result<()> {
+        writeln!(out, "Rootdir from:       {}", self.path.display())?;
+        writeln!(out, "  Compress:         {}", Algorithm(self.compression))?;
+        for wish in &self.subvolumes {
+            let kind = match (wish.is_default, wish.is_read_only) {
+                (false, false) => "(rw):",
+                (false, true) => "(ro):",
+                (true, false) => "(drw):",
+                (true, true) => "(dro):",
+            };
+            writeln!(out, "  Subvolume {kind:<7} {}", wish.path.display())?;
+        }
+        for wish in &self.flags {
+            let (flags, path) = (wish.flags, wish.path.display());
+            let flags = match flags.contains(InodeFlags::NODATACOW) {
+                true => "nodatacow",
+                false => "nodatasum",
+            };
+            writeln!(out, "  Inode flags:      {flags} {path}")?;
+        }
+        let shrink = if self.args.shrink { "yes" } else { "no" };
+        writeln!(out, "  Shrink:           {shrink}")?;
+        match &filled.shared {
+            None => {}
+            Some(Ok(bytes)) => {
+                let (shared, all) = (
+                    Units::default().size(*bytes),
+                    Units::default().size(filled.stats.data_bytes),
+                );
+                writeln!(out, "  Reflink:          {shared} of {all}")?;
+            }
+            Some(Err(error)) => writeln!(out, "  Reflink:          no, copied ({error})")?,
+        }
+        Ok(())
+    }
+}
+
+/// Beside the image, if there is one.
+fn scratch_dir(targets: &[Target]) -> PathBuf {
+    if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
+        return dir.into();
+    }
+    let images = targets.iter().filter(|target| target.is_image());
+    let mut folders = images.filter_map(|target| target.path.parent());
+    match folders.next() {
+        None => TEMPORARY.into(),
+        Some(folder) if folder.as_os_str().is_empty() => ".".into(),
+        Some(folder) => folder.to_owned(),
+    }
+}
+
+/// `WORD:PATH`.
+fn split_at_colon(text: &Path) -> Option<(&[u8], &Path)> {
+    let bytes = text.as_os_str().as_bytes();
+    let colon = bytes.iter().position(|&byte| byte == b':')?;
+    let rest = std::ffi::OsStr::from_bytes(&bytes[colon + 1..]);
+    Some((&bytes[..colon], Path::new(rest)))
+}
+
+fn compression(text: &str) -> anyhow::Result<Option<(Compression, i32)>> {
+    let (name, level) = match text.split_once(':') {
+        Some((name, level)) => (name, Some(level)),
+        None => (text, None),
+    };
+    let algorithm = Compression::from_name(name)
+        .ok_or_else(|| anyhow!("unrecognized compression type {name}"))?;
+    let max = match algorithm {
+        Compression::None => 0,
+        Compression::Lzo => 1,
+        Compression::Zlib => 9,
+        Compression::Zstd => 15,
+    };
+    let level = match level {
+        None => 0,
+        Some(level) => level
+            .parse::<i32>()
+            .map_err(|_| anyhow!("{level} is not a valid numeric value"))?,
+    };
+    if algorithm == Compression::None {
+        return match level {
+            0 => Ok(None),
+            _ => Err(anyhow!("no compression has no level")),
+        };
+    }
+    if !(0..=max).contains(&level) {
+        bail!("compression level {level} out of range [1..{max}]");
+    }
+    Ok(Some((algorithm, level)))
+}
+
+/// With the level that it has.
+struct Algorithm(Option<(Compression, i32)>);
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// What the codecs take for 0.
+        const USUAL_LEVEL: i32 = 3;
+        match self.0 {
+            None => f.write_str("no"),
+            Some((Compression::Lzo, _)) => f.write_str("lzo"),
+            Some((algorithm, 0)) => write!(f, "{algorithm}:{USUAL_LEVEL}"),
+            Some((algorithm, level)) => write!(f, "{algorithm}:{level}"),
+        }
+    }
+}

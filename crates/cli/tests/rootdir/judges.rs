@@ -1,0 +1,106 @@
+//! Who says whether a volume is sound, and whether it holds what it should.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ubtrfs_check::CheckOptions;
+use ubtrfs_sim::kernel::{self, KernelMount, LoopDevice};
+use ubtrfs_sim::manifest::{Field, Kind, Manifest, assert_same};
+
+/// Nothing is said of a volume by our own check, nor by that of btrfs-progs in any of its modes. `what` has
+/// the options that it was made with.
+pub(crate) fn assert_sound(what: &str, devices: &[PathBuf]) {
+    let modes = ["--readonly", "--check-data-csum", "--mode=lowmem"];
+    // The last, of btrfs-progs 6.14, does not know the owners of extents.
+    let known = if what.contains("squota") { 2 } else { 3 };
+    assert_sound_by(what, devices, &modes[..known]);
+}
+
+/// As [`assert_sound`], with some modes of btrfs-progs only.
+pub(crate) fn assert_sound_by(what: &str, devices: &[PathBuf], modes: &[&str]) {
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = ubtrfs_check::check(devices, &options, &mut |_| {}).unwrap();
+    assert!(report.is_spotless(), "{what}: {report}");
+    if kernel::available().is_err() {
+        return;
+    }
+    let loops: Vec<LoopDevice> = devices
+        .iter()
+        .map(|device| LoopDevice::attach(device).unwrap())
+        .collect();
+    for mode in modes {
+        let said = run("btrfs", &["check", mode], &[loops[0].path()]);
+        let doubt = said.lines().find(|line| is_doubt(line));
+        assert!(doubt.is_none(), "{what}: check {mode}: {said}");
+    }
+}
+
+fn is_doubt(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let words = [
+        "warning", "error:", "mismatch", "bad ", "invalid", "wrong", "missing", "cross",
+    ];
+    // Loop devices of others come and go while it scans for members.
+    !line.contains("cannot scan") && words.iter().any(|word| line.contains(word))
+}
+
+/// Runs a tool that must succeed and returns all that it said.
+pub(crate) fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
+    let output = Command::new(program)
+        .args(args)
+        .args(paths)
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{program} {args:?}: {said}");
+    said
+}
+
+/// What differs between one file system and the next.
+pub(crate) const NOT_COPIED: [Field; 3] = [Field::Ino, Field::Btime, Field::DirSize];
+
+/// A folder as a btrfs shows it, where directories have one link. Links are read with a trace.
+pub(crate) fn manifest(dir: &Path) -> Manifest {
+    let mut manifest = Manifest::of_dir(dir).unwrap();
+    for entry in &mut manifest.entries {
+        let stat = &mut entry.stat;
+        match stat.kind {
+            Kind::Dir => stat.nlink = 1,
+            Kind::Symlink => stat.atime = stat.mtime,
+            _ => {}
+        }
+    }
+    manifest
+}
+
+/// The kernel shows the same, finds nothing to scrub, and can write to the volume, which stays sound.
+pub(crate) fn assert_kernel_shows(what: &str, devices: &[PathBuf], expected: &Manifest) {
+    if kernel::available().is_err() {
+        return;
+    }
+    {
+        let mount = KernelMount::new(devices, "").unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = manifest(mount.path());
+        assert_same(what, expected, &found, &NOT_COPIED);
+        let scrub = run("btrfs", &["scrub", "start", "-B"], &[mount.path()]);
+        assert!(scrub.contains("no errors found"), "{what}: {scrub}");
+        let more = mount.path().join("more");
+        fs::create_dir(&more).unwrap_or_else(|error| panic!("{what}: {error}"));
+        // Without room for more data, files that are inline still have some.
+        let files = if what.contains("--shrink") { 50 } else { 300 };
+        for number in 0..files {
+            let data = vec![number as u8; number * 40];
+            fs::write(more.join(number.to_string()), data)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        mount.sync().unwrap();
+        mount.unmount().unwrap();
+    }
+    assert_sound(what, devices);
+}

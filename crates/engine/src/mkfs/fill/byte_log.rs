@@ -1,0 +1,130 @@
+//! Bytes that are appended now and read later, in memory up to a budget and in an unnamed file beyond it.
+//!
+//! Not here: what the bytes mean.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes that a reader fetches at a time.
+const READ_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct ByteLog {
+    scratch_dir: PathBuf,
+    budget_bytes: usize,
+    /// What follows the bytes in the file.
+    memory: Vec<u8>,
+    file: Option<File>,
+    file_bytes: u64,
+}
+
+impl ByteLog {
+    /// The file is made in `scratch_dir` when it is first needed, and gone with the log.
+    pub(super) fn new(scratch_dir: &Path, budget_bytes: usize) -> ByteLog {
+        ByteLog {
+            scratch_dir: scratch_dir.to_owned(),
+            budget_bytes,
+            memory: Vec::new(),
+            file: None,
+            file_bytes: 0,
+        }
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.file_bytes + self.memory.len() as u64
+    }
+
+    /// Returns where the bytes begin.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        let at = self.len_bytes();
+        if self.memory.len() + bytes.len() > self.budget_bytes && !self.memory.is_empty() {
+            self.spill()?;
+        }
+        self.memory.extend_from_slice(bytes);
+        Ok(at)
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile_in(&self.scratch_dir)?),
+        };
+        file.write_all_at(&self.memory, self.file_bytes)?;
+        self.file_bytes += self.memory.len() as u64;
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// Fills `buf` from `at`; past the end is an error.
+    pub(super) fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        let in_file = self.file_bytes.saturating_sub(at).min(buf.len() as u64) as usize;
+        let (from_file, from_memory) = buf.split_at_mut(in_file);
+        if let (Some(file), false) = (&self.file, from_file.is_empty()) {
+            file.read_exact_at(from_file, at)?;
+        }
+        if from_memory.is_empty() {
+            return Ok(());
+        }
+        let start = (at + in_file as u64 - self.file_bytes) as usize;
+        let held = self.memory.get(start..).unwrap_or_default();
+        let held = held.get(..from_memory.len());
+        from_memory.copy_from_slice(held.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    /// Reads a part of the log.
+    pub(super) fn reader(&self, at: u64, end: u64) -> LogReader<'_> {
+        LogReader {
+            log: self,
+            at,
+            end,
+            buffer: Vec::new(),
+            taken: 0,
+        }
+    }
+}
+
+/// Reads a log from some place on.
+#[derive(Debug)]
+pub(super) struct LogReader<'a> {
+    log: &'a ByteLog,
+    /// What follows the buffer.
+    at: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+impl LogReader<'_> {
+    pub(super) fn is_at_end(&self) -> bool {
+        self.taken == self.buffer.len() && self.at == self.end
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Read for LogReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.buffer.len() {
+            let len = (self.end - self.at).min(READ_BYTES as u64) as usize;
+            self.buffer.resize(len, 0);
+            self.log.read_at(self.at, &mut self.buffer)?;
+            self.at += len as u64;
+            self.taken = 0;
+        }
+        let held = &self.buffer[self.taken..];
+        let len = held.len().min(buf.len());
+        buf[..len].copy_from_slice(&held[..len]);
+        self.taken += len;
+        Ok(len)
+    }
+}

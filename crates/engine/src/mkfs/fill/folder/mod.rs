@@ -1,0 +1,170 @@
+//! A folder as a source: listed by one thread, read by several, met in one order.
+//!
+//! The lister goes through the folder in the order of the walk and leaves steps behind it: directories, and
+//! runs of files that a reader is to read. Readers take the runs in that order, and the walk meets each
+//! run's files when it comes to it, so that what threads do never shows.
+//!
+//! Memory: `STEPS` runs of files and what `BATCHES` of each reader hold; the names of the directories on
+//! the way to where the lister is.
+//!
+//! Not here: what a file is made of (`contents`), which inodes files become (`filler`).
+
+mod contents;
+mod lister;
+mod open_dir;
+mod reader;
+mod xattrs;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use ubtrfs_format::item::InodeFlags;
+
+use self::lister::Lister;
+use self::open_dir::OpenDir;
+use super::encode::Coding;
+use super::error::FillError;
+use super::marks::Marks;
+use super::source::{Event, Source};
+
+/// Steps that the lister may be ahead of the walk.
+const STEPS: usize = 32;
+/// What a reader may be ahead of the walk, in each run.
+const BATCHES: usize = 4;
+const MAX_READERS: usize = 4;
+
+/// What is left behind by the lister.
+#[derive(Debug)]
+enum Step {
+    Event(Event),
+    Files(Receiver<Result<Batch, FillError>>),
+    /// With what was not met.
+    Done(Option<PathBuf>),
+    Failed(FillError),
+}
+
+/// Events of a run.
+#[derive(Debug)]
+struct Batch {
+    events: Vec<Event>,
+    is_last: bool,
+}
+
+/// Files of one directory for a reader.
+#[derive(Debug)]
+struct Run {
+    dir: Arc<OpenDir>,
+    files: Vec<Listed>,
+    out: SyncSender<Result<Batch, FillError>>,
+}
+
+/// A name that is no directory.
+#[derive(Debug)]
+struct Listed {
+    name: Vec<u8>,
+    is_regular: bool,
+    flags: InodeFlags,
+}
+
+/// What readers need to know.
+#[derive(Debug)]
+pub(super) struct FolderOptions {
+    pub(super) coding: Coding,
+    /// Device and number of files that must not be read: the images that are made.
+    pub(super) targets: Vec<(u64, u64)>,
+    /// Pieces say from where their bytes could be shared.
+    pub(super) sharing: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    options: Arc<FolderOptions>,
+    /// None once the walk is over or was given up.
+    steps: Option<Receiver<Step>>,
+    run: Option<Receiver<Result<Batch, FillError>>>,
+    ready: VecDeque<Event>,
+    unmet: Option<PathBuf>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Folder {
+    pub(super) fn open(
+        path: &Path,
+        marks: Marks,
+        options: FolderOptions,
+    ) -> Result<Folder, FillError> {
+        let root = OpenDir::open_root(path)?;
+        let options = Arc::new(options);
+        let (step, steps) = sync_channel(STEPS);
+        let (run, runs) = sync_channel(STEPS);
+        let lister = Lister::new(root, marks, Arc::clone(&options), step, run);
+        let mut threads = vec![std::thread::spawn(|| lister.run())];
+        let runs = Arc::new(Mutex::new(runs));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..processors.clamp(2, MAX_READERS) {
+            let (runs, options) = (Arc::clone(&runs), Arc::clone(&options));
+            threads.push(std::thread::spawn(move || reader::work(&runs, &options)));
+        }
+        Ok(Folder {
+            options,
+            steps: Some(steps),
+            run: None,
+            ready: VecDeque::new(),
+            unmet: None,
+            threads,
+        })
+    }
+}
+
+impl Source for Folder {
+    fn next(&mut self) -> Result<Option<Event>, FillError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            if let Some(run) = &self.run {
+                let batch = run.recv().expect("a reader says how a run ends")?;
+                self.ready = batch.events.into();
+                if batch.is_last {
+                    self.run = None;
+                }
+                continue;
+            }
+            let Some(steps) = &self.steps else {
+                return Ok(None);
+            };
+            match steps.recv().expect("a lister says how it ends") {
+                Step::Event(event) => return Ok(Some(event)),
+                Step::Files(run) => self.run = Some(run),
+                Step::Failed(error) => return Err(error),
+                Step::Done(unmet) => {
+                    self.unmet = unmet;
+                    self.steps = None;
+                }
+            }
+        }
+    }
+
+    fn skip_contents(&mut self) {
+        self.options.coding.skip_contents();
+    }
+
+    fn unmet(&self) -> Option<PathBuf> {
+        self.unmet.clone()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Threads that wait for the walk find that it is gone.
+        self.steps = None;
+        self.run = None;
+        for thread in self.threads.drain(..) {
+            // A panic of theirs was met as a step or batch that never came.
+            let _ = thread.join();
+        }
+    }
+}

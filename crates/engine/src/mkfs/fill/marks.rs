@@ -1,0 +1,95 @@
+//! Paths below the root at which something was asked for: a subvolume, flags of inodes.
+//!
+//! Flags are inherited by what is in a directory, not by what is in a subvolume below it, as in the kernel.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use ubtrfs_format::item::InodeFlags;
+
+use super::{FlagsWish, SubvolumeWish};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    by_path: HashMap<Vec<u8>, Mark>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    /// By its number among those asked for.
+    subvolume: Option<usize>,
+    flags: InodeFlags,
+    is_met: bool,
+}
+
+/// What holds for a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marked {
+    pub(super) subvolume: Option<usize>,
+    pub(super) flags: InodeFlags,
+}
+
+impl Marks {
+    pub(super) fn new(subvolumes: &[SubvolumeWish], flags: &[FlagsWish]) -> Marks {
+        let mut marks = Marks::default();
+        for (number, wish) in subvolumes.iter().enumerate() {
+            marks.at(&wish.path).subvolume = Some(number);
+        }
+        for wish in flags {
+            marks.at(&wish.path).flags |= wish.flags;
+        }
+        marks
+    }
+
+    fn at(&mut self, path: &Path) -> &mut Mark {
+        self.by_path.entry(join(path)).or_default()
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        self.by_path.is_empty()
+    }
+
+    /// What holds for a path whose directory has these flags. Names are separated by slashes; the root is
+    /// empty.
+    pub(super) fn meet(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
+        let Some(mark) = self.by_path.get_mut(path) else {
+            return Marked {
+                subvolume: None,
+                flags: inherited,
+            };
+        };
+        mark.is_met |= is_dir || mark.subvolume.is_none();
+        match mark.subvolume.filter(|_| is_dir) {
+            None => Marked {
+                subvolume: None,
+                flags: inherited | mark.flags,
+            },
+            subvolume => Marked {
+                subvolume,
+                flags: mark.flags,
+            },
+        }
+    }
+
+    /// A path that was not met; the same one each time.
+    pub(super) fn unmet(&self) -> Option<PathBuf> {
+        let marks = self.by_path.iter();
+        let unmet = marks.filter(|(_, mark)| !mark.is_met);
+        let first = unmet.map(|(path, _)| path).min();
+        first.map(|path| PathBuf::from(OsStr::from_bytes(path)))
+    }
+}
+
+/// The names of a path, without what means nothing.
+fn join(path: &Path) -> Vec<u8> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.as_bytes()),
+        _ => None,
+    });
+    names.collect::<Vec<_>>().join(&b'/')
+}

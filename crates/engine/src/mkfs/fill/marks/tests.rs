@@ -1,0 +1,53 @@
+//! Who gets which flags.
+
+use super::*;
+
+const PLAIN: InodeFlags = InodeFlags::empty();
+
+fn marks() -> Marks {
+    let subvolume = |path: &str| SubvolumeWish {
+        path: path.into(),
+        is_read_only: false,
+        is_default: false,
+    };
+    let flags = |path: &str, flags| FlagsWish {
+        path: path.into(),
+        flags,
+    };
+    Marks::new(
+        &[subvolume("./a/sub/"), subvolume("missing")],
+        &[
+            flags("a", InodeFlags::NODATASUM),
+            flags("a/sub/deep", InodeFlags::NODATACOW),
+            flags("a/b", InodeFlags::NODATACOW),
+        ],
+    )
+}
+
+#[test]
+fn flags_are_inherited_but_not_into_a_subvolume() {
+    let mut marks = marks();
+    let a = marks.meet(b"a", true, PLAIN);
+    assert_eq!((a.subvolume, a.flags), (None, InodeFlags::NODATASUM));
+    let b = marks.meet(b"a/b", true, a.flags);
+    assert_eq!(b.flags, InodeFlags::NODATASUM | InodeFlags::NODATACOW);
+    assert_eq!(marks.meet(b"a/c", false, a.flags).flags, a.flags);
+    let sub = marks.meet(b"a/sub", true, a.flags);
+    assert_eq!((sub.subvolume, sub.flags), (Some(0), PLAIN));
+    let deep = marks.meet(b"a/sub/deep", false, sub.flags);
+    assert_eq!(deep.flags, InodeFlags::NODATACOW);
+}
+
+#[test]
+fn what_is_not_met_is_told() {
+    let mut marks = marks();
+    for path in [&b"a"[..], b"a/b", b"a/sub", b"a/sub/deep"] {
+        marks.meet(path, true, PLAIN);
+    }
+    assert_eq!(marks.unmet(), Some(PathBuf::from("missing")));
+    // A file is no subvolume.
+    assert_eq!(marks.meet(b"missing", false, PLAIN).subvolume, None);
+    assert!(marks.unmet().is_some());
+    marks.meet(b"missing", true, PLAIN);
+    assert_eq!(marks.unmet(), None);
+}

@@ -1,0 +1,368 @@
+//! New volumes with files in them, from a folder.
+//!
+//! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes
+//! a walk of the source: data goes to its place as it is met, items, extents and checksums are put aside
+//! (`item_sorter`, `filled`, `csum_log`). Then all trees are measured, placed and written (`settle`).
+//! Superblocks come last: a run that fails leaves no volume.
+//!
+//! The result is a function of the options, the identity, the devices' sizes and what the source holds, not
+//! of the order in which a source has it, of threads, or of how much memory was used.
+//!
+//! Memory: `SORT_BUDGET_BYTES` and two logs' budgets, what readers are ahead (`folder`), the names of the
+//! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file. Files that have
+//! several names are kept until all were met.
+
+mod byte_log;
+mod csum_log;
+mod data_space;
+mod encode;
+mod error;
+mod filled;
+mod filler;
+mod folder;
+mod inode;
+mod item_sorter;
+mod marks;
+mod source;
+mod stripe_writer;
+mod times;
+
+use std::path::PathBuf;
+
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::InodeFlags;
+
+pub use self::error::FillError;
+pub use self::times::TimeRule;
+
+use self::data_space::{DataSpace, PlacedData, Sharing};
+use self::encode::Coding;
+use self::filled::Filled;
+use self::filler::{Filler, FillerSetup, Walked};
+use self::folder::{Folder, FolderOptions};
+use self::marks::Marks;
+use self::source::Source;
+use super::chunk_growth::Spare;
+use super::chunks::ChunkLayout;
+use super::error::MkfsError;
+use super::options::{Geometry, Identity, MkfsOptions, Warning};
+use super::settle::{Settled, settle};
+use super::superblock;
+use super::targets::Targets;
+use super::trees::Contents;
+
+/// A grown device has room for an eighth more than it holds, in steps of
+const GROWTH_STEP_BYTES: u64 = 1 << 20;
+
+/// A directory that shall be a subvolume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubvolumeWish {
+    /// Below the root.
+    pub path: PathBuf,
+    pub is_read_only: bool,
+    /// Whether a mount shows it.
+    pub is_default: bool,
+}
+
+/// Flags for an inode, and for all that is in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlagsWish {
+    /// Below the root.
+    pub path: PathBuf,
+    pub flags: InodeFlags,
+}
+
+/// What a volume is filled from.
+#[derive(Debug)]
+pub enum Input {
+    Folder(PathBuf),
+}
+
+/// Whether images may become longer than they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    Never,
+    /// When the files do not fit.
+    IfNeeded,
+    /// So that they fit and leave an eighth.
+    Freely,
+}
+
+/// How a volume is filled.
+#[derive(Clone, Debug)]
+pub struct FillOptions {
+    /// With its level; 0 is the usual one.
+    pub compression: Option<(Compression, i32)>,
+    pub subvolumes: Vec<SubvolumeWish>,
+    pub flags: Vec<FlagsWish>,
+    /// Let the image share blocks with the folder's files where both are on a file system that can.
+    pub reflink: bool,
+    /// Cut the volume to the least size at which it can still be written to.
+    pub shrink: bool,
+    pub growth: Growth,
+    pub times: TimeRule,
+    /// Where unnamed files are made for what does not fit in memory.
+    pub scratch_dir: PathBuf,
+    /// Device and number of files that cannot be part of the volume: the images that are made.
+    pub targets: Vec<(u64, u64)>,
+    /// Discard what the devices hold.
+    pub discard: bool,
+}
+
+/// How many files there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillStats {
+    pub directories: u64,
+    /// All that are no directories, each once.
+    pub files: u64,
+    /// On disk, one copy.
+    pub data_bytes: u64,
+}
+
+/// A volume that was made.
+#[derive(Debug)]
+pub struct FilledVolume {
+    pub geometry: Geometry,
+    pub layout: ChunkLayout,
+    pub stats: FillStats,
+    /// Bytes that the image shares with the folder's files, if that was wanted; an error if it cannot.
+    pub shared: Option<Result<u64, std::io::Error>>,
+}
+
+impl FilledVolume {
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.geometry.warnings(self.layout.devices.len())
+    }
+}
+
+/// Makes a volume on devices, of which it takes so many bytes each, and fills it.
+pub fn fill(
+    options: &MkfsOptions,
+    identity: &Identity,
+    devices: &[(&dyn BlockDevice, u64)],
+    input: Input,
+    fill: &FillOptions,
+) -> Result<FilledVolume, FillError> {
+    let mut geometry = options.resolve(devices.len())?;
+    match fill.compression {
+        Some((Compression::Lzo, _)) => geometry.features.incompat |= Incompat::COMPRESS_LZO,
+        Some((Compression::Zstd, _)) => geometry.features.incompat |= Incompat::COMPRESS_ZSTD,
+        _ => {}
+    }
+    refuse_parity(&geometry)?;
+    let sizes: Vec<u64> = devices.iter().map(|(_, bytes)| *bytes).collect();
+    let mut start = ChunkLayout::without_chunks(&geometry, identity, &sizes)?;
+    let may_grow = fill.growth != Growth::Never;
+    if may_grow {
+        start.lift_limits();
+    }
+    let spare = match fill.shrink {
+        true => Spare::Least,
+        false => Spare::Usual,
+    };
+    start.add_system(&geometry, spare)?;
+    let coding = Coding::new(&geometry, fill.compression);
+    let marks = Marks::new(&fill.subvolumes, &fill.flags);
+    let mut source: Box<dyn Source> = match input {
+        Input::Folder(path) => {
+            let options = FolderOptions {
+                coding: coding.clone(),
+                targets: fill.targets.clone(),
+                sharing: fill.reflink,
+            };
+            Box::new(Folder::open(&path, marks, options)?)
+        }
+    };
+
+    let devices: Vec<&dyn BlockDevice> = devices.iter().map(|(device, _)| *device).collect();
+    let targets = Targets::new(&start.devices, &devices)?;
+    targets.wipe(fill.discard)?;
+    let mut data = DataSpace::new(
+        &geometry,
+        spare,
+        start,
+        &targets,
+        may_grow,
+        &fill.scratch_dir,
+    );
+    if fill.reflink {
+        data.sharing = Sharing::On { shared_bytes: 0 };
+    }
+    let setup = FillerSetup {
+        geometry: &geometry,
+        coding: &coding,
+        scratch_dir: &fill.scratch_dir,
+        times: fill.times,
+        created: identity.created,
+        top_level: identity.fs_tree_uuid,
+        wishes: &fill.subvolumes,
+        new_uuid: &|id| identity.subvolume_uuid(id),
+    };
+    let walked = Filler::new(setup, &mut data).fill(source.as_mut())?;
+    drop(source);
+    let volume = Unfinished {
+        geometry: &geometry,
+        identity,
+        targets: &targets,
+        spare,
+        sizes,
+    };
+    let (layout, stats, sharing) = volume.finish(data, walked, fill)?;
+    Ok(FilledVolume {
+        layout,
+        stats,
+        shared: match sharing {
+            Sharing::NotWanted => None,
+            Sharing::On { shared_bytes } => Some(Ok(shared_bytes)),
+            Sharing::Refused(error) => Some(Err(error)),
+        },
+        geometry,
+    })
+}
+
+/// Rows with parity would have to be whole before they are written.
+fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
+    let profiles: [Profile; 2] = [geometry.data, geometry.metadata];
+    match profiles.iter().find(|profile| profile.parities() > 0) {
+        Some(profile) => Err(FillError::Parity {
+            profile: profile.name(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A volume whose files are in place and whose trees are not.
+struct Unfinished<'a> {
+    geometry: &'a Geometry,
+    identity: &'a Identity,
+    targets: &'a Targets<'a>,
+    spare: Spare,
+    /// Of the devices, before they grow.
+    sizes: Vec<u64>,
+}
+
+impl Unfinished<'_> {
+    fn finish(
+        &self,
+        mut data: DataSpace<'_>,
+        walked: Walked,
+        fill: &FillOptions,
+    ) -> Result<(ChunkLayout, FillStats, Sharing), FillError> {
+        let is_over = data.is_over();
+        let sharing = std::mem::replace(&mut data.sharing, Sharing::NotWanted);
+        let (base, placed, mut writer) = data.finish()?;
+        let stats = walked.stats;
+        let files = Filled {
+            geometry: self.geometry,
+            subvolumes: walked.subvolumes,
+            default_subvolume: walked.default_subvolume,
+            items: walked.items,
+            extents: walked.extents,
+            data: placed,
+        };
+        if is_over {
+            return Err(self.no_space(&files, base));
+        }
+        let Settled {
+            mut layout,
+            placement,
+        } = match self.settle(&files, base.clone(), self.spare) {
+            Err(MkfsError::NoRoomForChunk { .. }) => return Err(self.no_space(&files, base)),
+            settled => settled?,
+        };
+        self.set_sizes(&mut layout, fill);
+        if fill.growth != Growth::Never {
+            let layout = &layout;
+            self.targets
+                .lengthen(|devid| layout.device(devid).total_bytes)?;
+        }
+        let contents = Contents {
+            geometry: self.geometry,
+            identity: self.identity,
+            layout: &layout,
+            files: &files,
+        };
+        contents.build(&placement, &mut |block| {
+            writer.put_at(&layout, block.logical, &block.bytes)
+        })?;
+        writer.flush(&layout)?;
+        if fill.shrink {
+            self.targets.cut(|devid| layout.device(devid).total_bytes)?;
+        }
+        self.targets.flush()?;
+        let superblock = superblock::superblock(&contents, &placement)?;
+        for write in superblock::writes(&superblock, self.geometry, self.identity, &layout) {
+            self.targets.put(&write)?;
+        }
+        self.targets.flush()?;
+        Ok((layout, stats, sharing))
+    }
+
+    /// Places all trees behind the data.
+    fn settle(
+        &self,
+        files: &Filled<'_>,
+        base: ChunkLayout,
+        spare: Spare,
+    ) -> Result<Settled, MkfsError> {
+        let mut base = base;
+        let mut is_trimmed = false;
+        if spare == Spare::Least {
+            self.trim(&mut base, &files.data)?;
+            is_trimmed = true;
+        }
+        settle(self.geometry, self.identity, files, &mut |needed| {
+            loop {
+                let room = base.room_from(self.geometry, files.data.end);
+                match base.with_metadata(self.geometry, needed, room, spare) {
+                    Err(MkfsError::NoRoomForChunk { .. }) if !is_trimmed => {
+                        self.trim(&mut base, &files.data)?;
+                        is_trimmed = true;
+                    }
+                    layout => return layout,
+                }
+            }
+        })
+    }
+
+    /// Cuts off what data has not used of its last chunk.
+    fn trim(&self, base: &mut ChunkLayout, data: &PlacedData) -> Result<(), MkfsError> {
+        let last = base.chunks.len() - 1;
+        let chunk = &base.chunks[last].map;
+        if chunk.flags().contains(self.geometry.data_types()) {
+            let used = data.used.get(last).and_then(|used| used.last());
+            let used = used.map_or(0, |range| range.end - chunk.logical().0);
+            base.trim_last(self.geometry, used)?;
+        }
+        Ok(())
+    }
+
+    /// Tells how large the devices would have to be.
+    fn no_space(&self, files: &Filled<'_>, mut base: ChunkLayout) -> FillError {
+        base.lift_limits();
+        match self.settle(files, base, Spare::Least) {
+            Ok(settled) => FillError::NoSpace {
+                needed: settled.layout.reached_bytes(),
+                available: self.sizes.iter().sum(),
+            },
+            Err(error) => error.into(),
+        }
+    }
+
+    fn set_sizes(&self, layout: &mut ChunkLayout, fill: &FillOptions) {
+        for (device, &before) in layout.devices.iter_mut().zip(&self.sizes) {
+            let reached = device.next;
+            let grown = (reached + reached / 8).next_multiple_of(GROWTH_STEP_BYTES);
+            device.total_bytes = match fill.growth {
+                _ if fill.shrink => reached,
+                Growth::Freely => before.max(grown),
+                _ if reached > before => grown,
+                _ => before,
+            };
+        }
+        layout.total_bytes = layout.devices.iter().map(|device| device.total_bytes).sum();
+    }
+}
