@@ -68,7 +68,7 @@ impl Mounted for MountedVolume {
     }
 
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
-        has_no_room_to_grow(op, error)
+        is_by_chance(op, error)
     }
 }
 
@@ -101,13 +101,22 @@ impl Mounted for KernelFolder {
     }
 
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
-        has_no_room_to_grow(op, error)
+        is_by_chance(op, error)
     }
 }
 
-/// A larger value of an xattr takes the old one's place only if their leaf happens to have room.
-fn has_no_room_to_grow(op: &Op, error: OpError) -> bool {
-    matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
+/// Failures that depend on what a script does not say.
+fn is_by_chance(op: &Op, error: OpError) -> bool {
+    match op {
+        // A larger value takes the old one's place only if their leaf happens to have room.
+        Op::SetXattr { .. } => error == OpError::NoSpace,
+        // The command asks for the whole path, which may be longer than the kernel tells.
+        Op::CreateSubvolume { .. }
+        | Op::Snapshot { .. }
+        | Op::DeleteSubvolume { .. }
+        | Op::SetReadOnly { .. } => error == OpError::NameTooLong,
+        _ => false,
+    }
 }
 
 fn btrfs_subvolume(verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
