@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("stream", &["format", "device", "tree", "engine"]),
     ("check", &["format", "device", "tree"]),
     ("fuse", &["format", "device", "tree", "engine"]),
+    ("ubtrfs", &["format", "device", "engine"]),
     (
         "cli",
         &[

@@ -1,0 +1,47 @@
+//! btrfs in user space, embedded in a program.
+//!
+//! A [`Volume`] is a real btrfs file system in a file, on a device or in memory: the kernel can mount
+//! what is written here, and what the kernel wrote can be opened here. No mount, no root, no kernel module.
+//!
+//! ```
+//! use ubtrfs::{Access, Volume};
+//!
+//! # fn main() -> Result<(), ubtrfs::Error> {
+//! let volume = Volume::in_memory(256 << 20)?;
+//! volume.create_subvolume("/data")?;
+//! volume.write("/data/notes", b"first")?;
+//! volume.snapshot("/data", "/before", Access::ReadOnly)?;
+//! volume.write("/data/notes", b"second")?;
+//!
+//! assert_eq!(volume.read("/before/notes")?, b"first");
+//! assert_eq!(volume.read("/data/notes")?, b"second");
+//! volume.sync()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Paths are absolute within the volume and may lead through subvolumes; names are any bytes but `/` and NUL.
+//! All methods may be called from many threads. Changes are in memory until [`Volume::sync`], the commit
+//! interval (30 s by default) or memory pressure commits them, all that happened before together: after a
+//! power cut the volume is as of a commit.
+//!
+//! Below paths there are inode handles: [`Volume::engine`] gives the engine, which works on
+//! [`FileId`]s, and has everything that a file system server needs.
+
+mod error;
+mod file;
+mod open;
+mod paths;
+mod subvolumes;
+
+pub use error::{Error, Result};
+pub use file::File;
+pub use open::{Builder, Volume};
+pub use subvolumes::Access;
+pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
+pub use ubtrfs_engine::mkfs::MkfsOptions;
+pub use ubtrfs_engine::{
+    Attr, DirEntry, FileId, FileKind, FileTime, NewInode, RenameMode, SetAttr, SetTime,
+    SubvolumeInfo,
+};
+pub use ubtrfs_format::ids::{InodeNr, RootId};

@@ -1,0 +1,158 @@
+//! Opening and making volumes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{FileId, OpenOptions};
+use ubtrfs_format::item::Timespec;
+
+use crate::error::{Error, Result};
+
+/// An open volume, seen from the root of one of its subvolumes. Cheap to clone: clones are the same volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub(crate) engine: Arc<ubtrfs_engine::Volume>,
+    pub(crate) root: FileId,
+}
+
+/// How a volume is opened or made.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    options: OpenOptions,
+    mkfs: MkfsOptions,
+    read_only: bool,
+}
+
+impl Builder {
+    /// Opens for reading: others may do the same meanwhile.
+    #[must_use]
+    pub fn read_only(mut self) -> Builder {
+        self.read_only = true;
+        self
+    }
+
+    /// Opens although devices are missing, as far as the profiles allow.
+    #[must_use]
+    pub fn degraded(mut self) -> Builder {
+        self.options = self.options.degraded(true);
+        self
+    }
+
+    /// How long a change may stay uncommitted; None: until `sync`, or until memory runs short.
+    #[must_use]
+    pub fn commit_interval(mut self, interval: Option<Duration>) -> Builder {
+        self.options = self.options.commit_interval(interval);
+        self
+    }
+
+    /// Budget of the cache of tree blocks, in bytes.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Builder {
+        self.options = self.options.cache_bytes(bytes);
+        self
+    }
+
+    /// What a new volume shall be: label, profiles, checksums, node size, features.
+    #[must_use]
+    pub fn mkfs(mut self, options: MkfsOptions) -> Builder {
+        self.mkfs = options;
+        self
+    }
+
+    /// Opens the volume that has `path` among its devices; the others are looked for beside it.
+    ///
+    /// Errors: it is no btrfs, is in use, lacks devices, or has features that cannot be written.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
+        let options = self.open_options();
+        let engine = ubtrfs_engine::Volume::open(&[path.as_ref().to_owned()], &options)?;
+        Volume::of_engine(engine)
+    }
+
+    /// Makes a volume in a file that must not exist, and opens it. The file is sparse.
+    pub fn create(self, path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
+        let path = path.as_ref();
+        let failed = |source| Error::Image {
+            path: path.to_owned(),
+            source,
+        };
+        let file = fs::File::create_new(path).map_err(failed)?;
+        file.set_len(len_bytes).map_err(failed)?;
+        drop(file);
+        let device = FileDevice::open(path, ubtrfs_device::Access::Write)
+            .map_err(ubtrfs_engine::Error::from)?;
+        self.make(Arc::new(device), path.to_owned())
+    }
+
+    /// Makes a volume in memory; what is not written takes none.
+    pub fn in_memory(self, len_bytes: u64) -> Result<Volume> {
+        self.make(Arc::new(MemDevice::new(len_bytes)), PathBuf::from("memory"))
+    }
+
+    /// Makes a volume on a device of the caller's own. What was on it is lost.
+    pub fn make(self, device: Arc<dyn BlockDevice>, name: PathBuf) -> Result<Volume> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Timespec {
+            sec: (since.as_secs() as i64).into(),
+            nsec: since.subsec_nanos().into(),
+        };
+        let plan = Plan::new(&self.mkfs, &Identity::random(1, now), &[device.len_bytes()])?;
+        plan.write(&[&*device], false)?;
+        self.open_devices(vec![(name, device)])
+    }
+
+    /// Opens a volume on devices of the caller's own; the paths are names for messages.
+    pub fn open_devices(self, devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>) -> Result<Volume> {
+        let options = self.open_options();
+        Volume::of_engine(ubtrfs_engine::Volume::from_devices(devices, &options)?)
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        self.options.clone().writable(!self.read_only)
+    }
+}
+
+impl Volume {
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens a volume for reading and writing, alone.
+    pub fn open(path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::builder().open(path)
+    }
+
+    /// Opens a volume for reading.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::builder().read_only().open(path)
+    }
+
+    /// Makes a volume in a new file; see [`Builder::create`].
+    pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
+        Volume::builder().create(path, len_bytes)
+    }
+
+    /// Makes a volume in memory; see [`Builder::in_memory`].
+    pub fn in_memory(len_bytes: u64) -> Result<Volume> {
+        Volume::builder().in_memory(len_bytes)
+    }
+
+    /// The view of the top level's root of an open volume.
+    pub fn of_engine(engine: Arc<ubtrfs_engine::Volume>) -> Result<Volume> {
+        let root = engine.root_dir(ubtrfs_format::ids::RootId::FS_TREE)?;
+        Ok(Volume { engine, root })
+    }
+
+    /// The engine below: inode handles instead of paths.
+    pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
+        &self.engine
+    }
+
+    /// Writes all buffered data and commits everything done before the call. Returns when it is durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.engine.sync()?)
+    }
+}
