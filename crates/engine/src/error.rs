@@ -36,6 +36,14 @@ pub enum Error {
     Unwritable(String),
     #[error("no space left on the volume")]
     NoSpace,
+    #[error("the file would be too large")]
+    FileTooBig,
+    #[error("not whole sectors")]
+    Unaligned,
+    #[error("one of the files has checksums, the other has not")]
+    CsumsDiffer,
+    #[error("written data of subvolume {} inode {} is lost: {reason}", .file.root, .file.ino)]
+    DataLost { file: FileId, reason: String },
     #[error("trees still change after {0} rounds of a commit")]
     NoConvergence(usize),
     #[error("no thread for commits: {0}")]
@@ -111,6 +119,16 @@ pub enum Error {
         #[source]
         source: CodecError,
     },
+}
+
+impl Error {
+    /// Whether it says that the volume is full.
+    pub fn is_no_space(&self) -> bool {
+        matches!(
+            self,
+            Error::NoSpace | Error::Space(SpaceError::NoSpace { .. })
+        )
+    }
 }
 
 /// What is wrong with an item that the checker of its block let pass.

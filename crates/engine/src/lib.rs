@@ -15,6 +15,7 @@ mod subvol;
 mod txn;
 mod volume;
 
+pub use data::{Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{
     AtimePolicy, Attr, DirEntry, FileId, FileTime, NewInode, OpenFile, RenameMode, SetAttr,

@@ -1,16 +1,182 @@
-//! Written data that has no extent yet.
+//! Written data that has no extent yet, of one file.
+//!
+//! A write puts its bytes among the dirty pieces. A write-back takes these in flight, where readers still
+//! find them, gives them extents, and lets go of them. What is written meanwhile is dirty again and lies
+//! over what is in flight.
+//!
+//! Invariants
+//! - BUFFER-1: what is in flight is not changed; there is something in flight only while the file's extents
+//!   are locked.
+//! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
+//!   ends if that is more.
+//! - BUFFER-3: for every dirty sector there is a promise of space, and for one more.
+//!
+//! Locks: the inode's protects it.
+//! Not here: the pieces (`pieces`), giving them extents (`write_back`), which files have any (`dirty`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::dirty::DirtyFiles;
+use super::pieces::Pieces;
+use super::promise::Promise;
 
 /// The buffered part of one file.
 #[derive(Debug, Default)]
-pub(crate) struct WriteBuffer {}
+pub(crate) struct WriteBuffer {
+    dirty: Pieces,
+    in_flight: Option<Arc<Pieces>>,
+    promise: Promise,
+    /// The size that a truncation under way has given the file, while its item still says another.
+    cut: Option<u64>,
+    /// Why data was lost, if nobody has been told yet.
+    failure: Option<String>,
+}
+
+/// What a write-back has to do.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) pieces: Arc<Pieces>,
+    pub(super) promise: Promise,
+}
 
 impl WriteBuffer {
-    /// The size of the file whose item says `item_size`.
-    pub(crate) fn size_over(&self, item_size: u64) -> u64 {
-        item_size
+    /// Whether data is buffered, in flight or not.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    pub(crate) fn is_dirty(&self) -> bool {
-        false
+    /// The size of the file whose item says `item_size` (BUFFER-2).
+    pub(crate) fn size_over(&self, item_size: u64) -> u64 {
+        let in_flight = self.in_flight.as_ref().and_then(|pieces| pieces.end());
+        let end = self.dirty.end().max(in_flight).unwrap_or(0);
+        self.size_on_disk(item_size).max(end)
+    }
+
+    /// Up to where extents count, given what the item says.
+    pub(super) fn size_on_disk(&self, item_size: u64) -> u64 {
+        self.cut.map_or(item_size, |cut| cut.min(item_size))
+    }
+
+    /// Buffers bytes for which `need_bytes` were promised.
+    pub(super) fn write(
+        &mut self,
+        files: &DirtyFiles,
+        offset: u64,
+        bytes: &[u8],
+        sectorsize: u64,
+        mut promise: Promise,
+    ) {
+        if self.dirty.is_empty() {
+            self.dirty = Pieces::new(files.counter());
+        }
+        let end = offset + bytes.len() as u64;
+        let sectors = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
+        let known = self.dirty.sector_bytes(sectors.clone(), sectorsize);
+        let spare = match self.dirty.is_empty() {
+            true => sectorsize,
+            false => 0,
+        };
+        let need = sectors.end - sectors.start - known + spare;
+        promise.shrink(promise.data_bytes().saturating_sub(need));
+        self.promise.join(promise);
+        self.dirty.write(offset, bytes);
+    }
+
+    /// How much space a write must be promised (BUFFER-3).
+    pub(super) fn need_bytes(offset: u64, len: u64, sectorsize: u64) -> u64 {
+        let start = offset - offset % sectorsize;
+        (offset + len).next_multiple_of(sectorsize) - start + sectorsize
+    }
+
+    /// Forgets what is dirty in `range`. What was promised for it stays promised until the next write-back.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        self.dirty.clear(range);
+        if self.dirty.is_empty() {
+            self.promise = Promise::default();
+        }
+    }
+
+    /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
+    pub(super) fn take(&mut self) -> Option<Taken> {
+        debug_assert!(self.in_flight.is_none(), "BUFFER-1");
+        if self.dirty.is_empty() {
+            return None;
+        }
+        let pieces = Arc::new(std::mem::take(&mut self.dirty));
+        self.in_flight = Some(Arc::clone(&pieces));
+        let promise = std::mem::take(&mut self.promise);
+        Some(Taken { pieces, promise })
+    }
+
+    /// What was in flight has its extents, or is lost.
+    pub(super) fn landed(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// While a truncation goes on.
+    pub(super) fn set_cut(&mut self, cut: Option<u64>) {
+        self.cut = cut;
+    }
+
+    /// Whether a piece holds anything of `range`.
+    pub(super) fn touches(&self, range: Range<u64>) -> bool {
+        let in_flight = self.in_flight.as_ref();
+        self.dirty.overlapping(range.clone()).next().is_some()
+            || in_flight.is_some_and(|pieces| pieces.overlapping(range).next().is_some())
+    }
+
+    /// Copies what is buffered over `buf`, which stands for the file from `offset` on. Returns the parts that
+    /// are not buffered.
+    pub(super) fn copy_to(&self, offset: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
+        let mut gaps = Vec::with_capacity(1);
+        if !buf.is_empty() {
+            gaps.push(offset..offset + buf.len() as u64);
+        }
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.copy_to(offset, buf);
+            in_flight.subtract_from(&mut gaps);
+        }
+        self.dirty.copy_to(offset, buf);
+        self.dirty.subtract_from(&mut gaps);
+        gaps
+    }
+
+    /// The first buffered byte at or above `offset`.
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let first = |pieces: &Pieces| {
+            let next = pieces.overlapping(offset..u64::MAX).next();
+            next.map(|(start, _)| start.max(offset))
+        };
+        let in_flight = self.in_flight.as_deref().and_then(first);
+        match (first(&self.dirty), in_flight) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The first byte at or above `offset` that is not buffered.
+    pub(super) fn next_gap(&self, offset: u64) -> u64 {
+        let mut at = offset;
+        loop {
+            let end = |pieces: &Pieces| {
+                let piece = pieces.overlapping(at..at + 1).next();
+                piece.map(|(start, piece)| start + piece.len() as u64)
+            };
+            let in_flight = self.in_flight.as_deref().and_then(end);
+            match end(&self.dirty).max(in_flight) {
+                Some(end) => at = end,
+                None => return at,
+            }
+        }
+    }
+
+    pub(super) fn set_failure(&mut self, reason: String) {
+        self.failure = Some(reason);
+    }
+
+    /// The loss that nobody was told of; it is told once.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
     }
 }

@@ -3,6 +3,7 @@
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
 use crate::error::Result;
 use crate::volume::Volume;
@@ -31,7 +32,43 @@ impl RangeCsums {
     }
 }
 
+/// What the items of a volume's checksum tree are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CsumShape {
+    sectorsize: u64,
+    size_bytes: usize,
+    /// The most that the kernel puts into one item.
+    max_sums: usize,
+}
+
+/// The items for a run of sums whose first sector is at `logical`.
+pub(super) fn csum_items(
+    logical: Logical,
+    sums: &[u8],
+    shape: CsumShape,
+) -> impl Iterator<Item = (Key, &[u8])> {
+    let item_bytes = shape.max_sums * shape.size_bytes;
+    let covered = shape.max_sums as u64 * shape.sectorsize;
+    let items = sums.chunks(item_bytes).enumerate();
+    items.map(move |(index, sums)| {
+        let at = logical.0 + index as u64 * covered;
+        let key = Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, at);
+        (key, sums)
+    })
+}
+
 impl Volume {
+    pub(super) fn csum_shape(&self) -> CsumShape {
+        let superblock = self.superblock();
+        let size_bytes = superblock.csum_type().size_bytes();
+        let room = leaf_data_size(superblock.nodesize.get() as usize) - 2 * ITEM_HEAD_SIZE;
+        CsumShape {
+            sectorsize: u64::from(superblock.sectorsize.get()),
+            size_bytes,
+            max_sums: (room / size_bytes).saturating_sub(1).max(1),
+        }
+    }
+
     /// The sums of `sectors` sectors from `logical`, which is aligned to the sector.
     pub(super) fn data_csums(&self, logical: Logical, sectors: usize) -> Result<RangeCsums> {
         let kind = self.superblock().csum_type();

@@ -33,6 +33,8 @@ pub(super) enum Source<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CompressedExtent {
+    /// Tells it from an extent that has lain at the same place before.
+    pub(super) generation: u64,
     pub(super) logical: Logical,
     pub(super) disk_bytes: u64,
     pub(super) ram_bytes: u64,
@@ -177,14 +179,14 @@ fn decode<'a>(
                 if !holds(chunks, logical, body.disk_num_bytes.get()) {
                     return Err(CorruptItem::ExtentUnmapped { logical });
                 }
-                regular(
+                let whole = CompressedExtent {
+                    generation: head.generation.get(),
                     logical,
-                    head.ram_bytes.get(),
-                    body.disk_num_bytes.get(),
-                    body.offset.get(),
-                    within,
-                    head.compression,
-                )?
+                    disk_bytes: body.disk_num_bytes.get(),
+                    ram_bytes: head.ram_bytes.get(),
+                    compression: head.compression,
+                };
+                regular(whole, body.offset.get(), within)?
             }
         },
     };
@@ -199,15 +201,19 @@ fn holds(chunks: &ChunkMap, logical: Logical, len: u64) -> bool {
     len <= chunk.end().0 - logical.0
 }
 
-/// `within`: where in the extent the file's part of it ends.
+/// `whole` may not be compressed. `within`: where in the extent the file's part of it ends.
 fn regular(
-    logical: Logical,
-    ram_bytes: u64,
-    disk_bytes: u64,
+    whole: CompressedExtent,
     offset: u64,
     within: u64,
-    compression: u8,
 ) -> std::result::Result<Source<'static>, CorruptItem> {
+    let CompressedExtent {
+        logical,
+        disk_bytes,
+        ram_bytes,
+        compression,
+        ..
+    } = whole;
     if compression == 0 {
         // Old kernels left extents with a `ram_bytes` below their size on disk: it says nothing here.
         if within > disk_bytes {
@@ -227,13 +233,5 @@ fn regular(
             ram_bytes,
         });
     }
-    Ok(Source::Compressed(
-        CompressedExtent {
-            logical,
-            disk_bytes,
-            ram_bytes,
-            compression,
-        },
-        offset,
-    ))
+    Ok(Source::Compressed(whole, offset))
 }

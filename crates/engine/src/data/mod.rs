@@ -1,14 +1,58 @@
 //! The bytes of files: from file extents to the devices.
+//!
+//! From low to high: `extent`, `splice`, `pieces`, `promise` < `buffer` < `extents`, `read` < `in_place`, `store`
+//! < `write_back` < the calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
 
 mod buffer;
+mod clone;
 mod compressible;
 mod csums;
 mod decompressed;
+mod dirty;
+mod encode;
+mod extent;
 mod extents;
+mod fallocate;
+mod file;
+mod in_place;
+mod options;
+mod pieces;
+mod promise;
 mod read;
+mod runs;
 mod seek;
+mod splice;
+mod store;
+mod sync;
+mod truncate;
+mod write;
 mod write_back;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use buffer::WriteBuffer;
 pub(crate) use compressible::looks_compressible;
 pub(crate) use decompressed::DecompressedExtents;
+pub use fallocate::Fallocate;
+pub(crate) use in_place::FileExtentsState;
+pub use options::Compress;
+pub(crate) use options::DataOptions;
+
+/// What the data path of a volume shares among files.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    pub(crate) options: DataOptions,
+    dirty: dirty::DirtyFiles,
+    shared: in_place::SharedExtents,
+}
+
+impl DataPath {
+    pub(crate) fn new(options: DataOptions) -> DataPath {
+        DataPath {
+            options,
+            dirty: dirty::DirtyFiles::new(options.buffer_bytes),
+            shared: in_place::SharedExtents::default(),
+        }
+    }
+}

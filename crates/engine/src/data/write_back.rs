@@ -1,11 +1,438 @@
 //! From buffers to extents.
+//!
+//! A write-back takes what is buffered of a file, or of many, puts it on the devices, and then changes the
+//! file's items, all of one run of sectors in one transaction. Readers find the data throughout: in the
+//! buffer first, then through the items.
+//!
+//! Invariants
+//! - WRITEBACK-1: no item names data that is not on the devices.
+//! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
+//!   transaction that brings the extents.
+//! - WRITEBACK-3: what could not be written is forgotten, and told to whoever syncs the file next.
+//!
+//! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
+//! enter. Nothing else is waited for: space and admission were promised when the data was written.
+//! Not here: how data is stored (`store`), who calls (`sync`, `write`).
 
-use crate::error::Result;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::csums::csum_items;
+use super::encode::Encoder;
+use super::extent::Extent;
+use super::file::{note_write, put_inode};
+use super::in_place::FileExtentsState;
+use super::pieces::Pieces;
+use super::promise::Promise;
+use super::read::Reader;
+use super::runs::{Run, runs};
+use super::splice::Splice;
+use super::store::{Store, Stored, StoredFile};
+use crate::error::{Error, Result};
+use crate::fs::{Inode, read_inode};
+use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
 
+/// The sector of a file's end is written anew when the file grows.
+pub(super) const GROW_SECTORS: u64 = 1;
+
+/// Runs whose items change in one transaction, so that a freeze never waits long.
+const GROUP_RUNS: usize = 256;
+
+/// One file's data on its way, with what it takes to store it.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    pub(super) taken: Taken<'a>,
+    pub(super) extents: &'a mut FileExtentsState,
+    pub(super) promise: Promise,
+}
+
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    inode: &'a Arc<Inode>,
+    source: Source<'a>,
+    /// As of taking.
+    item: InodeItem,
+    /// What the file is to have afterwards.
+    size: u64,
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    Buffer(Arc<Pieces>),
+    /// The caller's own bytes, whole sectors.
+    Caller(u64, &'a [u8]),
+}
+
+/// What a file's data becomes.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) groups: Vec<Group<'a>>,
+    pub(super) encoder: Encoder,
+    pub(super) flags: InodeFlags,
+    /// Where the file will end.
+    pub(super) size: u64,
+}
+
+/// What changes in one transaction.
+#[derive(Debug)]
+pub(super) struct Group<'a> {
+    pub(super) runs: Vec<Run<'a>>,
+    pub(super) splice: Splice,
+    /// The file's size before and after.
+    size: Range<u64>,
+}
+
+impl<'a> Job<'a> {
+    /// What is buffered of a file, if anything is or it is to grow.
+    fn from_buffer(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        extents: &'a mut FileExtentsState,
+        grow_to: Option<u64>,
+    ) -> Result<Option<Job<'a>>> {
+        let mut state = inode.lock.write();
+        if !state.buffer.is_dirty() && grow_to.is_none() {
+            // Others may have discarded what was buffered.
+            volume.data.dirty.remove(inode.id);
+            return Ok(None);
+        }
+        let item = match read_inode(&inode.tree.view, inode.id) {
+            Ok(item) => item,
+            Err(Error::NoSuchInode(_)) => {
+                state.buffer.forget(0..u64::MAX);
+                volume.data.dirty.remove(inode.id);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let item_size = item.size.get();
+        let size = state.buffer.size_over(item_size).max(grow_to.unwrap_or(0));
+        let (pieces, promise) = match state.buffer.take() {
+            Some(taken) => (taken.pieces, taken.promise),
+            None if size > item_size => Default::default(),
+            None => return Ok(None),
+        };
+        let taken = Taken {
+            inode,
+            source: Source::Buffer(pieces),
+            item,
+            size,
+        };
+        Ok(Some(Job {
+            taken,
+            extents,
+            promise,
+        }))
+    }
+
+    /// Bytes of the caller's, whole sectors, past the buffer. None if the file has data in the sector of its
+    /// end, and a hole were to follow: that sector must be completed, which the buffer does.
+    pub(super) fn from_caller(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        extents: &'a mut FileExtentsState,
+        offset: u64,
+        bytes: &'a [u8],
+        promise: Promise,
+    ) -> Result<Option<Job<'a>>> {
+        let item = read_inode(&inode.tree.view, inode.id)?;
+        let old_size = item.size.get();
+        if offset > old_size && !old_size.is_multiple_of(volume.sectorsize()) {
+            return Ok(None);
+        }
+        let taken = Taken {
+            inode,
+            source: Source::Caller(offset, bytes),
+            size: old_size.max(offset + bytes.len() as u64),
+            item,
+        };
+        Ok(Some(Job {
+            taken,
+            extents,
+            promise,
+        }))
+    }
+}
+
+impl Taken<'_> {
+    /// Completes sectors, and finds out what is in the way.
+    fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
+        let sectorsize = volume.sectorsize();
+        let flags = self.item.flags();
+        let old_size = self.item.size.get();
+        let runs = match &self.source {
+            Source::Buffer(pieces) => {
+                let pieces: &Pieces = pieces;
+                let also = self.also_written(volume, pieces)?;
+                runs(pieces, &also, sectorsize, old_size, &mut |offset, buf| {
+                    let mut reader = Reader::new(volume, &self.inode.tree, self.inode.id, flags);
+                    reader.plan(offset, 0..buf.len(), buf)?;
+                    reader.run(buf)
+                })?
+            }
+            Source::Caller(offset, bytes) => vec![Run::new(*offset, Cow::Borrowed(*bytes))],
+        };
+        let mut groups = Vec::new();
+        let mut size = old_size;
+        let mut runs = runs.into_iter().peekable();
+        loop {
+            let members: Vec<Run<'_>> = runs.by_ref().take(GROUP_RUNS).collect();
+            let end = members.last().map_or(0, |run| run.range().end);
+            let after = match runs.peek() {
+                Some(_) => size.max(end.min(self.size)),
+                None => self.size,
+            };
+            let splice = self.load(volume, &members, size..after)?;
+            groups.push(Group {
+                runs: members,
+                splice,
+                size: size..after,
+            });
+            size = after;
+            if runs.peek().is_none() {
+                break;
+            }
+        }
+        let property = match flags.contains(InodeFlags::COMPRESS) {
+            true => self.compression_property(volume)?,
+            false => None,
+        };
+        Ok(Plan {
+            groups,
+            encoder: Encoder::new(&volume.data.options.compress, flags, property),
+            flags,
+            size: self.size,
+        })
+    }
+
+    /// Sectors that must be written besides those that were.
+    fn also_written(&self, volume: &Volume, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
+        let sectorsize = volume.sectorsize();
+        let old_size = self.item.size.get();
+        let mut also = Vec::new();
+        // What lies behind the end in its sector is no data, but would become some.
+        let tail = old_size - old_size % sectorsize;
+        if self.size > old_size && tail < old_size {
+            let touched = tail..tail + sectorsize;
+            let extents = Splice::load(self.inode, sectorsize, touched.clone())?;
+            let mut hit = extents.overlapping(touched.clone());
+            if hit.any(|(_, extent)| extent.has_data()) {
+                also.push(touched);
+            }
+        }
+        // SPLICE-2: inline data is replaced as a whole. More than one sector of it is rare.
+        let touches_first = pieces.overlapping(0..sectorsize).next().is_some();
+        if touches_first || also.iter().any(|range| range.start == 0) {
+            let extents = Splice::load(self.inode, sectorsize, 0..sectorsize)?;
+            let inline = extents.overlapping(0..sectorsize).next();
+            if let Some((range, Extent::Inline(_))) = inline {
+                also.push(range);
+            }
+        }
+        Ok(also)
+    }
+
+    fn load(&self, volume: &Volume, runs: &[Run<'_>], size: Range<u64>) -> Result<Splice> {
+        let sectorsize = volume.sectorsize();
+        let mut ranges: Vec<Range<u64>> = runs.iter().map(Run::range).collect();
+        if size.start < size.end && !volume.has_no_holes() {
+            ranges.push(size.start..size.end.next_multiple_of(sectorsize));
+            ranges.sort_unstable_by_key(|range| range.start);
+        }
+        Splice::load_all(self.inode, sectorsize, ranges)
+    }
+
+    fn compression_property(&self, volume: &Volume) -> Result<Option<Compression>> {
+        let value = volume.xattr(self.inode.id, b"btrfs.compression")?;
+        let name = value
+            .as_deref()
+            .and_then(|value| str::from_utf8(value).ok());
+        Ok(name.and_then(Compression::from_name))
+    }
+}
+
 impl Volume {
-    /// Gives all buffered data its extents.
-    pub(crate) fn write_back_all(&self) -> Result<()> {
+    /// Gives what is buffered of a file its extents.
+    pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.write_back_files(std::slice::from_ref(inode))
+    }
+
+    /// The same for several, in the order of `FileId`: their data goes to the devices together.
+    pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
+        let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
+        let mut jobs = Vec::new();
+        let mut outcome = Ok(());
+        for (inode, extents) in inodes.iter().zip(&mut guards) {
+            match Job::from_buffer(self, inode, extents, None) {
+                Ok(job) => jobs.extend(job),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome.and(self.carry_out(jobs))
+    }
+
+    /// The same for one whose extents the caller has locked.
+    pub(super) fn write_back_locked(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+    ) -> Result<()> {
+        let job = Job::from_buffer(self, inode, extents, None)?;
+        self.carry_out(job.into_iter().collect())
+    }
+
+    /// The same, and makes the file no shorter than `size`. `promise`: of [`GROW_SECTORS`], which that may take.
+    pub(super) fn grow_locked(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        size: u64,
+        promise: Promise,
+    ) -> Result<()> {
+        let mut job = Job::from_buffer(self, inode, extents, Some(size))?;
+        if let Some(job) = &mut job {
+            job.promise.join(promise);
+        }
+        self.carry_out(job.into_iter().collect())
+    }
+
+    /// Stores all and enters all; the first error is returned when every file has been dealt with.
+    pub(super) fn carry_out(&self, jobs: Vec<Job<'_>>) -> Result<()> {
+        let mut means = Vec::with_capacity(jobs.len());
+        let mut taken = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            means.push((job.extents, job.promise));
+            taken.push(job.taken);
+        }
+        let plans: Vec<Result<Plan<'_>>> = taken.iter().map(|file| file.plan(self)).collect();
+        let mut store = Store::new(self);
+        for ((file, plan), (extents, promise)) in taken.iter().zip(&plans).zip(means) {
+            store.add(file.inode, plan.as_ref().ok(), extents, promise);
+        }
+        let stored = store.finish();
+        let mut outcome = Ok(());
+        for ((file, plan), stored) in taken.iter().zip(plans).zip(stored) {
+            let entered = match (plan, stored) {
+                (Err(error), _) | (_, Err(error)) => Err(error),
+                (Ok(plan), Ok(stored)) => self.enter_plan(file, plan, stored),
+            };
+            outcome = outcome.and(self.land(file, entered));
+        }
+        outcome
+    }
+
+    /// What was in flight has landed, or is lost (WRITEBACK-3).
+    fn land(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
+        let mut state = file.inode.lock.write();
+        state.buffer.landed();
+        if let Err(error) = &outcome {
+            tracing::error!(file = ?file.inode.id, %error, "written data is lost");
+            if let Source::Buffer(_) = file.source {
+                state.buffer.set_failure(error.to_string());
+            }
+        }
+        if !state.buffer.is_dirty() {
+            self.data.dirty.remove(file.inode.id);
+        }
+        outcome
+    }
+
+    fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
+        let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
+        let entered = groups.try_for_each(|(index, (mut group, pieces))| {
+            let entered = self.enter_group(file, &mut group, pieces, stored.incompressible);
+            entered.map_err(|error| (index, error))
+        });
+        let Err((index, error)) = entered else {
+            return Ok(());
+        };
+        let left = stored.groups[index..].iter().flatten();
+        let space = &self.writer()?.space;
+        for extent in left.filter_map(Stored::new_extent) {
+            space.give_back(extent.start, extent.len);
+        }
+        match error {
+            // The file was deleted meanwhile.
+            Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// Changes the items of one group of runs.
+    fn enter_group(
+        &self,
+        file: &Taken<'_>,
+        group: &mut Group<'_>,
+        stored: &[Stored],
+        incompressible: bool,
+    ) -> Result<()> {
+        let inode = file.inode;
+        let csum_tree = self.tree(RootId::CSUM_TREE)?;
+        let shape = self.csum_shape();
+        let mut state = inode.lock.write();
+        let mut item = read_inode(&inode.tree.view, inode.id)?;
+        let txn = self.enter_file(inode, Permit::owed())?;
+        let generation = txn.transid().0;
+        for piece in stored {
+            piece.place(&mut group.splice, generation)?;
+        }
+        for piece in stored {
+            if let Some(extent) = piece.new_extent() {
+                txn.new_data_extent(extent);
+            }
+            if let Some((logical, sums)) = piece.csums() {
+                for (key, value) in csum_items(logical, sums, shape) {
+                    txn.insert(&csum_tree, key, value);
+                }
+            }
+        }
+        self.enter_size(&mut group.splice, &mut item, group.size.clone(), generation);
+        if let Source::Caller(offset, bytes) = &file.source {
+            state.buffer.forget(*offset..*offset + bytes.len() as u64);
+            note_write(&mut item);
+        } else if group.splice.is_idle() && group.size.is_empty() && !incompressible {
+            return Ok(());
+        }
+        if incompressible {
+            item.flags = (item.flags() | InodeFlags::NOCOMPRESS).bits().into();
+        }
+        enter_splice(&txn, inode, &group.splice, &mut item);
         Ok(())
     }
+
+    /// The file grows to the end of `size`. Without NO_HOLES, holes must say so.
+    pub(super) fn enter_size(
+        &self,
+        splice: &mut Splice,
+        item: &mut InodeItem,
+        size: Range<u64>,
+        generation: u64,
+    ) {
+        if size.is_empty() {
+            return;
+        }
+        if !self.has_no_holes() {
+            let sectorsize = self.sectorsize();
+            let from = size.start.next_multiple_of(sectorsize);
+            let to = size.end.next_multiple_of(sectorsize);
+            if from < to {
+                splice.fill_holes(from..to, generation);
+            }
+        }
+        item.size = item.size.get().max(size.end).into();
+    }
+}
+
+/// Makes the changes of a file's extents, with what they mean for its item.
+pub(super) fn enter_splice(txn: &Txn<'_>, inode: &Inode, splice: &Splice, item: &mut InodeItem) {
+    splice.enter(txn, inode);
+    let nbytes = item.nbytes.get();
+    item.nbytes = nbytes.saturating_add_signed(splice.nbytes_delta()).into();
+    put_inode(txn, inode, item);
 }

@@ -78,9 +78,24 @@ pub struct Attr {
 }
 
 impl Volume {
+    /// What `stat` shows of an inode. The size is with what is buffered.
+    ///
+    /// Locks: the inode's, for a moment.
     pub fn attr(&self, id: FileId) -> Result<Attr> {
+        // Under the lock, so that buffered data and the item are of one moment.
+        let inode = self.inodes.find(id);
+        let state = inode.as_ref().map(|inode| inode.lock.read());
+        let mut attr = self.stored_attr(id)?;
+        if let Some(state) = state {
+            attr.size = state.buffer.size_over(attr.size);
+        }
+        Ok(attr)
+    }
+
+    /// What the inode's item says.
+    pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.stub_parent() {
-            let dir = self.attr(parent)?;
+            let dir = self.stored_attr(parent)?;
             return Ok(Attr {
                 ino: InodeNr::EMPTY_SUBVOL_DIR,
                 mode: 0o040_755,
@@ -92,18 +107,8 @@ impl Volume {
                 ..dir
             });
         }
-        // Under the lock, so that buffered data and the item are of one moment.
-        let inode = self.inodes.find(id);
-        let state = inode.as_ref().map(|inode| inode.lock.read());
-        let item = match &inode {
-            Some(inode) => read_inode(&inode.tree.view, id)?,
-            None => read_inode(&self.subvolume_tree(id.root)?.view, id)?,
-        };
-        let mut attr = Attr::of(id, &item)?;
-        if let Some(state) = state {
-            attr.size = state.buffer.size_over(attr.size);
-        }
-        Ok(attr)
+        let tree = self.subvolume_tree(id.root)?;
+        Attr::of(id, &read_inode(&tree.view, id)?)
     }
 }
 

@@ -101,6 +101,7 @@ impl Volume {
         while inode.tree.check_alive().is_ok() {
             let cost = Cost::items(STEP as u64 + 2).freeing();
             let permit = self.admit(cost)?;
+            let _extents = inode.extents.lock();
             let mut state = inode.lock.write();
             if state.open_count > 0 {
                 return Ok(());

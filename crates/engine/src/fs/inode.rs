@@ -19,7 +19,7 @@ use ubtrfs_format::ids::RootId;
 
 use super::FileId;
 use super::inherit::Inherited;
-use crate::data::WriteBuffer;
+use crate::data::{FileExtentsState, WriteBuffer};
 use crate::error::{Error, Result};
 use crate::txn::{Permit, Txn};
 use crate::volume::{Tree, Volume};
@@ -29,6 +29,9 @@ use crate::volume::{Tree, Volume};
 pub(crate) struct Inode {
     pub(crate) id: FileId,
     pub(crate) tree: Arc<Tree>,
+    /// Held, before `lock`, by who changes which extents the file has: so others may read them without
+    /// `lock`. The data goes to the devices while it is held. Never taken by a commit.
+    pub(crate) extents: Mutex<FileExtentsState>,
     pub(crate) lock: RwLock<InodeState>,
 }
 
@@ -104,6 +107,7 @@ impl InodeTable {
             Arc::new(Inode {
                 id,
                 tree,
+                extents: Mutex::default(),
                 lock: RwLock::default(),
             })
         });

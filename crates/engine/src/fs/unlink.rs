@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
@@ -15,6 +16,7 @@ use super::evict::{Doomed, all_items};
 use super::inode::Locked;
 use super::inode_item::{check_loose, check_removes, kind_of, note_change, read_inode};
 use super::{FileId, FileTime, Inode, InodeState};
+use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
 use crate::txn::{Cost, Permit, Txn};
 use crate::volume::Volume;
@@ -31,13 +33,13 @@ enum Wanted {
 
 /// What is left of an inode after it has lost a name.
 #[derive(Debug)]
-pub(super) enum Left {
+pub(super) enum Left<'a> {
     /// Other names, or holders.
     Something,
     /// An orphan to be evicted.
     Orphan,
-    /// Nothing once these are deleted, and what they refer to is dropped.
-    Nothing(Doomed),
+    /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
+    Nothing(Doomed, MutexGuard<'a, FileExtentsState>),
 }
 
 impl Volume {
@@ -118,14 +120,14 @@ impl Volume {
     }
 
     /// Drafts what becomes of an inode that has lost a name; its back reference is out already.
-    pub(super) fn lose_name(
+    pub(super) fn lose_name<'a>(
         &self,
         draft: &mut Draft<'_>,
-        inode: &Arc<Inode>,
+        inode: &'a Arc<Inode>,
         item: &mut InodeItem,
         state: &InodeState,
         now: FileTime,
-    ) -> Result<Left> {
+    ) -> Result<Left<'a>> {
         let ino = inode.id.ino;
         let is_dir = kind_of(inode.id, item)? == FileKind::Directory;
         let links = match is_dir {
@@ -137,14 +139,16 @@ impl Volume {
         }
         item.nlink = links.into();
         note_change(item, now);
+        // Whose extents are locked before the inode is; without waiting any order is right.
         if links == 0
             && state.open_count == 0
+            && let Some(extents) = inode.extents.try_lock()
             && let Some(doomed) = all_items(inode, AT_ONCE)?
         {
             for &key in &doomed.keys {
                 draft.delete(key);
             }
-            return Ok(Left::Nothing(doomed));
+            return Ok(Left::Nothing(doomed, extents));
         }
         draft.put_inode(ino, item);
         if links > 0 {
@@ -155,14 +159,14 @@ impl Volume {
     }
 
     /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
-    pub(super) fn settle(&self, txn: &Txn<'_>, state: &mut InodeState, left: Left) -> bool {
+    pub(super) fn settle(&self, txn: &Txn<'_>, state: &mut InodeState, left: Left<'_>) -> bool {
         match left {
             Left::Something => false,
             Left::Orphan => {
                 state.unlinked = true;
                 state.open_count == 0
             }
-            Left::Nothing(doomed) => {
+            Left::Nothing(doomed, _extents) => {
                 doomed.drop_refs(txn);
                 self.discard_buffer(state);
                 false

@@ -52,6 +52,9 @@ impl Volume {
     ) -> Result<RootId> {
         self.writer()?;
         let of = self.subvolume_tree(source)?;
+        // What is written from here on goes elsewhere, and not to where the snapshot looks.
+        let in_place = Arc::clone(&of);
+        let _in_place = in_place.in_place.write();
         self.write_back_all()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot.

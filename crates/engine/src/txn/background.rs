@@ -14,10 +14,12 @@ use crate::volume::Volume;
 impl Volume {
     /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
     ///
-    /// Errors: read-only volume; a transaction that aborted, now or earlier.
+    /// Errors: read-only volume; a transaction that aborted, now or earlier; data of some file that is lost:
+    /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
-        self.write_back_all()?;
-        self.commit_running()
+        let written = self.write_back_all();
+        self.commit_running()?;
+        written
     }
 
     /// Commits what has entered so far, without writing back buffered data.
@@ -74,12 +76,11 @@ fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
         if pressed || due || writer.is_unclean() {
             last = Instant::now();
             // Operations wait for a pressed commit, perhaps with files locked: no write-back then.
-            let outcome = if due && !pressed {
-                volume.sync()
-            } else {
-                volume.commit_running()
-            };
-            if outcome.is_err() {
+            if due && !pressed {
+                // Losses are told to who syncs the file.
+                let _ = volume.write_back_all();
+            }
+            if volume.commit_running().is_err() {
                 return;
             }
         }

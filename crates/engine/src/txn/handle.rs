@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::volume::{Tree, Volume};
 
 /// What an operation may change at worst.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     /// Items that it inserts, replaces or deletes.
     pub(crate) items: u64,
@@ -47,6 +47,16 @@ impl Cost {
     pub(crate) fn bytes(mut self, bytes: u64) -> Cost {
         self.bytes += bytes;
         self
+    }
+
+    /// Both together; it frees if either does.
+    #[must_use]
+    pub(crate) fn and(self, other: Cost) -> Cost {
+        Cost {
+            items: self.items.saturating_add(other.items),
+            bytes: self.bytes.saturating_add(other.bytes),
+            frees: self.frees || other.frees,
+        }
     }
 
     #[must_use]

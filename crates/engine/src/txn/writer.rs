@@ -61,6 +61,9 @@ pub(crate) struct Writer {
     nodesize: u64,
     /// Bytes of tree blocks as of the last commit.
     metadata_used: AtomicU64,
+    /// Edits that were admitted and come later, as those of buffered data; and their bytes.
+    owed_items: AtomicU64,
+    owed_bytes: AtomicU64,
     pub(super) counters: Counters,
     wake: Mutex<Wake>,
     /// Wakes the background thread.
@@ -134,6 +137,8 @@ impl Writer {
             delta_budget_bytes,
             nodesize,
             metadata_used: AtomicU64::new(metadata_used(&space)),
+            owed_items: AtomicU64::new(0),
+            owed_bytes: AtomicU64::new(0),
             counters: Counters::default(),
             wake: Mutex::default(),
             wanted: Condvar::new(),
@@ -191,7 +196,11 @@ impl Writer {
             }
         }
         if !self.has_room(&running, cost) {
-            // What was freed and what is only reserved shows after a commit.
+            // What was freed and what is only reserved shows after a commit, and what is owed costs less
+            // once it is done. Data that is lost in this is told to who syncs it.
+            if self.owed_items.load(Ordering::Relaxed) > 0 {
+                let _ = volume.write_back_all();
+            }
             volume.commit_running()?;
             volume.release_freed();
             let running = Arc::clone(&self.running.read());
@@ -202,14 +211,40 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a commit of all edits so far and `cost` has the blocks that it may need at worst.
+    /// Counts edits that come later, until they are settled: made, or given up.
+    pub(crate) fn owe(&self, cost: Cost) {
+        self.owed_items.fetch_add(cost.items, Ordering::Relaxed);
+        self.owed_bytes.fetch_add(cost.bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn settle(&self, cost: Cost) {
+        self.owed_items.fetch_sub(cost.items, Ordering::Relaxed);
+        self.owed_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
+    /// hold the extents of a file.
+    pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
+        let running = Arc::clone(&self.running.read());
+        running.bytes() > self.delta_budget_bytes / 2 || !self.has_room(&running, cost)
+    }
+
+    pub(crate) fn count_data(&self, bytes: u64) {
+        self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a commit of all edits so far, what is owed and `cost` has the blocks that it may need at worst.
     fn has_room(&self, running: &Running, cost: Cost) -> bool {
         let used = self.metadata_used.load(Ordering::Relaxed);
+        let owed_items = self.owed_items.load(Ordering::Relaxed);
+        let owed_bytes = self.owed_bytes.load(Ordering::Relaxed);
+        let items = owed_items.saturating_add(cost.items);
+        let bytes = owed_bytes.saturating_add(cost.bytes);
         let need = commit_need(
             self.nodesize,
             used,
-            running.edits().saturating_add(cost.items),
-            running.bytes().saturating_add(cost.bytes),
+            running.edits().saturating_add(items),
+            running.bytes().saturating_add(bytes),
         );
         let kept = match cost.frees {
             true => 0,

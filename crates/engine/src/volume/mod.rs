@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use ubtrfs_device::{BlockDevice, Pool};
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{Chunk, DevItem, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
@@ -28,7 +29,7 @@ pub use space::{BlockGroup, StatFs};
 pub use tree::Tree;
 pub(crate) use writable::now;
 
-use crate::data::DecompressedExtents;
+use crate::data::{DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::InodeTable;
 use crate::txn::Writer;
@@ -46,6 +47,7 @@ pub struct Volume {
     root_tree: Arc<Tree>,
     trees: TreeTable,
     pub(crate) decompressed: DecompressedExtents,
+    pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
     /// Whether its trees can be edited.
     writable: bool,
@@ -85,6 +87,7 @@ impl Volume {
             superblock: ArcSwap::from_pointee(superblock),
             trees: TreeTable::default(),
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
+            data: DataPath::new(options.data),
             inodes: InodeTable::default(),
             writable: options.writable,
             writer: OnceLock::new(),
@@ -159,6 +162,11 @@ impl Volume {
     /// The cache that all trees of the volume are read through.
     pub fn node_store(&self) -> &Arc<NodeStore> {
         &self.store
+    }
+
+    /// Whether files may have holes that no item tells of.
+    pub(crate) fn has_no_holes(&self) -> bool {
+        self.superblock().incompat().contains(Incompat::NO_HOLES)
     }
 
     pub(crate) fn sectorsize(&self) -> u64 {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use ubtrfs_device::{Access, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
+use crate::data::{Compress, DataOptions};
+
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -16,6 +18,7 @@ pub struct OpenOptions {
     pub(super) writable: bool,
     pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
+    pub(super) data: DataOptions,
 }
 
 impl Default for OpenOptions {
@@ -28,6 +31,7 @@ impl Default for OpenOptions {
             writable: false,
             delta_bytes: 128 << 20,
             commit_interval: Some(Duration::from_secs(30)),
+            data: DataOptions::default(),
         }
     }
 }
@@ -85,6 +89,28 @@ impl OpenOptions {
     #[must_use]
     pub fn commit_interval(mut self, interval: Option<Duration>) -> Self {
         self.commit_interval = interval;
+        self
+    }
+
+    /// How files are compressed that do not say it themselves.
+    #[must_use]
+    pub fn compress(mut self, compress: Compress) -> Self {
+        self.data.compress = compress;
+        self
+    }
+
+    /// The largest file that is kept in its item, in bytes; at most what a leaf has room for, and less than a
+    /// sector unless it is compressed.
+    #[must_use]
+    pub fn max_inline_bytes(mut self, max_inline_bytes: u64) -> Self {
+        self.data.max_inline_bytes = max_inline_bytes;
+        self
+    }
+
+    /// Budget of written data that has no extent yet, in bytes. Who writes beyond it writes back first.
+    #[must_use]
+    pub fn buffer_bytes(mut self, buffer_bytes: u64) -> Self {
+        self.data.buffer_bytes = buffer_bytes;
         self
     }
 

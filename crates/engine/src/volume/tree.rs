@@ -34,6 +34,9 @@ pub struct Tree {
     pub(crate) next_ino: Mutex<Option<u64>>,
     /// Whether inodes without a name that were left in it have been looked for.
     pub(crate) orphans_finished: AtomicBool,
+    /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
+    /// the snapshot shows until it is made.
+    pub(crate) in_place: RwLock<()>,
 }
 
 impl Tree {
@@ -52,6 +55,7 @@ impl Tree {
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
             orphans_finished: AtomicBool::new(false),
+            in_place: RwLock::new(()),
         }
     }
 
@@ -89,6 +93,11 @@ impl Tree {
             true => Err(Error::ReadOnlySubvolume(self.id)),
             false => Ok(()),
         }
+    }
+
+    /// The transaction of the last snapshot of it.
+    pub(crate) fn last_snapshot(&self) -> u64 {
+        self.item.read().last_snapshot.get()
     }
 
     /// The tree's edits. Only trees of writable volumes are edited, see `Volume::enter`.

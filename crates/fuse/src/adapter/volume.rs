@@ -129,7 +129,22 @@ fn errno(error: Error) -> Errno {
         Error::NotFound => Errno::NOENT,
         Error::NotADirectory(_) => Errno::NOTDIR,
         Error::IsADirectory(_) => Errno::ISDIR,
-        Error::NotASymlink(_) | Error::NotAFile(_) => Errno::INVAL,
+        Error::NotASymlink(_)
+        | Error::NotAFile(_)
+        | Error::NotASubvolume
+        | Error::Invalid(_)
+        | Error::Unaligned
+        | Error::CsumsDiffer => Errno::INVAL,
+        Error::Exists => Errno::EXIST,
+        Error::NotEmpty(_) => Errno::NOTEMPTY,
+        Error::NameTooLong => Errno::NAMETOOLONG,
+        Error::NameHashFull => Errno::OVERFLOW,
+        Error::TooManyLinks => Errno::MLINK,
+        Error::CrossSubvolume => Errno::XDEV,
+        Error::DefaultSubvolume(_) | Error::NotPermitted(_) => Errno::PERM,
+        Error::NoXattr => Errno::NODATA,
+        Error::XattrNamespace => Errno::OPNOTSUPP,
+        Error::FileTooBig => Errno::FBIG,
         Error::TooManySymlinks => Errno::LOOP,
         // On a volume that does not change, only a name that leads nowhere gets here.
         Error::Corrupt { .. }
@@ -137,8 +152,11 @@ fn errno(error: Error) -> Errno {
         | Error::NoSuchSubvolume(_)
         | Error::NoSuchTree(_)
         | Error::Ref(_) => Errno::UCLEAN,
-        Error::ReadOnly | Error::Aborted(_) | Error::Unwritable(_) => Errno::ROFS,
-        Error::NoSpace => Errno::NOSPC,
+        Error::ReadOnly
+        | Error::ReadOnlySubvolume(_)
+        | Error::Aborted(_)
+        | Error::Unwritable(_) => Errno::ROFS,
+        Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
         Error::Space(SpaceError::Device(_)) => Errno::IO,
         Error::Space(_) => Errno::NOSPC,
         Error::Device(_)
@@ -147,6 +165,7 @@ fn errno(error: Error) -> Errno {
         | Error::Thread(_)
         | Error::Tree(_)
         | Error::DataRead { .. }
+        | Error::DataLost { .. }
         | Error::CsumMissing { .. }
         | Error::Decompress { .. } => Errno::IO,
     };

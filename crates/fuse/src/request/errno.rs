@@ -11,19 +11,24 @@ pub type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
     pub const ACCES: Self = Self(rustix::io::Errno::ACCESS);
+    pub const EXIST: Self = Self(rustix::io::Errno::EXIST);
+    pub const FBIG: Self = Self(rustix::io::Errno::FBIG);
     pub const INVAL: Self = Self(rustix::io::Errno::INVAL);
     pub const IO: Self = Self(rustix::io::Errno::IO);
     pub const LOOP: Self = Self(rustix::io::Errno::LOOP);
+    pub const MLINK: Self = Self(rustix::io::Errno::MLINK);
     pub const NAMETOOLONG: Self = Self(rustix::io::Errno::NAMETOOLONG);
     pub const NODATA: Self = Self(rustix::io::Errno::NODATA);
     pub const NOENT: Self = Self(rustix::io::Errno::NOENT);
     pub const NOSPC: Self = Self(rustix::io::Errno::NOSPC);
     pub const NOSYS: Self = Self(rustix::io::Errno::NOSYS);
+    pub const NOTEMPTY: Self = Self(rustix::io::Errno::NOTEMPTY);
     pub const NOTDIR: Self = Self(rustix::io::Errno::NOTDIR);
     pub const NOTTY: Self = Self(rustix::io::Errno::NOTTY);
     pub const NXIO: Self = Self(rustix::io::Errno::NXIO);
     pub const OPNOTSUPP: Self = Self(rustix::io::Errno::OPNOTSUPP);
     pub const OVERFLOW: Self = Self(rustix::io::Errno::OVERFLOW);
+    pub const PERM: Self = Self(rustix::io::Errno::PERM);
     pub const RANGE: Self = Self(rustix::io::Errno::RANGE);
     pub const ROFS: Self = Self(rustix::io::Errno::ROFS);
     pub const STALE: Self = Self(rustix::io::Errno::STALE);
@@ -31,6 +36,7 @@ impl Errno {
     pub const UCLEAN: Self = Self(rustix::io::Errno::UCLEAN);
     pub const ISDIR: Self = Self(rustix::io::Errno::ISDIR);
     pub const NOMEM: Self = Self(rustix::io::Errno::NOMEM);
+    pub const XDEV: Self = Self(rustix::io::Errno::XDEV);
 
     /// The number, positive, as C code knows it.
     pub fn code(self) -> i32 {

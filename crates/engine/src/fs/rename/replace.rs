@@ -105,12 +105,12 @@ impl<'a> Rename<'a> {
     }
 
     /// Takes the new name from what has it.
-    fn displace(
+    fn displace<'n>(
         &self,
         drafts: &mut Drafts<'a>,
         locked: &mut Locked<'a>,
-        new: &Place<'a>,
-    ) -> Result<Left> {
+        new: &'n Place<'a>,
+    ) -> Result<Left<'n>> {
         let inode = new.inode.as_ref().ok_or(Error::NotEmpty(new.id))?;
         let mut item = drafts.of(&new.dir.tree).inode(new.id)?;
         check_loose(new.id, &item)?;

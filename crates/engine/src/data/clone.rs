@@ -1,0 +1,385 @@
+//! Sharing extents between files, or parts of one: clone, dedupe, copy.
+//!
+//! A clone refers to the same extents, whole sectors of them. Inline data is copied. It is made in steps that
+//! leave both files sound.
+//!
+//! Locks: the extents of both files, in the order of `FileId`; only the destination's lock.
+//! Not here: who may call it for which files; that they are of one mount.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use ubtrfs_format::item::InodeFlags;
+
+use super::buffer::WriteBuffer;
+use super::extent::{DiskPart, Extent};
+use super::file::{end_of, note_write, put_inode, read_file};
+use super::in_place::FileExtentsState;
+use super::promise::Promise;
+use super::read::Reader;
+use super::splice::Splice;
+use super::write_back::{GROW_SECTORS, enter_splice};
+use crate::error::{Error, Result};
+use crate::fs::{FileId, Inode};
+use crate::txn::{Cost, Permit};
+use crate::volume::Volume;
+
+/// Extents of either file that one step meets.
+const STEP: usize = 512;
+const COMPARE_BYTES: usize = 128 << 10;
+const COPY_BYTES: usize = 1 << 20;
+
+/// A part of one file and its place in another, or elsewhere in the same.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    from: u64,
+    to: u64,
+    len: u64,
+}
+
+/// Two files with their extents locked; perhaps the same.
+struct Pair<'a> {
+    src: &'a Arc<Inode>,
+    dst: &'a Arc<Inode>,
+    dst_extents: MutexGuard<'a, FileExtentsState>,
+    src_extents: Option<MutexGuard<'a, FileExtentsState>>,
+}
+
+impl<'a> Pair<'a> {
+    fn lock(src: &'a Arc<Inode>, dst: &'a Arc<Inode>) -> Pair<'a> {
+        let (src_extents, dst_extents) = if src.id == dst.id {
+            (None, dst.extents.lock())
+        } else if src.id < dst.id {
+            let src_extents = src.extents.lock();
+            (Some(src_extents), dst.extents.lock())
+        } else {
+            let dst_extents = dst.extents.lock();
+            (Some(src.extents.lock()), dst_extents)
+        };
+        Pair {
+            src,
+            dst,
+            dst_extents,
+            src_extents,
+        }
+    }
+
+    fn write_back(&mut self, volume: &Volume) -> Result<()> {
+        if let Some(extents) = &mut self.src_extents {
+            volume.write_back_locked(self.src, extents)?;
+        }
+        volume.write_back_locked(self.dst, &mut self.dst_extents)
+    }
+
+    /// INPLACE-1
+    fn forget(&mut self) {
+        self.dst_extents.forget();
+        if let Some(extents) = &mut self.src_extents {
+            extents.forget();
+        }
+    }
+}
+
+/// A file's flags and size.
+fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
+    let state = inode.lock.read();
+    let item = read_file(inode)?;
+    Ok((item.flags(), state.buffer.size_over(item.size.get())))
+}
+
+impl Volume {
+    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
+    /// end of `src` if `len` is 0. Returns how many bytes these were.
+    ///
+    /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
+    /// within the destination; ranges that overlap or pass the source's end; one file with
+    /// checksums, the other without; and those of a write.
+    pub fn clone_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        let mut promise = self.promise_of_clone()?;
+        let mut pair = Pair::lock(&src, &dst);
+        pair.write_back(self)?;
+        let share = Share {
+            from: src_offset,
+            to: dst_offset,
+            len,
+        };
+        let share = self.check_clone(&pair, share)?;
+        if share.len == 0 {
+            return Ok(0);
+        }
+        let dst_size = facts(&dst)?.1;
+        if share.to > dst_size {
+            let promise = promise.split(GROW_SECTORS * self.sectorsize());
+            self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
+        }
+        self.share(&mut pair, share, promise)?;
+        self.note_contents(&dst)?;
+        Ok(share.len)
+    }
+
+    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Times stay as they
+    /// are.
+    ///
+    /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
+    pub fn dedupe_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<bool> {
+        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        let promise = self.promise_of_clone()?;
+        let mut pair = Pair::lock(&src, &dst);
+        pair.write_back(self)?;
+        let share = Share {
+            from: src_offset,
+            to: dst_offset,
+            len,
+        };
+        if len == 0 {
+            return Ok(true);
+        }
+        let share = self.check_clone(&pair, share)?;
+        if end_of(share.to, share.len)? > facts(&dst)?.1 {
+            return Err(Error::Invalid("range behind the end of the file"));
+        }
+        if !self.holds_same(&pair, share)? {
+            return Ok(false);
+        }
+        self.share(&mut pair, share, promise)?;
+        Ok(true)
+    }
+
+    /// Copies bytes from file to file, by sharing extents where that can be done. Returns how many, which is less than
+    /// `len` only at the source's end.
+    pub fn copy_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        let sectorsize = self.sectorsize();
+        let src_size = self.attr(src)?.size;
+        let len = len.min(src_size.saturating_sub(src_offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        end_of(dst_offset, len)?;
+        if src == dst && overlap(src_offset, dst_offset, len) {
+            return Err(Error::Invalid("ranges overlap"));
+        }
+        let mut done = 0;
+        let whole = len - len % sectorsize;
+        let aligned =
+            src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
+        if aligned && whole > 0 {
+            match self.clone_range(src, src_offset, whole, dst, dst_offset) {
+                Ok(cloned) => done = cloned,
+                Err(Error::CsumsDiffer | Error::Invalid(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut buf = vec![0; COPY_BYTES.min((len - done) as usize)];
+        while done < len {
+            let part = buf.len().min((len - done) as usize);
+            let read = self.read(src, src_offset + done, &mut buf[..part])?;
+            if read == 0 {
+                break;
+            }
+            self.write(dst, dst_offset + done, &buf[..read])?;
+            done += read as u64;
+        }
+        Ok(done)
+    }
+
+    /// What a step and inline data take at worst.
+    fn promise_of_clone(&self) -> Result<Promise> {
+        let sectorsize = self.sectorsize();
+        let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
+        let data_bytes = inline_bytes + GROW_SECTORS * sectorsize;
+        self.promise(data_bytes, Cost::items(8 * STEP as u64))
+    }
+
+    /// The kernel's rules. A length of 0 becomes that to the source's end.
+    fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let sectorsize = self.sectorsize();
+        let (src_flags, src_size) = facts(pair.src)?;
+        let (dst_flags, dst_size) = facts(pair.dst)?;
+        let Share { from, to, len } = share;
+        if !from.is_multiple_of(sectorsize) || !to.is_multiple_of(sectorsize) {
+            return Err(Error::Unaligned);
+        }
+        let rest = src_size.checked_sub(from);
+        let rest = rest.ok_or(Error::Invalid("range behind the end of the file"))?;
+        let len = if len == 0 { rest } else { len };
+        if len > rest {
+            return Err(Error::Invalid("range behind the end of the file"));
+        }
+        let end = end_of(to, len)?;
+        if !len.is_multiple_of(sectorsize) && (len != rest || end < dst_size) {
+            return Err(Error::Unaligned);
+        }
+        if pair.src.id == pair.dst.id && overlap(from, to, len.next_multiple_of(sectorsize)) {
+            return Err(Error::Invalid("ranges overlap"));
+        }
+        if (src_flags ^ dst_flags).contains(InodeFlags::NODATASUM) {
+            return Err(Error::CsumsDiffer);
+        }
+        Ok(Share { from, to, len })
+    }
+
+    fn holds_same(&self, pair: &Pair<'_>, share: Share) -> Result<bool> {
+        let mut bufs = [vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]];
+        let _epoch = self.node_store().epoch();
+        let mut done = 0;
+        while done < share.len {
+            let len = COMPARE_BYTES.min((share.len - done) as usize);
+            let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
+            for ((inode, offset), buf) in sides.into_iter().zip(&mut bufs) {
+                let flags = facts(inode)?.0;
+                let mut reader = Reader::new(self, &inode.tree, inode.id, flags);
+                reader.plan(offset, 0..len, buf)?;
+                reader.run(buf)?;
+            }
+            if bufs[0][..len] != bufs[1][..len] {
+                return Ok(false);
+            }
+            done += len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Step by step.
+    fn share(&self, pair: &mut Pair<'_>, share: Share, promise: Promise) -> Result<()> {
+        pair.forget();
+        let sectorsize = self.sectorsize();
+        let mut promise = Some(promise);
+        let whole = share.len.next_multiple_of(sectorsize);
+        let mut done = 0;
+        while done < whole {
+            let from = share.from + done..share.from + whole;
+            let to = share.to + done..share.to + whole;
+            let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), STEP)?;
+            let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), STEP)?;
+            let step = (src_end - from.start).min(dst_end - to.start);
+            let part = Share {
+                from: from.start,
+                to: to.start,
+                len: step.min(share.len - done),
+            };
+            self.share_step(pair, &src, dst, part, &mut promise)?;
+            done += step;
+            if self.writer()?.wants_commit(Cost::items(8 * STEP as u64)) {
+                self.commit_running()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn share_step(
+        &self,
+        pair: &Pair<'_>,
+        src: &Splice,
+        mut dst: Splice,
+        part: Share,
+        promise: &mut Option<Promise>,
+    ) -> Result<()> {
+        let sectorsize = self.sectorsize();
+        let whole = part.len.next_multiple_of(sectorsize);
+        let from = part.from..part.from + whole;
+        let inline = self.inline_bytes(pair.src, src, from.clone())?;
+        let committed = self.writer()?.committed();
+        let mut state = pair.dst.lock.write();
+        let mut item = read_file(pair.dst)?;
+        let txn = self.enter_file(pair.dst, Permit::owed())?;
+        let generation = txn.transid().0;
+        dst.clear(part.to..part.to + whole)?;
+        for (place, extent) in src.overlapping(from.clone()) {
+            let cut = place.start.max(from.start)..place.end.min(from.end);
+            let within = cut.start - place.start..cut.end - place.start;
+            let to = part.to + (cut.start - from.start);
+            if let Some(Extent::Disk(shared)) = extent.slice(within) {
+                self.data
+                    .shared
+                    .add(shared.disk.start, txn.transid(), committed);
+                dst.put(
+                    to,
+                    Extent::Disk(DiskPart {
+                        generation,
+                        ..shared
+                    }),
+                );
+            }
+        }
+        let end = part.to + part.len;
+        if inline.is_none() {
+            let old_size = item.size.get();
+            self.enter_size(&mut dst, &mut item, old_size..end.max(old_size), generation);
+        }
+        if !self.has_no_holes() {
+            let size = item.size.get().next_multiple_of(sectorsize);
+            dst.fill_holes(
+                part.to..(part.to + whole).min(size).max(part.to),
+                generation,
+            );
+        }
+        enter_splice(&txn, pair.dst, &dst, &mut item);
+        drop(txn);
+        if let Some(bytes) = inline {
+            let bytes = &bytes[..bytes.len().min(part.len as usize)];
+            let promise = promise.take().unwrap_or_default();
+            let files = &self.data.dirty;
+            state
+                .buffer
+                .write(files, part.to, bytes, sectorsize, promise);
+            files.add(pair.dst);
+        }
+        Ok(())
+    }
+
+    /// What the source has in its item rather than in an extent.
+    fn inline_bytes(
+        &self,
+        src: &Inode,
+        splice: &Splice,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        let inline = splice.overlapping(range.clone()).next();
+        let Some((place, Extent::Inline(inline))) = inline else {
+            return Ok(None);
+        };
+        let end = inline.ram_bytes.min(place.end).min(range.end);
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        let flags = facts(src)?.0;
+        let mut reader = Reader::new(self, &src.tree, src.id, flags);
+        reader.plan(range.start, 0..bytes.len(), &mut bytes)?;
+        reader.run(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn note_contents(&self, inode: &Inode) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        note_write(&mut item);
+        let txn = self.enter_file(inode, Permit::owed())?;
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+}
+
+fn overlap(a: u64, b: u64, len: u64) -> bool {
+    a.abs_diff(b) < len
+}

@@ -1,0 +1,345 @@
+//! Reserving space for a file, and giving some back.
+//!
+//! Reserved space is an extent that reads as zeros until it is written. Each step is a transaction of its own
+//! and leaves the file sound; who is interrupted has done a part.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeFlags;
+
+use super::buffer::WriteBuffer;
+use super::extent::{DiskPart, Extent, MAX_EXTENT_BYTES};
+use super::file::{end_of, note_write, put_inode, read_file};
+use super::in_place::FileExtentsState;
+use super::promise::{Promise, Wanted};
+use super::splice::Splice;
+use super::write_back::{GROW_SECTORS, enter_splice};
+use crate::error::{Error, Result};
+use crate::fs::{FileId, Inode};
+use crate::txn::{Cost, DiskExtent, Permit};
+use crate::volume::Volume;
+
+/// What is to become of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Space for what has none. Data stays.
+    Reserve { keep_size: bool },
+    /// A hole; the size stays.
+    PunchHole,
+    /// Zeros, with space reserved for them.
+    ZeroRange { keep_size: bool },
+}
+
+impl Fallocate {
+    fn keeps_size(self) -> bool {
+        match self {
+            Fallocate::Reserve { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
+            Fallocate::PunchHole => true,
+        }
+    }
+}
+
+/// Bytes of a file that one step punches, so that it meets no more extents than a transaction should.
+const PUNCH_BYTES: u64 = 8 << 20;
+
+impl Volume {
+    /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a range that no file may have.
+    pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(Error::Invalid("length of 0"));
+        }
+        let end = end_of(offset, len)?;
+        let range = offset..end;
+        let inode = self.inode_to_change(id)?;
+        let sectorsize = self.sectorsize();
+        let whole = whole_sectors(&range, sectorsize);
+        let touched = touched_sectors(&range, sectorsize);
+        let data_bytes = match mode {
+            Fallocate::Reserve { .. } => self.unreserved_bytes(&inode, touched.clone())?,
+            Fallocate::ZeroRange { .. } => whole.end - whole.start,
+            Fallocate::PunchHole => 0,
+        };
+        let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
+        let grow_bytes = 2 * GROW_SECTORS * sectorsize;
+        let mut edges = self.promise(edge_bytes + grow_bytes, Cost::items(64))?;
+        let mut space = self.promise(data_bytes, Cost::items(64))?;
+        let mut extents = inode.extents.lock();
+        let size = {
+            let state = inode.lock.read();
+            state.buffer.size_over(read_file(&inode)?.size.get())
+        };
+        match mode {
+            Fallocate::Reserve { .. } => {
+                self.write_back_locked(&inode, &mut extents)?;
+                self.reserve(&inode, touched, &mut space)?;
+            }
+            Fallocate::PunchHole => {
+                let end = if end >= size {
+                    end.next_multiple_of(sectorsize)
+                } else {
+                    end
+                };
+                self.zero(&inode, &mut extents, offset..end, &mut edges, None)?;
+            }
+            Fallocate::ZeroRange { .. } => {
+                self.zero(&inode, &mut extents, range, &mut edges, Some(&mut space))?;
+            }
+        }
+        if !mode.keeps_size() && end > size {
+            self.grow_locked(&inode, &mut extents, end, edges)?;
+        }
+        self.note_fallocate(&inode, mode)
+    }
+
+    /// How much space reserving `range` takes, as things stand.
+    fn unreserved_bytes(&self, inode: &Inode, range: Range<u64>) -> Result<u64> {
+        let _state = inode.lock.read();
+        read_file(inode)?;
+        let mut bytes = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + MAX_EXTENT_BYTES);
+            let splice = Splice::load(inode, self.sectorsize(), part.clone())?;
+            bytes += holes(&splice, part.clone())
+                .map(|hole| hole.end - hole.start)
+                .sum::<u64>();
+            at = part.end;
+        }
+        Ok(bytes)
+    }
+
+    /// Puts reserved extents where `range` has none; whole sectors.
+    fn reserve(&self, inode: &Inode, range: Range<u64>, space: &mut Promise) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + MAX_EXTENT_BYTES);
+            let splice = Splice::load(inode, self.sectorsize(), part.clone())?;
+            let holes: Vec<Range<u64>> = holes(&splice, part.clone()).collect();
+            self.put_reserved(inode, splice, holes, space)?;
+            at = part.end;
+        }
+        Ok(())
+    }
+
+    /// Replaces `places` by reserved extents, in one transaction.
+    fn put_reserved(
+        &self,
+        inode: &Inode,
+        mut splice: Splice,
+        places: Vec<Range<u64>>,
+        space: &mut Promise,
+    ) -> Result<()> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let writer = self.writer()?;
+        let mut wanted = Wanted {
+            bytes: 0,
+            min_bytes: self.sectorsize(),
+            hint: None,
+            running: writer.running_transid(),
+        };
+        let mut parts = Vec::new();
+        let mut allocate = || -> Result<()> {
+            for place in &places {
+                let mut at = place.start;
+                if let Some(Extent::Disk(before)) = splice.before(at) {
+                    wanted.hint = Some(before.end());
+                }
+                while at < place.end {
+                    wanted.bytes = (place.end - at).min(MAX_EXTENT_BYTES);
+                    let (start, len) = space.allocate(self, &wanted)?;
+                    let part = DiskPart {
+                        generation: 0,
+                        ram_bytes: len,
+                        compression: Compression::None,
+                        prealloc: true,
+                        disk: DiskExtent { start, len },
+                        offset: 0,
+                        len,
+                    };
+                    wanted.hint = Some(part.end());
+                    parts.push((at, part));
+                    at += len;
+                }
+            }
+            Ok(())
+        };
+        let entered = allocate().and_then(|()| {
+            let _state = inode.lock.write();
+            let mut item = read_file(inode)?;
+            let txn = self.enter_file(inode, Permit::owed())?;
+            let generation = txn.transid().0;
+            for (start, part) in &parts {
+                let part = part.clone();
+                splice.replace(*start, Extent::Disk(DiskPart { generation, ..part }))?;
+            }
+            for (_, part) in &parts {
+                txn.new_data_extent(part.disk);
+            }
+            item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
+            enter_splice(&txn, inode, &splice, &mut item);
+            Ok(())
+        });
+        if entered.is_err() {
+            for (_, part) in &parts {
+                writer.space.give_back(part.disk.start, part.disk.len);
+            }
+        }
+        entered
+    }
+
+    /// Makes `range` read as zeros: whole sectors become holes, or reserved if there is `space` for that; parts of
+    /// sectors at the edges are written.
+    fn zero(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        range: Range<u64>,
+        edges: &mut Promise,
+        mut space: Option<&mut Promise>,
+    ) -> Result<()> {
+        let sectorsize = self.sectorsize();
+        let whole = whole_sectors(&range, sectorsize);
+        // What is forgotten of the buffer may be what the size follows from.
+        let size = self.zero_edges(inode, &range, &whole, edges)?;
+        self.grow_locked(inode, extents, size, edges.split(GROW_SECTORS * sectorsize))?;
+        let mut at = whole.start;
+        while at < whole.end {
+            let part = at..whole.end.min(at + PUNCH_BYTES);
+            let splice = Splice::load(inode, sectorsize, part.clone())?;
+            match &mut space {
+                Some(space) => {
+                    let places = unless_reserved(&splice, part.clone());
+                    self.put_reserved(inode, splice, places, space)?;
+                }
+                None => self.punch(inode, splice, part.clone())?,
+            }
+            at = part.end;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is buffered of whole sectors, and writes zeros to those that the range cuts, if they have
+    /// data. Returns the size that the file had.
+    fn zero_edges(
+        &self,
+        inode: &Arc<Inode>,
+        range: &Range<u64>,
+        whole: &Range<u64>,
+        edges: &mut Promise,
+    ) -> Result<u64> {
+        let sectorsize = self.sectorsize();
+        let touched = touched_sectors(range, sectorsize);
+        let first = touched.start..touched.start + sectorsize;
+        let last = touched.end - sectorsize..touched.end;
+        let splice = Splice::load_all(inode, sectorsize, [first.clone(), last.clone()])?;
+        let mut state = inode.lock.write();
+        let item = read_file(inode)?;
+        let size = state.buffer.size_over(item.size.get());
+        state.buffer.forget(whole.clone());
+        let cut = match first == last {
+            true => vec![first],
+            false => vec![first, last],
+        };
+        for sector in cut {
+            let from = sector.start.max(range.start);
+            let to = sector.end.min(range.end).min(size);
+            let stored = splice
+                .overlapping(sector.clone())
+                .any(|(_, extent)| extent.has_data());
+            let is_cut = from > sector.start || to < sector.end;
+            if !is_cut || from >= to || !(stored || state.buffer.touches(sector.clone())) {
+                continue;
+            }
+            if whole.start <= sector.start && sector.end <= whole.end {
+                continue;
+            }
+            let zeros = vec![0; (to - from) as usize];
+            let files = &self.data.dirty;
+            let promise = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
+            state.buffer.write(files, from, &zeros, sectorsize, promise);
+            files.add(inode);
+        }
+        Ok(size)
+    }
+
+    /// Makes `range`, whole sectors, a hole.
+    fn punch(&self, inode: &Inode, mut splice: Splice, range: Range<u64>) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let size = item.size.get().next_multiple_of(self.sectorsize());
+        let txn = self.enter_file(inode, Permit::owed())?;
+        splice.clear(range.clone())?;
+        if !self.has_no_holes() && range.start < size {
+            splice.fill_holes(range.start..range.end.min(size), txn.transid().0);
+        }
+        if !splice.is_idle() {
+            enter_splice(&txn, inode, &splice, &mut item);
+        }
+        Ok(())
+    }
+
+    fn note_fallocate(&self, inode: &Inode, mode: Fallocate) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let txn = self.enter_file(inode, Permit::owed())?;
+        note_write(&mut item);
+        if let Fallocate::Reserve { .. } = mode {
+            item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
+        }
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+}
+
+/// The whole sectors within a range, perhaps none.
+fn whole_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
+    let start = range.start.next_multiple_of(sectorsize);
+    let end = range.end - range.end % sectorsize;
+    start..end.max(start)
+}
+
+/// The sectors that a range touches.
+fn touched_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
+    range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
+}
+
+/// The parts of `range` that have neither data nor space.
+fn holes(splice: &Splice, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let explicit = splice
+        .overlapping(range.clone())
+        .filter(|(_, extent)| matches!(extent, Extent::Hole { .. }))
+        .map(|(place, _)| place);
+    let mut holes: Vec<Range<u64>> = splice
+        .gaps(range.clone())
+        .into_iter()
+        .chain(explicit)
+        .collect();
+    holes.sort_unstable_by_key(|hole| hole.start);
+    holes
+        .into_iter()
+        .map(move |hole| hole.start.max(range.start)..hole.end.min(range.end))
+}
+
+/// The parts of `range` that are not reserved and empty already.
+fn unless_reserved(splice: &Splice, range: Range<u64>) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut at = range.start;
+    for (place, extent) in splice.overlapping(range.clone()) {
+        if matches!(extent, Extent::Disk(part) if part.prealloc) {
+            if at < place.start {
+                parts.push(at..place.start);
+            }
+            at = at.max(place.end);
+        }
+    }
+    if at < range.end {
+        parts.push(at..range.end);
+    }
+    parts
+}

@@ -1,0 +1,50 @@
+//! A regular file that is about to change: what must hold, and what every change of its data changes.
+
+use ubtrfs_format::item::{FileKind, InodeItem};
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::fs::{FileTime, Inode, inode_key, kind_of, note_change, read_inode};
+use crate::txn::{Permit, Txn};
+use crate::volume::Volume;
+
+/// The largest file that Linux can handle.
+pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// The item of a regular file.
+pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
+    let item = read_inode(&inode.tree.view, inode.id)?;
+    match kind_of(inode.id, &item)? {
+        FileKind::Regular => Ok(item),
+        FileKind::Directory => Err(Error::IsADirectory(inode.id)),
+        _ => Err(Error::NotAFile(inode.id)),
+    }
+}
+
+/// Notes that the contents changed now.
+pub(super) fn note_write(item: &mut InodeItem) {
+    let now = FileTime::now();
+    item.mtime = now.into();
+    note_change(item, now);
+}
+
+pub(super) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    item.transid = txn.transid().0.into();
+    txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+}
+
+/// The end of a range, which no file reaches beyond.
+pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
+    let end = offset.checked_add(len);
+    end.filter(|&end| end <= MAX_FILE_BYTES)
+        .ok_or(Error::FileTooBig)
+}
+
+impl Volume {
+    /// Enters to change a file, unless its subvolume is gone.
+    pub(super) fn enter_file(&self, inode: &Inode, permit: Permit) -> Result<Txn<'_>> {
+        let txn = self.enter(permit)?;
+        inode.tree.check_alive()?;
+        Ok(txn)
+    }
+}

@@ -1,0 +1,214 @@
+//! Which parts of a file may be overwritten where they lie.
+//!
+//! That is so for preallocated space, and for all extents of a file without copy-on-write, as long as nobody
+//! else refers to the extent, no snapshot has been made since it was, it has no checksums, and its block
+//! group is not read-only. A write there costs one look-up of the block group, and changes no item of the
+//! extent tree.
+//!
+//! Invariants
+//! - INPLACE-1: an extent that is remembered as the file's own has no other reference: whoever adds one, a clone
+//!   or a snapshot, has the memory cleared. A snapshot shows in the tree's `last_snapshot`.
+//! - INPLACE-2: a reference that a clone added, and that the extent tree does not have yet, is found in
+//!   [`SharedExtents`].
+//! - INPLACE-3: nothing is overwritten while a snapshot of the tree is being made: `Tree::in_place` is held
+//!   alone by who makes one, shared by who writes.
+//!
+//! Locks: the file's extents. No other is taken that anyone holds for long.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
+use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::extent::{DiskPart, Extent};
+use super::splice::Splice;
+use crate::error::Result;
+use crate::fs::Inode;
+use crate::space::InPlaceWrite;
+use crate::txn::DataRef;
+use crate::volume::Volume;
+
+/// What is known of a file's extents. Whoever holds its lock may change them.
+#[derive(Debug, Default)]
+pub(crate) struct FileExtentsState {
+    /// INPLACE-1, by where they begin.
+    own: HashSet<Logical>,
+    /// The tree's last snapshot when they were found to be.
+    last_snapshot: u64,
+}
+
+/// How many extents are remembered of a file.
+const REMEMBERED: usize = 4096;
+
+impl FileExtentsState {
+    pub(super) fn forget(&mut self) {
+        self.own.clear();
+    }
+}
+
+/// Extents to which a clone has added a reference, by the transaction that did.
+#[derive(Debug, Default)]
+pub(crate) struct SharedExtents {
+    added: Mutex<HashMap<Logical, Transid>>,
+}
+
+impl SharedExtents {
+    pub(super) fn add(&self, extent: Logical, transid: Transid, committed: Transid) {
+        let mut added = self.added.lock();
+        if added.len() > 2 * REMEMBERED {
+            added.retain(|_, transid| *transid > committed);
+        }
+        added.insert(extent, transid);
+    }
+
+    /// Whether there is a reference that the extent tree may lack.
+    fn contains(&self, extent: Logical, committed: Transid) -> bool {
+        let added = self.added.lock();
+        added
+            .get(&extent)
+            .is_some_and(|transid| *transid > committed)
+    }
+}
+
+/// A part of a file that may be overwritten, as long as this is held.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// File offset.
+    pub(super) start: u64,
+    pub(super) part: DiskPart,
+    pub(super) handle: InPlaceWrite,
+}
+
+impl Volume {
+    /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `splice` has what the file has
+    /// there. The caller holds `Tree::in_place` (INPLACE-3).
+    pub(super) fn places_to_overwrite(
+        &self,
+        inode: &Inode,
+        extents: &mut FileExtentsState,
+        splice: &Splice,
+        flags: InodeFlags,
+        range: Range<u64>,
+    ) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for (place, extent) in splice.overlapping(range.clone()) {
+            let Extent::Disk(whole) = extent else {
+                continue;
+            };
+            if !may_overwrite(whole, flags) || !self.is_own(inode, extents, place.start, whole)? {
+                continue;
+            }
+            let start = place.start.max(range.start);
+            let end = place.end.min(range.end);
+            let part = DiskPart {
+                offset: whole.offset + (start - place.start),
+                len: end - start,
+                ..whole.clone()
+            };
+            // Parts of a preallocated extent that were written have sums, the rest has none.
+            if whole.prealloc && self.has_csums(part.logical(), part.len)? {
+                continue;
+            }
+            let Some(handle) = self.writer()?.space.write_in_place(part.logical()) else {
+                continue;
+            };
+            places.push(Place {
+                start,
+                part,
+                handle,
+            });
+        }
+        Ok(places)
+    }
+
+    /// Whether the file alone refers to an extent, through the item at `start` and its like.
+    fn is_own(
+        &self,
+        inode: &Inode,
+        extents: &mut FileExtentsState,
+        start: u64,
+        part: &DiskPart,
+    ) -> Result<bool> {
+        let last_snapshot = inode.tree.last_snapshot();
+        if part.generation <= last_snapshot {
+            return Ok(false);
+        }
+        if extents.last_snapshot != last_snapshot {
+            extents.own.clear();
+            extents.last_snapshot = last_snapshot;
+        }
+        if extents.own.contains(&part.disk.start) {
+            return Ok(true);
+        }
+        let own = self.has_only_ref(part, part.data_ref(inode.id, start))?
+            && (part.prealloc || !self.has_csums(part.disk.start, part.disk.len)?);
+        if own {
+            if extents.own.len() >= REMEMBERED {
+                extents.own.clear();
+            }
+            extents.own.insert(part.disk.start);
+        }
+        Ok(own)
+    }
+
+    fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
+        // The number first: what it counts as committed, the view has.
+        let committed = self.writer()?.committed();
+        if self.data.shared.contains(part.disk.start, committed) {
+            return Ok(false);
+        }
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let key = Key::new(part.disk.start.0, KeyType::EXTENT_ITEM, part.disk.len);
+        let Some(item) = tree.view.get(&key)? else {
+            // Its own transaction is not committed yet.
+            return Ok(part.generation > committed.0);
+        };
+        let Some(extent) = decode_extent(KeyType::EXTENT_ITEM, &item) else {
+            return Ok(false);
+        };
+        let mut counted = 0;
+        for reference in extent.refs {
+            match reference {
+                InlineRef::ExtentData(found) => {
+                    let found_ref = (found.root.get(), found.objectid.get(), found.offset.get());
+                    if found_ref != (data.root.0, data.ino.0, data.offset) {
+                        return Ok(false);
+                    }
+                    counted += reference.count();
+                }
+                InlineRef::Owner { .. } => {}
+                _ => return Ok(false),
+            }
+        }
+        // References that are items of their own are counted but not inline.
+        Ok(counted == extent.head.refs.get())
+    }
+
+    /// Whether any sector of the range has a checksum.
+    fn has_csums(&self, logical: Logical, len: u64) -> Result<bool> {
+        let Some(tree) = self.find_tree(RootId::CSUM_TREE)? else {
+            return Ok(false);
+        };
+        let key = |at: u64| Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, at);
+        let end = logical.0.saturating_add(len);
+        let mut cursor = tree.view.cursor();
+        if !cursor.seek_floor(&key(end.saturating_sub(1)))? {
+            return Ok(false);
+        }
+        let Some((found, sums)) = cursor.current() else {
+            return Ok(false);
+        };
+        let size = self.superblock().csum_type().size_bytes() as u64;
+        let covered = (sums.len() as u64 / size).saturating_mul(self.sectorsize());
+        Ok(found >= key(0) && found.offset.saturating_add(covered) > logical.0)
+    }
+}
+
+fn may_overwrite(part: &DiskPart, flags: InodeFlags) -> bool {
+    let as_is = flags.contains(InodeFlags::NODATACOW | InodeFlags::NODATASUM);
+    part.compression == Compression::None && (part.prealloc || as_is)
+}

@@ -1,0 +1,104 @@
+//! Pieces against a plain array of bytes.
+
+use ubtrfs_sim::{Rng, seed};
+
+use super::*;
+
+const LEN: u64 = 3 * WINDOW_BYTES;
+
+/// A byte of each offset, or None.
+struct Model(Vec<Option<u8>>);
+
+impl Model {
+    fn slice(&mut self, range: Range<u64>) -> &mut [Option<u8>] {
+        &mut self.0[range.start as usize..range.end as usize]
+    }
+
+    fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps: Vec<Range<u64>> = Vec::new();
+        for at in range {
+            if self.0[at as usize].is_some() {
+                continue;
+            }
+            match gaps.last_mut() {
+                Some(gap) if gap.end == at => gap.end += 1,
+                _ => gaps.push(at..at + 1),
+            }
+        }
+        gaps
+    }
+}
+
+/// PIECES-1, PIECES-2, and that the counter has what there is.
+fn assert_sound(pieces: &Pieces, budget: &AtomicU64) {
+    let mut last_end = None;
+    let mut bytes = 0;
+    for (start, piece) in pieces.iter() {
+        let end = start + piece.len() as u64;
+        assert!(!piece.is_empty());
+        assert_eq!(start / WINDOW_BYTES, (end - 1) / WINDOW_BYTES);
+        let touches = last_end == Some(start) && start % WINDOW_BYTES != 0;
+        assert!(!touches && last_end.is_none_or(|last| last <= start));
+        last_end = Some(end);
+        bytes += piece.len() as u64;
+    }
+    assert_eq!(budget.load(Ordering::Relaxed), bytes);
+    assert_eq!(pieces.end(), last_end);
+}
+
+#[test]
+fn any_writes_agree_with_an_array() {
+    let mut rng = Rng::new(seed("any_writes_agree_with_an_array"));
+    for _ in 0..20 {
+        let budget = Arc::new(AtomicU64::new(0));
+        let mut pieces = Pieces::new(&budget);
+        let mut model = Model(vec![None; LEN as usize]);
+        for step in 0..200 {
+            let longest = if step % 10 == 0 { LEN } else { 3000 };
+            let start = match rng.below(3) {
+                0 => WINDOW_BYTES - rng.below(1000),
+                _ => rng.below(LEN),
+            };
+            let end = (start + 1 + rng.below(longest)).min(LEN);
+            let range = start..end;
+            if rng.one_in(4) {
+                pieces.clear(range.clone());
+                model.slice(range.clone()).fill(None);
+            } else {
+                let mut bytes = vec![0; (end - start) as usize];
+                rng.fill(&mut bytes);
+                pieces.write(start, &bytes);
+                let written = bytes.iter().map(|&byte| Some(byte));
+                let slice = model.slice(range.clone());
+                slice.iter_mut().zip(written).for_each(|(a, b)| *a = b);
+            }
+            assert_sound(&pieces, &budget);
+            let seen = rng.below(LEN)..LEN;
+            let mut gaps = vec![seen.clone()];
+            pieces.subtract_from(&mut gaps);
+            assert_eq!(gaps, model.gaps(seen.clone()));
+            let mut buf = vec![0; (seen.end - seen.start) as usize];
+            pieces.copy_to(seen.start, &mut buf);
+            let known: Vec<u8> = model
+                .slice(seen)
+                .iter()
+                .map(|byte| byte.unwrap_or(0))
+                .collect();
+            assert!(buf == known);
+        }
+        drop(pieces);
+        assert_eq!(budget.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn sectors_count_once_however_many_pieces_touch_them() {
+    let mut pieces = Pieces::default();
+    pieces.write(10, &[1; 10]);
+    pieces.write(100, &[1; 10]);
+    pieces.write(5000, &[1; 4000]);
+    assert_eq!(pieces.sector_bytes(0..4096, 4096), 4096);
+    assert_eq!(pieces.sector_bytes(0..16384, 4096), 12288);
+    assert_eq!(pieces.sector_bytes(4096..8192, 4096), 4096);
+    assert_eq!(pieces.sector_bytes(12288..16384, 4096), 0);
+}

@@ -1,0 +1,147 @@
+//! What a writer was promised for data that has no extent yet: space for it, and room for its items.
+//!
+//! A promise is made before anything changes, so that no space is an error of the write and not of the
+//! write-back. What is not used of it goes back when it is dropped.
+//!
+//! Not here: the sums that promises count in (`space`, `Writer`).
+
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::{Logical, Transid};
+
+use super::extent::MAX_EXTENT_BYTES;
+use super::pieces::WINDOW_BYTES;
+use crate::error::Result;
+use crate::txn::{Cost, Writer};
+use crate::volume::Volume;
+
+/// Space that data is to be put in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) bytes: u64,
+    pub(super) min_bytes: u64,
+    /// Where it would best be.
+    pub(super) hint: Option<Logical>,
+    pub(super) running: Transid,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Promise {
+    writer: Option<Arc<Writer>>,
+    data_bytes: u64,
+    cost: Cost,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(writer) = &self.writer {
+            writer.space.release_data(self.data_bytes);
+            writer.settle(self.cost);
+        }
+    }
+}
+
+impl Promise {
+    /// Room for `data_bytes`, whole sectors, and for `cost` more than the items of that much data.
+    fn make(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
+        let mut promise = Promise::of_data(volume, data_bytes)?;
+        promise.cost = cost.and(volume.cost_of_data(data_bytes));
+        volume.writer()?.owe(promise.cost);
+        // What is owed counts from here on.
+        let _ = volume.admit(Cost::default())?;
+        Ok(promise)
+    }
+
+    /// Room for data alone.
+    fn of_data(volume: &Volume, data_bytes: u64) -> Result<Promise> {
+        let writer = volume.writer()?;
+        writer.space.reserve_data(data_bytes)?;
+        Ok(Promise {
+            writer: Some(Arc::clone(writer)),
+            data_bytes,
+            cost: Cost::default(),
+        })
+    }
+
+    /// Adds what another holds.
+    pub(super) fn join(&mut self, mut other: Promise) {
+        self.data_bytes += std::mem::take(&mut other.data_bytes);
+        self.cost = self.cost.and(std::mem::take(&mut other.cost));
+        if self.writer.is_none() {
+            self.writer = other.writer.take();
+        }
+    }
+
+    /// Hands a part of the space on, as far as there is any.
+    pub(super) fn split(&mut self, bytes: u64) -> Promise {
+        let data_bytes = bytes.min(self.data_bytes);
+        self.data_bytes -= data_bytes;
+        Promise {
+            writer: self.writer.clone(),
+            data_bytes,
+            cost: Cost::default(),
+        }
+    }
+
+    /// Gives back the space of `bytes` that are not needed after all.
+    pub(super) fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.data_bytes);
+        if let Some(writer) = &self.writer {
+            writer.space.release_data(bytes);
+        }
+        self.data_bytes -= bytes;
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    /// Space on the devices, of what was promised. More than that is tried for.
+    pub(super) fn allocate(&mut self, volume: &Volume, wanted: &Wanted) -> Result<(Logical, u64)> {
+        let space = &volume.writer()?.space;
+        if self.data_bytes < wanted.bytes {
+            // Rare: a file without copy-on-write that a snapshot has been made of since, for example.
+            self.join(Promise::of_data(volume, wanted.bytes - self.data_bytes)?);
+        }
+        let Wanted {
+            bytes,
+            min_bytes,
+            hint,
+            running,
+        } = *wanted;
+        let (start, len) = space.allocate_data(bytes, min_bytes, hint, running)?;
+        self.data_bytes -= len;
+        Ok((start, len))
+    }
+}
+
+impl Volume {
+    /// Promises space for `data_bytes`, whole sectors. If there is none, what is buffered is written back, which
+    /// may take less than was promised for it, and what was freed is committed.
+    ///
+    /// Locks: none may be held, as for [`Volume::admit`].
+    pub(super) fn promise(&self, data_bytes: u64, cost: Cost) -> Result<Promise> {
+        match Promise::make(self, data_bytes, cost) {
+            Err(error) if error.is_no_space() => {}
+            made => return made,
+        }
+        self.sync()?;
+        self.release_freed();
+        Promise::make(self, data_bytes, cost)
+    }
+
+    /// What the items of new data cost at worst: for each extent itself, its checksums, its record in the
+    /// extent tree, and the halves of what it splits.
+    fn cost_of_data(&self, data_bytes: u64) -> Cost {
+        let extent_bytes = match self.data.options.compress.algorithm {
+            Compression::None => MAX_EXTENT_BYTES,
+            _ => WINDOW_BYTES,
+        };
+        let extents = data_bytes.div_ceil(extent_bytes);
+        let superblock = self.superblock();
+        let sectors = data_bytes / u64::from(superblock.sectorsize.get());
+        let csum_bytes = sectors * superblock.csum_type().size_bytes() as u64;
+        Cost::items(5 * extents).bytes(csum_bytes)
+    }
+}

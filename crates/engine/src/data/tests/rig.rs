@@ -1,0 +1,107 @@
+//! A volume in memory with files to write to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{InodeFlags, Timespec};
+use zerocopy::IntoBytes;
+
+use crate::fs::{FileId, NewInode, inode_key, read_inode};
+use crate::mkfs::{Identity, MkfsOptions, Plan};
+use crate::txn::Cost;
+use crate::{OpenOptions, Volume};
+
+pub(super) const MIB: u64 = 1 << 20;
+
+/// A volume that can be closed and opened again.
+pub(super) struct Rig {
+    pub(super) device: Arc<MemDevice>,
+    options: OpenOptions,
+    volume: Option<Arc<Volume>>,
+    files: AtomicU64,
+}
+
+pub(super) fn options() -> OpenOptions {
+    OpenOptions::new().writable(true).commit_interval(None)
+}
+
+pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice> {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let plan = Plan::new(mkfs, &Identity::random(1, created), &[device_bytes]).unwrap();
+    let device = MemDevice::new(device_bytes);
+    plan.write(&[&device], false).unwrap();
+    Arc::new(device)
+}
+
+impl Rig {
+    pub(super) fn on(mkfs: &MkfsOptions, device_bytes: u64, options: OpenOptions) -> Rig {
+        let mut rig = Rig {
+            device: new_device(mkfs, device_bytes),
+            options,
+            volume: None,
+            files: AtomicU64::new(0),
+        };
+        rig.open();
+        rig
+    }
+
+    fn open(&mut self) {
+        let device: Arc<dyn BlockDevice> = self.device.clone();
+        let devices = vec![(PathBuf::from("memory"), device)];
+        self.volume = Some(Volume::from_devices(devices, &self.options).unwrap());
+    }
+
+    pub(super) fn volume(&self) -> &Arc<Volume> {
+        self.volume.as_ref().unwrap()
+    }
+
+    /// Closes the volume, which commits, and opens it again.
+    pub(super) fn reopen(&mut self) {
+        self.volume().sync().unwrap();
+        self.volume = None;
+        self.open();
+    }
+
+    /// Commits, and has the check look at everything, data and all.
+    pub(super) fn assert_sound(&self) {
+        self.volume().sync().unwrap();
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::clone(&self.device));
+        let options = CheckOptions {
+            data_csums: true,
+            ..CheckOptions::default()
+        };
+        let devices = vec![(PathBuf::from("memory"), device)];
+        let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+        let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
+        assert!(report.is_spotless(), "{issues:#?}");
+    }
+
+    /// A new file in the top level's root directory.
+    pub(super) fn file(&self, flags: InodeFlags) -> FileId {
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let volume = self.volume();
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let name = format!("f{number}");
+        let new = NewInode::file(0o644);
+        let id = volume.create(top, name.as_bytes(), &new).unwrap();
+        set_flags(volume, id, flags);
+        id
+    }
+}
+
+/// Sets flags of an empty file, also those that only mount options set.
+fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
+    let tree = volume.subvolume_tree(id.root).unwrap();
+    let mut item = read_inode(&tree.view, id).unwrap();
+    item.flags = flags.bits().into();
+    let permit = volume.admit(Cost::items(1)).unwrap();
+    let txn = volume.enter(permit).unwrap();
+    txn.put(&tree, inode_key(id.ino), item.as_bytes());
+}

@@ -1,0 +1,189 @@
+//! Changing a file's size.
+//!
+//! Shrinking drops extents from the end downward in bounded steps. After each the size in the item is where
+//! the extents end, so that whoever is interrupted leaves a longer file and nothing else. Readers see the new
+//! size from the first step on.
+//!
+//! What lies behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
+
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeItem;
+
+use super::buffer::WriteBuffer;
+use super::extent::{Extent, InlineExtent};
+use super::file::{end_of, note_write, put_inode, read_file};
+use super::in_place::FileExtentsState;
+use super::promise::Promise;
+use super::read::Reader;
+use super::splice::Splice;
+use super::write_back::enter_splice;
+use crate::error::Result;
+use crate::fs::{FileId, Inode};
+use crate::txn::{Cost, Permit};
+use crate::volume::Volume;
+
+/// Extents that one step drops.
+const STEP: usize = 512;
+
+impl Volume {
+    /// Makes a regular file `size` bytes long; what is new reads as zeros.
+    ///
+    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow.
+    pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
+        end_of(size, 0)?;
+        let inode = self.inode_to_change(id)?;
+        let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
+        let cost = Cost::items(4 * STEP as u64);
+        let promise = match self.promise(sector, cost) {
+            Err(error) if error.is_no_space() => {
+                // Shrinking must be possible on a full volume: the rest of the last sector stays.
+                let _ = self.admit(cost.freeing())?;
+                Promise::default()
+            }
+            promise => promise?,
+        };
+        let mut extents = inode.extents.lock();
+        let old_size = {
+            let state = inode.lock.read();
+            state.buffer.size_over(read_file(&inode)?.size.get())
+        };
+        if size > old_size {
+            self.grow_locked(&inode, &mut extents, size, promise)?;
+            return self.note_resize(&inode);
+        }
+        self.shrink(&inode, &mut extents, size, promise)
+    }
+
+    fn note_resize(&self, inode: &Inode) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        note_write(&mut item);
+        let txn = self.enter_file(inode, Permit::owed())?;
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+
+    fn shrink(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        size: u64,
+        promise: Promise,
+    ) -> Result<()> {
+        let tail = self.kept_of_last_sector(inode, size)?;
+        let sectorsize = self.sectorsize();
+        let mut state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        state.buffer.forget(size..u64::MAX);
+        if item.size.get() < size {
+            // The size was that of buffered data, which may end before the new one now.
+            drop(state);
+            self.grow_locked(inode, extents, size, promise)?;
+            state = inode.lock.write();
+            item = read_file(inode)?;
+        } else if let Some((start, kept)) = tail
+            && promise.data_bytes() > 0
+            && !state.buffer.touches(start..start + sectorsize)
+        {
+            let files = &self.data.dirty;
+            state.buffer.write(files, start, &kept, sectorsize, promise);
+            files.add(inode);
+        }
+        state.buffer.set_cut(Some(size));
+        let mut outcome = self.shrink_step(inode, &mut item, size);
+        while let Ok(false) = outcome {
+            drop(state);
+            outcome = self.make_room_for_step();
+            state = inode.lock.write();
+            if outcome.is_ok() {
+                outcome =
+                    read_file(inode).and_then(|mut item| self.shrink_step(inode, &mut item, size));
+            }
+        }
+        state.buffer.set_cut(None);
+        outcome.map(drop)
+    }
+
+    /// Between steps: commits what has been dropped if that is much. The file's extents are locked, and a
+    /// commit by the background thread may wait for those: so this thread does it. False.
+    fn make_room_for_step(&self) -> Result<bool> {
+        let writer = self.writer()?;
+        if writer.wants_commit(Cost::items(4 * STEP as u64).freeing()) {
+            self.commit_running()?;
+        }
+        Ok(false)
+    }
+
+    /// Drops the last extents behind `size`. True if these were all.
+    fn shrink_step(&self, inode: &Inode, item: &mut InodeItem, size: u64) -> Result<bool> {
+        let sectorsize = self.sectorsize();
+        let keep = size.next_multiple_of(sectorsize);
+        let (mut splice, all) = Splice::load_tail(inode, sectorsize, keep, STEP)?;
+        let lowest = splice.extents().next().map_or(0, |(range, _)| range.start);
+        let is_done = all || lowest < keep;
+        let from = if is_done { keep } else { lowest };
+        splice.clear(from..u64::MAX)?;
+        let txn = self.enter_file(inode, Permit::owed())?;
+        let generation = txn.transid().0;
+        if is_done {
+            splice.cut_inline(size, generation);
+            note_write(item);
+            item.size = size.into();
+        } else {
+            item.size = item.size.get().min(from).into();
+        }
+        enter_splice(&txn, inode, &splice, item);
+        Ok(is_done)
+    }
+
+    /// What the file keeps of its last sector, and where that begins, if there is data that must be zeroed behind it on
+    /// disk.
+    fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        let sectorsize = self.sectorsize();
+        let start = size - size % sectorsize;
+        if start == size {
+            return Ok(None);
+        }
+        let splice = Splice::load(inode, sectorsize, start..start + sectorsize)?;
+        let hit = splice.overlapping(start..start + sectorsize).next();
+        let flags = match hit {
+            None => return Ok(None),
+            Some((_, Extent::Inline(inline))) if inline.compression == Compression::None => {
+                return Ok(None);
+            }
+            Some((_, extent)) if !extent.has_data() => return Ok(None),
+            Some(_) => {
+                let _state = inode.lock.read();
+                read_file(inode)?.flags()
+            }
+        };
+        let mut kept = vec![0; (size - start) as usize];
+        let mut reader = Reader::new(self, &inode.tree, inode.id, flags);
+        reader.plan(start, 0..kept.len(), &mut kept)?;
+        reader.run(&mut kept)?;
+        Ok(Some((start, kept)))
+    }
+}
+
+impl Splice {
+    /// Shortens plain inline data. Compressed data stays as it is until it is written anew.
+    fn cut_inline(&mut self, size: u64, generation: u64) {
+        let first = self.extents().next();
+        if let Some((range, Extent::Inline(inline))) = first
+            && inline.compression == Compression::None
+            && inline.ram_bytes > size
+            && size > 0
+        {
+            let cut = Extent::Inline(InlineExtent {
+                generation,
+                ram_bytes: size,
+                compression: Compression::None,
+                stored: inline.stored[..size as usize].into(),
+            });
+            let start = range.start;
+            self.set(start, cut);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Writing: into the buffer, or past it if there is much of it.
+//!
+//! Space and admission are asked for first, so that no space is this call's error and not a later one's. The
+//! size in the inode item does not move here, see `write_back`.
+//!
+//! Locks: the inode's for the copy; past the buffer, the file's extents while the data is stored.
+//! Not here: setuid bits, which the caller has cleared; what becomes of the buffer (`write_back`).
+
+use std::sync::Arc;
+
+use ubtrfs_format::item::InodeFlags;
+
+use super::buffer::WriteBuffer;
+use super::file::{end_of, note_write, put_inode, read_file};
+use super::promise::Promise;
+use super::write_back::Job;
+use crate::error::{Error, Result};
+use crate::fs::{FileId, Inode};
+use crate::txn::{Cost, Permit};
+use crate::volume::Volume;
+
+/// From this size on, whole sectors are not worth buffering.
+const LARGE_BYTES: usize = 1 << 20;
+/// What is stored and entered at once.
+const PAST_BUFFER_BYTES: usize = 32 << 20;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    At(u64),
+    End,
+}
+
+impl Volume {
+    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a file that would be too large.
+    pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        end_of(offset, bytes.len() as u64)?;
+        let inode = self.inode_to_change(id)?;
+        if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
+            return self.write_large(&inode, offset, bytes);
+        }
+        self.write_buffered(&inode, Target::At(offset), bytes)
+            .map(drop)
+    }
+
+    /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
+        let inode = self.inode_to_change(id)?;
+        self.write_buffered(&inode, Target::End, bytes)
+    }
+
+    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably.
+    ///
+    /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
+    pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        end_of(offset, bytes.len() as u64)?;
+        if !self.is_whole_sectors(offset, bytes) {
+            return Err(Error::Unaligned);
+        }
+        let inode = self.inode_to_change(id)?;
+        self.write_large(&inode, offset, bytes)?;
+        let is_buffered = inode.lock.read().buffer.is_dirty();
+        match is_buffered {
+            true => self.write_back(&inode),
+            false => Ok(()),
+        }
+    }
+
+    fn is_whole_sectors(&self, offset: u64, bytes: &[u8]) -> bool {
+        let sectorsize = self.sectorsize();
+        offset.is_multiple_of(sectorsize) && (bytes.len() as u64).is_multiple_of(sectorsize)
+    }
+
+    fn write_large(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut at = offset;
+        for part in bytes.chunks(PAST_BUFFER_BYTES) {
+            if !self.write_past_buffer(inode, at, part)? {
+                self.write_buffered(inode, Target::At(at), part)?;
+            }
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// False if the buffer must take it after all.
+    fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let promise = match self.promise(bytes.len() as u64, Cost::items(1)) {
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::default(),
+            promise => promise?,
+        };
+        let mut extents = inode.extents.lock();
+        read_file(inode)?;
+        let job = Job::from_caller(self, inode, &mut extents, offset, bytes, promise)?;
+        match job {
+            Some(job) => self.carry_out(vec![job]).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether some of the file may be written where it lies.
+    fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
+        let _state = inode.lock.read();
+        let flags = read_file(inode)?.flags();
+        Ok(flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC))
+    }
+
+    /// Returns where the bytes went.
+    fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+        let sectorsize = self.sectorsize();
+        let worst = match target {
+            Target::At(offset) => offset,
+            Target::End => sectorsize - 1,
+        };
+        let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
+        let promise = match self.promise(need_bytes, Cost::items(1)) {
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
+                return self.write_in_place_only(inode, target, bytes);
+            }
+            promise => promise?,
+        };
+        let offset = self.buffer(inode, target, bytes, promise)?;
+        self.relieve(inode);
+        Ok(offset)
+    }
+
+    /// Puts bytes into the buffer.
+    fn buffer(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+        promise: Promise,
+    ) -> Result<u64> {
+        let mut state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let offset = match target {
+            Target::At(offset) => offset,
+            Target::End => state.buffer.size_over(item.size.get()),
+        };
+        end_of(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(offset);
+        }
+        note_write(&mut item);
+        {
+            let txn = self.enter_file(inode, Permit::owed())?;
+            put_inode(&txn, inode, &mut item);
+        }
+        let files = &self.data.dirty;
+        state
+            .buffer
+            .write(files, offset, bytes, self.sectorsize(), promise);
+        files.add(inode);
+        Ok(offset)
+    }
+
+    /// There is no space, but none is needed if all of it can be written where it lies.
+    fn write_in_place_only(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+        let mut extents = inode.extents.lock();
+        self.write_back_locked(inode, &mut extents)?;
+        let offset = self.buffer(inode, target, bytes, Promise::default())?;
+        let outcome = self.write_back_locked(inode, &mut extents);
+        if outcome.is_err() {
+            // The caller is told now.
+            inode.lock.write().buffer.take_failure();
+        }
+        outcome.map(|()| offset)
+    }
+
+    /// Writes back while more is buffered than may be. Losses are told to who syncs.
+    fn relieve(&self, inode: &Arc<Inode>) {
+        let dirty = &self.data.dirty;
+        if !dirty.is_over_budget() {
+            return;
+        }
+        let mut others = std::iter::once(Arc::clone(inode)).chain(dirty.all());
+        while dirty.is_over_budget()
+            && let Some(inode) = others.next()
+        {
+            if let Err(error) = self.write_back(&inode) {
+                tracing::debug!(%error, "write-back for room in the buffer");
+            }
+        }
+    }
+}
