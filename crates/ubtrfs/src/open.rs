@@ -94,7 +94,9 @@ impl Builder {
 
     /// Makes a volume on a device of the caller's own. What was on it is lost.
     pub fn make(self, device: Arc<dyn BlockDevice>, name: PathBuf) -> Result<Volume> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let now = Timespec {
             sec: (since.as_secs() as i64).into(),
             nsec: since.subsec_nanos().into(),

@@ -22,7 +22,9 @@ pub(crate) fn bytes(path: &Path) -> &[u8] {
 impl Volume {
     /// The handle of what a path leads to, links followed.
     pub fn find(&self, path: impl AsRef<Path>) -> Result<FileId> {
-        Ok(self.engine.resolve_following(self.root, bytes(path.as_ref()))?)
+        Ok(self
+            .engine
+            .resolve_following(self.root, bytes(path.as_ref()))?)
     }
 
     /// The same, but a link at the end is not followed.
@@ -32,7 +34,9 @@ impl Volume {
 
     /// The directory and the name that a path consists of; the name need not exist.
     pub(crate) fn place<'p>(&self, path: &'p Path) -> Result<(FileId, &'p [u8])> {
-        let name = path.file_name().ok_or_else(|| Error::NoName(path.to_owned()))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| Error::NoName(path.to_owned()))?;
         let dir = path.parent().unwrap_or(Path::new("/"));
         Ok((self.find(dir)?, name.as_bytes()))
     }

@@ -20,9 +20,18 @@ fn files_are_as_with_std_fs() {
     assert_eq!(volume.metadata("/a/hard").unwrap().nlink, 2);
     volume.rename("/a/b/file", "/a/b/moved").unwrap();
     assert!(!volume.exists("/a/b/file").unwrap());
-    assert_eq!(volume.create_dir("/a").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(volume.remove_dir("/a").unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
-    assert_eq!(volume.read("/none").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        volume.create_dir("/a").unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
+    assert_eq!(
+        volume.remove_dir("/a").unwrap_err().kind(),
+        ErrorKind::DirectoryNotEmpty
+    );
+    assert_eq!(
+        volume.read("/none").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     volume.remove_dir_all("/a").unwrap();
     assert!(volume.read_dir("/").unwrap().is_empty());
 }

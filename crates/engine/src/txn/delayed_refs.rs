@@ -153,18 +153,6 @@ impl Head {
         }
         self.birth = birth;
     }
-
-    fn merge(&mut self, other: Head) {
-        self.expect_shape(other.shape);
-        if other.is_new() {
-            self.set_birth(other.birth);
-        }
-        self.full_backref |= other.full_backref;
-        self.disagreement = self.disagreement.or(other.disagreement);
-        for (key, delta) in other.changes() {
-            self.changes.add(key, delta);
-        }
-    }
 }
 
 /// Most extents have one reference at a time, which then needs no memory of its own.
@@ -303,35 +291,12 @@ impl DelayedRefs {
         self.edit(bytenr, shape, |head| head.full_backref = true);
     }
 
-    /// A tree block that this commit made and dropped before it got an item: nothing remains of it, and its
-    /// address may be given out at once. [`Pending::is_new`] tells which blocks those are.
-    pub(crate) fn forget_block(&mut self, bytenr: Logical) {
-        let head = self.heads.remove(&bytenr);
-        let head = head.expect("only a block without an item can be forgotten");
-        assert!(
-            matches!(head.birth, Birth::Block { .. }),
-            "a block with an item is dropped by its reference"
-        );
-        assert!(head.refs() <= 1, "somebody else refers to the block");
-        self.spilled -= head.changes.spilled();
-    }
-
     pub(crate) fn pending(&self, bytenr: Logical) -> Option<Pending> {
         self.heads.get(&bytenr).map(|head| Pending {
             refs: head.refs(),
             full_backref: head.full_backref,
             is_new: head.is_new(),
         })
-    }
-
-    /// Adds all changes of `other`.
-    pub(crate) fn merge(&mut self, mut other: DelayedRefs) {
-        if self.len() < other.len() {
-            std::mem::swap(self, &mut other);
-        }
-        for (bytenr, head) in other.heads {
-            self.edit(bytenr, head.shape, |own| own.merge(head));
-        }
     }
 
     /// Takes out all there is, in address order.

@@ -145,11 +145,6 @@ impl Txn<'_> {
         self.edit(tree, [Edit::Put(key, value.into())]);
     }
 
-    /// The key must be there.
-    pub(crate) fn delete(&self, tree: &Arc<Tree>, key: Key) {
-        self.edit(tree, [Edit::Delete(key)]);
-    }
-
     /// Several edits of one tree under one lock.
     pub(crate) fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
     where
@@ -178,7 +173,9 @@ impl Txn<'_> {
 
     fn change_data_ref(&self, extent: DiskExtent, data: DataRef, delta: i64) {
         let mut refs = self.guard.refs.lock();
+        let before = refs.bytes() as i64;
         refs.change(extent.start, extent.len, data.into(), delta, None);
+        self.guard.grew(refs.bytes() as i64 - before, 1);
     }
 
     /// Changes what the root tree says of `tree`, its place apart.

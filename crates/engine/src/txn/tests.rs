@@ -12,6 +12,7 @@ use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
 use super::Cost;
@@ -72,7 +73,10 @@ fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
     let (key, _) = xattr(ino, &format!("user.{number}"), &[]);
     if tree.view.get(&key).unwrap().is_some() {
         let permit = volume.admit(Cost::items(1)).unwrap();
-        volume.enter(permit).unwrap().delete(tree, key);
+        volume
+            .enter(permit)
+            .unwrap()
+            .edit(tree, [Edit::Delete(key)]);
     }
 }
 

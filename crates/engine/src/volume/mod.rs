@@ -186,10 +186,6 @@ impl Volume {
         &self.root_tree
     }
 
-    pub(crate) fn chunk_tree_object(&self) -> &Arc<Tree> {
-        &self.chunk_tree
-    }
-
     /// A tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
         if let Some(tree) = self.trees.get(id) {

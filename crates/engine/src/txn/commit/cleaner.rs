@@ -91,14 +91,13 @@ impl Commit<'_> {
         let mut walk = self.begin_walk(id, until)?;
         while let Some(step) = walk.path.last_mut() {
             let level = step.block.node().level();
-            if Instant::now() >= walk.until || self.blocks.refs.len() >= STEP_REFS {
-                if let Some(key) = step.block.node().key(step.slot) {
-                    let tree = self.tree(id)?;
-                    tree.item.drop_progress = DiskKey::from(key);
-                    tree.item.drop_level = level;
-                    tree.item_is_stale = true;
-                    return Ok(false);
-                }
+            let is_over = Instant::now() >= walk.until || self.blocks.refs.len() >= STEP_REFS;
+            if is_over && let Some(key) = step.block.node().key(step.slot) {
+                let tree = self.tree(id)?;
+                tree.item.drop_progress = DiskKey::from(key);
+                tree.item.drop_level = level;
+                tree.item_is_stale = true;
+                return Ok(false);
             }
             if level == 0 || step.slot >= step.block.node().len() {
                 self.finish_block(&mut walk)?;

@@ -74,20 +74,6 @@ fn new_extent_without_references_is_kept() {
 }
 
 #[test]
-fn forgotten_block_leaves_nothing() {
-    let mut refs = DelayedRefs::default();
-    block(&mut refs);
-    refs.set_full_backref(AT, 1);
-    let pending = refs.pending(AT).unwrap();
-    assert_eq!(
-        (pending.refs, pending.full_backref, pending.is_new),
-        (1, true, true)
-    );
-    refs.forget_block(AT);
-    assert!(refs.is_empty());
-}
-
-#[test]
 fn flag_alone_is_pending() {
     let mut refs = DelayedRefs::default();
     refs.set_full_backref(AT, 1);
@@ -96,34 +82,6 @@ fn flag_alone_is_pending() {
         (pending.refs, pending.full_backref, pending.is_new),
         (0, true, false)
     );
-}
-
-#[test]
-fn merging_adds_up_whichever_is_larger() {
-    for more in [0, 3] {
-        let mut one = data(&[(257, 1), (258, 1)]);
-        let mut other = data(&[(257, -1), (259, 4)]);
-        for n in 1..=more {
-            other.change(Logical(AT.0 * (n + 1)), LEN, file(257), 1, None);
-        }
-        one.set_full_backref(Logical(4096), 0);
-        one.merge(other);
-        assert_eq!(one.len() as u64, 2 + more);
-        assert_eq!(one.pending(AT).unwrap().refs, 5);
-        let heads = one.take();
-        let addresses: Vec<Logical> = heads.keys().copied().collect();
-        assert!(addresses.is_sorted());
-        let at: Vec<_> = heads[&AT].changes().collect();
-        assert_eq!(at, [(file(258), 1), (file(259), 4)]);
-    }
-}
-
-#[test]
-fn merge_that_cancels_leaves_nothing() {
-    let mut refs = data(&[(257, 1), (258, -2)]);
-    refs.merge(data(&[(258, 2), (257, -1)]));
-    assert!(refs.is_empty());
-    assert_eq!(refs.bytes(), 0);
 }
 
 #[test]
@@ -140,9 +98,7 @@ fn disagreement_on_an_extent_is_kept() {
 
     let mut refs = DelayedRefs::default();
     refs.new_data(AT, LEN);
-    let mut other = DelayedRefs::default();
-    other.new_data(AT, LEN);
-    refs.merge(other);
+    refs.new_data(AT, LEN);
     assert_eq!(refs.take()[&AT].disagreement, Some(Disagreement::Birth));
 }
 

@@ -357,7 +357,7 @@ fn extent_is_what_its_item_says() {
     longer.change(AT, 2 * LEN, file(257, 0), -1, None);
     let error = refused(&mut tree, longer.clone());
     assert!(matches!(error, RefError::Unlike { .. }));
-    longer.merge(changed(&[(file(257, 0), -1)]));
+    longer.change(AT, LEN, file(257, 0), -1, None);
     let error = refused(&mut tree, longer);
     assert!(matches!(error, RefError::Shapes { .. }));
     let mut tree = tree_of(new_block());

@@ -154,7 +154,7 @@ impl World {
 
     fn round(&mut self) {
         let before = self.model.clone();
-        let (mut refs, mut later) = (DelayedRefs::default(), DelayedRefs::default());
+        let mut refs = DelayedRefs::default();
         for place in 0..PLACES {
             let at = Logical((place + 1) << 20);
             if !self.model.contains_key(&at) {
@@ -171,15 +171,11 @@ impl World {
             let most = 50 + self.tree.context.nodesize as u64 / 512;
             let spilled = self.keyed.remove(&at).unwrap_or_default();
             match self.rng.below(25) {
-                0 => self.drop_all(at, &mut later),
-                1 | 2 => self.drop_refs(at, spilled, &mut later),
+                0 => self.drop_all(at, &mut refs),
+                1 | 2 => self.drop_refs(at, spilled, &mut refs),
                 _ => {
                     for _ in 0..self.rng.below(most) {
-                        let delta = match self.rng.one_in(2) {
-                            true => &mut refs,
-                            false => &mut later,
-                        };
-                        self.change(at, delta);
+                        self.change(at, &mut refs);
                     }
                 }
             }
@@ -189,10 +185,9 @@ impl World {
                 && self.rng.one_in(4)
             {
                 extent.full_backref = true;
-                later.set_full_backref(at, level);
+                refs.set_full_backref(at, level);
             }
         }
-        refs.merge(later);
         self.check_pending(&before, &refs);
         let batch = self.tree.run(refs).unwrap();
         self.check_space(&before, &batch);
