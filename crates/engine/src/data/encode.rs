@@ -7,6 +7,7 @@
 use ubtrfs_format::compress::{self, Compression};
 use ubtrfs_format::item::InodeFlags;
 
+use super::compressible::looks_compressible;
 use super::options::Compress;
 
 #[cfg(test)]
@@ -95,59 +96,4 @@ impl Encoder {
             }
         }
     }
-}
-
-/// A sample is taken of this many bytes in every interval.
-const SAMPLE_BYTES: usize = 16;
-const INTERVAL_BYTES: usize = 256;
-/// With no more different bytes than this, data compresses.
-const FEW_BYTES: usize = 64;
-/// If it takes this many different bytes to make up 90 % of the data, it does not.
-const MANY_BYTES: usize = 200;
-/// Of the 8 bits of entropy that a byte may have, in percent.
-const HIGH_ENTROPY_PERCENT: u64 = 80;
-
-/// Guesses from a sample, as cheaply as the kernel does.
-fn looks_compressible(data: &[u8]) -> bool {
-    let mut sample = Vec::with_capacity(data.len() / INTERVAL_BYTES * SAMPLE_BYTES + SAMPLE_BYTES);
-    for interval in data.chunks(INTERVAL_BYTES) {
-        sample.extend_from_slice(&interval[..interval.len().min(SAMPLE_BYTES)]);
-    }
-    let (first, second) = sample.split_at(sample.len() / 2);
-    if second.starts_with(first) {
-        return true;
-    }
-    let mut counts = [0u64; 256];
-    for &byte in &sample {
-        counts[usize::from(byte)] += 1;
-    }
-    counts.sort_unstable_by(|a, b| b.cmp(a));
-    let different = counts.iter().filter(|&&count| count > 0).count();
-    if different <= FEW_BYTES {
-        return true;
-    }
-    let total = sample.len() as u64;
-    let mut sum = 0;
-    let core = counts.iter().take_while(|&&count| {
-        let below = sum < total * 9 / 10;
-        sum += count;
-        below
-    });
-    let core = core.count();
-    if core <= FEW_BYTES {
-        return true;
-    }
-    core < MANY_BYTES && entropy_percent(&counts, total) < HIGH_ENTROPY_PERCENT
-}
-
-fn entropy_percent(counts: &[u64; 256], total: u64) -> u64 {
-    let bits: f64 = counts
-        .iter()
-        .filter(|&&count| count > 0)
-        .map(|&count| {
-            let share = count as f64 / total as f64;
-            -share * share.log2()
-        })
-        .sum();
-    (bits * 100.0 / 8.0) as u64
 }

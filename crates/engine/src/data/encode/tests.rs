@@ -23,8 +23,8 @@ fn random(len: usize) -> Vec<u8> {
 /// Looks like text to the sample, and is random between.
 fn deceptive(len: usize) -> Vec<u8> {
     let mut bytes = random(len);
-    for interval in bytes.chunks_mut(INTERVAL_BYTES) {
-        let len = interval.len().min(SAMPLE_BYTES);
+    for interval in bytes.chunks_mut(256) {
+        let len = interval.len().min(16);
         interval[..len].fill(b' ');
     }
     bytes
