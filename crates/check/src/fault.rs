@@ -133,6 +133,8 @@ faults! {
     /// A block whose references are its owner's is held by its owner, whoever else shares it.
     307 Error "block-owner" BlockOwner {}
         => "block belongs to a tree that does not hold it";
+    308 Error "log-block-allocated" LogBlockAllocated {}
+        => "block of a log tree is in an extent of another tree";
 
     401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
         => "tree block on level {level} is in use and has no extent item";

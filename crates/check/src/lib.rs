@@ -23,6 +23,7 @@ mod files;
 mod fingerprint;
 mod free_space;
 mod issue;
+mod log_tree;
 mod lost;
 mod options;
 mod references;

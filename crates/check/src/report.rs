@@ -33,7 +33,7 @@ pub struct Report {
     pub warnings: u64,
     /// Findings that may only follow from blocks that could not be read, and are not listed.
     pub suppressed: u64,
-    /// The volume has a log that the next mount replays; it was not looked at.
+    /// The volume has a log that the next mount replays. Its blocks were checked, not what it says.
     pub has_log: bool,
     pub figures: Figures,
 }

@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::files;
 use crate::free_space;
 use crate::issue::Place;
+use crate::log_tree;
 use crate::options::Phase;
 use crate::references;
 use crate::root_links::RootLinks;
@@ -44,6 +45,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
         walk(volume, &[root], &mut reader)?;
         check_bytes_used(state, volume);
         check_used(state, &spaces);
+        log_tree::check(state, volume, &roots)?;
     }
 
     state.start(Phase::FreeSpace);

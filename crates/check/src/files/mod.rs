@@ -56,17 +56,11 @@ pub(crate) fn check(
         inode: None,
         orphans: Orphans::new(state.sorter()),
         names: NameSums::new(),
-        differing: Vec::new(),
         state,
         links,
         expectations,
     };
-    walk(volume, &roots, &mut reader)?;
-    let (differing, names) = (reader.differing, reader.names);
-    for (root, sums) in differing {
-        names::find_faults(state, volume, &root, &names.with_sums(sums))?;
-    }
-    Ok(())
+    walk(volume, &roots, &mut reader)
 }
 
 /// What holds for all files of the volume.
@@ -91,8 +85,6 @@ struct FileReader<'s, 'a> {
     inode: Option<Inode>,
     orphans: Orphans,
     names: NameSums,
-    /// Trees whose names do not agree, with their sums.
-    differing: Vec<(TreeRoot, names::Differences)>,
 }
 
 impl Visitor for FileReader<'_, '_> {
@@ -129,10 +121,10 @@ impl Visitor for FileReader<'_, '_> {
             self.state
                 .add_unless(lost, Place::tree(root.tree), Fault::RootDirMissing {});
         }
-        if let Some(sums) = self.names.take_differences() {
-            self.differing.push((*root, sums));
+        if self.names.all_equal() {
+            return Ok(());
         }
-        Ok(())
+        names::find_faults(self.state, self.volume, root, &self.names)
     }
 }
 

@@ -54,44 +54,28 @@ pub(super) enum Name<'a> {
 
 /// What is left of the sums when each reference has been taken from them.
 #[derive(Clone, Debug)]
-pub(super) struct Differences {
-    items: Sums,
-    indexes: Sums,
-}
-
-#[derive(Clone, Debug)]
 pub(super) struct NameSums {
     hasher: Hasher,
-    sums: Differences,
+    items: Sums,
+    indexes: Sums,
 }
 
 impl NameSums {
     pub(super) fn new() -> NameSums {
         NameSums {
             hasher: Hasher::new(),
-            sums: Differences {
-                items: Sums::new(BUCKETS),
-                indexes: Sums::new(BUCKETS),
-            },
+            items: Sums::new(BUCKETS),
+            indexes: Sums::new(BUCKETS),
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.sums.items.clear();
-        self.sums.indexes.clear();
+        self.items.clear();
+        self.indexes.clear();
     }
 
-    /// None if all names agree.
-    pub(super) fn take_differences(&mut self) -> Option<Differences> {
-        let equal = self.sums.items.all_equal() && self.sums.indexes.all_equal();
-        (!equal).then(|| self.sums.clone())
-    }
-
-    pub(super) fn with_sums(&self, sums: Differences) -> NameSums {
-        NameSums {
-            hasher: self.hasher,
-            sums,
-        }
+    pub(super) fn all_equal(&self) -> bool {
+        self.items.all_equal() && self.indexes.all_equal()
     }
 
     fn of_place(&self, dir: u64, name: &[u8]) -> u64 {
@@ -109,7 +93,7 @@ impl NameSums {
                 name,
             } => {
                 let place = self.of_place(dir, name);
-                self.sums.items.add(place, entry(place, child, kind));
+                self.items.add(place, entry(place, child, kind));
             }
             Name::Index {
                 dir,
@@ -120,7 +104,7 @@ impl NameSums {
             } => {
                 let place = self.of_place(dir, name);
                 let hash = hasher.words([entry(place, child, kind), index]);
-                self.sums.indexes.add(place, hash);
+                self.indexes.add(place, hash);
             }
             Name::Ref {
                 dir,
@@ -131,14 +115,14 @@ impl NameSums {
             } => {
                 let place = self.of_place(dir, name);
                 let entry = entry(place, child, kind);
-                self.sums.items.take(place, entry);
-                self.sums.indexes.take(place, hasher.words([entry, index]));
+                self.items.take(place, entry);
+                self.indexes.take(place, hasher.words([entry, index]));
             }
         }
     }
 
     fn differs(&self, place: u64) -> bool {
-        self.sums.items.differs(place) || self.sums.indexes.differs(place)
+        self.items.differs(place) || self.indexes.differs(place)
     }
 }
 

@@ -105,7 +105,8 @@ fn overwritten_sectors_never_panic() {
             let image = images::image(&name).unwrap();
             for device in &image.devices {
                 let len = device.metadata().unwrap().len();
-                damage::corrupt(device, &[1 << 20..len], one_in, &mut rng).unwrap();
+                let range = 1 << 20..len;
+                damage::corrupt(device, std::slice::from_ref(&range), one_in, &mut rng).unwrap();
             }
             let options = CheckOptions {
                 data_csums: true,

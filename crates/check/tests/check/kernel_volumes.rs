@@ -4,8 +4,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, Report, check};
+use ubtrfs_check::{CheckOptions, Report, check, check_devices};
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fill::Scale;
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 use ubtrfs_sim::matrix;
@@ -141,6 +146,78 @@ fn half_deleted_subvolumes_are_sound() {
         }
     }
     println!("met half-way {half} times");
+}
+
+/// Free space in so many pieces that the free-space tree turns to bitmaps.
+#[test]
+fn bitmaps_of_free_space_are_sound() {
+    const TEST: &str = "bitmaps_of_free_space_are_sound";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    let name = |number| mount.path().join(format!("file-{number}"));
+    let files = 6_000;
+    for number in 0..files {
+        fs::write(name(number), [number as u8; 4096]).unwrap();
+    }
+    mount.sync().unwrap();
+    for number in (0..files).step_by(2) {
+        fs::remove_file(name(number)).unwrap();
+    }
+    mount.unmount().unwrap();
+    let device = &volume.devices()[0];
+    let args = ["inspect-internal", "dump-tree", "-t", "free-space"];
+    assert!(run("btrfs", &args, &[device]).contains("FREE_SPACE_BITMAP"));
+    assert_spotless(TEST, &checked(&volume));
+}
+
+/// What lies on the device after an fsync and a power cut.
+#[test]
+fn log_trees_are_read_and_take_free_space() {
+    const TEST: &str = "log_trees_are_read_and_take_free_space";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("commit=300").unwrap();
+    fs::write(mount.path().join("old"), "content").unwrap();
+    mount.sync().unwrap();
+    for number in 0..100 {
+        let file = fs::File::create(mount.path().join(format!("file-{number}"))).unwrap();
+        file.sync_all().unwrap();
+    }
+    let copy = volume.dir().join("copy.img");
+    run("cp", &["--sparse=always"], &[&volume.devices()[0], &copy]);
+    drop(mount);
+    let report = check(
+        std::slice::from_ref(&copy),
+        &CheckOptions::default(),
+        &mut |_| {},
+    );
+    let report = report.unwrap();
+    assert!(report.has_log);
+    assert_spotless(TEST, &report);
+
+    let mut crafted = Crafted::load(&[copy]);
+    let log_root = crafted.superblock().log_root.get();
+    let key = Key::new(log_root, KeyType::METADATA_ITEM, 0);
+    let mut extent = [1u64, 5, 2].map(u64::to_le_bytes).concat();
+    extent.push(KeyType::TREE_BLOCK_REF.0);
+    extent.extend(5u64.to_le_bytes());
+    let changed = crafted.edit_leaves(RootId::EXTENT_TREE, |items| {
+        items.push((key, extent.clone()));
+        true
+    });
+    assert_eq!(changed, 1);
+    let devices = crafted
+        .devices()
+        .into_iter()
+        .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
+        .collect();
+    let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
 }
 
 fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {

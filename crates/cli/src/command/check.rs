@@ -110,7 +110,9 @@ impl Check {
         console.end_progress();
         let report = report.context(format!("cannot check '{shown}'"))?;
         if report.has_log {
-            console.warning("the volume has a log tree, which the next mount replays: not checked");
+            console.warning(
+                "the volume has a log, which the next mount replays: what it says is not judged",
+            );
         }
         match console.is_json() {
             true => json::write_map(&mut console.out, "check", &to_json(&report))?,
