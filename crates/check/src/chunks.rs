@@ -21,6 +21,8 @@ use crate::state::State;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
 
+const DEV_TREE: RootId = RootId::DEV_TREE;
+
 /// A device extent by devid and physical start.
 type DevExtents = BTreeMap<(u64, u64), ExtentOnDevice>;
 
@@ -63,15 +65,17 @@ impl Chunks {
         roots: &Roots,
     ) -> Result<Spaces, CheckError> {
         let mut extents = read_dev_extents(state, volume, roots)?;
+        let lost = state.has_lost(DEV_TREE) || roots.find(DEV_TREE).is_none();
         self.check_system_chunks(state, volume);
-        self.check_stripes(state, &mut extents);
+        self.check_stripes(state, &mut extents, lost);
         self.check_dev_extents(state, &extents);
-        self.check_devices(state, volume, &extents);
+        self.check_bytes_used(state, &extents, lost);
+        self.check_devices(state, volume);
         let mut spaces = Spaces::default();
         for chunk in self.chunks.values() {
             spaces.push(chunk.logical().0, chunk.len_bytes(), chunk.flags());
         }
-        let groups = read_block_groups(state, volume, roots, self)?;
+        let groups = read_block_groups(state, volume, roots, &mut spaces)?;
         check_block_groups(state, &mut spaces, groups);
         Ok(spaces)
     }
@@ -103,8 +107,8 @@ impl Chunks {
         }
     }
 
-    fn check_stripes(&self, state: &mut State<'_>, extents: &mut DevExtents) {
-        let lost = state.has_lost(RootId::DEV_TREE);
+    /// `extents_lost`: not all device extents are known.
+    fn check_stripes(&self, state: &mut State<'_>, extents: &mut DevExtents, extents_lost: bool) {
         for (&start, chunk) in &self.chunks {
             let wanted = chunk.stripe_bytes();
             for stripe in chunk.stripes() {
@@ -143,7 +147,7 @@ impl Chunks {
                             chunk: start,
                             physical,
                         };
-                        state.add_unless(lost, at, fault);
+                        state.add_unless(extents_lost, at, fault);
                     }
                 }
             }
@@ -189,8 +193,7 @@ impl Chunks {
         }
     }
 
-    fn check_devices(&self, state: &mut State<'_>, volume: &CheckedVolume, extents: &DevExtents) {
-        let lost = state.has_lost(RootId::DEV_TREE);
+    fn check_bytes_used(&self, state: &mut State<'_>, extents: &DevExtents, lost: bool) {
         for (&devid, item) in &self.devices {
             let at = Place::device(DevId(devid));
             let of_device = extents.range((devid, 0)..=(devid, u64::MAX));
@@ -201,6 +204,9 @@ impl Chunks {
                 state.add_unless(lost, at, Fault::DeviceBytesUsed { item, found });
             }
         }
+    }
+
+    fn check_devices(&self, state: &mut State<'_>, volume: &CheckedVolume) {
         for info in volume.pool().devices() {
             if info.is_missing() {
                 let uuid = info.uuid;
@@ -422,37 +428,50 @@ fn read_block_groups(
     state: &mut State<'_>,
     volume: &CheckedVolume,
     roots: &Roots,
-    chunks: &Chunks,
+    spaces: &mut Spaces,
 ) -> Result<Groups, CheckError> {
-    let superblock = volume.superblock();
     let mut groups = Groups::new();
-    let has_tree = superblock.compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
-    if !has_tree && let Some(root) = roots.tree_root(RootId::EXTENT_TREE) {
-        seek_block_groups(volume, &root, chunks, &mut groups);
+    let features = volume.superblock().compat_ro();
+    let has_tree = features.contains(CompatRo::BLOCK_GROUP_TREE);
+    let own_tree = roots.tree_root(RootId::BLOCK_GROUP_TREE);
+    let extent_tree = roots.tree_root(RootId::EXTENT_TREE);
+    if let (Some(root), false) = (&extent_tree, has_tree) {
+        seek_block_groups(volume, root, spaces, &mut groups);
     }
-    if let Some(root) = roots.tree_root(RootId::BLOCK_GROUP_TREE) {
+    if let Some(root) = own_tree {
         let mut reader = GroupReader {
             state,
             groups: &mut groups,
         };
         walk(volume, &[root], &mut reader)?;
     }
+    let has_none = if has_tree { own_tree } else { extent_tree }.is_none();
+    for space in spaces.all_mut() {
+        space.is_group_lost |=
+            has_none || state.may_have_lost(RootId::BLOCK_GROUP_TREE, space.start);
+    }
     Ok(groups)
 }
 
-/// One search a chunk, so that the extents need not be read. What is lost is told when they are.
+/// One search a chunk, so that the extents need not be read. A block that is lost is told when they are.
 fn seek_block_groups(
     volume: &CheckedVolume,
     root: &TreeRoot,
-    chunks: &Chunks,
+    spaces: &mut Spaces,
     groups: &mut Groups,
 ) {
     let view = volume.view(root);
     let mut cursor = view.cursor();
-    for &start in chunks.chunks.keys() {
+    for space in spaces.all_mut() {
+        let start = space.start;
         let from = Key::new(start, KeyType::BLOCK_GROUP_ITEM, 0);
-        if !cursor.seek(&from).unwrap_or(false) {
-            continue;
+        match cursor.seek(&from) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => {
+                space.is_group_lost = true;
+                continue;
+            }
         }
         if let Some((key, bytes)) = cursor.current()
             && (key.objectid, key.item_type) == (start, KeyType::BLOCK_GROUP_ITEM)
@@ -528,16 +547,11 @@ fn check_block_groups(state: &mut State<'_>, spaces: &mut Spaces, groups: Groups
             state.add(at, fault);
         }
     }
-    let missing: Vec<(u64, u64)> = spaces
-        .all()
-        .iter()
-        .filter(|space| space.group.is_none())
-        .map(|space| (space.start, space.length))
-        .collect();
-    for (start, length) in missing {
-        let fault = Fault::ChunkWithoutBlockGroup { length };
-        let lost = state.may_have_lost(RootId::BLOCK_GROUP_TREE, start)
-            || state.may_have_lost(RootId::EXTENT_TREE, start);
-        state.add_unless(lost, Place::bytenr(start), fault);
+    for space in spaces.all().iter().filter(|space| space.group.is_none()) {
+        let fault = Fault::ChunkWithoutBlockGroup {
+            length: space.length,
+        };
+        let at = Place::bytenr(space.start);
+        state.add_unless(space.is_group_lost, at, fault);
     }
 }

@@ -144,7 +144,7 @@ impl ExtentReader<'_, '_> {
         let Some(spaces) = &self.spaces else { return };
         let at = Place::item(RootId::EXTENT_TREE, key).at(key.objectid);
         match spaces.find(key.objectid) {
-            Some(space) if space.group.is_some() => {
+            Some(space) if space.may_have_group() => {
                 let other = space.start;
                 if other != key.objectid {
                     self.state.add(at, Fault::BlockGroupOverlap { other });

@@ -146,7 +146,7 @@ impl Reader<'_, '_> {
         };
         let index = self.spaces.index_of(key.objectid).filter(|&index| {
             let space = &self.spaces.all()[index];
-            (space.start, space.length) == (key.objectid, key.offset) && space.group.is_some()
+            (space.start, space.length) == (key.objectid, key.offset) && space.may_have_group()
         });
         match index {
             Some(index) => self.has_info[index] = true,

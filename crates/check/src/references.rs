@@ -244,8 +244,9 @@ impl Extent {
         if !has_item || !has_users {
             return;
         }
+        // Whose the references of a block are is written in its extent item.
         let lost = match recorded < found {
-            true => self.item_lost,
+            true => self.item_lost || state.has_lost(RootId::EXTENT_TREE),
             false => self.users_lost,
         };
         let fault = match (reference.fact, recorded < found) {

@@ -36,6 +36,8 @@ pub(crate) struct Space {
     pub(crate) length: u64,
     pub(crate) flags: BlockGroupFlags,
     pub(crate) group: Option<GroupItem>,
+    /// Its block group may be in a block that cannot be read.
+    pub(crate) is_group_lost: bool,
     /// Bytes of the extents in it.
     pub(crate) used: u64,
     /// What the extents leave free.
@@ -47,6 +49,11 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn end(&self) -> u64 {
         self.start + self.length
+    }
+
+    /// Whether it has a block group, as far as is known.
+    pub(crate) fn may_have_group(&self) -> bool {
+        self.group.is_some() || self.is_group_lost
     }
 }
 
@@ -64,6 +71,7 @@ impl Spaces {
             length,
             flags,
             group: None,
+            is_group_lost: false,
             used: 0,
             free: FreeRuns::default(),
             filled: start,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size, max_key_ptrs};
 
@@ -199,10 +200,11 @@ impl<'a> State<'a> {
 
     /// Tells of blocks that their owner does not hold. To be called when all trees were read.
     pub(crate) fn check_owners(&mut self) {
-        let files_lost = self.lost_keys.keys().any(|tree| tree.holds_files())
-            || self.has_lost(RootId::ROOT_TREE);
+        let owners_lost = self.lost_keys.keys().any(|tree| tree.holds_files())
+            || self.has_lost(RootId::ROOT_TREE)
+            || self.has_lost(RootId::EXTENT_TREE);
         for bytenr in self.elsewhere.without(&self.at_home) {
-            self.add_unless(files_lost, Place::bytenr(bytenr), Fault::BlockOwner {});
+            self.add_unless(owners_lost, Place::bytenr(bytenr), Fault::BlockOwner {});
         }
     }
 
@@ -218,7 +220,10 @@ impl<'a> State<'a> {
             let keys = self.lost_keys.entry(lost.tree).or_default();
             keys.add(lost.range);
             if self.lost_blocks.insert(lost.bytenr.0) {
-                self.add(Place::tree(lost.tree).at(lost.bytenr.0), lost.fault);
+                // Where it lies may have been lost itself.
+                let follows = is_unmapped(&lost.fault) && self.has_lost(RootId::CHUNK_TREE);
+                let at = Place::tree(lost.tree).at(lost.bytenr.0);
+                self.add_unless(follows, at, lost.fault);
             }
         }
     }
@@ -253,4 +258,17 @@ impl<'a> State<'a> {
             self.add(at, fault);
         }
     }
+}
+
+/// Whether a block was not found for want of a chunk.
+fn is_unmapped(fault: &Fault) -> bool {
+    let Fault::BlockUnreadable { reason, .. } = fault else {
+        return false;
+    };
+    reason.attempts.iter().any(|attempt| {
+        matches!(
+            attempt.problem,
+            AttemptProblem::Device(DeviceError::NoChunk { .. })
+        )
+    })
 }

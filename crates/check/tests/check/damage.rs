@@ -79,17 +79,7 @@ fn mutated_blocks_never_panic() {
                 mutate(&mut block, &mut rng);
                 volume.put_block(bytenr, &mut block);
             }
-            let devices = volume
-                .devices()
-                .into_iter()
-                .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
-                .collect();
-            let options = CheckOptions {
-                memory_bytes: 1 << 20,
-                max_issues: 10,
-                ..CheckOptions::default()
-            };
-            let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+            let report = of_crafted(&volume);
             assert!(report.issues.len() <= 10);
         }
     }
@@ -117,6 +107,52 @@ fn overwritten_sectors_never_panic() {
             assert!(!report.is_clean(), "{name}, one in {one_in}");
         }
     }
+}
+
+/// What only follows from a block that is gone is not listed.
+#[test]
+fn lost_block_is_one_issue() {
+    const TEST: &str = "lost_block_is_one_issue";
+    let seed = ubtrfs_sim::seed(TEST);
+    let mut rng = Rng::new(seed);
+    let rounds = rounds(25, 500);
+    let mut failures = String::new();
+    for name in ["crc32c-zstd", "sha256-zlib-oldest", "xxhash-lzo-4k-mixed"] {
+        let sound = Crafted::load(&images::image(name).unwrap().devices);
+        let blocks = blocks(&sound);
+        for _ in 0..rounds {
+            let bytenr = blocks[rng.below(blocks.len() as u64) as usize];
+            let mut volume = sound.clone();
+            for (device, offset) in volume.places(bytenr).to_vec() {
+                volume.write((device, offset + 90), b"damaged");
+            }
+            let report = of_crafted(&volume);
+            let block = sound.block(bytenr);
+            let node = Node::new(&block).unwrap();
+            if report.numbers() != [301] {
+                failures += &format!(
+                    "{name}, block {bytenr} of tree {} on level {}:\n{report}\n",
+                    node.owner(),
+                    node.level()
+                );
+            }
+        }
+    }
+    assert!(failures.is_empty(), "seed {seed}\n{failures}");
+}
+
+fn of_crafted(volume: &Crafted) -> Report {
+    let devices = volume
+        .devices()
+        .into_iter()
+        .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
+        .collect();
+    let options = CheckOptions {
+        memory_bytes: 1 << 20,
+        max_issues: 10,
+        ..CheckOptions::default()
+    };
+    check_devices(devices, &options, &mut |_| {}).unwrap()
 }
 
 /// What the mutation of a block does to the file of a volume with one device; undone when dropped.
