@@ -25,6 +25,8 @@ pub(crate) struct Draft<'t> {
     tree: &'t Arc<Tree>,
     /// Whether the items are those of a tree that does not exist yet.
     unborn: bool,
+    /// What was found in the tree; it stays so while the inodes are locked.
+    seen: Vec<(Key, Option<Item>)>,
     changes: Vec<Change>,
 }
 
@@ -113,6 +115,7 @@ impl<'t> Draft<'t> {
         Draft {
             tree,
             unborn: false,
+            seen: Vec::with_capacity(8),
             changes: Vec::with_capacity(8),
         }
     }
@@ -130,12 +133,19 @@ impl<'t> Draft<'t> {
     }
 
     /// The item as it will be.
-    pub(crate) fn get(&self, key: &Key) -> Result<Option<Bytes>> {
-        match self.changes.iter().find(|change| change.key == *key) {
-            Some(change) => Ok(change.value.clone().map(Bytes::Drafted)),
-            None if self.unborn => Ok(None),
-            None => Ok(self.tree.view.get(key)?.map(Bytes::Stored)),
+    pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Bytes>> {
+        if let Some(change) = self.changes.iter().find(|change| change.key == *key) {
+            return Ok(change.value.clone().map(Bytes::Drafted));
         }
+        if self.unborn {
+            return Ok(None);
+        }
+        if let Some((_, item)) = self.seen.iter().find(|(seen, _)| seen == key) {
+            return Ok(item.clone().map(Bytes::Stored));
+        }
+        let item = self.tree.view.get(key)?;
+        self.seen.push((*key, item.clone()));
+        Ok(item.map(Bytes::Stored))
     }
 
     /// A new item; neither the tree nor the draft holds the key.

@@ -116,6 +116,12 @@ pub(super) fn has_room(view: &View, old: usize, more: usize) -> bool {
 }
 
 impl Draft<'_> {
+    /// Looks `name` up in a directory.
+    pub(super) fn find_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<Option<FoundEntry>> {
+        let item = self.get(&entry_key(dir.0, name))?;
+        Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
+    }
+
     /// Makes an entry at an index that has never been used.
     ///
     /// Errors: the name exists, or too many names have its hash.

@@ -12,6 +12,7 @@
 //! The table's shards are leaves.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -62,9 +63,30 @@ pub(crate) struct InodeTable {
 
 #[derive(Debug)]
 struct Shard {
-    inodes: HashMap<FileId, Arc<Inode>>,
+    inodes: HashMap<FileId, Arc<Inode>, BuildHasherDefault<IdHasher>>,
     /// At how many inodes those that nobody holds are let go.
     limit: usize,
+}
+
+/// Of two numbers that nobody chooses to collide: they are given out in turn.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 const SHARDS: usize = 64;
@@ -74,7 +96,7 @@ const KEPT_PER_SHARD: usize = 1024;
 impl Default for InodeTable {
     fn default() -> Self {
         let shard = || Shard {
-            inodes: HashMap::new(),
+            inodes: HashMap::default(),
             limit: KEPT_PER_SHARD,
         };
         InodeTable {
@@ -86,8 +108,9 @@ impl Default for InodeTable {
 
 impl InodeTable {
     fn shard(&self, id: FileId) -> &Mutex<Shard> {
-        let mixed = (id.ino.0 ^ id.root.0.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(mixed >> 58) as usize % SHARDS]
+        let hash = BuildHasherDefault::<IdHasher>::default().hash_one(id);
+        // The map's own buckets are chosen by the low bits, and it looks at the highest.
+        &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
     /// The object of an inode; whether the inode exists is for the caller to find out under its lock.

@@ -49,7 +49,7 @@ const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
 
 impl Draft<'_> {
     /// The item of an inode that must exist.
-    pub(crate) fn inode(&self, id: FileId) -> Result<InodeItem> {
+    pub(crate) fn inode(&mut self, id: FileId) -> Result<InodeItem> {
         match self.get(&inode_key(id.ino))? {
             Some(bytes) => decode(id, &bytes),
             None => Err(Error::NoSuchInode(id)),

@@ -11,10 +11,10 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 
 use super::draft::Draft;
-use super::entry::{check_name, find_entry};
+use super::entry::check_name;
 use super::evict::{Doomed, all_items};
 use super::inode::Locked;
-use super::inode_item::{check_loose, check_removes, kind_of, note_change, read_inode};
+use super::inode_item::{check_loose, check_removes, kind_of, note_change};
 use super::{FileId, FileTime, Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
@@ -61,9 +61,9 @@ impl Volume {
         loop {
             let victim;
             let mut locked = Locked::all([&parent]);
-            let entry = find_entry(&parent.tree.view, dir.ino.0, name)?;
-            let Some(entry) = entry else {
-                check_removes(dir, &read_inode(&parent.tree.view, dir)?)?;
+            let mut draft = Draft::new(&parent.tree);
+            let Some(entry) = draft.find_entry(dir.ino, name)? else {
+                check_removes(dir, &draft.inode(dir)?)?;
                 return Err(Error::NotFound);
             };
             let Some(id) = entry.inode_in(dir, name)? else {
@@ -77,11 +77,13 @@ impl Volume {
             if !locked.try_add(&victim) {
                 drop(locked);
                 locked = Locked::all([&parent, &victim]);
-                if find_entry(&parent.tree.view, dir.ino.0, name)? != Some(entry) {
+                draft = Draft::new(&parent.tree);
+                if draft.find_entry(dir.ino, name)? != Some(entry) {
                     continue;
                 }
             }
-            return self.take_locked(permit, locked, [&parent, &victim], name, wanted);
+            let names = (&parent, name, &victim);
+            return self.take_locked(permit, locked, draft, names, wanted);
         }
     }
 
@@ -89,12 +91,11 @@ impl Volume {
         &self,
         permit: Permit,
         mut locked: Locked<'_>,
-        [parent, victim]: [&Arc<Inode>; 2],
-        name: &[u8],
+        mut draft: Draft<'_>,
+        (parent, name, victim): (&Arc<Inode>, &[u8], &Arc<Inode>),
         wanted: Wanted,
     ) -> Result<()> {
         let (dir, id) = (parent.id, victim.id);
-        let mut draft = Draft::new(&parent.tree);
         let mut item = draft.inode(id)?;
         match (wanted, kind_of(id, &item)?) {
             (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),

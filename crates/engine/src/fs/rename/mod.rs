@@ -12,14 +12,14 @@ mod replace;
 
 use std::sync::Arc;
 
-use super::entry::{FoundEntry, check_name, find_entry};
+use super::entry::check_name;
 use super::inode::Locked;
 use super::new_inode::NewInode;
 use super::{FileId, FileTime, Inode};
 use crate::error::{CorruptItem, Error, Result};
 use crate::txn::Cost;
 use crate::volume::Volume;
-use place::Place;
+use place::{Drafts, Place};
 
 /// What becomes of the new name if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -104,8 +104,9 @@ impl Volume {
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
             let inodes = places.filter_map(|place| place.inode.as_ref());
             let locked = Locked::all(parents.iter().chain(inodes));
-            if !self.leads(&parents[0], name, Some(old.entry))?
-                || !self.leads(&parents[1], new_name, new.as_ref().map(|place| place.entry))?
+            let mut drafts = Drafts::new(self);
+            if drafts.find(&parents[0], name)? != Some(old.entry)
+                || drafts.find(&parents[1], new_name)? != new.as_ref().map(|place| place.entry)
             {
                 continue;
             }
@@ -120,15 +121,12 @@ impl Volume {
                 (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
                 (RenameMode::Exchange, None) => Err(Error::NotFound),
                 (_, Some(new)) if rename.is_same(new) => Ok(()),
-                (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, new),
-                (_, new) => rename.replace(permit, locked, new.as_ref(), whiteout),
+                (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, drafts, new),
+                (_, new) => {
+                    rename.replace(permit, locked, drafts, new.as_ref(), whiteout)
+                },
             };
         }
-    }
-
-    /// Whether `name` leads where it did.
-    fn leads(&self, dir: &Inode, name: &[u8], before: Option<FoundEntry>) -> Result<bool> {
-        Ok(find_entry(&dir.tree.view, dir.id.ino.0, name)? == before)
     }
 
     /// Refuses to move `moved`, a directory, into itself: `dir` shall hold it.

@@ -101,6 +101,11 @@ impl<'t> Drafts<'t> {
         &mut self.drafts[at]
     }
 
+    /// What `name` leads to in `dir`.
+    pub(super) fn find(&mut self, dir: &'t Arc<Inode>, name: &[u8]) -> Result<Option<FoundEntry>> {
+        self.of(&dir.tree).find_entry(dir.id.ino, name)
+    }
+
     /// Takes a name away, but for the sizes and times.
     pub(super) fn detach(&mut self, place: &Place<'t>) -> Result<()> {
         let (dir, name) = (place.dir.id, place.name);

@@ -22,11 +22,11 @@ impl<'a> Rename<'a> {
         &self,
         permit: Permit,
         mut locked: Locked<'a>,
+        mut drafts: Drafts<'a>,
         new: Option<&Place<'a>>,
         whiteout: Option<&NewInode<'_>>,
     ) -> Result<()> {
         let Rename { old, new_dir, .. } = *self;
-        let mut drafts = Drafts::new(self.volume);
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
         let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
         self.check(&from, &to, new)?;
