@@ -36,7 +36,7 @@ impl Volume {
             Err(Error::NoSpace) => return Ok(()),
             permit => permit?,
         };
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inode_in_use(id)?;
         let _state = inode.lock.write();
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;

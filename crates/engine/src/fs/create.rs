@@ -22,7 +22,7 @@ impl Volume {
         new.check(self.node_store().nodesize())?;
         let kind = new.kind()?;
         let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
-        let parent = self.inode_to_change(dir)?;
+        let parent = self.inode_in_use(dir)?;
         let mut state = parent.lock.write();
         let mut draft = Draft::new(&parent.tree);
         let index = next_index(&parent, &state)?;

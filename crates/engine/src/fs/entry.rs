@@ -14,7 +14,8 @@ use zerocopy::IntoBytes;
 
 use super::dir::inode_of;
 use super::draft::{Bytes, Draft, Stamps};
-use super::inode_item::{EntryChange, check_adds, check_removes, note_entry};
+use super::guard::{may_add, may_remove, must_be_dir, refuse_guarded};
+use super::inode_item::{EntryChange, note_entry};
 use super::{FileId, FileTime, Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
 
@@ -156,8 +157,7 @@ impl Draft<'_> {
         entry: NewEntry<'_>,
         now: FileTime,
     ) -> Result<InodeItem> {
-        let before = self.inode(dir)?;
-        check_adds(dir, &before)?;
+        let before = self.may_add_to(dir, entry.name)?;
         self.add_entry(dir.ino, entry)?;
         let mut item = before;
         note_entry(&mut item, now, EntryChange::Added, entry.name.len());
@@ -174,11 +174,34 @@ impl Draft<'_> {
         now: FileTime,
     ) -> Result<()> {
         let mut item = self.inode(dir)?;
-        check_removes(dir, &item)?;
+        may_remove(self.tree(), dir, &item)?;
         self.remove_entry(dir.ino, name, index)?;
         note_entry(&mut item, now, EntryChange::Removed, name.len());
         self.put_inode(dir.ino, &item);
         Ok(())
+    }
+
+    /// Refuses a directory that takes no new entry, or has one of this name. Returns its item.
+    pub(super) fn may_add_to(&mut self, dir: FileId, name: &[u8]) -> Result<InodeItem> {
+        let item = self.inode(dir)?;
+        must_be_dir(dir, &item)?;
+        if self.find_entry(dir.ino, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        may_add(self.tree(), dir, &item)?;
+        Ok(item)
+    }
+
+    /// Refuses a directory that keeps its entries.
+    pub(crate) fn may_remove_from(&mut self, dir: FileId) -> Result<()> {
+        let item = self.inode(dir)?;
+        must_be_dir(dir, &item)?;
+        may_remove(self.tree(), dir, &item)
+    }
+
+    /// Refuses an inode that keeps its names.
+    pub(crate) fn refuse_guarded(&mut self, id: FileId) -> Result<()> {
+        refuse_guarded(id, &self.inode(id)?)
     }
 
     /// Has an entry lead elsewhere.

@@ -164,17 +164,27 @@ impl Inode {
 }
 
 impl Volume {
-    /// The object of an inode whose items are about to change.
+    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `guard` asks
+    /// that in the kernel's order.
     ///
-    /// Errors: read-only volume or subvolume, and the stubs of subvolumes that a snapshot did not copy.
-    pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
+    /// Errors: read-only volume; a stub, or an inode of a subvolume that has been deleted.
+    pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
         self.writer()?;
         if id.is_stub() {
             return Err(Error::NotPermitted(id));
         }
         let inode = self.inodes.get(self, id)?;
+        inode.tree.check_alive()?;
+        if !inode.tree.is_read_only() {
+            self.finish_orphans_once(&inode.tree);
+        }
+        Ok(inode)
+    }
+
+    /// The same, but of a subvolume that is not read-only.
+    pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
+        let inode = self.inode_in_use(id)?;
         inode.tree.check_writable()?;
-        self.finish_orphans_once(&inode.tree);
         Ok(inode)
     }
 

@@ -35,10 +35,11 @@ impl Volume {
             return Err(Error::Invalid("inode flag"));
         }
         let permit = self.admit(Cost::items(3))?;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inode_in_use(id)?;
         let mut state = inode.lock.write();
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
+        inode.tree.check_writable()?;
         let old = item.flags();
         check_compatible(old, flags)?;
         let kind = kind_of(id, &item)?;

@@ -1,7 +1,7 @@
 //! INODE_ITEM: reading it, and what every change of an inode changes with it.
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem, Timespec};
+use ubtrfs_format::item::{FileKind, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
@@ -90,37 +90,4 @@ pub(super) fn note_entry(dir: &mut InodeItem, now: FileTime, change: EntryChange
 pub(super) enum EntryChange {
     Added,
     Removed,
-}
-
-/// Refuses what a directory that shall get another entry may not be.
-pub(super) fn check_adds(id: FileId, dir: &InodeItem) -> Result<()> {
-    if kind_of(id, dir)? != FileKind::Directory {
-        return Err(Error::NotADirectory(id));
-    }
-    if dir.nlink.get() == 0 {
-        return Err(Error::NotFound);
-    }
-    if dir.flags().contains(InodeFlags::IMMUTABLE) {
-        return Err(Error::NotPermitted(id));
-    }
-    Ok(())
-}
-
-/// Refuses what a directory that shall lose an entry may not be.
-pub(super) fn check_removes(id: FileId, dir: &InodeItem) -> Result<()> {
-    if kind_of(id, dir)? != FileKind::Directory {
-        return Err(Error::NotADirectory(id));
-    }
-    check_loose(id, dir)
-}
-
-/// Refuses to change what is append-only or immutable.
-pub(super) fn check_loose(id: FileId, item: &InodeItem) -> Result<()> {
-    match item
-        .flags()
-        .intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)
-    {
-        true => Err(Error::NotPermitted(id)),
-        false => Ok(()),
-    }
 }

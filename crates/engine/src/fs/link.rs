@@ -5,8 +5,9 @@ use ubtrfs_format::item::FileKind;
 
 use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
+use super::guard::refuse_guarded;
 use super::inode::Locked;
-use super::inode_item::{check_loose, kind_of, note_change};
+use super::inode_item::{kind_of, note_change, read_inode};
 use super::{FileId, FileTime};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
@@ -22,23 +23,21 @@ impl Volume {
     /// its last name, or has too many names.
     pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
         check_name(name)?;
-        if file.root != dir.root {
-            return Err(Error::CrossSubvolume);
-        }
         let permit = self.admit(Cost::items(6))?;
-        let parent = self.inode_to_change(dir)?;
-        let inode = self.inode_to_change(file)?;
-        if file == dir {
-            return Err(Error::NotPermitted(file));
-        }
+        let parent = self.inode_in_use(dir)?;
+        let inode = self.inode_in_use(file)?;
         let mut locked = Locked::all([&parent, &inode]);
         let mut draft = Draft::new(&parent.tree);
-        let mut item = draft.inode(file)?;
+        draft.may_add_to(dir, name)?;
+        let mut item = read_inode(&inode.tree.view, file)?;
+        refuse_guarded(file, &item)?;
         let kind = kind_of(file, &item)?;
         if kind == FileKind::Directory {
             return Err(Error::NotPermitted(file));
         }
-        check_loose(file, &item)?;
+        if file.root != dir.root {
+            return Err(Error::CrossSubvolume);
+        }
         let links = item.nlink.get();
         match links {
             0 if !locked.state(file).linkable => return Err(Error::NotFound),

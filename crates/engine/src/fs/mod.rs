@@ -14,6 +14,7 @@ mod draft;
 mod entry;
 mod evict;
 mod file_id;
+mod guard;
 mod inherit;
 mod inode;
 mod inode_flags;

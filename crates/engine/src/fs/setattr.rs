@@ -47,11 +47,12 @@ impl Volume {
     /// Errors: an immutable file; an append-only one, but for setting times to now.
     pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
         let permit = self.admit(Cost::items(2))?;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inode_in_use(id)?;
         let _state = inode.lock.write();
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         check_settable(id, &item, set)?;
+        inode.tree.check_writable()?;
         let now = FileTime::now();
         let mode = new_mode(&item, set);
         if mode != item.mode.get() {

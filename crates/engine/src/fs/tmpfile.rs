@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ubtrfs_format::item::FileKind;
 
 use super::draft::Draft;
+use super::guard::{may_add, must_be_dir};
 use super::inherit::inherited;
-use super::inode_item::check_adds;
 use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
 use super::{FileId, FileTime};
@@ -28,11 +28,12 @@ impl Volume {
             return Err(Error::Invalid("kind of a file without a name"));
         }
         let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
-        let parent = self.inode_to_change(dir)?;
+        let parent = self.inode_in_use(dir)?;
         let mut state = parent.lock.write();
         let mut draft = Draft::new(&parent.tree);
         let dir_item = draft.inode(dir)?;
-        check_adds(dir, &dir_item)?;
+        must_be_dir(dir, &dir_item)?;
+        may_add(&parent.tree, dir, &dir_item)?;
         let inherited = inherited(&parent.tree, dir, &mut state)?;
         let id = FileId::new(dir.root, self.new_ino(&parent.tree)?);
         let from = Parent {

@@ -13,8 +13,9 @@ use ubtrfs_tree::View;
 use super::draft::Draft;
 use super::entry::check_name;
 use super::evict::{Doomed, all_items};
+use super::guard::must_be_dir;
 use super::inode::Locked;
-use super::inode_item::{check_loose, check_removes, kind_of, note_change};
+use super::inode_item::{kind_of, note_change};
 use super::{FileId, FileTime, Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
@@ -57,21 +58,22 @@ impl Volume {
     fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
         check_name(name)?;
         let permit = self.admit(Cost::items(8 + AT_ONCE as u64).freeing())?;
-        let parent = self.inode_to_change(dir)?;
+        let parent = self.inode_in_use(dir)?;
         loop {
             let victim;
             let mut locked = Locked::all([&parent]);
             let mut draft = Draft::new(&parent.tree);
             let Some(entry) = draft.find_entry(dir.ino, name)? else {
-                check_removes(dir, &draft.inode(dir)?)?;
+                must_be_dir(dir, &draft.inode(dir)?)?;
                 return Err(Error::NotFound);
             };
             let Some(id) = entry.inode_in(dir, name)? else {
-                drop(locked);
-                return match wanted {
-                    Wanted::Directory => self.rmdir_subvolume(&parent, name),
-                    Wanted::Other => Err(Error::IsADirectory(dir)),
-                };
+                if wanted == Wanted::Directory {
+                    drop(locked);
+                    return self.rmdir_subvolume(&parent, name);
+                }
+                draft.may_remove_from(dir)?;
+                return Err(Error::IsADirectory(dir));
             };
             victim = self.inodes.get(self, id)?;
             if !locked.try_add(&victim) {
@@ -96,6 +98,8 @@ impl Volume {
         wanted: Wanted,
     ) -> Result<()> {
         let (dir, id) = (parent.id, victim.id);
+        draft.may_remove_from(dir)?;
+        draft.refuse_guarded(id)?;
         let mut item = draft.inode(id)?;
         match (wanted, kind_of(id, &item)?) {
             (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
@@ -104,7 +108,6 @@ impl Volume {
             }
             _ => {}
         }
-        check_loose(id, &item)?;
         let now = FileTime::now();
         let index = draft.remove_ref(id.ino, dir.ino, name)?;
         draft.remove_from_dir(dir, name, index, now)?;

@@ -13,7 +13,8 @@ use zerocopy::IntoBytes;
 use super::acl::{self, Parsed};
 use super::draft::Draft;
 use super::entry::{MAX_NAME_BYTES, TRANSID_AT, has_room};
-use super::inode_item::{check_loose, kind_of, note_change};
+use super::guard::may_change;
+use super::inode_item::{kind_of, note_change};
 use super::{FileId, FileTime, InodeState, property};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
@@ -122,11 +123,11 @@ impl Volume {
         change: impl FnOnce(&mut Draft<'_>, &mut InodeItem, &mut InodeState) -> Result<()>,
     ) -> Result<()> {
         let permit = self.admit(cost)?;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inode_in_use(id)?;
         let mut state = inode.lock.write();
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
-        check_loose(id, &item)?;
+        may_change(&inode.tree, id, &item)?;
         change(&mut draft, &mut item, &mut state)?;
         note_change(&mut item, FileTime::now());
         draft.put_inode(id.ino, &item);

@@ -65,7 +65,7 @@ impl Volume {
     fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
         check_name(name)?;
         let permit = self.admit(Cost::items(16).bytes(4096))?;
-        let parent = self.inode_to_change(dir)?;
+        let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let _still = self.inodes.moves.lock();
         let mut state = parent.lock.write();

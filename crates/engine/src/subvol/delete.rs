@@ -44,7 +44,7 @@ impl Volume {
     ) -> Result<()> {
         check_name(name)?;
         let permit = self.admit(Cost::items(12).freeing())?;
-        let parent = self.inode_to_change(dir)?;
+        let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.moves.lock();
         // It stays there: who moves subvolumes waits.
@@ -52,6 +52,8 @@ impl Volume {
         let locked = Locked::all([&parent, &root]);
         let (tree, id) = (&root.tree, root.id.root);
         tree.check_alive()?;
+        Draft::new(&parent.tree).may_remove_from(dir)?;
+        Draft::new(tree).refuse_guarded(root.id)?;
         self.check_deletable(root.id)?;
         check(&root)?;
         let mut root_draft = Draft::new(self.root_tree_object());

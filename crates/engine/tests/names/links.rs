@@ -1,7 +1,6 @@
 //! More names for one inode, and where they are kept.
 
-use ubtrfs_engine::{Error, FileId, NewInode};
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_engine::{Error, NewInode};
 use ubtrfs_format::key::KeyType;
 
 use crate::world::{World, at, attr, is_missing, keys_of, names};
@@ -47,7 +46,9 @@ fn what_cannot_have_another_name_is_refused() {
         Err(Error::NotPermitted(_))
     ));
     assert!(matches!(volume.link(file, top, b"dir"), Err(Error::Exists)));
-    let other = FileId::new(RootId(256), InodeNr(257));
+    let root = NewInode::directory(0o755);
+    volume.create_subvolume(top, b"sub", &root).unwrap();
+    let other = world.file("sub/file");
     assert!(matches!(
         volume.link(other, top, b"x"),
         Err(Error::CrossSubvolume)

@@ -5,7 +5,7 @@ use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
 use crate::fs::entry::next_index;
 use crate::fs::inode::Locked;
-use crate::fs::inode_item::{check_removes, note_change};
+use crate::fs::inode_item::note_change;
 use crate::txn::Permit;
 
 impl<'a> Rename<'a> {
@@ -19,8 +19,6 @@ impl<'a> Rename<'a> {
         let Rename { old, new_dir, .. } = *self;
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
         let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
-        check_removes(old.dir.id, &from)?;
-        check_removes(new_dir.id, &to)?;
         self.check_exchange(new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
         let old_index = match self.within_dir() {
@@ -47,8 +45,15 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
+    /// In the kernel's order.
     fn check_exchange(&self, new: &Place<'_>) -> Result<()> {
         let Rename { old, new_dir, .. } = *self;
+        for place in [old, new] {
+            self.may_leave(place)?;
+        }
+        for place in [old, new] {
+            self.may_move(place)?;
+        }
         let subvolumes = old.is_subvolume() && new.is_subvolume();
         if old.dir.id.root != new_dir.id.root && !subvolumes {
             return Err(Error::CrossSubvolume);
@@ -57,15 +62,6 @@ impl<'a> Rename<'a> {
             if place.id.is_stub() {
                 return Err(Error::NotEmpty(place.id));
             }
-        }
-        if self.within_dir() {
-            return Ok(());
-        }
-        if old.is_dir() {
-            self.volume.check_not_into_itself(old.id, new_dir.id)?;
-        }
-        if new.is_dir() {
-            self.volume.check_not_into_itself(new.id, old.dir.id)?;
         }
         Ok(())
     }

@@ -13,7 +13,9 @@ mod replace;
 use std::sync::Arc;
 
 use super::entry::check_name;
+use super::guard::{may_remove, may_write, must_be_dir, refuse_guarded};
 use super::inode::Locked;
+use super::inode_item::read_inode;
 use super::new_inode::NewInode;
 use super::{FileId, FileTime, Inode};
 use crate::error::{CorruptItem, Error, Result};
@@ -89,10 +91,13 @@ impl Volume {
         check_name(name)?;
         check_name(new_name)?;
         let permit = self.admit(Cost::items(COST))?;
-        let parents = [self.inode_to_change(dir)?, self.inode_to_change(new_dir)?];
+        let parents = [self.inode_in_use(dir)?, self.inode_in_use(new_dir)?];
         let mut still = None;
         loop {
-            let old = self.place(&parents[0], name)?.ok_or(Error::NotFound)?;
+            let Some(old) = self.place(&parents[0], name)? else {
+                must_be_dir(dir, &read_inode(&parents[0].tree.view, dir)?)?;
+                return Err(Error::NotFound);
+            };
             let new = self.place(&parents[1], new_name)?;
             let moves = old.moves_ways(new_dir)
                 || mode == RenameMode::Exchange
@@ -117,30 +122,32 @@ impl Volume {
                 new_name,
                 now: FileTime::now(),
             };
+            match (mode, &new) {
+                (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+                (RenameMode::Exchange, None) => return Err(Error::NotFound),
+                _ => {}
+            }
+            rename.refuse_loops(new.as_ref(), mode)?;
             return match (mode, &new) {
-                (RenameMode::NoReplace, Some(_)) => Err(Error::Exists),
-                (RenameMode::Exchange, None) => Err(Error::NotFound),
                 (_, Some(new)) if rename.is_same(new) => Ok(()),
                 (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, drafts, new),
-                (_, new) => {
-                    rename.replace(permit, locked, drafts, new.as_ref(), whiteout)
-                },
+                (_, new) => rename.replace(permit, locked, drafts, new.as_ref(), whiteout),
             };
         }
     }
 
-    /// Refuses to move `moved`, a directory, into itself: `dir` shall hold it.
-    fn check_not_into_itself(&self, moved: FileId, dir: FileId) -> Result<()> {
+    /// Whether the directory `above` is `dir` or holds it at any depth.
+    fn is_above(&self, above: FileId, dir: FileId) -> Result<bool> {
         let mut at = dir;
         for _ in 0..MAX_DEPTH {
-            if at == moved {
-                return Err(Error::Invalid("directory moved into itself"));
+            if at == above {
+                return Ok(true);
             }
-            let above = self.parent(at)?;
-            if above == at {
-                return Ok(());
+            let parent = self.parent(at)?;
+            if parent == at {
+                return Ok(false);
             }
-            at = above;
+            at = parent;
         }
         Err(Error::Corrupt {
             tree: dir.root,
@@ -154,6 +161,44 @@ impl Rename<'_> {
     /// Whether both names lead to one inode.
     fn is_same(&self, new: &Place<'_>) -> bool {
         self.old.id == new.id && !new.id.is_stub()
+    }
+
+    /// A directory moves neither into itself nor over one that holds it.
+    fn refuse_loops(&self, new: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
+        if self.within_dir() {
+            return Ok(());
+        }
+        if self.old.is_dir() && self.volume.is_above(self.old.id, self.new_dir.id)? {
+            return Err(Error::Invalid("directory moved into itself"));
+        }
+        let Some(new) = new.filter(|new| new.is_dir() && !new.id.is_stub()) else {
+            return Ok(());
+        };
+        match (self.volume.is_above(new.id, self.old.dir.id)?, mode) {
+            (false, _) => Ok(()),
+            (true, RenameMode::Exchange) => Err(Error::Invalid("directory moved into itself")),
+            (true, _) => Err(Error::NotEmpty(new.id)),
+        }
+    }
+
+    /// Refuses what keeps its name.
+    fn may_leave(&self, place: &Place<'_>) -> Result<()> {
+        let (dir, tree) = (place.dir.id, &place.dir.tree);
+        may_remove(tree, dir, &read_inode(&tree.view, dir)?)?;
+        if place.id.is_stub() {
+            return Ok(());
+        }
+        let tree = self.volume.subvolume_tree(place.id.root)?;
+        refuse_guarded(place.id, &read_inode(&tree.view, place.id)?)
+    }
+
+    /// A directory that changes its parent is written to itself.
+    fn may_move(&self, place: &Place<'_>) -> Result<()> {
+        if self.within_dir() || !place.is_dir() || place.id.is_stub() {
+            return Ok(());
+        }
+        let tree = self.volume.subvolume_tree(place.id.root)?;
+        may_write(&tree, place.id, &read_inode(&tree.view, place.id)?)
     }
 
     fn within_dir(&self) -> bool {

@@ -7,7 +7,7 @@ use ubtrfs_format::item::FileKind;
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::draft::Draft;
-use crate::fs::entry::{FoundEntry, NewEntry, entry_key, find_entry};
+use crate::fs::entry::{FoundEntry, NewEntry, entry_key, find_entry, search_index};
 use crate::fs::root_ref::RootPlace;
 use crate::fs::{FileId, Inode};
 use crate::txn::Txn;
@@ -118,6 +118,13 @@ impl<'t> Drafts<'t> {
         };
         let draft = self.of(&place.dir.tree);
         draft.remove_entry(dir.ino, name, index)
+    }
+
+    /// Takes away the name of a subvolume that was not copied with the snapshot.
+    pub(super) fn detach_stub(&mut self, place: &Place<'t>) -> Result<()> {
+        let (dir, name) = (place.dir.id, place.name);
+        let index = search_index(&place.dir.tree.view, dir, name)?.ok_or(Error::NotFound)?;
+        self.of(&place.dir.tree).remove_entry(dir.ino, name, index)
     }
 
     /// Gives what `place` leads to another name.

@@ -7,11 +7,10 @@ use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
 use crate::fs::FileId;
 use crate::fs::entry::{NewEntry, next_index};
+use crate::fs::guard::{may_add, must_be_dir};
 use crate::fs::inherit::inherited;
 use crate::fs::inode::Locked;
-use crate::fs::inode_item::{
-    EntryChange, check_adds, check_loose, check_removes, note_change, note_entry,
-};
+use crate::fs::inode_item::{EntryChange, note_change, note_entry};
 use crate::fs::new_inode::{NewInode, Parent};
 use crate::fs::unlink::Left;
 use crate::txn::Permit;
@@ -29,7 +28,7 @@ impl<'a> Rename<'a> {
         let Rename { old, new_dir, .. } = *self;
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
         let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
-        self.check(&from, &to, new)?;
+        self.check(&to, new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
         let left = match new {
             Some(new) => Some(self.displace(&mut drafts, &mut locked, new)?),
@@ -81,25 +80,31 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    fn check(&self, from: &InodeItem, to: &InodeItem, new: Option<&Place<'_>>) -> Result<()> {
+    /// In the kernel's order.
+    fn check(&self, to: &InodeItem, new: Option<&Place<'_>>) -> Result<()> {
         let Rename { old, new_dir, .. } = *self;
-        check_removes(old.dir.id, from)?;
-        check_adds(new_dir.id, to)?;
-        if old.dir.id.root != new_dir.id.root && !old.is_subvolume() {
+        self.may_leave(old)?;
+        must_be_dir(new_dir.id, to)?;
+        match new {
+            None => may_add(&new_dir.tree, new_dir.id, to)?,
+            Some(new) => {
+                self.may_leave(new)?;
+                match (old.is_dir(), new.is_dir()) {
+                    (true, false) => return Err(Error::NotADirectory(new.id)),
+                    (false, true) => return Err(Error::IsADirectory(new.id)),
+                    _ => {}
+                }
+            }
+        }
+        self.may_move(old)?;
+        let may_cross = old.is_subvolume() && !old.id.is_stub();
+        if old.dir.id.root != new_dir.id.root && !may_cross {
             return Err(Error::CrossSubvolume);
         }
-        if old.id.is_stub() {
-            return Err(Error::NotEmpty(old.id));
-        }
-        if old.is_dir() && !self.within_dir() {
-            self.volume.check_not_into_itself(old.id, new_dir.id)?;
-        }
-        let Some(new) = new else { return Ok(()) };
-        check_removes(new_dir.id, to)?;
-        match (old.is_dir(), new.is_dir()) {
-            (true, false) => Err(Error::NotADirectory(new.id)),
-            (false, true) => Err(Error::IsADirectory(new.id)),
-            _ if new.is_subvolume() => Err(Error::NotEmpty(new.id)),
+        let stays = |place: &Place<'_>| place.is_subvolume() && !place.id.is_stub();
+        match new {
+            _ if old.id.is_stub() => Err(Error::NotEmpty(old.id)),
+            Some(new) if stays(new) => Err(Error::NotEmpty(new.id)),
             _ => Ok(()),
         }
     }
@@ -111,9 +116,11 @@ impl<'a> Rename<'a> {
         locked: &mut Locked<'a>,
         new: &'n Place<'a>,
     ) -> Result<Left<'n>> {
-        let inode = new.inode.as_ref().ok_or(Error::NotEmpty(new.id))?;
+        let Some(inode) = &new.inode else {
+            drafts.detach_stub(new)?;
+            return Ok(Left::Something);
+        };
         let mut item = drafts.of(&new.dir.tree).inode(new.id)?;
-        check_loose(new.id, &item)?;
         drafts.detach(new)?;
         let draft = drafts.of(&new.dir.tree);
         let state = locked.state(new.id);
@@ -128,7 +135,6 @@ impl<'a> Rename<'a> {
         }
         let draft = drafts.of(&place.dir.tree);
         let mut item = draft.inode(place.id)?;
-        check_loose(place.id, &item)?;
         note_change(&mut item, self.now);
         draft.put_inode(place.id.ino, &item);
         Ok(())

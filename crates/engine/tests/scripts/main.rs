@@ -1,0 +1,184 @@
+//! Random scripts are done to the engine and to the model, which must agree; then the kernel must show what
+//! the model does. With `UBTRFS_SOAK` set the scripts are long.
+
+mod shown;
+mod target;
+
+use std::sync::Arc;
+
+use ubtrfs_device::MemDevice;
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_format::item::Timespec;
+use ubtrfs_sim::kernel::{self, KernelMount};
+use ubtrfs_sim::manifest::Manifest;
+use ubtrfs_sim::model::Limits;
+use ubtrfs_sim::record::save_image;
+use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, run, shrink};
+use ubtrfs_sim::{Scratch, seed};
+
+use target::EngineTarget;
+
+const LEN_BYTES: u64 = 1 << 30;
+
+/// A new volume in memory.
+fn device(nodesize: u32, features: &str) -> MemDevice {
+    let mut options = MkfsOptions {
+        nodesize: Some(nodesize),
+        ..MkfsOptions::default()
+    };
+    options.features.apply_list(features).unwrap();
+    let created = Timespec {
+        sec: 1_700_000_000.into(),
+        nsec: 0.into(),
+    };
+    let plan = Plan::new(&options, &Identity::random(1, created), &[LEN_BYTES]).unwrap();
+    let device = MemDevice::new(LEN_BYTES);
+    plan.write(&[&device], false).unwrap();
+    device
+}
+
+/// How many operations a script has: few, unless it is a soak.
+fn count(few: usize) -> usize {
+    match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => 50 * few,
+        None => few,
+    }
+}
+
+fn is_of_names(op: &Op) -> bool {
+    !matches!(
+        op,
+        Op::Read { .. }
+            | Op::Write { .. }
+            | Op::Append { .. }
+            | Op::Truncate { .. }
+            | Op::Fallocate { .. }
+            | Op::Clone { .. }
+            | Op::Fsync { .. }
+    )
+}
+
+/// A script, and what it is done to.
+struct Case {
+    nodesize: u32,
+    features: &'static str,
+    shape: Shape,
+    few: usize,
+}
+
+impl Case {
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            limits: Limits::of_nodesize(self.nodesize as usize),
+            ..RunOptions::default()
+        }
+    }
+
+    /// Does the script; then the kernel shows the same, and can go on with it.
+    fn prove(&self, test: &str) {
+        let mut ops = generate(self.shape, seed(test), count(self.few));
+        ops.retain(is_of_names);
+        ops.push(Op::Remount);
+        let attempt = |ops: &[Op]| {
+            let device = Arc::new(device(self.nodesize, self.features));
+            let mut target = EngineTarget::new(device.clone());
+            run(&mut target, ops, &self.options()).map(|model| (model, device))
+        };
+        let (model, device) = match attempt(&ops) {
+            Ok(done) => done,
+            Err(first) => {
+                eprintln!("shrinking: {first}");
+                let short = shrink(&ops[..=first.index], |ops| attempt(ops).is_err());
+                let last = attempt(&short).err().unwrap_or(first);
+                let script: Vec<String> = short.iter().map(|op| format!("Op::{op:?},")).collect();
+                panic!("{last}\n[\n{}\n]", script.join("\n"));
+            }
+        };
+        if !kernel::or_skip(test) {
+            return;
+        }
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.path().join("image");
+        save_image(&device, &image).unwrap();
+        let mount = KernelMount::new(std::slice::from_ref(&image), "subvolid=5").unwrap();
+        let shown = Manifest::of_dir(mount.path()).unwrap();
+        let differences = model.compare(&shown, &[]);
+        assert!(differences.is_empty(), "{differences:#?}");
+        mount.unmount().unwrap();
+    }
+}
+
+fn prove(test: &str, shape: Shape, few: usize) {
+    let case = Case {
+        nodesize: 16 << 10,
+        features: "",
+        shape,
+        few,
+    };
+    case.prove(test);
+}
+
+#[test]
+fn mixed() {
+    prove("mixed", Shape::Mixed, 3000);
+}
+
+#[test]
+fn many_small_files() {
+    prove("many_small_files", Shape::ManySmallFiles, 6000);
+}
+
+#[test]
+fn snapshots() {
+    prove("snapshots", Shape::Snapshots, 1500);
+}
+
+#[test]
+fn colliding_names() {
+    prove("colliding_names", Shape::CollidingNames, 4000);
+}
+
+#[test]
+fn long_names() {
+    prove("long_names", Shape::LongNames, 3000);
+}
+
+#[test]
+fn xattrs() {
+    prove("xattrs", Shape::Xattrs, 3000);
+}
+
+#[test]
+fn small_nodes_and_old_features() {
+    let case = Case {
+        nodesize: 4 << 10,
+        features: "^no-holes,^bgt,^fst,^extref",
+        shape: Shape::Mixed,
+        few: 3000,
+    };
+    case.prove("small_nodes_and_old_features");
+}
+
+#[test]
+fn threads_end_as_the_model_says() {
+    const THREADS: u8 = 3;
+    let seed = seed("engine threads");
+    let plans = [
+        ThreadPlan::shared(seed, THREADS, count(2000)),
+        ThreadPlan::apart(Shape::Mixed, seed, THREADS, count(1000), false),
+        ThreadPlan::apart(Shape::Snapshots, seed, THREADS, count(300), true),
+    ];
+    for mut plan in plans {
+        plan.setup.retain(is_of_names);
+        for script in &mut plan.threads {
+            script.retain(is_of_names);
+        }
+        let first = EngineTarget::new(Arc::new(device(16 << 10, "")));
+        let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
+        plan.run(&mut targets, &RunOptions::default(), &())
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        drop(targets);
+        let mut first = first;
+        first.apply(&Op::Remount).unwrap();
+    }
+}

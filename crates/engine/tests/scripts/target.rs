@@ -1,0 +1,461 @@
+//! The engine as a target of scripts.
+//!
+//! What a mount does before it asks the engine is done here: paths are walked, files are opened, and names
+//! of attributes are judged by the kind of file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::BlockDevice;
+use ubtrfs_engine::{
+    Attr, Error, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions, RenameMode, SetAttr,
+    SetTime, Volume, XattrMode,
+};
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_sim::manifest::{Manifest, Time};
+use ubtrfs_sim::script::{
+    self, Flags, FsPath, Node, Op, OpError, Outcome, RenameHow, Slot, Target, XattrHow,
+};
+
+use crate::shown::{self, kind, numbers};
+
+type OpResult<T = Outcome> = Result<T, OpError>;
+
+const NAME_BYTES: usize = 255;
+const PATH_BYTES: usize = 4096;
+const USER_FLAGS: InodeFlags = InodeFlags::IMMUTABLE
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::NODATACOW)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME);
+
+/// A writable volume on one device.
+pub(crate) struct EngineTarget {
+    // Dropped first, while the volume is there.
+    open: BTreeMap<Slot, OpenFile>,
+    volume: Option<Arc<Volume>>,
+    device: Arc<dyn BlockDevice>,
+}
+
+fn open_volume(device: &Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
+    let options = OpenOptions::new().writable(writable).commit_interval(None);
+    let devices = vec![(PathBuf::from("memory"), Arc::clone(device))];
+    Volume::from_devices(devices, &options)
+}
+
+impl EngineTarget {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> EngineTarget {
+        let volume = Some(open_volume(&device, true).unwrap());
+        EngineTarget {
+            open: BTreeMap::new(),
+            volume,
+            device,
+        }
+    }
+
+    /// Another user of the same volume, as a thread of its own.
+    pub(crate) fn another(&self) -> EngineTarget {
+        EngineTarget {
+            open: BTreeMap::new(),
+            volume: self.volume.clone(),
+            device: Arc::clone(&self.device),
+        }
+    }
+
+    fn volume(&self) -> &Arc<Volume> {
+        self.volume.as_ref().expect("it is open between operations")
+    }
+
+    /// Unmounts, has the check judge what is on the device, and mounts.
+    fn remount(&mut self) -> OpResult {
+        self.open.clear();
+        if self.volume.is_none() {
+            return Err(OpError::Io);
+        }
+        self.volume().sync().map_err(errno)?;
+        self.volume = None;
+        let devices = vec![(PathBuf::from("memory"), Arc::clone(&self.device))];
+        let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        assert!(report.is_spotless(), "{:?}", report.issues);
+        self.volume = Some(open_volume(&self.device, true).map_err(errno)?);
+        Ok(Outcome::Done)
+    }
+
+    fn top(&self) -> FileId {
+        FileId::new(RootId::FS_TREE, InodeNr(256))
+    }
+
+    fn find(&self, path: &FsPath) -> OpResult<FileId> {
+        let mut at = self.top();
+        for name in path.names() {
+            at = self.lookup(at, name)?.ok_or(OpError::NotFound)?;
+        }
+        Ok(at)
+    }
+
+    fn must_be_dir(&self, id: FileId) -> OpResult<()> {
+        match self.attr(id)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(OpError::NotADirectory),
+        }
+    }
+
+    fn lookup(&self, dir: FileId, name: &[u8]) -> OpResult<Option<FileId>> {
+        self.must_be_dir(dir)?;
+        if name.len() > NAME_BYTES {
+            return Err(OpError::NameTooLong);
+        }
+        self.volume().lookup(dir, name).map_err(errno)
+    }
+
+    fn attr(&self, id: FileId) -> OpResult<Attr> {
+        self.volume().attr(id).map_err(errno)
+    }
+
+    /// A directory, and a name in it.
+    fn place<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
+        let (dir, name) = path.split().ok_or(OpError::InvalidArgument)?;
+        Ok((self.find(&dir)?, name))
+    }
+
+    /// For a name that exists.
+    fn named<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
+        let (dir, name) = self.place(path)?;
+        self.lookup(dir, name)?.ok_or(OpError::NotFound)?;
+        Ok((dir, name))
+    }
+
+    /// For a name that is to be made.
+    fn free<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
+        let (dir, name) = self.place(path)?;
+        match self.lookup(dir, name)? {
+            Some(_) => Err(OpError::Exists),
+            None => Ok((dir, name)),
+        }
+    }
+
+    fn make(&self, path: &FsPath, new: &NewInode<'_>) -> OpResult {
+        let (dir, name) = self.free(path)?;
+        done(self.volume().create(dir, name, new).map(drop))
+    }
+
+    /// Opening for reading and writing.
+    fn open(&mut self, path: &FsPath, slot: Slot) -> OpResult {
+        let id = self.find(path)?;
+        self.may_open(id, false)?;
+        let file = self.volume().hold(id).map_err(errno)?;
+        self.open.insert(slot, file);
+        Ok(Outcome::Done)
+    }
+
+    fn may_open(&self, id: FileId, appends: bool) -> OpResult<()> {
+        let attr = self.attr(id)?;
+        if attr.kind == FileKind::Directory {
+            return Err(OpError::IsADirectory);
+        }
+        if attr.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(OpError::NotPermitted);
+        }
+        if self.is_read_only(id)? {
+            return Err(OpError::ReadOnly);
+        }
+        if attr.flags.contains(InodeFlags::APPEND) && !appends {
+            return Err(OpError::NotPermitted);
+        }
+        Ok(())
+    }
+
+    fn is_read_only(&self, id: FileId) -> OpResult<bool> {
+        let tree = self.volume().subvolume_tree(id.root).map_err(errno)?;
+        Ok(tree.is_read_only())
+    }
+
+    fn rename(&self, from: &FsPath, to: &FsPath, how: RenameHow) -> OpResult {
+        let (dir, name) = self.place(from)?;
+        let (new_dir, new_name) = self.place(to)?;
+        self.must_be_dir(dir)?;
+        self.must_be_dir(new_dir)?;
+        self.lookup(dir, name)?.ok_or(OpError::NotFound)?;
+        self.lookup(new_dir, new_name)?;
+        let to = (new_dir, new_name);
+        let volume = self.volume();
+        let mode = match how {
+            RenameHow::Replace => RenameMode::Replace,
+            RenameHow::NoReplace => RenameMode::NoReplace,
+            RenameHow::Exchange => RenameMode::Exchange,
+            RenameHow::Whiteout => {
+                let whiteout = NewInode::with_mode(0o020_000);
+                let mode = RenameMode::Replace;
+                return done(volume.rename_leaving(dir, name, to, mode, &whiteout));
+            }
+        };
+        done(volume.rename(dir, name, to, mode))
+    }
+
+    fn check_xattr(&self, id: FileId, name: &[u8]) -> OpResult<()> {
+        let kind = self.attr(id)?.kind;
+        let takes_user = matches!(kind, FileKind::Regular | FileKind::Directory);
+        match name.starts_with(b"user.") && !takes_user {
+            true => Err(OpError::NotPermitted),
+            false => Ok(()),
+        }
+    }
+
+    fn set_attr(&self, path: &FsPath, set: &SetAttr) -> OpResult {
+        done(self.volume().set_attr(self.find(path)?, set))
+    }
+
+    fn list(&self, path: &FsPath) -> OpResult {
+        let id = self.find(path)?;
+        let mut names = Vec::new();
+        let listed = self.volume().readdir(id, 0, &mut |entry| {
+            names.push((entry.name, kind(entry.kind)));
+            std::ops::ControlFlow::Continue(())
+        });
+        listed.map_err(errno)?;
+        Ok(Outcome::Names(names))
+    }
+
+    fn stat(&self, path: &FsPath) -> OpResult {
+        let attr = self.attr(self.find(path)?)?;
+        Ok(Outcome::Attr(script::Attr {
+            kind: kind(attr.kind),
+            mode: attr.mode & 0o7777,
+            uid: attr.uid,
+            gid: attr.gid,
+            nlink: u64::from(attr.nlink),
+            rdev: numbers(attr.rdev),
+            size: attr.size,
+        }))
+    }
+
+    fn get_flags(&self, path: &FsPath) -> OpResult {
+        let flags = self.attr(self.find(path)?)?.flags;
+        Ok(Outcome::Flags(Flags {
+            immutable: flags.contains(InodeFlags::IMMUTABLE),
+            append: flags.contains(InodeFlags::APPEND),
+            nocow: flags.contains(InodeFlags::NODATACOW),
+            nodump: flags.contains(InodeFlags::NODUMP),
+            noatime: flags.contains(InodeFlags::NOATIME),
+        }))
+    }
+
+    fn set_flags(&self, path: &FsPath, flags: Flags) -> OpResult {
+        let id = self.find(path)?;
+        let mut wanted = self.attr(id)?.flags - USER_FLAGS - InodeFlags::NODATASUM;
+        for (flag, is_set) in [
+            (InodeFlags::IMMUTABLE, flags.immutable),
+            (InodeFlags::APPEND, flags.append),
+            (InodeFlags::NODATACOW, flags.nocow),
+            (InodeFlags::NODUMP, flags.nodump),
+            (InodeFlags::NOATIME, flags.noatime),
+        ] {
+            wanted.set(flag, is_set);
+        }
+        done(self.volume().set_inode_flags(id, wanted))
+    }
+
+    /// What a path leads to must be the root of a subvolume.
+    fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
+        let id = self.find(path)?;
+        match id.ino == InodeNr::FIRST_FREE && !id.is_stub() {
+            true => Ok(id.root),
+            false => Err(OpError::InvalidArgument),
+        }
+    }
+}
+
+fn done(result: Result<(), Error>) -> OpResult {
+    result.map(|()| Outcome::Done).map_err(errno)
+}
+
+/// As a mount tells them.
+fn errno(error: Error) -> OpError {
+    match error {
+        Error::NotFound | Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => OpError::NotFound,
+        Error::Exists => OpError::Exists,
+        Error::NotEmpty(_) => OpError::NotEmpty,
+        Error::NotADirectory(_) => OpError::NotADirectory,
+        Error::IsADirectory(_) => OpError::IsADirectory,
+        Error::TooManyLinks => OpError::TooManyLinks,
+        Error::NameTooLong => OpError::NameTooLong,
+        Error::ReadOnlySubvolume(_) | Error::ReadOnly => OpError::ReadOnly,
+        Error::CrossSubvolume => OpError::CrossSubvolume,
+        Error::Invalid(_) | Error::NotASubvolume => OpError::InvalidArgument,
+        Error::NotPermitted(_) | Error::DefaultSubvolume(_) => OpError::NotPermitted,
+        Error::NoXattr => OpError::NoData,
+        Error::XattrNamespace => OpError::Unsupported,
+        Error::NoSpace | Error::XattrTooBig => OpError::NoSpace,
+        error => {
+            eprintln!("{error}");
+            OpError::Io
+        }
+    }
+}
+
+fn time(time: Time) -> SetTime {
+    SetTime::At(FileTime {
+        sec: time.seconds,
+        nsec: time.nanoseconds,
+    })
+}
+
+impl Target for EngineTarget {
+    fn apply(&mut self, op: &Op) -> OpResult {
+        match op {
+            Op::Create { path, mode } => self.make(path, &NewInode::file(*mode)),
+            Op::Mkdir { path, mode } => self.make(path, &NewInode::directory(*mode)),
+            Op::Symlink { path, target } => {
+                let (dir, _) = self.place(path)?;
+                self.must_be_dir(dir)?;
+                if target.len() >= PATH_BYTES {
+                    return Err(OpError::NameTooLong);
+                }
+                self.make(path, &NewInode::symlink(target))
+            }
+            Op::Mknod { path, node, mode } => {
+                let format = match node {
+                    Node::Fifo => 0o010_000,
+                    Node::Socket => 0o140_000,
+                    Node::CharDevice(..) => 0o020_000,
+                    Node::BlockDevice(..) => 0o060_000,
+                };
+                let (major, minor) = node.rdev();
+                let new = NewInode {
+                    rdev: u64::from(major) << 20 | u64::from(minor),
+                    ..NewInode::with_mode(format | mode)
+                };
+                self.make(path, &new)
+            }
+            Op::Link { from, to } => {
+                let file = self.find(from)?;
+                let (dir, name) = self.free(to)?;
+                done(self.volume().link(file, dir, name))
+            }
+            Op::Unlink { path } => {
+                let (dir, name) = self.named(path)?;
+                done(self.volume().unlink(dir, name))
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = self.named(path)?;
+                done(self.volume().rmdir(dir, name))
+            }
+            Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Open { path, slot } => self.open(path, *slot),
+            Op::Close { slot } => {
+                self.open.remove(slot);
+                Ok(Outcome::Done)
+            }
+            Op::SetXattr {
+                path,
+                name,
+                value,
+                how,
+            } => {
+                let id = self.find(path)?;
+                if name.is_empty() || name.len() > NAME_BYTES {
+                    return Err(OpError::XattrName);
+                }
+                if value.len_bytes() > 65_536 {
+                    return Err(OpError::XattrTooBig);
+                }
+                self.check_xattr(id, name)?;
+                let mode = match how {
+                    XattrHow::Any => XattrMode::Any,
+                    XattrHow::Create => XattrMode::Create,
+                    XattrHow::Replace => XattrMode::Replace,
+                };
+                done(self.volume().set_xattr(id, name, &value.bytes(), mode))
+            }
+            Op::RemoveXattr { path, name } => {
+                let id = self.find(path)?;
+                if name.is_empty() || name.len() > NAME_BYTES {
+                    return Err(OpError::XattrName);
+                }
+                self.check_xattr(id, name)?;
+                done(self.volume().remove_xattr(id, name))
+            }
+            Op::GetXattr { path, name } => {
+                let id = self.find(path)?;
+                if name.is_empty() || name.len() > NAME_BYTES {
+                    return Err(OpError::XattrName);
+                }
+                let value = self.volume().xattr(id, name).map_err(errno)?;
+                value.map(Outcome::Bytes).ok_or(OpError::NoData)
+            }
+            Op::Chmod { path, mode } => {
+                let set = SetAttr {
+                    mode: Some(*mode),
+                    ..SetAttr::default()
+                };
+                self.set_attr(path, &set)
+            }
+            Op::Chown { path, uid, gid } => {
+                let set = SetAttr {
+                    uid: Some(*uid),
+                    gid: Some(*gid),
+                    ..SetAttr::default()
+                };
+                self.set_attr(path, &set)
+            }
+            Op::SetTimes { path, atime, mtime } => {
+                let set = SetAttr {
+                    atime: Some(time(*atime)),
+                    mtime: Some(time(*mtime)),
+                    ..SetAttr::default()
+                };
+                self.set_attr(path, &set)
+            }
+            Op::SetFlags { path, flags } => self.set_flags(path, *flags),
+            Op::GetFlags { path } => self.get_flags(path),
+            Op::CreateSubvolume { path } => {
+                let (dir, name) = self.free(path)?;
+                let root = NewInode::directory(0o755);
+                done(self.volume().create_subvolume(dir, name, &root).map(drop))
+            }
+            Op::Snapshot {
+                from,
+                to,
+                read_only,
+            } => {
+                let source = self.subvolume_at(from)?;
+                let (dir, name) = self.free(to)?;
+                let made = self.volume().snapshot(source, dir, name, *read_only);
+                done(made.map(drop))
+            }
+            Op::DeleteSubvolume { path } => {
+                self.subvolume_at(path)?;
+                let (dir, name) = self.place(path)?;
+                done(self.volume().delete_subvolume(dir, name))
+            }
+            Op::SetReadOnly { path, read_only } => {
+                let id = self.subvolume_at(path)?;
+                done(self.volume().set_read_only(id, *read_only))
+            }
+            Op::List { path } => self.list(path),
+            Op::Stat { path } => self.stat(path),
+            Op::Sync | Op::Commit => done(self.volume().sync()),
+            Op::Remount => self.remount(),
+            Op::DropCaches => Ok(Outcome::Done),
+            Op::Read { .. }
+            | Op::Write { .. }
+            | Op::Append { .. }
+            | Op::Truncate { .. }
+            | Op::Fallocate { .. }
+            | Op::Clone { .. }
+            | Op::Fsync { .. } => Err(OpError::Unsupported),
+        }
+    }
+
+    fn manifest(&mut self) -> Manifest {
+        shown::manifest(self.volume())
+    }
+
+    /// The model knows the limit of one attribute, not that of those whose names have one hash.
+    fn may_refuse(&self, op: &Op, error: OpError) -> bool {
+        matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
+    }
+}
