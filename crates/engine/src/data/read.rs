@@ -95,10 +95,11 @@ impl Volume {
         let end = state.buffer.size_on_disk(item.size.get());
         let mut reader = Reader::new(self, &inode.tree, id, item.flags());
         for gap in state.buffer.copy_to(offset, buf) {
-            let stored = gap.start.min(end)..gap.end.min(end);
+            // The end may lie before what is read.
+            let stored_end = gap.end.min(end).max(gap.start);
             let place = |at: u64| (at - offset) as usize;
-            reader.plan(stored.start, place(stored.start)..place(stored.end), buf)?;
-            buf[place(stored.end.max(gap.start))..place(gap.end)].fill(0);
+            reader.plan(gap.start, place(gap.start)..place(stored_end), buf)?;
+            buf[place(stored_end)..place(gap.end)].fill(0);
         }
         drop(state);
         reader.run(buf)?;
