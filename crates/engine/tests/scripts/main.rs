@@ -45,19 +45,6 @@ fn count(few: usize) -> usize {
     }
 }
 
-fn is_of_names(op: &Op) -> bool {
-    !matches!(
-        op,
-        Op::Read { .. }
-            | Op::Write { .. }
-            | Op::Append { .. }
-            | Op::Truncate { .. }
-            | Op::Fallocate { .. }
-            | Op::Clone { .. }
-            | Op::Fsync { .. }
-    )
-}
-
 /// A script, and what it is done to.
 struct Case {
     nodesize: u32,
@@ -77,7 +64,6 @@ impl Case {
     /// Does the script; then the kernel shows the same, and can go on with it.
     fn prove(&self, test: &str) {
         let mut ops = generate(self.shape, seed(test), count(self.few));
-        ops.retain(is_of_names);
         ops.push(Op::Remount);
         let attempt = |ops: &[Op]| {
             let device = Arc::new(device(self.nodesize, self.features));
@@ -129,6 +115,11 @@ fn many_small_files() {
 }
 
 #[test]
+fn big_file() {
+    prove("big_file", Shape::BigFile, 800);
+}
+
+#[test]
 fn snapshots() {
     prove("snapshots", Shape::Snapshots, 1500);
 }
@@ -168,11 +159,7 @@ fn threads_end_as_the_model_says() {
         ThreadPlan::apart(Shape::Mixed, seed, THREADS, count(1000), false),
         ThreadPlan::apart(Shape::Snapshots, seed, THREADS, count(300), true),
     ];
-    for mut plan in plans {
-        plan.setup.retain(is_of_names);
-        for script in &mut plan.threads {
-            script.retain(is_of_names);
-        }
+    for plan in plans {
         let first = EngineTarget::new(Arc::new(device(16 << 10, "")));
         let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
         plan.run(&mut targets, &RunOptions::default(), &())

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
-    Attr, Error, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions, RenameMode, SetAttr,
-    SetTime, Volume, XattrMode,
+    Attr, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
+    RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::manifest::{Manifest, Time};
 use ubtrfs_sim::script::{
-    self, Flags, FsPath, Node, Op, OpError, Outcome, RenameHow, Slot, Target, XattrHow,
+    self, Allocate, At, Flags, FsPath, Node, Op, OpError, Outcome, RenameHow, Slot, Target,
+    XattrHow,
 };
 
 use crate::shown::{self, kind, numbers};
@@ -26,11 +27,6 @@ type OpResult<T = Outcome> = Result<T, OpError>;
 
 const NAME_BYTES: usize = 255;
 const PATH_BYTES: usize = 4096;
-const USER_FLAGS: InodeFlags = InodeFlags::IMMUTABLE
-    .union(InodeFlags::APPEND)
-    .union(InodeFlags::NODATACOW)
-    .union(InodeFlags::NODUMP)
-    .union(InodeFlags::NOATIME);
 
 /// A writable volume on one device.
 pub(crate) struct EngineTarget {
@@ -168,6 +164,26 @@ impl EngineTarget {
         Ok(())
     }
 
+    /// A file that is read, or synced.
+    fn file(&self, at: &At) -> OpResult<FileId> {
+        match at {
+            At::Path(path) => self.find(path),
+            At::Slot(slot) => match self.open.get(slot) {
+                Some(file) => Ok(file.id()),
+                None => Err(OpError::InvalidArgument),
+            },
+        }
+    }
+
+    /// A file that is opened for writing, or was.
+    fn file_to_write(&self, at: &At, appends: bool) -> OpResult<FileId> {
+        let id = self.file(at)?;
+        if let At::Path(_) = at {
+            self.may_open(id, appends)?;
+        }
+        Ok(id)
+    }
+
     fn is_read_only(&self, id: FileId) -> OpResult<bool> {
         let tree = self.volume().subvolume_tree(id.root).map_err(errno)?;
         Ok(tree.is_read_only())
@@ -245,7 +261,7 @@ impl EngineTarget {
 
     fn set_flags(&self, path: &FsPath, flags: Flags) -> OpResult {
         let id = self.find(path)?;
-        let mut wanted = self.attr(id)?.flags - USER_FLAGS - InodeFlags::NODATASUM;
+        let mut wanted = InodeFlags::empty();
         for (flag, is_set) in [
             (InodeFlags::IMMUTABLE, flags.immutable),
             (InodeFlags::APPEND, flags.append),
@@ -288,7 +304,10 @@ fn errno(error: Error) -> OpError {
         Error::NotPermitted(_) | Error::DefaultSubvolume(_) => OpError::NotPermitted,
         Error::NoXattr => OpError::NoData,
         Error::XattrNamespace => OpError::Unsupported,
-        Error::NoSpace | Error::XattrTooBig => OpError::NoSpace,
+        Error::XattrTooBig => OpError::NoSpace,
+        error if error.is_no_space() => OpError::NoSpace,
+        Error::FileTooBig => OpError::FileTooBig,
+        Error::Unaligned | Error::CsumsDiffer => OpError::InvalidArgument,
         error => {
             eprintln!("{error}");
             OpError::Io
@@ -440,13 +459,66 @@ impl Target for EngineTarget {
             Op::Sync | Op::Commit => done(self.volume().sync()),
             Op::Remount => self.remount(),
             Op::DropCaches => Ok(Outcome::Done),
-            Op::Read { .. }
-            | Op::Write { .. }
-            | Op::Append { .. }
-            | Op::Truncate { .. }
-            | Op::Fallocate { .. }
-            | Op::Clone { .. }
-            | Op::Fsync { .. } => Err(OpError::Unsupported),
+            Op::Read {
+                at,
+                offset,
+                len_bytes,
+            } => {
+                let id = self.file(at)?;
+                let mut bytes = vec![0; *len_bytes];
+                let read = self.volume().read(id, *offset, &mut bytes);
+                bytes.truncate(read.map_err(errno)?);
+                Ok(Outcome::Bytes(bytes))
+            }
+            Op::Write { at, offset, data } => {
+                let id = self.file_to_write(at, false)?;
+                done(self.volume().write(id, *offset, &data.bytes()))
+            }
+            Op::Append { at, data } => {
+                let id = self.file_to_write(at, true)?;
+                done(self.volume().append(id, &data.bytes()).map(drop))
+            }
+            Op::Truncate { at, size } => {
+                let id = self.file_to_write(at, false)?;
+                done(self.volume().truncate(id, *size))
+            }
+            Op::Fallocate {
+                at,
+                how,
+                offset,
+                len_bytes,
+            } => {
+                let id = self.file_to_write(at, false)?;
+                let mode = match how {
+                    Allocate::Extend => Fallocate::Reserve { keep_size: false },
+                    Allocate::KeepSize => Fallocate::Reserve { keep_size: true },
+                    Allocate::Punch => Fallocate::PunchHole,
+                    Allocate::Zero => Fallocate::ZeroRange { keep_size: false },
+                    Allocate::ZeroKeepSize => Fallocate::ZeroRange { keep_size: true },
+                };
+                if *len_bytes == 0 {
+                    return Err(OpError::InvalidArgument);
+                }
+                done(self.volume().fallocate(id, mode, *offset, *len_bytes))
+            }
+            Op::Clone {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => {
+                let source = self.file(from)?;
+                let target = self.file_to_write(to, false)?;
+                if self.attr(source)?.kind == FileKind::Directory {
+                    return Err(OpError::IsADirectory);
+                }
+                let (from, to) = (*from_offset, *to_offset);
+                let volume = self.volume();
+                let shared = volume.clone_range(source, from, *len_bytes, target, to);
+                done(shared.map(drop))
+            }
+            Op::Fsync { at } => done(self.volume().fsync(self.file(at)?)),
         }
     }
 
