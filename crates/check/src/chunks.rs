@@ -1,22 +1,25 @@
-//! Chunks, block groups, device extents and device items, each compared with the others.
+//! Chunks, device extents and device items, each compared with the others.
 //!
 //! All of them are held in memory: a volume of 4 TiB has some four thousand.
+//!
+//! Not here: block groups (`block_groups`).
 
 use std::collections::BTreeMap;
 
 use ubtrfs_device::{ChunkProblem, DeviceError, MappedChunk};
-use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{DevId, Logical, RootId};
-use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem};
+use ubtrfs_format::item::{Chunk, DevExtent, DevItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::flags;
 use zerocopy::FromBytes;
 
+use crate::block_groups;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
 use crate::roots::Roots;
-use crate::space::{GroupItem, Spaces};
+use crate::space::Spaces;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
@@ -75,8 +78,7 @@ impl Chunks {
         for chunk in self.chunks.values() {
             spaces.push(chunk.logical().0, chunk.len_bytes(), chunk.flags());
         }
-        let groups = read_block_groups(state, volume, roots, &mut spaces)?;
-        check_block_groups(state, &mut spaces, groups);
+        block_groups::check(state, volume, roots, &mut spaces)?;
         Ok(spaces)
     }
 
@@ -419,139 +421,4 @@ fn read_dev_extents(
         walk(volume, &[root], &mut reader)?;
     }
     Ok(reader.extents)
-}
-
-type Groups = BTreeMap<u64, GroupItem>;
-
-/// From their own tree, or from between the extents, or from both in the midst of a conversion.
-fn read_block_groups(
-    state: &mut State<'_>,
-    volume: &CheckedVolume,
-    roots: &Roots,
-    spaces: &mut Spaces,
-) -> Result<Groups, CheckError> {
-    let mut groups = Groups::new();
-    let features = volume.superblock().compat_ro();
-    let has_tree = features.contains(CompatRo::BLOCK_GROUP_TREE);
-    let own_tree = roots.tree_root(RootId::BLOCK_GROUP_TREE);
-    let extent_tree = roots.tree_root(RootId::EXTENT_TREE);
-    if let (Some(root), false) = (&extent_tree, has_tree) {
-        seek_block_groups(volume, root, spaces, &mut groups);
-    }
-    if let Some(root) = own_tree {
-        let mut reader = GroupReader {
-            state,
-            groups: &mut groups,
-        };
-        walk(volume, &[root], &mut reader)?;
-    }
-    let has_none = if has_tree { own_tree } else { extent_tree }.is_none();
-    for space in spaces.all_mut() {
-        space.is_group_lost |=
-            has_none || state.may_have_lost(RootId::BLOCK_GROUP_TREE, space.start);
-    }
-    Ok(groups)
-}
-
-/// One search a chunk, so that the extents need not be read. A block that is lost is told when they are.
-fn seek_block_groups(
-    volume: &CheckedVolume,
-    root: &TreeRoot,
-    spaces: &mut Spaces,
-    groups: &mut Groups,
-) {
-    let view = volume.view(root);
-    let mut cursor = view.cursor();
-    for space in spaces.all_mut() {
-        let start = space.start;
-        let from = Key::new(start, KeyType::BLOCK_GROUP_ITEM, 0);
-        match cursor.seek(&from) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(_) => {
-                space.is_group_lost = true;
-                continue;
-            }
-        }
-        if let Some((key, bytes)) = cursor.current()
-            && (key.objectid, key.item_type) == (start, KeyType::BLOCK_GROUP_ITEM)
-            && let Some(group) = decode_group(key, bytes)
-        {
-            groups.insert(start, group);
-        }
-    }
-}
-
-pub(crate) fn decode_group(key: Key, bytes: &[u8]) -> Option<GroupItem> {
-    let item = BlockGroupItem::ref_from_bytes(bytes).ok()?;
-    Some(GroupItem {
-        length: key.offset,
-        used: item.used.get(),
-        flags: item.flags(),
-    })
-}
-
-struct GroupReader<'s, 'a> {
-    state: &'s mut State<'a>,
-    groups: &'s mut Groups,
-}
-
-impl Visitor for GroupReader<'_, '_> {
-    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
-        self.state.enter_tree(root)
-    }
-
-    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
-        self.state.enter_block(root, block)?;
-        for (key, bytes) in block.node.items() {
-            if key.item_type == KeyType::BLOCK_GROUP_ITEM
-                && let Some(group) = decode_group(key, bytes)
-            {
-                self.groups.insert(key.objectid, group);
-            }
-        }
-        Ok(())
-    }
-
-    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        self.state.lose(lost);
-        Ok(())
-    }
-}
-
-fn check_block_groups(state: &mut State<'_>, spaces: &mut Spaces, groups: Groups) {
-    let chunks_lost = state.has_lost(RootId::CHUNK_TREE);
-    let mut before: Option<(u64, u64)> = None;
-    for (start, group) in groups {
-        let at = Place::bytenr(start);
-        if let Some((other, _)) = before.filter(|(_, end)| *end > start) {
-            state.add(at, Fault::BlockGroupOverlap { other });
-            continue;
-        }
-        before = Some((start, start.saturating_add(group.length)));
-        let index = spaces.index_of(start);
-        let space = index.map(|index| &mut spaces.all_mut()[index]);
-        let Some(space) = space.filter(|space| space.start == start) else {
-            let length = group.length;
-            state.add_unless(chunks_lost, at, Fault::BlockGroupWithoutChunk { length });
-            continue;
-        };
-        space.group = Some(group);
-        if (space.length, space.flags) != (group.length, group.flags) {
-            let fault = Fault::BlockGroupDiffers {
-                length: group.length,
-                flags: group.flags.bits(),
-                chunk_length: space.length,
-                chunk_flags: space.flags.bits(),
-            };
-            state.add(at, fault);
-        }
-    }
-    for space in spaces.all().iter().filter(|space| space.group.is_none()) {
-        let fault = Fault::ChunkWithoutBlockGroup {
-            length: space.length,
-        };
-        let at = Place::bytenr(space.start);
-        state.add_unless(space.is_group_lost, at, fault);
-    }
 }

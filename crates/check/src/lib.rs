@@ -12,6 +12,7 @@
 //! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
 //! (`lost`).
 
+mod block_groups;
 mod block_set;
 mod chunks;
 mod csums;

@@ -57,7 +57,8 @@ impl RootEntry {
     }
 
     pub(crate) fn tree_root(&self) -> TreeRoot {
-        let is_half = self.drop_progress.objectid != 0;
+        // A relocation tree that is being merged notes its progress there as well, and still holds all.
+        let is_half = self.drop_progress.objectid != 0 && self.refs == 0;
         TreeRoot {
             tree: self.id(),
             bytenr: Logical(self.bytenr),

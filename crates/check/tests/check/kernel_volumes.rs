@@ -148,6 +148,26 @@ fn half_deleted_subvolumes_are_sound() {
     println!("met half-way {half} times");
 }
 
+#[test]
+fn volumes_grown_from_seeds_are_sound() {
+    const TEST: &str = "volumes_grown_from_seeds_are_sound";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let mut volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    for number in 0..200 {
+        fs::write(mount.path().join(format!("seed-{number}")), [1; 5000]).unwrap();
+    }
+    mount.unmount().unwrap();
+    let mount = volume.sprout(512 << 20).unwrap();
+    for number in 0..200 {
+        fs::write(mount.path().join(format!("sprout-{number}")), [2; 5000]).unwrap();
+    }
+    mount.unmount().unwrap();
+    assert_spotless(TEST, &checked(&volume));
+}
+
 /// Free space in so many pieces that the free-space tree turns to bitmaps.
 #[test]
 fn bitmaps_of_free_space_are_sound() {

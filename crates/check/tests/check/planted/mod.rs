@@ -14,9 +14,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ubtrfs_check::{CheckOptions, Fault, Report, check_devices};
 use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::Node;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fault::FaultDevice;
 use ubtrfs_sim::images;
+use zerocopy::FromBytes;
 
 type Devices = Vec<(PathBuf, Arc<FaultDevice>)>;
 
@@ -112,6 +117,46 @@ fn each_planted_fault_is_named() {
         }
     }
     assert!(failures.is_empty(), "{failures}");
+}
+
+/// Makes the innermost subvolume one that the kernel has deleted up to its second leaf, but for the space and
+/// the UUID of it.
+fn delete_half(volume: &mut Crafted, drop_progress: Key) {
+    let tree = RootId(258);
+    let is_root =
+        |key: Key, _: &[u8]| (key.objectid, key.item_type) == (tree.0, KeyType::ROOT_ITEM);
+    editing::edit(volume, RootId::ROOT_TREE, is_root, |_, bytes| {
+        let root = RootItem::mut_from_bytes(bytes).unwrap();
+        root.refs = 0.into();
+        root.drop_progress = drop_progress.into();
+        root.drop_level = 1;
+    });
+    let orphan = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, tree.0);
+    editing::insert(volume, RootId::ROOT_TREE, orphan, &[]);
+}
+
+#[test]
+fn half_deleted_subvolume_lacks_its_beginning() {
+    let mut volume = crafted(SMALL_NODES);
+    let roots = volume.blocks_of(RootId(258), 1);
+    let root = volume.block(roots[0]);
+    let ptrs = Node::new(&root).unwrap().ptrs();
+    assert_eq!((roots.len(), ptrs.len() > 2), (1, true));
+    let (first, second) = (ptrs[0].blockptr.get(), ptrs[1].key.get());
+    let leaf = volume.block(first);
+    let mut items = Node::new(&leaf).unwrap().items();
+    assert!(items.all(|(key, _)| key.item_type != KeyType::EXTENT_DATA));
+    let is_leaf = |key: Key, _: &[u8]| key.objectid == first;
+    editing::remove(&mut volume, RootId::EXTENT_TREE, is_leaf);
+
+    let mut whole = volume.clone();
+    delete_half(&mut whole, Key::MIN);
+    let report = check_it(whole.devices());
+    assert_eq!(report.numbers(), [112, 401, 501, 502, 610], "{report}");
+
+    delete_half(&mut volume, second);
+    let report = check_it(volume.devices());
+    assert_eq!(report.numbers(), [112, 501, 502, 610], "{report}");
 }
 
 /// Device extents that overlap within a leaf are a corrupt leaf; two leaves of them need a volume of a
