@@ -1,6 +1,7 @@
 //! Opening and making volumes.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,8 +16,31 @@ use crate::error::{Error, Result};
 /// An open volume, seen from the root of one of its subvolumes. Cheap to clone: clones are the same volume.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    pub(crate) engine: Arc<ubtrfs_engine::Volume>,
+    pub(crate) engine: Engine,
     pub(crate) root: FileId,
+}
+
+/// The engine, closed with the last clone of the handle: whoever drops that may open the devices anew.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine(Arc<OpenEngine>);
+
+#[derive(Debug)]
+struct OpenEngine(Arc<ubtrfs_engine::Volume>);
+
+impl Deref for Engine {
+    type Target = Arc<ubtrfs_engine::Volume>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.0
+    }
+}
+
+impl Drop for OpenEngine {
+    /// Whoever must know whether the last changes are durable calls `sync` before.
+    fn drop(&mut self) {
+        // The engine has logged the reason.
+        let _ = self.0.close();
+    }
 }
 
 /// How a volume is opened or made.
@@ -145,6 +169,7 @@ impl Volume {
     /// The view of the top level's root of an open volume.
     pub fn of_engine(engine: Arc<ubtrfs_engine::Volume>) -> Result<Volume> {
         let root = engine.root_dir(ubtrfs_format::ids::RootId::FS_TREE)?;
+        let engine = Engine(Arc::new(OpenEngine(engine)));
         Ok(Volume { engine, root })
     }
 

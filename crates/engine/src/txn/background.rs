@@ -51,13 +51,26 @@ impl Volume {
     /// Starts the thread that commits at intervals. It ends when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
         let writer = Arc::clone(self.writer()?);
-        writer.note_background();
         let volume = Arc::downgrade(self);
-        thread::Builder::new()
+        let own = Arc::clone(&writer);
+        let thread = thread::Builder::new()
             .name("ubtrfs-commit".to_owned())
-            .spawn(move || run(&writer, &volume, interval))
-            .map(drop)
-            .map_err(Error::Thread)
+            .spawn(move || run(&own, &volume, interval))
+            .map_err(Error::Thread)?;
+        writer.set_background(thread);
+        Ok(())
+    }
+
+    /// Commits what is left and ends the thread that commits, which may hold the volume for a moment: when the last
+    /// handle is dropped after this, the devices are free. Does nothing on a volume that is only read.
+    ///
+    /// Errors: as `sync`.
+    pub fn close(&self) -> Result<()> {
+        let Ok(writer) = self.writer() else {
+            return Ok(());
+        };
+        writer.stop_background();
+        self.sync()
     }
 }
 

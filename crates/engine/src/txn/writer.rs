@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -70,7 +71,8 @@ pub(crate) struct Writer {
     wanted: Condvar,
     /// Wakes operations that wait for room in the delta.
     frozen: Condvar,
-    /// Whether a thread commits on request.
+    /// The thread that commits on request, and whether there is one.
+    background: Mutex<Option<JoinHandle<()>>>,
     has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
     unclean: AtomicBool,
@@ -143,6 +145,7 @@ impl Writer {
             wake: Mutex::default(),
             wanted: Condvar::new(),
             frozen: Condvar::new(),
+            background: Mutex::default(),
             has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
             space,
@@ -285,14 +288,23 @@ impl Writer {
         self.wanted.notify_one();
     }
 
-    pub(super) fn note_background(&self) {
+    pub(super) fn set_background(&self, thread: JoinHandle<()>) {
+        *self.background.lock() = Some(thread);
         self.has_background.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the background thread.
+    /// Ends the background thread, and waits for that unless it is the one that asks.
     pub(crate) fn stop_background(&self) {
+        self.has_background.store(false, Ordering::Relaxed);
         self.wake.lock().stop = true;
         self.wanted.notify_one();
+        let thread = self.background.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that commits has panicked");
+        }
     }
 
     pub(super) fn next_wake(&self, interval: Duration) -> Wakening {
