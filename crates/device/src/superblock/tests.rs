@@ -99,9 +99,23 @@ fn each_kind_of_non_volume_has_its_error() {
 
 #[test]
 fn written_copies_are_all_valid() {
-    let device = MemDevice::new((256 << 30) + 4096);
-    write_superblocks(&device, path(), &at_generation(12)).unwrap();
+    let len_bytes = (256 << 30) + 4096;
+    let device = MemDevice::new(len_bytes);
+    let mut superblock = at_generation(12);
+    superblock.dev_item.total_bytes = len_bytes.into();
+    write_superblocks(&device, path(), &superblock).unwrap();
     let found = DeviceSuperblocks::read(&device);
     assert_eq!(found.copies.len(), 3);
     assert_eq!(found.bad_copies().count(), 0);
+}
+
+#[test]
+fn no_copy_is_written_behind_the_volume() {
+    let device = MemDevice::new(1 << 30);
+    let mut superblock = at_generation(12);
+    superblock.dev_item.total_bytes = (16u64 << 20).into();
+    write_superblocks(&device, path(), &superblock).unwrap();
+    let found = DeviceSuperblocks::read(&device);
+    let valid = found.copies.iter().filter(|copy| copy.problem.is_none());
+    assert_eq!(valid.count(), 1);
 }
