@@ -83,12 +83,12 @@ impl Volume {
     /// Locks: the inode's, for a moment.
     pub fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
-        let inode = self.inodes.find(id);
-        let state = inode.as_ref().map(|inode| inode.lock.read());
-        let mut attr = self.stored_attr(id)?;
-        if let Some(state) = state {
-            attr.size = state.buffer.size_over(attr.size);
-        }
+        let Some(inode) = self.inodes.find(id) else {
+            return self.stored_attr(id);
+        };
+        let state = inode.lock.read();
+        let mut attr = Attr::of(id, &read_inode(&inode.tree.view, id)?)?;
+        attr.size = state.buffer.size_over(attr.size);
         Ok(attr)
     }
 

@@ -10,7 +10,7 @@ use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::FileId;
-use super::entry::{entry_key, find_entry};
+use super::entry::{entry_key, find_entry, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
 
@@ -88,6 +88,17 @@ impl Volume {
             more = cursor.advance()?;
         }
         Ok(())
+    }
+
+    /// The index that the next entry of a directory gets at least. Who lists a directory up to there comes to an
+    /// end, whatever is made or renamed in it meanwhile.
+    pub fn dir_end(&self, dir: FileId) -> Result<u64> {
+        if dir.is_stub() {
+            return Ok(0);
+        }
+        let inode = self.inodes.get(self, dir)?;
+        let state = inode.lock.read();
+        next_index(&inode, &state)
     }
 
     /// The inode that an entry of `dir` leads to. `key` is the entry's, for errors.

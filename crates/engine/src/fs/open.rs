@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::inode_item::read_inode;
+use ubtrfs_format::item::{FileKind, InodeFlags};
+
+use super::guard::may_write;
+use super::inode_item::{kind_of, read_inode};
 use super::{FileId, Inode};
 use crate::error::{Error, Result};
 use crate::volume::Volume;
@@ -41,6 +44,24 @@ impl Volume {
         state.open_count += 1;
         drop(state);
         Ok(OpenFile::counted(Arc::clone(self), inode))
+    }
+
+    /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
+    ///
+    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not
+    /// `appends`.
+    pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
+        let held = self.hold(id)?;
+        let inode = &held.inode;
+        let item = read_inode(&inode.tree.view, id)?;
+        if kind_of(id, &item)? == FileKind::Directory {
+            return Err(Error::IsADirectory(id));
+        }
+        may_write(&inode.tree, id, &item)?;
+        match item.flags().contains(InodeFlags::APPEND) && !appends {
+            true => Err(Error::NotPermitted(id)),
+            false => Ok(held),
+        }
     }
 }
 

@@ -112,6 +112,21 @@ fn entries_of_guarded_directories_stay() {
 }
 
 #[test]
+fn guarded_files_are_not_opened_for_writing() {
+    let world = World::new();
+    let (file, dir) = (world.file("file"), world.dir("dir"));
+    let volume = world.volume();
+    let hold = |id, appends| volume.hold_for_writing(id, appends).map(drop);
+    assert!(matches!(hold(dir, true), Err(Error::IsADirectory(_))));
+    hold(file, false).unwrap();
+    volume.set_inode_flags(file, InodeFlags::APPEND).unwrap();
+    assert!(matches!(hold(file, false), Err(Error::NotPermitted(_))));
+    hold(file, true).unwrap();
+    volume.set_inode_flags(file, InodeFlags::IMMUTABLE).unwrap();
+    assert!(matches!(hold(file, true), Err(Error::NotPermitted(_))));
+}
+
+#[test]
 fn names_of_guarded_files_stay() {
     let world = World::new();
     let (dir, top) = (world.dir("dir"), world.top());

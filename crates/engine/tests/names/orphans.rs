@@ -132,6 +132,45 @@ fn inode_with_many_items_goes_in_steps() {
 }
 
 #[test]
+fn file_with_many_extents_goes_in_steps() {
+    const EXTENTS: u64 = 700;
+    let mut world = World::new();
+    let id = world.file("file");
+    let volume = world.volume();
+    for extent in 0..EXTENTS {
+        volume
+            .write(id, extent * 8192, &[extent as u8; 4096])
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    assert!(keys_of(volume, id).len() as u64 > EXTENTS);
+    let held = volume.hold(id).unwrap();
+    volume.unlink(world.top(), b"file").unwrap();
+    let mut byte = [0];
+    volume.read(id, 8192, &mut byte).unwrap();
+    assert_eq!(byte, [1]);
+    drop(held);
+    world.shows(|volume| {
+        assert!(keys_of(volume, id).is_empty());
+        assert!(orphans(volume).is_empty());
+    });
+}
+
+#[test]
+fn what_is_written_to_a_file_without_a_name_goes_with_it() {
+    let mut world = World::new();
+    let new = NewInode::file(0o600);
+    let volume = world.volume();
+    let held = volume.tmpfile(world.top(), &new, true).unwrap();
+    let id = held.id();
+    volume.write(id, 0, &[1; 100_000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 50_000, &[2; 100_000]).unwrap();
+    drop(held);
+    world.shows(|volume| assert!(keys_of(volume, id).is_empty()));
+}
+
+#[test]
 fn attributes_of_a_file_without_a_name_can_be_set() {
     let world = World::new();
     let volume = world.volume();

@@ -1,8 +1,8 @@
 //! Names and inodes that go.
 
-use ubtrfs_engine::{Error, NewInode, XattrMode};
+use ubtrfs_engine::{Error, NewInode, Volume, XattrMode};
 
-use crate::world::{World, attr, indices, is_missing, keys_of, names};
+use crate::world::{World, at, attr, indices, is_missing, keys_of, names};
 
 #[test]
 fn nothing_is_left_of_a_file() {
@@ -85,6 +85,19 @@ fn number_of_a_deleted_inode_is_not_used_again() {
     let first = world.file("file");
     world.volume().unlink(world.top(), b"file").unwrap();
     assert!(world.file("file").ino > first.ino);
+}
+
+#[test]
+fn directory_ends_before_what_is_made_later() {
+    let mut world = World::new();
+    world.file("a");
+    world.file("b");
+    world.volume().unlink(world.top(), b"b").unwrap();
+    let end = |volume: &Volume| volume.dir_end(at(volume, "")).unwrap();
+    assert_eq!(end(world.volume()), 4);
+    world.file("c");
+    assert_eq!(indices(world.volume(), ""), [2, 4]);
+    world.shows(|volume| assert_eq!(end(volume), 5));
 }
 
 #[test]

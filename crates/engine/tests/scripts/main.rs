@@ -7,7 +7,9 @@ mod target;
 use std::sync::Arc;
 
 use ubtrfs_device::MemDevice;
+use ubtrfs_engine::Compress;
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_sim::kernel::{self, KernelMount};
 use ubtrfs_sim::manifest::Manifest;
@@ -21,7 +23,7 @@ use target::EngineTarget;
 const LEN_BYTES: u64 = 1 << 30;
 
 /// A new volume in memory.
-fn device(nodesize: u32, features: &str) -> MemDevice {
+fn device(nodesize: u32, features: &str, len_bytes: u64) -> MemDevice {
     let mut options = MkfsOptions {
         nodesize: Some(nodesize),
         ..MkfsOptions::default()
@@ -31,8 +33,8 @@ fn device(nodesize: u32, features: &str) -> MemDevice {
         sec: 1_700_000_000.into(),
         nsec: 0.into(),
     };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[LEN_BYTES]).unwrap();
-    let device = MemDevice::new(LEN_BYTES);
+    let plan = Plan::new(&options, &Identity::random(1, created), &[len_bytes]).unwrap();
+    let device = MemDevice::new(len_bytes);
     plan.write(&[&device], false).unwrap();
     device
 }
@@ -49,14 +51,28 @@ fn count(few: usize) -> usize {
 struct Case {
     nodesize: u32,
     features: &'static str,
+    compress: Compress,
+    len_bytes: u64,
     shape: Shape,
     few: usize,
 }
 
 impl Case {
+    fn new(shape: Shape, few: usize) -> Case {
+        Case {
+            nodesize: 16 << 10,
+            features: "",
+            compress: Compress::default(),
+            len_bytes: LEN_BYTES,
+            shape,
+            few,
+        }
+    }
+
     fn options(&self) -> RunOptions {
         RunOptions {
             limits: Limits::of_nodesize(self.nodesize as usize),
+            may_be_full: self.shape == Shape::FullDisk,
             ..RunOptions::default()
         }
     }
@@ -66,8 +82,9 @@ impl Case {
         let mut ops = generate(self.shape, seed(test), count(self.few));
         ops.push(Op::Remount);
         let attempt = |ops: &[Op]| {
-            let device = Arc::new(device(self.nodesize, self.features));
-            let mut target = EngineTarget::new(device.clone());
+            let device = device(self.nodesize, self.features, self.len_bytes);
+            let device = Arc::new(device);
+            let mut target = EngineTarget::new(device.clone(), self.compress);
             run(&mut target, ops, &self.options()).map(|model| (model, device))
         };
         let (model, device) = match attempt(&ops) {
@@ -95,13 +112,7 @@ impl Case {
 }
 
 fn prove(test: &str, shape: Shape, few: usize) {
-    let case = Case {
-        nodesize: 16 << 10,
-        features: "",
-        shape,
-        few,
-    };
-    case.prove(test);
+    Case::new(shape, few).prove(test);
 }
 
 #[test]
@@ -144,10 +155,31 @@ fn small_nodes_and_old_features() {
     let case = Case {
         nodesize: 4 << 10,
         features: "^no-holes,^bgt,^fst,^extref",
-        shape: Shape::Mixed,
-        few: 3000,
+        ..Case::new(Shape::Mixed, 3000)
     };
     case.prove("small_nodes_and_old_features");
+}
+
+#[test]
+fn compressed() {
+    let case = Case {
+        compress: Compress {
+            algorithm: Compression::Zstd,
+            level: 1,
+            force: true,
+        },
+        ..Case::new(Shape::BigFile, 600)
+    };
+    case.prove("compressed");
+}
+
+#[test]
+fn full_disk() {
+    let case = Case {
+        len_bytes: 160 << 20,
+        ..Case::new(Shape::FullDisk, 300)
+    };
+    case.prove("full_disk");
 }
 
 #[test]
@@ -160,7 +192,10 @@ fn threads_end_as_the_model_says() {
         ThreadPlan::apart(Shape::Snapshots, seed, THREADS, count(300), true),
     ];
     for plan in plans {
-        let first = EngineTarget::new(Arc::new(device(16 << 10, "")));
+        let first = EngineTarget::new(
+            Arc::new(device(16 << 10, "", LEN_BYTES)),
+            Compress::default(),
+        );
         let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
         plan.run(&mut targets, &RunOptions::default(), &())
             .unwrap_or_else(|failure| panic!("{failure}"));

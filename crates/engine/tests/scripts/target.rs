@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
-    Attr, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
+    Attr, Compress, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
     RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{InodeNr, RootId};
@@ -34,21 +34,26 @@ pub(crate) struct EngineTarget {
     open: BTreeMap<Slot, OpenFile>,
     volume: Option<Arc<Volume>>,
     device: Arc<dyn BlockDevice>,
+    compress: Compress,
 }
 
-fn open_volume(device: &Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
-    let options = OpenOptions::new().writable(writable).commit_interval(None);
+fn open_volume(device: &Arc<dyn BlockDevice>, compress: Compress) -> Result<Arc<Volume>, Error> {
+    let options = OpenOptions::new()
+        .writable(true)
+        .compress(compress)
+        .commit_interval(None);
     let devices = vec![(PathBuf::from("memory"), Arc::clone(device))];
     Volume::from_devices(devices, &options)
 }
 
 impl EngineTarget {
-    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> EngineTarget {
-        let volume = Some(open_volume(&device, true).unwrap());
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, compress: Compress) -> EngineTarget {
+        let volume = Some(open_volume(&device, compress).unwrap());
         EngineTarget {
             open: BTreeMap::new(),
             volume,
             device,
+            compress,
         }
     }
 
@@ -58,6 +63,7 @@ impl EngineTarget {
             open: BTreeMap::new(),
             volume: self.volume.clone(),
             device: Arc::clone(&self.device),
+            compress: self.compress,
         }
     }
 
@@ -76,7 +82,7 @@ impl EngineTarget {
         let devices = vec![(PathBuf::from("memory"), Arc::clone(&self.device))];
         let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);
-        self.volume = Some(open_volume(&self.device, true).map_err(errno)?);
+        self.volume = Some(open_volume(&self.device, self.compress).map_err(errno)?);
         Ok(Outcome::Done)
     }
 
@@ -114,7 +120,9 @@ impl EngineTarget {
     /// A directory, and a name in it.
     fn place<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = path.split().ok_or(OpError::InvalidArgument)?;
-        Ok((self.find(&dir)?, name))
+        let dir = self.find(&dir)?;
+        self.must_be_dir(dir)?;
+        Ok((dir, name))
     }
 
     /// For a name that exists.
@@ -141,27 +149,9 @@ impl EngineTarget {
     /// Opening for reading and writing.
     fn open(&mut self, path: &FsPath, slot: Slot) -> OpResult {
         let id = self.find(path)?;
-        self.may_open(id, false)?;
-        let file = self.volume().hold(id).map_err(errno)?;
-        self.open.insert(slot, file);
+        let file = self.volume().hold_for_writing(id, false);
+        self.open.insert(slot, file.map_err(errno)?);
         Ok(Outcome::Done)
-    }
-
-    fn may_open(&self, id: FileId, appends: bool) -> OpResult<()> {
-        let attr = self.attr(id)?;
-        if attr.kind == FileKind::Directory {
-            return Err(OpError::IsADirectory);
-        }
-        if attr.flags.contains(InodeFlags::IMMUTABLE) {
-            return Err(OpError::NotPermitted);
-        }
-        if self.is_read_only(id)? {
-            return Err(OpError::ReadOnly);
-        }
-        if attr.flags.contains(InodeFlags::APPEND) && !appends {
-            return Err(OpError::NotPermitted);
-        }
-        Ok(())
     }
 
     /// A file that is read, or synced.
@@ -179,21 +169,14 @@ impl EngineTarget {
     fn file_to_write(&self, at: &At, appends: bool) -> OpResult<FileId> {
         let id = self.file(at)?;
         if let At::Path(_) = at {
-            self.may_open(id, appends)?;
+            self.volume().hold_for_writing(id, appends).map_err(errno)?;
         }
         Ok(id)
-    }
-
-    fn is_read_only(&self, id: FileId) -> OpResult<bool> {
-        let tree = self.volume().subvolume_tree(id.root).map_err(errno)?;
-        Ok(tree.is_read_only())
     }
 
     fn rename(&self, from: &FsPath, to: &FsPath, how: RenameHow) -> OpResult {
         let (dir, name) = self.place(from)?;
         let (new_dir, new_name) = self.place(to)?;
-        self.must_be_dir(dir)?;
-        self.must_be_dir(new_dir)?;
         self.lookup(dir, name)?.ok_or(OpError::NotFound)?;
         self.lookup(new_dir, new_name)?;
         let to = (new_dir, new_name);
@@ -328,8 +311,7 @@ impl Target for EngineTarget {
             Op::Create { path, mode } => self.make(path, &NewInode::file(*mode)),
             Op::Mkdir { path, mode } => self.make(path, &NewInode::directory(*mode)),
             Op::Symlink { path, target } => {
-                let (dir, _) = self.place(path)?;
-                self.must_be_dir(dir)?;
+                self.place(path)?;
                 if target.len() >= PATH_BYTES {
                     return Err(OpError::NameTooLong);
                 }
