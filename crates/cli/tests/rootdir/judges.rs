@@ -102,5 +102,5 @@ pub(crate) fn assert_kernel_shows(what: &str, devices: &[PathBuf], expected: &Ma
         mount.sync().unwrap();
         mount.unmount().unwrap();
     }
-    assert_sound(what, devices);
+    assert_sound_by(what, devices, &["--readonly"]);
 }

@@ -3,6 +3,7 @@
 //!
 //! Judges that need the kernel or btrfs-progs say so when they are missing.
 
+mod archive;
 mod formats;
 mod judges;
 mod kernel_source;

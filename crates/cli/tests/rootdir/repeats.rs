@@ -11,11 +11,11 @@ use crate::judges::assert_sound;
 use crate::process::{assert_success, mkfs};
 use crate::tree;
 
-const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
-const EPOCH: i64 = 1_650_000_000;
+pub(crate) const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+pub(crate) const EPOCH: i64 = 1_650_000_000;
 
 /// Makes a volume that can be made again.
-fn make_again(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<Vec<u8>> {
+pub(crate) fn make_again(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<Vec<u8>> {
     for image in images {
         let _ = fs::remove_file(image);
     }

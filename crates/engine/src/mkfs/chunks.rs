@@ -125,6 +125,12 @@ impl ChunkLayout {
         Logical(self.chunks[place.chunk].map.logical().0 + place.offset)
     }
 
+    /// The number of the chunk that holds an address, which one does.
+    pub(super) fn chunk_at(&self, logical: Logical) -> usize {
+        let chunks = &self.chunks;
+        chunks.partition_point(|chunk| chunk.map.logical() <= logical) - 1
+    }
+
     /// The chunks with which a volume starts: system, metadata, data; or system and both in one.
     pub fn new(
         geometry: &Geometry,

@@ -78,6 +78,12 @@ pub enum MkfsError {
         physical: Physical,
         source: io::Error,
     },
+    #[error("read of device {devid} at {physical}: {source}")]
+    Read {
+        devid: DevId,
+        physical: Physical,
+        source: io::Error,
+    },
     #[error("flush of device {devid}: {source}")]
     Flush { devid: DevId, source: io::Error },
     #[error("resizing device {devid} to {len_bytes} bytes: {source}")]

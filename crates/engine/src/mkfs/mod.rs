@@ -30,8 +30,8 @@ pub use chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{
-    FillError, FillOptions, FillStats, FilledVolume, FlagsWish, Growth, Input, SubvolumeWish,
-    TimeRule, fill,
+    ArchiveError, FillError, FillOptions, FillStats, FilledVolume, FlagsWish, Growth, Input,
+    SubvolumeWish, TimeRule, fill,
 };
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
 pub use plan::Plan;

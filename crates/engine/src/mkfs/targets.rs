@@ -111,6 +111,27 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
+    /// Reads bytes of a chunk from its first copy.
+    pub(super) fn read(
+        &self,
+        chunk: &MappedChunk,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), MkfsError> {
+        for piece in chunk.pieces(offset, buf.len() as u64, 1) {
+            let from = (piece.logical.0 - chunk.logical().0 - offset) as usize;
+            let buf = &mut buf[from..from + piece.len as usize];
+            let device = self.target(piece.devid).device;
+            let read = device.read_at(buf, piece.physical.0);
+            read.map_err(|source| MkfsError::Read {
+                devid: piece.devid,
+                physical: piece.physical,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
     /// Lets every copy of bytes of a chunk share the blocks of a file.
     pub(super) fn share(
         &self,

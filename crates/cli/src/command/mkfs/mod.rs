@@ -173,7 +173,7 @@ impl Mkfs {
             }
             summary::warn_of_sectorsize(&geometry, console);
         }
-        let input = rootdir.map(Rootdir::input);
+        let input = rootdir.map(Rootdir::input).transpose()?;
         let devices: Vec<FileDevice> =
             targets.iter().map(Target::open).collect::<Result<_, _>>()?;
         if !self.nodiscard && !console.quiet {

@@ -1,10 +1,12 @@
 //! The options that fill a new volume, in the words of mkfs.btrfs.
 
 use std::fmt;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Write, stdin};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_engine::mkfs::{
@@ -16,13 +18,15 @@ use ubtrfs_format::item::InodeFlags;
 use super::target::Target;
 use crate::units::Units;
 
+/// Reads the archive from standard input.
+const STDIN: &str = "-";
 /// Where temporary files go for devices, which have no folder of their own.
 const TEMPORARY: &str = "/var/tmp";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RootdirArgs {
-    /// Fill the volume with the files of a folder
-    #[arg(short, long, value_name = "DIR", help_heading = "Creation")]
+    /// Fill the volume with the files of a folder or a tar archive; "-" reads one from standard input
+    #[arg(short, long, value_name = "DIR|TAR|-", help_heading = "Creation")]
     rootdir: Option<PathBuf>,
     /// Compress files by algorithm and level: no, zlib (1-9), lzo, zstd (1-15)
     #[arg(long, value_name = "ALGO[:LEVEL]", help_heading = "Creation")]
@@ -51,6 +55,8 @@ pub(super) struct Rootdir<'a> {
     args: &'a RootdirArgs,
     /// As it is told.
     path: PathBuf,
+    /// None for an archive.
+    is_folder: bool,
     compression: Option<(Compression, i32)>,
     subvolumes: Vec<SubvolumeWish>,
     flags: Vec<FlagsWish>,
@@ -88,6 +94,7 @@ impl RootdirArgs {
         let mut resolved = Rootdir {
             args: self,
             path: rootdir.clone(),
+            is_folder: false,
             compression: self
                 .compress
                 .as_deref()
@@ -97,11 +104,17 @@ impl RootdirArgs {
             subvolumes: Vec::new(),
             flags: Vec::new(),
         };
-        resolved.path = rootdir
-            .canonicalize()
-            .with_context(|| format!("could not get canonical path to {}", rootdir.display()))?;
-        if !resolved.path.is_dir() {
-            bail!("{} is not a directory", rootdir.display());
+        if rootdir.as_os_str() != STDIN {
+            resolved.path = rootdir.canonicalize().with_context(|| {
+                format!("could not get canonical path to {}", rootdir.display())
+            })?;
+            resolved.is_folder = resolved.path.is_dir();
+        }
+        if self.reflink && !resolved.is_folder {
+            bail!(
+                "--reflink needs a folder, and {} is none",
+                rootdir.display()
+            );
         }
         resolved.wishes()?;
         Ok(Some(resolved))
@@ -143,7 +156,7 @@ impl Rootdir<'_> {
             is_read_only,
             is_default,
         };
-        if !self.path.join(&wish.path).is_dir() {
+        if self.is_folder && !self.path.join(&wish.path).is_dir() {
             bail!("subvolume is not a directory: {}", path.display());
         }
         if wish.path.as_os_str().is_empty() {
@@ -173,16 +186,28 @@ impl Rootdir<'_> {
         })
     }
 
-    /// The path below the root.
+    /// The path below the root. In an archive whether it is there shows later.
     fn below(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        if !self.is_folder {
+            let names = path.components();
+            let names = names.filter(|name| matches!(name, Component::Normal(_)));
+            return Ok(names.collect());
+        }
         let wrong = || anyhow!("could not get canonical path: {}", path.display());
         let whole = self.path.join(path).canonicalize().map_err(|_| wrong())?;
         let below = whole.strip_prefix(&self.path).map_err(|_| wrong())?;
         Ok(below.to_owned())
     }
 
-    pub(super) fn input(&self) -> Input {
-        Input::Folder(self.path.clone())
+    pub(super) fn input(&self) -> anyhow::Result<Input> {
+        if self.is_folder {
+            return Ok(Input::Folder(self.path.clone()));
+        }
+        let file = match self.path.as_os_str() == STDIN {
+            true => File::from(stdin().as_fd().try_clone_to_owned()?),
+            false => File::open(&self.path).with_context(|| self.path.display().to_string())?,
+        };
+        Ok(Input::Archive(file))
     }
 
     pub(super) fn options(

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use ubtrfs_format::compress::Compression;
@@ -52,8 +52,9 @@ pub(super) enum Sharing {
 pub(super) struct DataSpace<'a> {
     geometry: &'a Geometry,
     spare: Spare,
-    /// Chunks that are no data's.
-    start_chunks: usize,
+    scratch_dir: PathBuf,
+    /// Before there was any data.
+    start: ChunkLayout,
     layout: ChunkLayout,
     cursor: Cursor,
     /// Of each chunk.
@@ -88,8 +89,9 @@ impl<'a> DataSpace<'a> {
             spare,
             cursor: Cursor::new(geometry.data_types(), Place::default()),
             used: vec![Vec::new(); start.chunks.len()],
-            start_chunks: start.chunks.len(),
-            layout: start,
+            scratch_dir: scratch_dir.to_owned(),
+            layout: start.clone(),
+            start,
             writer: StripeWriter::new(targets),
             csums: CsumLog::new(geometry, scratch_dir),
             sharing: Sharing::NotWanted,
@@ -220,11 +222,28 @@ impl<'a> DataSpace<'a> {
         }
     }
 
+    /// Reads back what was placed.
+    pub(super) fn read(&mut self, logical: Logical, buf: &mut [u8]) -> Result<(), MkfsError> {
+        self.writer.flush(&self.layout)?;
+        let chunk = &self.layout.chunks[self.layout.chunk_at(logical)].map;
+        let offset = logical.0 - chunk.logical().0;
+        self.writer.targets().read(chunk, offset, buf)
+    }
+
+    /// Forgets all data, as if none had come yet.
+    pub(super) fn restart(&mut self) {
+        self.writer.discard();
+        self.layout = self.start.clone();
+        self.cursor = Cursor::new(self.geometry.data_types(), Place::default());
+        self.used = vec![Vec::new(); self.layout.chunks.len()];
+        self.csums = CsumLog::new(self.geometry, &self.scratch_dir);
+    }
+
     /// Ends the data. Blocks of trees may be written to the layout that this leaves.
     pub(super) fn finish(
         mut self,
     ) -> Result<(ChunkLayout, PlacedData, StripeWriter<'a>), MkfsError> {
-        if self.layout.chunks.len() == self.start_chunks && self.spare == Spare::Usual {
+        if self.layout.chunks.len() == self.start.chunks.len() && self.spare == Spare::Usual {
             self.layout.add_data(self.geometry, self.spare)?;
             self.used.resize(self.layout.chunks.len(), Vec::new());
         }

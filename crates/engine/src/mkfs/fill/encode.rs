@@ -7,6 +7,7 @@
 //! Not here: where the bytes go (`data_space`), holes (the sources know them).
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +28,7 @@ pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// How a volume's files are encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Coding {
-    pub(super) sectorsize: usize,
+    sectorsize: usize,
     csum_type: CsumType,
     compression: Option<(Compression, i32)>,
     /// Contents do not matter any more.
@@ -91,11 +92,6 @@ impl Coding {
         self.skip.load(Ordering::Relaxed)
     }
 
-    /// Whether a file of this size may be inline: all of it is then to be given to [`Encoder::small`].
-    pub(super) fn may_be_inline(&self, size: u64) -> bool {
-        size < self.sectorsize as u64
-    }
-
     pub(super) fn encoder(&self, flags: InodeFlags) -> Encoder<'_> {
         let sums = !flags.contains(InodeFlags::NODATASUM);
         let plain = InodeFlags::NODATASUM | InodeFlags::NODATACOW | InodeFlags::NOCOMPRESS;
@@ -108,6 +104,15 @@ impl Coding {
     }
 }
 
+/// Where a file's data is and what it is; what is asked for ascends.
+pub(super) trait FileData {
+    /// The next range of data from a place on, within the file's size.
+    fn next_data(&mut self, from: u64) -> Result<Option<Range<u64>>, FillError>;
+
+    /// Fills a buffer from a place within the file on.
+    fn fill(&mut self, buf: &mut [u8], at: u64) -> Result<(), FillError>;
+}
+
 /// Encodes one file.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
@@ -117,9 +122,9 @@ pub(super) struct Encoder<'a> {
     is_incompressible: bool,
 }
 
-impl<'a> Encoder<'a> {
-    pub(super) fn coding(&self) -> &'a Coding {
-        self.coding
+impl Encoder<'_> {
+    pub(super) fn sectorsize(&self) -> u64 {
+        self.coding.sectorsize as u64
     }
 
     /// Whether compression was tried in vain.
@@ -127,8 +132,47 @@ impl<'a> Encoder<'a> {
         self.is_incompressible
     }
 
+    /// Encodes all that a file of some size holds.
+    pub(super) fn file(
+        &mut self,
+        size: u64,
+        file: &mut dyn FileData,
+        emit: &mut dyn FnMut(Part) -> Result<(), FillError>,
+    ) -> Result<(), FillError> {
+        let sector = self.coding.sectorsize as u64;
+        if size == 0 {
+            return Ok(());
+        }
+        // What fits below a sector may be inline, holes and all.
+        if size < sector {
+            let mut data = vec![0; size as usize];
+            file.fill(&mut data, 0)?;
+            return emit(self.small(data)?);
+        }
+        let end_of_file = size.next_multiple_of(sector);
+        let mut done = 0;
+        while let Some(data) = file.next_data(done)? {
+            let end = data.end.next_multiple_of(sector).min(end_of_file);
+            let mut at = (data.start - data.start % sector).max(done);
+            while at < end {
+                let len = (end - at).min(BLOCK_BYTES as u64);
+                if self.coding.skips_contents() {
+                    emit(self.skipped(at, len))?;
+                } else {
+                    let mut data = vec![0; len as usize];
+                    let in_file = len.min(size - at) as usize;
+                    file.fill(&mut data[..in_file], at)?;
+                    self.block(at, data, emit)?;
+                }
+                at += len;
+            }
+            done = end;
+        }
+        Ok(())
+    }
+
     /// The contents of a file that may be inline, not empty.
-    pub(super) fn small(&mut self, mut data: Vec<u8>) -> Result<Part, FillError> {
+    fn small(&mut self, mut data: Vec<u8>) -> Result<Part, FillError> {
         if let Some((compression, level)) = self.compression
             && looks_compressible(&data)
         {
@@ -155,7 +199,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Encodes whole sectors of a file, [`BLOCK_BYTES`] at most, that follow each other or a hole.
-    pub(super) fn block(
+    fn block(
         &mut self,
         offset: u64,
         data: Vec<u8>,
@@ -187,7 +231,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Stands for data of a file that nobody reads.
-    pub(super) fn skipped(&self, offset: u64, len: u64) -> Part {
+    fn skipped(&self, offset: u64, len: u64) -> Part {
         let sectors = len as usize / self.coding.sectorsize;
         let sum_bytes = sectors * self.coding.csum_type.size_bytes();
         Part::Piece(Piece {
@@ -199,6 +243,30 @@ impl<'a> Encoder<'a> {
             sums: self.has_sums.then(|| vec![0; sum_bytes]),
             shared: None,
         })
+    }
+
+    /// A piece that was encoded before, of a file with the same flags.
+    pub(super) fn again(
+        &self,
+        offset: u64,
+        file_bytes: u64,
+        compression: Compression,
+        data: Vec<u8>,
+    ) -> Part {
+        Part::Piece(Piece {
+            offset,
+            file_bytes,
+            compression,
+            disk_bytes: data.len() as u64,
+            sums: self.sums(&data),
+            data,
+            shared: None,
+        })
+    }
+
+    /// Notes that compression was tried in vain when the file was encoded before.
+    pub(super) fn set_incompressible(&mut self, is_incompressible: bool) {
+        self.is_incompressible = is_incompressible;
     }
 
     fn try_compress(&mut self, offset: u64, chunk: &[u8]) -> Result<Option<Piece>, FillError> {

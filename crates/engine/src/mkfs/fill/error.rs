@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ubtrfs_format::compress::CodecError;
 
+use super::archive::ArchiveError;
 use crate::mkfs::error::MkfsError;
 
 #[derive(Debug, thiserror::Error)]
@@ -56,4 +57,6 @@ pub enum FillError {
     NotFound { path: PathBuf },
     #[error("compression: {0}")]
     Codec(#[from] CodecError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
 }

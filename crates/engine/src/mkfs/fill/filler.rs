@@ -45,7 +45,7 @@ const SORT_BUDGET_BYTES: usize = 192 << 20;
 /// Extents of a file that are held until its inode is known.
 const HELD_EXTENTS_BYTES: usize = 64 << 10;
 /// The kernel makes no longer extent.
-const MAX_EXTENT_BYTES: u64 = 128 << 20;
+pub(super) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 const MAX_NAME_BYTES: usize = 255;
 const FIRST_INDEX: u64 = 2;
 
@@ -457,6 +457,15 @@ impl<'a, 'd> Filler<'a, 'd> {
                         self.current = Some(file);
                         return Ok(());
                     }
+                    Contents::Placed {
+                        extents,
+                        is_incompressible,
+                    } => {
+                        for extent in extents {
+                            self.extent(&mut file, extent)?;
+                        }
+                        file.is_incompressible = is_incompressible;
+                    }
                     Contents::Deferred(deferred) => {
                         let mut encoder = self.setup.coding.encoder(file.attributes.flags);
                         deferred.read(&mut encoder, &mut |part| self.part(&mut file, part))?;
@@ -632,7 +641,7 @@ impl<'a, 'd> Filler<'a, 'd> {
 
 impl PlacedExtent {
     /// Whether `next` begins where this one ends, in the file and on disk.
-    fn is_continued_by(&self, next: &PlacedExtent) -> bool {
+    pub(super) fn is_continued_by(&self, next: &PlacedExtent) -> bool {
         self.compression == Compression::None
             && next.compression == Compression::None
             && self.chunk == next.chunk

@@ -1,4 +1,4 @@
-//! New volumes with files in them, from a folder.
+//! New volumes with files in them, from a folder or an archive.
 //!
 //! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes
 //! a walk of the source: data goes to its place as it is met, items, extents and checksums are put aside
@@ -12,6 +12,7 @@
 //! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file. Files that have
 //! several names are kept until all were met.
 
+mod archive;
 mod byte_log;
 mod csum_log;
 mod data_space;
@@ -27,7 +28,8 @@ mod source;
 mod stripe_writer;
 mod times;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::block_group_flags::Profile;
@@ -35,16 +37,18 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::InodeFlags;
 
+pub use self::archive::ArchiveError;
 pub use self::error::FillError;
 pub use self::times::TimeRule;
 
+use self::archive::Archive;
 use self::data_space::{DataSpace, PlacedData, Sharing};
 use self::encode::Coding;
 use self::filled::Filled;
 use self::filler::{Filler, FillerSetup, Walked};
 use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
-use self::source::Source;
+use self::source::{Source, Times};
 use super::chunk_growth::Spare;
 use super::chunks::ChunkLayout;
 use super::error::MkfsError;
@@ -79,6 +83,8 @@ pub struct FlagsWish {
 #[derive(Debug)]
 pub enum Input {
     Folder(PathBuf),
+    /// A tar archive. A file is read in two passes; data from a pipe goes to its place as it comes.
+    Archive(File),
 }
 
 /// Whether images may become longer than they are.
@@ -146,13 +152,7 @@ pub fn fill(
     input: Input,
     fill: &FillOptions,
 ) -> Result<FilledVolume, FillError> {
-    let mut geometry = options.resolve(devices.len())?;
-    match fill.compression {
-        Some((Compression::Lzo, _)) => geometry.features.incompat |= Incompat::COMPRESS_LZO,
-        Some((Compression::Zstd, _)) => geometry.features.incompat |= Incompat::COMPRESS_ZSTD,
-        _ => {}
-    }
-    refuse_parity(&geometry)?;
+    let geometry = filled_geometry(options, devices.len(), fill)?;
     let sizes: Vec<u64> = devices.iter().map(|(_, bytes)| *bytes).collect();
     let mut start = ChunkLayout::without_chunks(&geometry, identity, &sizes)?;
     let may_grow = fill.growth != Growth::Never;
@@ -165,36 +165,21 @@ pub fn fill(
     };
     start.add_system(&geometry, spare)?;
     let coding = Coding::new(&geometry, fill.compression);
-    let marks = Marks::new(&fill.subvolumes, &fill.flags);
-    let mut source: Box<dyn Source> = match input {
-        Input::Folder(path) => {
-            let options = FolderOptions {
-                coding: coding.clone(),
-                targets: fill.targets.clone(),
-                sharing: fill.reflink,
-            };
-            Box::new(Folder::open(&path, marks, options)?)
-        }
-    };
+    let scratch_dir = fill.scratch_dir.as_path();
+    let opened = Opened::new(input, &coding, identity, fill)?;
 
     let devices: Vec<&dyn BlockDevice> = devices.iter().map(|(device, _)| *device).collect();
     let targets = Targets::new(&start.devices, &devices)?;
     targets.wipe(fill.discard)?;
-    let mut data = DataSpace::new(
-        &geometry,
-        spare,
-        start,
-        &targets,
-        may_grow,
-        &fill.scratch_dir,
-    );
+    let mut data = DataSpace::new(&geometry, spare, start, &targets, may_grow, scratch_dir);
+    let mut source = opened.source(&mut data, scratch_dir)?;
     if fill.reflink {
         data.sharing = Sharing::On { shared_bytes: 0 };
     }
     let setup = FillerSetup {
         geometry: &geometry,
         coding: &coding,
-        scratch_dir: &fill.scratch_dir,
+        scratch_dir,
         times: fill.times,
         created: identity.created,
         top_level: identity.fs_tree_uuid,
@@ -221,6 +206,79 @@ pub fn fill(
         },
         geometry,
     })
+}
+
+/// The options with what follows from files.
+fn filled_geometry(
+    options: &MkfsOptions,
+    devices: usize,
+    fill: &FillOptions,
+) -> Result<Geometry, FillError> {
+    let mut geometry = options.resolve(devices)?;
+    match fill.compression {
+        Some((Compression::Lzo, _)) => geometry.features.incompat |= Incompat::COMPRESS_LZO,
+        Some((Compression::Zstd, _)) => geometry.features.incompat |= Incompat::COMPRESS_ZSTD,
+        _ => {}
+    }
+    refuse_parity(&geometry)?;
+    Ok(geometry)
+}
+
+/// A source before the walk, found sound as far as that can be seen before anything is written.
+enum Opened {
+    Folder(Folder),
+    Archive(Box<Archive>),
+}
+
+impl Opened {
+    fn new(
+        input: Input,
+        coding: &Coding,
+        identity: &Identity,
+        fill: &FillOptions,
+    ) -> Result<Opened, FillError> {
+        let marks = Marks::new(&fill.subvolumes, &fill.flags);
+        let coding = coding.clone();
+        match input {
+            Input::Folder(path) => {
+                let options = FolderOptions {
+                    coding,
+                    targets: fill.targets.clone(),
+                    sharing: fill.reflink,
+                };
+                Folder::open(&path, marks, options).map(Opened::Folder)
+            }
+            Input::Archive(file) => {
+                let created = identity.created.into();
+                let made = Times {
+                    access: created,
+                    modification: created,
+                    change: created,
+                };
+                let mut archive = Archive::new(file, marks, coding, made, &fill.scratch_dir)?;
+                if archive.is_seekable() {
+                    archive.scan()?;
+                }
+                Ok(Opened::Archive(Box::new(archive)))
+            }
+        }
+    }
+
+    fn source(
+        self,
+        data: &mut DataSpace<'_>,
+        scratch_dir: &Path,
+    ) -> Result<Box<dyn Source>, FillError> {
+        match self {
+            Opened::Folder(folder) => Ok(Box::new(folder)),
+            Opened::Archive(mut archive) => {
+                if !archive.is_seekable() {
+                    archive.receive(data)?;
+                }
+                Ok(Box::new(archive.replay(data, scratch_dir)?))
+            }
+        }
+    }
 }
 
 /// Rows with parity would have to be whole before they are written.

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use ubtrfs_format::item::InodeFlags;
 
+use super::data_space::PlacedExtent;
 use super::encode::{Encoder, Part};
 use super::error::FillError;
 use crate::fs::FileTime;
@@ -95,6 +96,11 @@ pub(super) enum Contents {
     },
     /// `Parts` and `End` follow.
     Following,
+    /// In place since they were met.
+    Placed {
+        extents: Vec<PlacedExtent>,
+        is_incompressible: bool,
+    },
     /// Not read yet, as they may not be needed.
     Deferred(Box<dyn Deferred>),
 }

@@ -56,10 +56,7 @@ impl<'d> StripeWriter<'d> {
         logical: Logical,
         bytes: &[u8],
     ) -> Result<(), MkfsError> {
-        let after = layout
-            .chunks
-            .partition_point(|chunk| chunk.map.logical() <= logical);
-        let chunk = after - 1;
+        let chunk = layout.chunk_at(logical);
         let offset = logical.0 - layout.chunks[chunk].map.logical().0;
         self.put(layout, Place { chunk, offset }, bytes)
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::FolderOptions;
 use super::open_dir::OpenDir;
-use crate::mkfs::fill::encode::{BLOCK_BYTES, Encoder, Part, Shared};
+use crate::mkfs::fill::encode::{Encoder, FileData, Part, Shared};
 use crate::mkfs::fill::error::FillError;
 use crate::mkfs::fill::source::{Deferred, LinkId};
 
@@ -28,61 +28,20 @@ pub(super) struct OpenFile<'a> {
 impl OpenFile<'_> {
     /// Gives all that the file holds.
     pub(super) fn read(
-        &self,
+        &mut self,
         sharing: bool,
         encoder: &mut Encoder<'_>,
         emit: &mut dyn FnMut(Part) -> Result<(), FillError>,
     ) -> Result<(), FillError> {
-        let coding = encoder.coding();
-        if self.size == 0 {
-            return Ok(());
-        }
-        if coding.may_be_inline(self.size) {
-            let mut data = vec![0; self.size as usize];
-            self.fill(&mut data, 0)?;
-            return emit(encoder.small(data)?);
-        }
-        let sector = coding.sectorsize as u64;
-        let end_of_file = self.size.next_multiple_of(sector);
-        let mut done = 0;
-        while let Some(data) = self.next_data(done)? {
-            let end = data.end.next_multiple_of(sector).min(end_of_file);
-            let mut at = (data.start - data.start % sector).max(done);
-            while at < end {
-                let len = (end - at).min(BLOCK_BYTES as u64);
-                self.block(at, len, sharing, encoder, emit)?;
-                at += len;
-            }
-            done = end;
-        }
-        Ok(())
-    }
-
-    fn block(
-        &self,
-        at: u64,
-        len: u64,
-        sharing: bool,
-        encoder: &mut Encoder<'_>,
-        emit: &mut dyn FnMut(Part) -> Result<(), FillError>,
-    ) -> Result<(), FillError> {
-        if encoder.coding().skips_contents() {
-            return emit(encoder.skipped(at, len));
-        }
-        let mut data = vec![0; len as usize];
-        let in_file = len.min(self.size - at) as usize;
-        self.fill(&mut data[..in_file], at)?;
-        if !sharing {
-            return encoder.block(at, data, emit);
-        }
-        let sector = encoder.coding().sectorsize as u64;
-        encoder.block(at, data, &mut |mut part| {
-            if let Part::Piece(piece) = &mut part {
-                let in_file = piece.file_bytes.min(self.size - piece.offset);
+        let (size, sector) = (self.size, encoder.sectorsize());
+        let file = Arc::clone(&self.file);
+        encoder.file(size, self, &mut |mut part| {
+            if let (true, Part::Piece(piece)) = (sharing, &mut part) {
+                let in_file = piece.file_bytes.min(size - piece.offset);
                 // A compressed piece has other bytes.
                 let is_same = piece.disk_bytes == piece.file_bytes;
                 piece.shared = is_same.then(|| Shared {
-                    file: Arc::clone(&self.file),
+                    file: Arc::clone(&file),
                     offset: piece.offset,
                     len: in_file - in_file % sector,
                 });
@@ -90,8 +49,10 @@ impl OpenFile<'_> {
             emit(part)
         })
     }
+}
 
-    fn fill(&self, buf: &mut [u8], at: u64) -> Result<(), FillError> {
+impl FileData for OpenFile<'_> {
+    fn fill(&mut self, buf: &mut [u8], at: u64) -> Result<(), FillError> {
         match self.file.read_exact_at(buf, at) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let found = self.file.metadata().map_or(at, |metadata| metadata.size());
@@ -105,8 +66,7 @@ impl OpenFile<'_> {
         }
     }
 
-    /// The next range of data from a place on, within the size that the file had.
-    fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, FillError> {
+    fn next_data(&mut self, from: u64) -> Result<Option<Range<u64>>, FillError> {
         if from >= self.size {
             return Ok(None);
         }
@@ -163,7 +123,7 @@ impl Deferred for DeferredFile {
             let path = self.dir.path_of(&self.name);
             return Err(FillError::Replaced { path });
         }
-        let file = OpenFile {
+        let mut file = OpenFile {
             dir: &self.dir,
             name: &self.name,
             file: Arc::new(file),

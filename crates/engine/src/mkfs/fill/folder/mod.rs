@@ -15,6 +15,9 @@ mod open_dir;
 mod reader;
 mod xattrs;
 
+pub(super) use self::open_dir::kernel_rdev;
+pub(super) use self::xattrs::is_kept;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -147,7 +147,7 @@ pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
 }
 
 /// The kernel's own number, which an inode holds.
-fn kernel_rdev(major: u32, minor: u32) -> u64 {
+pub(in crate::mkfs::fill) fn kernel_rdev(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
 }
 

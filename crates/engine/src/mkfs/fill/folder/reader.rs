@@ -158,7 +158,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let options = Arc::clone(self.options);
         let mut encoder = options.coding.encoder(attributes.flags);
-        let open = OpenFile {
+        let mut open = OpenFile {
             dir,
             name: &name,
             file: Arc::new(file),

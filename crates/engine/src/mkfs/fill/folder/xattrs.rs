@@ -54,7 +54,7 @@ fn read(
 }
 
 /// Whether btrfs has attributes of that kind; others belong to the folder's file system.
-fn is_kept(name: &[u8]) -> bool {
+pub(in crate::mkfs::fill) fn is_kept(name: &[u8]) -> bool {
     let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
     let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
     spaces.iter().any(|space| name.starts_with(space)) || acls.contains(&name)

@@ -1,0 +1,37 @@
+//! What is wrong with an archive.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Offsets are those of the header that was met last.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("archive at byte {offset}: {source}")]
+    Read { offset: u64, source: io::Error },
+    #[error("archive ends within the member at byte {offset}")]
+    Truncated { offset: u64 },
+    #[error("no tar archive: no header at byte {offset}")]
+    NoHeader { offset: u64 },
+    #[error("archive at byte {offset}: {field} is no number that can be")]
+    Number { offset: u64, field: &'static str },
+    #[error("archive at byte {offset}: extended header is not well formed")]
+    Pax { offset: u64 },
+    #[error("archive at byte {offset}: map of a sparse file is not well formed")]
+    SparseMap { offset: u64 },
+    #[error("archive at byte {offset}: name or header of {len} bytes is too long")]
+    TooLong { offset: u64, len: u64 },
+    #[error("archive at byte {offset}: part of a file that goes on in another volume")]
+    MultiVolume { offset: u64 },
+    #[error("{}: leads out of the archive", path.display())]
+    Outside { path: PathBuf },
+    #[error("{}: a name is longer than 255 bytes or holds a NUL", path.display())]
+    Name { path: PathBuf },
+    #[error("{}: part of the way is not a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error("{}: something else takes the place of a directory that is not empty", path.display())]
+    ReplacesDirectory { path: PathBuf },
+    #[error("{} is a hard link to {}, which is not in the archive", path.display(), target.display())]
+    LinkTarget { path: PathBuf, target: PathBuf },
+    #[error("archive has more than {max} members")]
+    TooMany { max: u32 },
+}

@@ -1,0 +1,385 @@
+//! Members of a tar archive: POSIX (ustar, pax), GNU and old headers, with all that extends them.
+//!
+//! Names of users and groups are not looked at: they are those of the machine that made the archive.
+//!
+//! Not here: where members belong (`names`), the data of files (`contents`).
+
+use ubtrfs_format::item::FileKind;
+
+use super::error::ArchiveError;
+use super::pax::PaxRecords;
+use super::sparse::{self, Part};
+use super::stream::{BLOCK, TarStream};
+use crate::fs::FileTime;
+use crate::mkfs::fill::folder::{is_kept, kernel_rdev};
+use crate::mkfs::fill::source::{Attributes, Times};
+
+/// Names and extended headers beyond this are no archive's.
+const MAX_EXTENSION_BYTES: u64 = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) path: Vec<u8>,
+    pub(super) attributes: Attributes,
+    pub(super) body: MemberBody,
+    /// Of its header.
+    pub(super) offset: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum MemberBody {
+    Directory,
+    /// Data is that of the parts, if it has holes.
+    File {
+        size: u64,
+        parts: Option<Vec<Part>>,
+    },
+    Symlink(Vec<u8>),
+    /// Another name of the member at this path.
+    HardLink(Vec<u8>),
+    /// A device or a pipe.
+    Special,
+}
+
+/// Reads one member after the other.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) stream: TarStream,
+    /// Of headers for all members that follow.
+    global: PaxRecords,
+    /// Where the first header is, and the next.
+    start: u64,
+    next: u64,
+}
+
+/// What was said of a member before its own header.
+#[derive(Default)]
+struct Extensions {
+    pax: PaxRecords,
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+}
+
+impl Members {
+    pub(super) fn new(stream: TarStream) -> Members {
+        Members {
+            start: stream.position(),
+            next: stream.position(),
+            stream,
+            global: PaxRecords::default(),
+        }
+    }
+
+    /// The next member; its data is what the stream has next, as far as it is read.
+    pub(super) fn next(&mut self) -> Result<Option<Member>, ArchiveError> {
+        let mut extensions = Extensions {
+            pax: self.global.clone(),
+            ..Extensions::default()
+        };
+        loop {
+            let offset = self.next;
+            let left = offset - self.stream.position();
+            self.stream.skip(left, offset)?;
+            let Some(header) = self.header(offset)? else {
+                return Ok(None);
+            };
+            let number = |value: std::io::Result<u64>, field| {
+                value.map_err(|_| ArchiveError::Number { offset, field })
+            };
+            let size = number(header.entry_size(), "size")?;
+            let entry_type = header.entry_type();
+            if !matches!(
+                entry_type.as_byte(),
+                b'x' | b'X' | b'g' | b'L' | b'K' | b'V'
+            ) {
+                return self.member(&header, offset, size, extensions).map(Some);
+            }
+            let data = match entry_type.as_byte() {
+                b'V' => Vec::new(),
+                _ => self.extension(offset, size)?,
+            };
+            match entry_type.as_byte() {
+                b'g' => {
+                    let added = self.global.add(&data);
+                    added.ok_or(ArchiveError::Pax { offset })?;
+                    extensions.pax = self.global.clone();
+                }
+                b'L' => extensions.name = Some(until_nul(&data)),
+                b'K' => extensions.link = Some(until_nul(&data)),
+                b'V' => {}
+                _ => {
+                    let added = extensions.pax.add(&data);
+                    added.ok_or(ArchiveError::Pax { offset })?;
+                }
+            }
+            self.end_at(offset, BLOCK as u64, size)?;
+        }
+    }
+
+    /// Reads what is left behind the end, so that whoever writes to a pipe does not find it closed.
+    pub(super) fn drain(&mut self) -> Result<(), ArchiveError> {
+        let offset = self.next;
+        let mut buf = vec![0; 64 << 10];
+        loop {
+            match self.stream.read(&mut buf) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(source) => return Err(ArchiveError::Read { offset, source }),
+            }
+        }
+    }
+
+    /// Notes where the next header is, behind a header of so many bytes and its data.
+    fn end_at(&mut self, offset: u64, header: u64, stored: u64) -> Result<(), ArchiveError> {
+        let padded = stored.checked_next_multiple_of(BLOCK as u64);
+        let end = padded.and_then(|padded| offset.checked_add(header)?.checked_add(padded));
+        let end = end.filter(|&end| end <= i64::MAX as u64);
+        self.next = end.ok_or(ArchiveError::Number {
+            offset,
+            field: "size",
+        })?;
+        Ok(())
+    }
+
+    /// None at the end: a block of zeros, or no more bytes.
+    fn header(&mut self, offset: u64) -> Result<Option<tar::Header>, ArchiveError> {
+        let mut header = tar::Header::new_old();
+        let bytes = header.as_mut_bytes();
+        match self.stream.read(bytes) {
+            Err(source) => return Err(ArchiveError::Read { offset, source }),
+            // Some writers leave the last two blocks out.
+            Ok(0) if offset > self.start => return Ok(None),
+            Ok(read) if read < BLOCK && offset == self.start => {
+                return Err(ArchiveError::NoHeader { offset });
+            }
+            Ok(read) if read < BLOCK => return Err(ArchiveError::Truncated { offset }),
+            Ok(_) => {}
+        }
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        let sum: u32 = bytes
+            .iter()
+            .enumerate()
+            .map(|(at, &byte)| match at {
+                // The sum itself counts as spaces.
+                148..156 => u32::from(b' '),
+                _ => u32::from(byte),
+            })
+            .sum();
+        match header.cksum() {
+            Ok(stored) if stored == sum => Ok(Some(header)),
+            _ => Err(ArchiveError::NoHeader { offset }),
+        }
+    }
+
+    fn extension(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, ArchiveError> {
+        if len > MAX_EXTENSION_BYTES {
+            return Err(ArchiveError::TooLong { offset, len });
+        }
+        let mut data = vec![0; len as usize];
+        self.stream.read_exact(&mut data, offset)?;
+        Ok(data)
+    }
+
+    fn member(
+        &mut self,
+        header: &tar::Header,
+        offset: u64,
+        size: u64,
+        extensions: Extensions,
+    ) -> Result<Member, ArchiveError> {
+        let Extensions { pax, name, link } = extensions;
+        let wrong = |field| ArchiveError::Number { offset, field };
+        let size = pax
+            .number("size")
+            .unwrap_or(Some(size))
+            .ok_or(wrong("size"))?;
+        let long = pax.get("GNU.sparse.name").or(pax.get("path"));
+        let path = long.map(<[u8]>::to_vec).or(name);
+        let path = path.unwrap_or_else(|| header.path_bytes().into_owned());
+        let link = pax.get("linkpath").map(<[u8]>::to_vec).or(link);
+        let link = || {
+            let short = || header.link_name_bytes().unwrap_or_default().into_owned();
+            link.unwrap_or_else(short)
+        };
+        let entry_type = header.entry_type().as_byte();
+        let (kind, body, stored_bytes, header_bytes) = match entry_type {
+            // In old archives only the name tells.
+            b'0' | 0 if path.ends_with(b"/") => (
+                FileKind::Directory,
+                MemberBody::Directory,
+                size,
+                BLOCK as u64,
+            ),
+            b'5' | b'D' => (
+                FileKind::Directory,
+                MemberBody::Directory,
+                size,
+                BLOCK as u64,
+            ),
+            // Some writers give it the file's size, and none of its data.
+            b'1' => (
+                FileKind::Regular,
+                MemberBody::HardLink(link()),
+                0,
+                BLOCK as u64,
+            ),
+            b'2' => (
+                FileKind::Symlink,
+                MemberBody::Symlink(link()),
+                size,
+                BLOCK as u64,
+            ),
+            b'3' => (
+                FileKind::CharDevice,
+                MemberBody::Special,
+                size,
+                BLOCK as u64,
+            ),
+            b'4' => (
+                FileKind::BlockDevice,
+                MemberBody::Special,
+                size,
+                BLOCK as u64,
+            ),
+            b'6' => (FileKind::Fifo, MemberBody::Special, size, BLOCK as u64),
+            b'M' => return Err(ArchiveError::MultiVolume { offset }),
+            _ => {
+                let file = self.file(header, offset, size, &pax)?;
+                (
+                    FileKind::Regular,
+                    file.body,
+                    file.stored_bytes,
+                    file.header_bytes,
+                )
+            }
+        };
+        self.end_at(offset, header_bytes, stored_bytes)?;
+        Ok(Member {
+            path,
+            attributes: attributes(header, offset, kind, &pax)?,
+            body,
+            offset,
+        })
+    }
+
+    fn file(
+        &mut self,
+        header: &tar::Header,
+        offset: u64,
+        stored_bytes: u64,
+        pax: &PaxRecords,
+    ) -> Result<FileHead, ArchiveError> {
+        let before = self.stream.position();
+        let real = |key| {
+            let size = pax.number(key).flatten();
+            size.ok_or(ArchiveError::SparseMap { offset })
+        };
+        let (size, parts) = if header.entry_type().as_byte() == b'S' {
+            sparse::read_gnu(header, &mut self.stream, offset)?
+        } else if pax.get("GNU.sparse.major") == Some(b"1") {
+            let parts = sparse::read_in_data(&mut self.stream, stored_bytes, offset)?;
+            (real("GNU.sparse.realsize")?, parts)
+        } else if let Some(map) = pax.get("GNU.sparse.map") {
+            let parts = sparse::from_text(map).ok_or(ArchiveError::SparseMap { offset })?;
+            (real("GNU.sparse.size")?, parts)
+        } else if pax.get("GNU.sparse.numblocks").is_some() {
+            (real("GNU.sparse.size")?, pax.sparse_parts.clone())
+        } else {
+            return Ok(FileHead {
+                body: MemberBody::File {
+                    size: stored_bytes,
+                    parts: None,
+                },
+                stored_bytes,
+                header_bytes: BLOCK as u64,
+            });
+        };
+        let read = self.stream.position() - before;
+        // GNU's own map comes before the data, a map in the data is part of it.
+        let (stored_bytes, map_bytes) = match header.entry_type().as_byte() {
+            b'S' => (stored_bytes, read),
+            _ => (stored_bytes.saturating_sub(read), read),
+        };
+        let parts = sparse::checked(parts, size, stored_bytes);
+        let parts = parts.ok_or(ArchiveError::SparseMap { offset })?;
+        Ok(FileHead {
+            body: MemberBody::File {
+                size,
+                parts: Some(parts),
+            },
+            stored_bytes,
+            header_bytes: BLOCK as u64 + map_bytes,
+        })
+    }
+}
+
+/// What precedes the data of a file.
+struct FileHead {
+    body: MemberBody,
+    stored_bytes: u64,
+    header_bytes: u64,
+}
+
+fn until_nul(data: &[u8]) -> Vec<u8> {
+    let name = data.split(|&byte| byte == 0).next();
+    name.unwrap_or_default().to_vec()
+}
+
+fn attributes(
+    header: &tar::Header,
+    offset: u64,
+    kind: FileKind,
+    pax: &PaxRecords,
+) -> Result<Attributes, ArchiveError> {
+    let wrong = |field| ArchiveError::Number { offset, field };
+    let id = |key: &'static str, value: std::io::Result<u64>| {
+        let value = pax.number(key).unwrap_or(value.ok());
+        let value = value.and_then(|value| u32::try_from(value).ok());
+        value.ok_or(wrong(key))
+    };
+    let format_bits = match kind {
+        FileKind::Regular => 0o100_000,
+        FileKind::Directory => 0o040_000,
+        FileKind::CharDevice => 0o020_000,
+        FileKind::BlockDevice => 0o060_000,
+        FileKind::Fifo => 0o010_000,
+        FileKind::Socket => 0o140_000,
+        FileKind::Symlink => 0o120_000,
+    };
+    let mode = header.mode().map_err(|_| wrong("mode"))? & 0o7777;
+    let rdev = match kind {
+        FileKind::CharDevice | FileKind::BlockDevice => {
+            let major = header.device_major().ok().flatten();
+            let minor = header.device_minor().ok().flatten();
+            kernel_rdev(major.ok_or(wrong("major"))?, minor.ok_or(wrong("minor"))?)
+        }
+        _ => 0,
+    };
+    // In GNU's numbers of 64 bits times before 1970 are negative.
+    let seconds = header.mtime().ok().map(|seconds| FileTime {
+        sec: seconds as i64,
+        nsec: 0,
+    });
+    let modification = pax.time("mtime").unwrap_or(seconds).ok_or(wrong("mtime"))?;
+    let other = |key| {
+        let time = pax.time(key).unwrap_or(Some(modification));
+        time.ok_or(wrong(key))
+    };
+    let mut xattrs = pax.xattrs();
+    xattrs.retain(|(name, _)| is_kept(name));
+    Ok(Attributes {
+        mode: format_bits | mode,
+        uid: id("uid", header.uid())?,
+        gid: id("gid", header.gid())?,
+        rdev,
+        times: Times {
+            access: other("atime")?,
+            modification,
+            change: other("ctime")?,
+        },
+        xattrs,
+        flags: Default::default(),
+    })
+}

@@ -1,0 +1,161 @@
+//! A tar archive as a source.
+//!
+//! Members come in any order and may replace each other, so first all are met, and then the walk goes
+//! through the tree that they make. A file can be read anywhere: only headers are read before the walk, and
+//! data when the walk comes to it. From a pipe data goes to its place as it comes. If that turns out not to
+//! be the order of the walk, the data is put aside and placed again, so that the order of an archive's
+//! members does not show in the volume.
+//!
+//! Memory: the tree (`names`), and `LOG_BUDGET_BYTES` for attributes, targets of links and inline contents.
+//!
+//! Not here: the format of archives (`member`, `pax`, `sparse`).
+
+mod contents;
+mod error;
+mod member;
+mod names;
+mod pax;
+mod replay;
+mod sparse;
+mod stored;
+mod stream;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use self::error::ArchiveError;
+
+use self::contents::{MemberData, read_stream};
+use self::member::{Member, MemberBody, Members};
+use self::names::{Names, Stored};
+use self::replay::Replay;
+use self::stored::StoredLog;
+use self::stream::TarStream;
+use super::data_space::DataSpace;
+use super::encode::{Coding, Part};
+use super::error::FillError;
+use super::marks::Marks;
+use super::source::Times;
+
+/// An archive before the walk.
+#[derive(Debug)]
+pub(super) struct Archive {
+    members: Members,
+    names: Names,
+    stored: StoredLog,
+    coding: Coding,
+}
+
+impl Archive {
+    pub(super) fn new(
+        file: File,
+        marks: Marks,
+        coding: Coding,
+        made: Times,
+        scratch_dir: &Path,
+    ) -> Result<Archive, FillError> {
+        let offset = 0;
+        let stream = TarStream::new(file);
+        let stream = stream.map_err(|source| ArchiveError::Read { offset, source })?;
+        Ok(Archive {
+            members: Members::new(stream),
+            names: Names::new(marks, made),
+            stored: StoredLog::new(scratch_dir),
+            coding,
+        })
+    }
+
+    /// Whether data can be read when it is wanted.
+    pub(super) fn is_seekable(&self) -> bool {
+        self.members.stream.is_seekable()
+    }
+
+    /// Meets all members of an archive that can be read anywhere.
+    pub(super) fn scan(&mut self) -> Result<(), FillError> {
+        while let Some(member) = self.members.next()? {
+            self.meet(member, None)?;
+        }
+        Ok(self.names.finish()?)
+    }
+
+    /// Meets all members, and places their data.
+    pub(super) fn receive(&mut self, data: &mut DataSpace<'_>) -> Result<(), FillError> {
+        while let Some(member) = self.members.next()? {
+            self.meet(member, Some(data))?;
+            if data.is_over() {
+                self.coding.skip_contents();
+            }
+        }
+        // What is left belongs to whoever writes it, and who must not find the pipe closed.
+        self.members.drain()?;
+        Ok(self.names.finish()?)
+    }
+
+    /// The walk. Data that was placed in another order is placed again on the way.
+    pub(super) fn replay(
+        self,
+        data: &mut DataSpace<'_>,
+        scratch_dir: &Path,
+    ) -> Result<Replay, FillError> {
+        let file: Arc<File> = self.members.stream.file();
+        let mut replay = Replay::new(self.names, self.stored, self.coding, file);
+        if !data.is_over() && !replay.is_in_place() {
+            replay.put_aside(data, scratch_dir)?;
+            data.restart();
+        }
+        Ok(replay)
+    }
+
+    fn meet(&mut self, member: Member, data: Option<&mut DataSpace<'_>>) -> Result<(), FillError> {
+        let Member {
+            path, attributes, ..
+        } = &member;
+        if let MemberBody::HardLink(target) = &member.body {
+            return Ok(self.names.link(path, attributes, target)?);
+        }
+        let id = self.names.place(path, attributes, false)?;
+        let xattrs_at = self.stored.push_xattrs(&attributes.xattrs)?;
+        let node = self.names.node_mut(id);
+        node.xattrs_at = xattrs_at;
+        let flags = node.flags();
+        match member.body {
+            MemberBody::Symlink(target) => {
+                let stored = self.stored.push_target(&target)?;
+                self.names.node_mut(id).stored = stored;
+            }
+            MemberBody::File { size, parts } => {
+                let sparse = parts.as_deref();
+                let parts_at = sparse
+                    .map(|parts| self.stored.push_parts(parts))
+                    .transpose()?;
+                let at = self.members.stream.position();
+                let stored = match data {
+                    None => Stored::InArchive { at },
+                    Some(data) => {
+                        let mut contents = MemberData::new(size, parts);
+                        let mut encoder = self.coding.encoder(flags);
+                        let mut place = self.stored.placing();
+                        let (stream, offset) = (&mut self.members.stream, member.offset);
+                        let mut emit = |part| match part {
+                            Part::Inline(inline) => place.inline(&inline),
+                            Part::Piece(piece) => {
+                                data.place(&piece, &mut |extent| place.extent(extent))?;
+                                Ok(())
+                            }
+                        };
+                        let read = &mut read_stream(stream, offset);
+                        contents.encode(read, &mut encoder, &mut emit)?;
+                        place.finish(encoder.is_incompressible())?
+                    }
+                };
+                let node = self.names.node_mut(id);
+                node.size = size;
+                node.parts = parts_at;
+                node.stored = stored;
+            }
+            MemberBody::Directory | MemberBody::Special | MemberBody::HardLink(_) => {}
+        }
+        Ok(())
+    }
+}

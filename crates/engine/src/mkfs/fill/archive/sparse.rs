@@ -1,0 +1,123 @@
+//! Maps of sparse files in the four forms that GNU tar has had for them.
+
+use super::error::ArchiveError;
+use super::pax::number;
+use super::stream::{BLOCK, TarStream};
+
+#[cfg(test)]
+mod tests;
+
+/// Where data is in the file, and its length.
+pub(super) type Part = (u64, u64);
+
+/// Of a map in the data; a file would have more parts than bytes.
+const MAX_PARTS: u64 = 1 << 28;
+
+/// GNU's own headers: four parts in the first, more in those that follow it. Gives the file's size as well.
+pub(super) fn read_gnu(
+    header: &tar::Header,
+    stream: &mut TarStream,
+    offset: u64,
+) -> Result<(u64, Vec<Part>), ArchiveError> {
+    let wrong = || ArchiveError::SparseMap { offset };
+    let gnu = header.as_gnu().ok_or_else(wrong)?;
+    let size = gnu.real_size().map_err(|_| wrong())?;
+    let mut parts = Vec::new();
+    let mut add = |sparse: &[tar::GnuSparseHeader]| {
+        for part in sparse.iter().filter(|part| !part.is_empty()) {
+            let (at, len) = (part.offset(), part.length());
+            parts.push((at.map_err(|_| wrong())?, len.map_err(|_| wrong())?));
+        }
+        Ok(())
+    };
+    add(&gnu.sparse)?;
+    let mut goes_on = gnu.is_extended();
+    while goes_on {
+        let mut more = tar::GnuExtSparseHeader::new();
+        stream.read_exact(more.as_mut_bytes(), offset)?;
+        add(more.sparse())?;
+        goes_on = more.is_extended();
+    }
+    Ok((size, parts))
+}
+
+/// Version 0.1: offsets and lengths, separated by commas.
+pub(super) fn from_text(text: &[u8]) -> Option<Vec<Part>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    let numbers = text.split(|&byte| byte == b',').map(number);
+    let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+    let (pairs, rest) = numbers.as_chunks();
+    rest.is_empty()
+        .then(|| pairs.iter().map(|&[at, len]| (at, len)).collect())
+}
+
+/// Version 1.0: the data begins with the map, decimal numbers of a line each, padded to a block.
+pub(super) fn read_in_data(
+    stream: &mut TarStream,
+    stored_bytes: u64,
+    offset: u64,
+) -> Result<Vec<Part>, ArchiveError> {
+    let wrong = || ArchiveError::SparseMap { offset };
+    let mut lines = Lines {
+        block: [0; BLOCK],
+        taken: BLOCK,
+        left: stored_bytes,
+        offset,
+    };
+    let count = lines.next(stream)?;
+    if count > MAX_PARTS || count > stored_bytes {
+        return Err(wrong());
+    }
+    let mut parts = Vec::new();
+    for _ in 0..count {
+        parts.push((lines.next(stream)?, lines.next(stream)?));
+    }
+    Ok(parts)
+}
+
+/// Numbers from blocks.
+struct Lines {
+    block: [u8; BLOCK],
+    taken: usize,
+    left: u64,
+    offset: u64,
+}
+
+impl Lines {
+    fn next(&mut self, stream: &mut TarStream) -> Result<u64, ArchiveError> {
+        let offset = self.offset;
+        let wrong = || ArchiveError::SparseMap { offset };
+        let mut line = Vec::new();
+        loop {
+            if self.taken == BLOCK {
+                let left = self.left.checked_sub(BLOCK as u64);
+                self.left = left.ok_or_else(wrong)?;
+                stream.read_exact(&mut self.block, offset)?;
+                self.taken = 0;
+            }
+            let byte = self.block[self.taken];
+            self.taken += 1;
+            match byte {
+                b'\n' => return number(&line).ok_or_else(wrong),
+                byte if line.len() < 20 => line.push(byte),
+                _ => return Err(wrong()),
+            }
+        }
+    }
+}
+
+/// Parts without the empty ones. None unless they ascend, lie within the file and take all that is stored.
+pub(super) fn checked(mut parts: Vec<Part>, size: u64, stored_bytes: u64) -> Option<Vec<Part>> {
+    let (mut end, mut stored) = (0, 0);
+    for &(at, len) in &parts {
+        if at < end {
+            return None;
+        }
+        end = at.checked_add(len).filter(|&end| end <= size)?;
+        stored += len;
+    }
+    parts.retain(|&(_, len)| len > 0);
+    (stored == stored_bytes).then_some(parts)
+}

@@ -1,0 +1,127 @@
+//! The bytes of an archive, in order. What is not wanted is passed over, without reading it where that can be.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::error::ArchiveError;
+
+const BUFFER_BYTES: usize = 1 << 20;
+pub(super) const BLOCK: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct TarStream {
+    file: Arc<File>,
+    /// Of a file that can be read anywhere.
+    len_bytes: Option<u64>,
+    buffer: Vec<u8>,
+    taken: usize,
+    /// Of what follows the buffer, in the file.
+    next: u64,
+}
+
+impl TarStream {
+    pub(super) fn new(mut file: File) -> io::Result<TarStream> {
+        let metadata = file.metadata()?;
+        let len_bytes = metadata.is_file().then_some(metadata.len());
+        // Another may have read some of it.
+        let next = match len_bytes {
+            Some(_) => file.stream_position()?,
+            None => 0,
+        };
+        Ok(TarStream {
+            file: Arc::new(file),
+            len_bytes,
+            buffer: Vec::new(),
+            taken: 0,
+            next,
+        })
+    }
+
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    pub(super) fn is_seekable(&self) -> bool {
+        self.len_bytes.is_some()
+    }
+
+    /// Of the next byte, in the file.
+    pub(super) fn position(&self) -> u64 {
+        self.next - (self.buffer.len() - self.taken) as u64
+    }
+
+    /// Fills the buffer, which was used up; false at the end.
+    fn refill(&mut self) -> io::Result<bool> {
+        self.buffer.resize(BUFFER_BYTES, 0);
+        self.taken = 0;
+        let read = loop {
+            let read = match self.len_bytes {
+                Some(_) => self.file.read_at(&mut self.buffer, self.next),
+                None => (&*self.file).read(&mut self.buffer),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+        let read = read?;
+        self.next += read as u64;
+        Ok(read > 0)
+    }
+
+    /// Reads up to the length of `buf`, less at the end only.
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            if self.taken == self.buffer.len() && !self.refill()? {
+                break;
+            }
+            let held = &self.buffer[self.taken..];
+            let len = held.len().min(buf.len() - done);
+            buf[done..done + len].copy_from_slice(&held[..len]);
+            self.taken += len;
+            done += len;
+        }
+        Ok(done)
+    }
+
+    /// As [`TarStream::read`]; the end is an error of the member whose header is at `offset`.
+    pub(super) fn read_exact(&mut self, buf: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
+        match self.read(buf) {
+            Ok(read) if read == buf.len() => Ok(()),
+            Ok(_) => Err(ArchiveError::Truncated { offset }),
+            Err(source) => Err(ArchiveError::Read { offset, source }),
+        }
+    }
+
+    /// Passes over so many bytes.
+    pub(super) fn skip(&mut self, len: u64, offset: u64) -> Result<(), ArchiveError> {
+        let mut left = len;
+        while left > 0 {
+            let held = (self.buffer.len() - self.taken) as u64;
+            if held == 0
+                && let Some(len_bytes) = self.len_bytes
+            {
+                if left > len_bytes.saturating_sub(self.next) {
+                    return Err(ArchiveError::Truncated { offset });
+                }
+                self.next += left;
+                return Ok(());
+            }
+            if held == 0 {
+                match self.refill() {
+                    Ok(true) => continue,
+                    Ok(false) => return Err(ArchiveError::Truncated { offset }),
+                    Err(source) => return Err(ArchiveError::Read { offset, source }),
+                }
+            }
+            let now = held.min(left);
+            self.taken += now as usize;
+            left -= now;
+        }
+        Ok(())
+    }
+}
