@@ -2,6 +2,7 @@
 //!
 //! A damaged inode may hold any number; one outside the calendar is shown as @SECONDS.
 
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use ubtrfs_engine::FileTime;
@@ -55,3 +56,84 @@ pub(crate) fn rfc3339(time: FileTime) -> String {
         None => format!("@{}", time.sec),
     }
 }
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid date: '{0}' (as 2026-11-21, 2026-11-21 20:24:10.5, 2026-11-21T20:24:10Z, @SECONDS or now)"
+)]
+pub(crate) struct InvalidTime(String);
+
+/// A date, with or without time and zone, the seconds since 1970 after '@', or "now".
+pub(crate) fn parse(text: &str) -> Result<FileTime, InvalidTime> {
+    let text = text.trim();
+    if text == "now" {
+        return Ok(file_time(Timestamp::now()));
+    }
+    if let Some(seconds) = text.strip_prefix('@') {
+        return seconds_since_1970(seconds).ok_or_else(|| InvalidTime(text.to_owned()));
+    }
+    let local = |time: DateTime| {
+        let zoned = time.to_zoned(TimeZone::system()).ok()?;
+        Some(zoned.timestamp())
+    };
+    let zoned = || Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", text);
+    let timestamp = text.parse::<Timestamp>().or_else(|_| zoned()).ok();
+    let time = || text.parse::<DateTime>().ok().and_then(local);
+    let date = || local(text.parse::<Date>().ok()?.to_datetime(Default::default()));
+    timestamp
+        .or_else(time)
+        .or_else(date)
+        .map(file_time)
+        .ok_or_else(|| InvalidTime(text.to_owned()))
+}
+
+/// [[CC]YY]MMDDhhmm[.ss], as touch -t takes it.
+pub(crate) fn parse_stamp(text: &str) -> Result<FileTime, InvalidTime> {
+    let invalid = || InvalidTime(text.to_owned());
+    let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));
+    if seconds.len() != 2 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(invalid());
+    }
+    let number = |text: &str| text.parse::<i16>().map_err(|_| invalid());
+    let (year, rest) = match digits.len() {
+        8 => (Timestamp::now().to_zoned(TimeZone::system()).year(), digits),
+        10 => {
+            let year = number(&digits[..2])?;
+            (year + if year < 69 { 2000 } else { 1900 }, &digits[2..])
+        }
+        12 => (number(&digits[..4])?, &digits[4..]),
+        _ => return Err(invalid()),
+    };
+    let part = |at: usize| number(&rest[at..at + 2]).map(|part| part as i8);
+    let seconds = number(seconds)?.min(59) as i8;
+    let time = DateTime::new(year, part(0)?, part(2)?, part(4)?, part(6)?, seconds, 0);
+    let zoned = time.and_then(|time| time.to_zoned(TimeZone::system()));
+    Ok(file_time(zoned.map_err(|_| invalid())?.timestamp()))
+}
+
+fn seconds_since_1970(text: &str) -> Option<FileTime> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let sec: i64 = seconds.parse().ok()?;
+    if fraction.len() > 9 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let nsec: u32 = format!("{fraction:0<9}").parse().ok()?;
+    Some(match (seconds.starts_with('-'), nsec) {
+        (true, 1..) => FileTime {
+            sec: sec.checked_sub(1)?,
+            nsec: 1_000_000_000 - nsec,
+        },
+        _ => FileTime { sec, nsec },
+    })
+}
+
+fn file_time(timestamp: Timestamp) -> FileTime {
+    let nanoseconds = timestamp.as_nanosecond();
+    FileTime {
+        sec: nanoseconds.div_euclid(1_000_000_000) as i64,
+        nsec: nanoseconds.rem_euclid(1_000_000_000) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests;

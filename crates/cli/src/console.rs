@@ -39,6 +39,8 @@ pub(crate) struct Console {
     pub(crate) quiet: bool,
     progress: Option<ProgressBar>,
     failed: bool,
+    /// Of the script that is being run.
+    line: Option<u64>,
 }
 
 impl Console {
@@ -51,6 +53,7 @@ impl Console {
             quiet,
             progress: None,
             failed: false,
+            line: None,
         })
     }
 
@@ -86,7 +89,10 @@ impl Console {
     fn message(&mut self, level: &str, text: impl fmt::Display) {
         // What was written before the message shall be seen before it.
         let _ = self.out.flush();
-        let show = || eprintln!("{level}: {text}");
+        let show = || match self.line {
+            Some(line) => eprintln!("{level}: line {line}: {text}"),
+            None => eprintln!("{level}: {text}"),
+        };
         match &self.progress {
             Some(bar) => bar.suspend(show),
             None => show(),
@@ -121,6 +127,16 @@ impl Console {
         self.failed = true;
     }
 
+    /// From here on messages are about this line of a script.
+    pub(crate) fn set_line(&mut self, line: Option<u64>) {
+        self.line = line;
+    }
+
+    /// Whether an error was reported since this was asked last.
+    pub(crate) fn take_failed(&mut self) -> bool {
+        std::mem::take(&mut self.failed)
+    }
+
     /// Reports what does not make the command fail.
     pub(crate) fn warning(&mut self, warning: impl fmt::Display) {
         self.message("WARNING", warning);
@@ -148,6 +164,11 @@ fn broken_pipe(error: &anyhow::Error) -> Option<&io::Error> {
         .chain()
         .find_map(|cause| cause.downcast_ref::<io::Error>())
         .filter(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether the reader of standard output has gone away.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    broken_pipe(error).is_some()
 }
 
 /// The exit code for an error of standard output itself.

@@ -10,24 +10,48 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
+use clap::builder::{TypedValueParser, ValueParserFactory};
 use ubtrfs_engine::{FileId, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 
 use crate::quoting::Escaped;
+use crate::session::Session;
 
 #[cfg(test)]
 mod tests;
 
 /// A volume and a path within it, as written on the command line.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Location {
     pub(crate) image: PathBuf,
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
+    /// That of the shell, if it was written there.
+    session: Option<Arc<Session>>,
 }
 
 impl Location {
+    /// A path in the volume of a shell.
+    pub(crate) fn within(session: &Arc<Session>, path: &[u8]) -> Location {
+        Location {
+            image: session.image().to_owned(),
+            path: session.absolute(path),
+            session: Some(Arc::clone(session)),
+        }
+    }
+
+    /// Another path in the same volume.
+    pub(crate) fn with_path(&self, path: Vec<u8>) -> Location {
+        Location {
+            path,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
     pub(crate) fn parse(argument: &OsStr) -> Location {
         Location::parse_with(argument, &|path| path.exists() && !path.is_dir())
     }
@@ -37,18 +61,17 @@ impl Location {
         let split_at = |at: usize| Location {
             image: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
             path: bytes[at + 1..].to_vec(),
+            session: None,
         };
         let whole = Location {
             image: PathBuf::from(argument),
             path: b"/".to_vec(),
+            session: None,
         };
         if is_image(&whole.image) {
             return whole;
         }
-        let splits: Vec<usize> = (1..bytes.len())
-            .rev()
-            .filter(|&at| bytes[at..].starts_with(b":/"))
-            .collect();
+        let splits = splits(bytes);
         splits
             .iter()
             .map(|&at| split_at(at))
@@ -64,20 +87,65 @@ impl Location {
     }
 }
 
+/// Where an argument could be split, last first.
+fn splits(bytes: &[u8]) -> Vec<usize> {
+    (1..bytes.len())
+        .rev()
+        .filter(|&at| bytes[at..].starts_with(b":/"))
+        .collect()
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let image = Escaped(self.image.as_os_str().as_bytes());
-        write!(f, "{image}:{}", Escaped(&self.path))
+        if self.session.is_none() {
+            write!(f, "{}:", Escaped(self.image.as_os_str().as_bytes()))?;
+        }
+        write!(f, "{}", Escaped(&self.path))
     }
 }
 
 /// Parsing never fails, opening does.
-impl ValueParserFactory for Location {
-    type Parser = MapValueParser<OsStringValueParser, fn(OsString) -> Location>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocationParser {
+    session: Option<Arc<Session>>,
+}
 
-    fn value_parser() -> Self::Parser {
-        OsStringValueParser::new().map(|argument| Location::parse(&argument))
+impl LocationParser {
+    pub(crate) fn within(session: &Arc<Session>) -> LocationParser {
+        LocationParser {
+            session: Some(Arc::clone(session)),
+        }
     }
+}
+
+impl TypedValueParser for LocationParser {
+    type Value = Location;
+
+    fn parse_ref(
+        &self,
+        _: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Location, clap::Error> {
+        Ok(match &self.session {
+            Some(session) => Location::within(session, value.as_bytes()),
+            None => Location::parse(value),
+        })
+    }
+}
+
+impl ValueParserFactory for Location {
+    type Parser = LocationParser;
+
+    fn value_parser() -> LocationParser {
+        LocationParser::default()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Read,
+    Write,
 }
 
 /// Which devices a volume is opened from, besides the one that is named.
@@ -105,11 +173,29 @@ impl DeviceOptions {
         }
     }
 
-    pub(crate) fn open(&self, image: &Path) -> anyhow::Result<Arc<Volume>> {
-        self.open_all(std::slice::from_ref(&image.to_owned()))
+    pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
+        self.open_for(location, Access::Read)
+    }
+
+    pub(crate) fn open_for(
+        &self,
+        location: &Location,
+        access: Access,
+    ) -> anyhow::Result<Arc<Volume>> {
+        let Some(session) = location.session() else {
+            return self.open_images(std::slice::from_ref(&location.image), access);
+        };
+        if !self.devices.is_empty() || !self.scan.is_empty() || self.degraded {
+            bail!("the shell has its volume open: its devices are named when it is started");
+        }
+        session.volume_for(access)
     }
 
     pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Arc<Volume>> {
+        self.open_images(images, Access::Read)
+    }
+
+    fn open_images(&self, images: &[PathBuf], access: Access) -> anyhow::Result<Arc<Volume>> {
         for image in images {
             check_accessible(image)?;
         }
@@ -118,6 +204,11 @@ impl DeviceOptions {
         let options = OpenOptions::new()
             .degraded(self.degraded)
             .scan(self.scan.clone());
+        let options = match access {
+            Access::Read => options,
+            // A command commits when it has done its work.
+            Access::Write => options.writable(true).commit_interval(None),
+        };
         Volume::open(&paths, &options).with_context(|| {
             format!(
                 "cannot open '{}'",
@@ -181,13 +272,13 @@ pub(crate) struct Opened {
 
 impl VolumeOptions {
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Opened> {
-        let volume = self.devices.open(&location.image)?;
+        let volume = self.devices.open(location)?;
         self.find(volume, location)
     }
 
     /// What `location` means in a volume that is open already.
     pub(crate) fn find(&self, volume: Arc<Volume>, location: &Location) -> anyhow::Result<Opened> {
-        let root = self.root(&volume)?;
+        let root = self.root_for(&volume, location)?;
         let target = volume
             .resolve(root, &location.path)
             .with_context(|| format!("cannot access '{location}'"))?;
@@ -196,6 +287,36 @@ impl VolumeOptions {
             root,
             target,
         })
+    }
+
+    /// The same for commands with several volumes: each takes what is its own of the further devices.
+    pub(crate) fn of_several(&self) -> VolumeOptions {
+        let mut options = self.clone();
+        let devices = std::mem::take(&mut options.devices.devices);
+        options.devices.scan.extend(devices);
+        options
+    }
+
+    /// The volume of something that is read, which may be open for writing, and what "/" stands for.
+    pub(crate) fn open_beside(
+        &self,
+        location: &Location,
+        open: Option<Arc<Volume>>,
+    ) -> anyhow::Result<(Arc<Volume>, FileId)> {
+        let volume = match open {
+            Some(volume) => volume,
+            None => self.devices.open(location)?,
+        };
+        let root = self.root_for(&volume, location)?;
+        Ok((volume, root))
+    }
+
+    /// The directory that the path of `location` begins at.
+    pub(crate) fn root_for(&self, volume: &Volume, location: &Location) -> anyhow::Result<FileId> {
+        match location.session() {
+            Some(session) if self.subvol.is_none() && self.subvolid.is_none() => Ok(session.root()),
+            _ => self.root(volume),
+        }
     }
 
     /// The root directory of the subvolume that the options name.

@@ -6,6 +6,7 @@
 //!
 //! Here: the definition of the whole command line and its start. Each command has a file in `command`.
 
+mod changes;
 mod clock;
 mod command;
 mod console;
@@ -17,16 +18,22 @@ mod invoked_as;
 mod json;
 mod location;
 mod log;
+mod mode_change;
+mod operand;
 mod owners;
 mod permissions;
+mod place;
 mod print;
 mod profiles;
 mod quoting;
 mod rdev;
+mod removal;
+mod session;
 mod table;
 mod tar;
 mod units;
 mod walk;
+mod xattr_text;
 
 use std::process::ExitCode;
 
@@ -37,7 +44,7 @@ use crate::console::{Console, Format};
 use crate::invoked_as::InvokedAs;
 use crate::log::LogLevel;
 
-/// Read btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
+/// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
 /// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory.
 #[derive(Debug, Parser)]
@@ -139,4 +146,14 @@ fn usage(error: &clap::Error) -> ExitCode {
         eprint!("ERROR: {}", text.strip_prefix("error: ").unwrap_or(&text));
     }
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_defined_without_contradictions() {
+        Cli::command().debug_assert();
+    }
 }

@@ -36,6 +36,25 @@ impl Owners {
     }
 }
 
+/// The number of the user of this name on this machine, and the group that they log in with.
+pub(crate) fn user_id(name: &str) -> Option<(u32, u32)> {
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = text
+        .lines()
+        .find(|line| line.split(':').next() == Some(name))?;
+    let mut ids = line.split(':').skip(2).map(str::parse);
+    Some((ids.next()?.ok()?, ids.next()?.ok()?))
+}
+
+/// The number of the group of this name on this machine.
+pub(crate) fn group_id(name: &str) -> Option<u32> {
+    let text = fs::read_to_string("/etc/group").unwrap_or_default();
+    let line = text
+        .lines()
+        .find(|line| line.split(':').next() == Some(name))?;
+    line.split(':').nth(2)?.parse().ok()
+}
+
 fn name_or_number(names: &HashMap<u32, String>, id: u32) -> String {
     names.get(&id).cloned().unwrap_or_else(|| id.to_string())
 }

@@ -1,6 +1,15 @@
 //! Mode bits as ls(1) and stat(1) write them.
 
+use rustix::fs::Mode;
 use ubtrfs_engine::FileKind;
+
+/// The bits that new files of this process go without.
+pub(crate) fn umask() -> u32 {
+    // It is read by setting it.
+    let umask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(umask);
+    umask.as_raw_mode()
+}
 
 /// "drwxr-xr-x"
 pub(crate) fn text(mode: u32) -> String {

@@ -13,4 +13,17 @@ impl DeviceNumber {
             minor: (rdev & 0xf_ffff) as u32,
         }
     }
+
+    /// As `stat` on this machine tells it.
+    pub(crate) fn of(device: rustix::fs::Dev) -> DeviceNumber {
+        DeviceNumber {
+            major: rustix::fs::major(device),
+            minor: rustix::fs::minor(device),
+        }
+    }
+
+    /// As an inode holds it; larger numbers do not fit.
+    pub(crate) fn to_inode(self) -> u64 {
+        u64::from(self.major & 0xfff) << 20 | u64::from(self.minor & 0xf_ffff)
+    }
 }

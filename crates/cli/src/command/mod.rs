@@ -4,19 +4,31 @@
 
 mod cat;
 mod check;
+mod chmod;
+mod chown;
 mod completions;
 mod cp;
 mod device;
 mod export;
 mod filesystem;
+mod getfattr;
 mod inspect_internal;
+mod ln;
 mod ls;
 mod man;
+mod mkdir;
 mod mkfs;
 mod mount;
+mod mv;
+mod rm;
+mod rmdir;
+mod setfattr;
+mod shell;
 mod stat;
 mod subvolume;
+mod touch;
 mod tree;
+mod truncate;
 mod umount;
 
 use crate::console::Console;
@@ -25,19 +37,31 @@ use crate::console::Console;
 pub(crate) enum Command {
     Cat(cat::Cat),
     Check(check::Check),
+    Chmod(chmod::Chmod),
+    Chown(chown::Chown),
     Completions(completions::Completions),
     Cp(cp::Cp),
     Device(device::Device),
     Export(export::Export),
     Filesystem(filesystem::Filesystem),
+    Getfattr(getfattr::Getfattr),
     InspectInternal(inspect_internal::InspectInternal),
+    Ln(ln::Ln),
     Ls(ls::Ls),
     Man(man::Man),
+    Mkdir(mkdir::Mkdir),
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
+    Mv(mv::Mv),
+    Rm(rm::Rm),
+    Rmdir(rmdir::Rmdir),
+    Setfattr(setfattr::Setfattr),
+    Shell(shell::Shell),
     Stat(stat::Stat),
     Subvolume(subvolume::Subvolume),
+    Touch(touch::Touch),
     Tree(tree::Tree),
+    Truncate(truncate::Truncate),
     Umount(umount::Umount),
 }
 
@@ -46,19 +70,31 @@ impl Command {
         match self {
             Command::Cat(command) => command.run(console),
             Command::Check(command) => command.run(console),
+            Command::Chmod(command) => command.run(console),
+            Command::Chown(command) => command.run(console),
             Command::Completions(command) => command.run(console),
             Command::Cp(command) => command.run(console),
             Command::Device(group) => group.run(console),
             Command::Export(command) => command.run(console),
             Command::Filesystem(group) => group.run(console),
+            Command::Getfattr(command) => command.run(console),
             Command::InspectInternal(group) => group.run(console),
+            Command::Ln(command) => command.run(console),
             Command::Ls(command) => command.run(console),
             Command::Man(command) => command.run(),
+            Command::Mkdir(command) => command.run(console),
             Command::Mkfs(command) => command.run(console),
             Command::Mount(command) => command.run(console),
+            Command::Mv(command) => command.run(console),
+            Command::Rm(command) => command.run(console),
+            Command::Rmdir(command) => command.run(console),
+            Command::Setfattr(command) => command.run(console),
+            Command::Shell(command) => command.run(console),
             Command::Stat(command) => command.run(console),
             Command::Subvolume(group) => group.run(console),
+            Command::Touch(command) => command.run(console),
             Command::Tree(command) => command.run(console),
+            Command::Truncate(command) => command.run(console),
             Command::Umount(command) => command.run(console),
         }
     }

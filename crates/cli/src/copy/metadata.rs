@@ -10,25 +10,19 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{AtFlags, Gid, Mode, RawMode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use ubtrfs_engine::{Attr, FileKind, FileTime};
+use ubtrfs_engine::{FileKind, FileTime};
 
+use super::facts::Facts;
 use crate::quoting::Escaped;
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-pub(super) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
-
-#[derive(Debug)]
-pub(super) struct MetadataError {
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set {what}: {source}")]
+pub(crate) struct MetadataError {
     what: String,
     source: io::Error,
-}
-
-impl fmt::Display for MetadataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot set {}: {}", self.what, self.source)
-    }
 }
 
 impl MetadataError {
@@ -59,7 +53,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Takes the process's umask away: every mode is set explicitly.
+    /// Takes the process's umask away until it is dropped: every mode is set explicitly.
     pub(super) fn new(preserve: bool) -> Keeper {
         Keeper {
             preserve,
@@ -73,26 +67,25 @@ impl Keeper {
         &mut self,
         fd: impl AsFd,
         handle: Handle,
-        attr: &Attr,
-        xattrs: &Xattrs,
+        facts: &Facts,
     ) -> Vec<MetadataError> {
         let mut problems = Vec::new();
-        let mut mode = attr.mode & 0o7777;
+        let mut mode = facts.mode & 0o7777;
         if self.preserve {
-            mode &= !self.owner(&fd, attr, &mut problems);
+            mode &= !self.owner(&fd, facts, &mut problems);
         } else {
             mode = mode & 0o777 & !self.umask;
         }
-        if attr.kind != FileKind::Symlink {
+        if facts.kind != FileKind::Symlink {
             self.mode(&fd, handle, mode, &mut problems);
         }
         if self.preserve {
-            for (name, value) in xattrs {
+            for (name, value) in &facts.xattrs {
                 self.xattr(&fd, name, value, &mut problems);
             }
             let times = Timestamps {
-                last_access: timespec(attr.atime),
-                last_modification: timespec(attr.mtime),
+                last_access: timespec(facts.atime),
+                last_modification: timespec(facts.mtime),
             };
             if let Err(errno) = rustix::fs::utimensat(&fd, "", &times, AtFlags::EMPTY_PATH) {
                 problems.push(MetadataError::new("times", errno));
@@ -102,13 +95,13 @@ impl Keeper {
     }
 
     /// Returns the mode bits that must go because the owner could not be kept.
-    fn owner(&self, fd: impl AsFd, attr: &Attr, problems: &mut Vec<MetadataError>) -> u32 {
+    fn owner(&self, fd: impl AsFd, facts: &Facts, problems: &mut Vec<MetadataError>) -> u32 {
         let chown = |uid: Option<u32>, gid: u32| {
             let uid = uid.map(Uid::from_raw);
             let gid = Some(Gid::from_raw(gid));
             rustix::fs::chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH)
         };
-        let Err(errno) = chown(Some(attr.uid), attr.gid) else {
+        let Err(errno) = chown(Some(facts.uid), facts.gid) else {
             return 0;
         };
         if self.is_root || errno != Errno::PERM {
@@ -116,7 +109,7 @@ impl Keeper {
             return SETUID | SETGID;
         }
         // The group alone may be one of the caller's own.
-        match chown(None, attr.gid) {
+        match chown(None, facts.gid) {
             Ok(()) => SETUID,
             Err(_) => SETUID | SETGID,
         }
@@ -158,6 +151,12 @@ impl Keeper {
             format_args!("attribute {}", Escaped(name)),
             errno,
         ));
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        rustix::process::umask(Mode::from_raw_mode(self.umask));
     }
 }
 

@@ -1,247 +1,323 @@
-//! Copying files of a volume into a directory of this machine.
+//! Copying files between volumes and directories of this machine.
 //!
 //! Invariants
-//! - COPY-1: nothing outside the destination is touched, whatever names and links the volume holds.
+//! - COPY-1: nothing outside the destination is touched, whatever names and links the source holds.
 //!   Every name is one component, used below an open directory, and no link is followed.
-//! - COPY-2: what fails is reported and the rest is copied.
+//! - COPY-2: what fails is reported and the rest is copied, unless all of it would fail for the same reason.
 //! - COPY-3: times and modes of a directory are set after all that is in it was written.
 //!
 //! Not here: which destination is meant (`command::cp`).
 
 mod dest;
+mod destination;
+mod facts;
+mod from_host;
+mod from_volume;
 mod metadata;
+mod source;
+mod to_host;
+mod to_volume;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::FileType;
-use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
+use clap::ValueEnum;
+use ubtrfs_engine::{Error, FileKind};
 
 use self::dest::DestError;
 pub(crate) use self::dest::open_directory;
-use self::metadata::{Handle, Keeper, Xattrs};
+use self::destination::Destination;
+use self::facts::Facts;
+pub(crate) use self::from_host::{FromHost, HostFile};
+pub(crate) use self::from_volume::FromVolume;
+use self::metadata::MetadataError;
+use self::source::{CopyStep, Source};
+pub(crate) use self::to_host::ToHost;
+pub(crate) use self::to_volume::ToVolume;
+use crate::changes::is_final_error;
 use crate::console::Console;
-use crate::file_data::{DataRanges, READ_BYTES, read_past_damage};
+use crate::file_data::READ_BYTES;
 use crate::quoting::{Escaped, ShellQuoted};
-use crate::rdev::DeviceNumber;
-use crate::walk::{Filter, Order, Refused, Step, Walk};
+use crate::walk::Refused;
 
-#[derive(Clone, Copy, Debug)]
+/// Whether data is shared instead of copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reflink {
+    /// Where it can be
+    #[default]
+    Auto,
+    /// Or the copy fails
+    Always,
+    Never,
+}
+
+/// What becomes of holes, and of zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sparse {
+    /// Holes stay holes
+    #[default]
+    Auto,
+    /// Blocks of zeros become holes as well
+    Always,
+    /// Holes become zeros
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyOptions {
     /// Keep mode, owner, times, attributes and links.
     pub(crate) preserve: bool,
+    pub(crate) reflink: Reflink,
+    pub(crate) sparse: Sparse,
     pub(crate) verbose: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum CopyError {
+pub(crate) enum CopyError {
     #[error(transparent)]
     Engine(#[from] Error),
+    /// In the volume that is copied to.
+    #[error(transparent)]
+    Make(Error),
+    #[error("cannot keep {what}: {source}")]
+    Keep { what: String, source: Box<Error> },
     #[error(transparent)]
     Dest(#[from] DestError),
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
     #[error(transparent)]
     Walk(#[from] Refused),
     #[error("cannot write: {0}")]
     Write(#[source] std::io::Error),
+    #[error("cannot {call}: {source}")]
+    Host {
+        call: &'static str,
+        source: std::io::Error,
+    },
     #[error("gave up at byte {0}: nothing more of it can be read")]
     GaveUp(u64),
+    #[error("it cannot share the data of its original")]
+    CannotShare,
+    #[error("it would be copied onto itself")]
+    SameFile,
+    #[error("it is the image that is written")]
+    Image,
+    #[error("it is of no kind that is known")]
+    UnknownKind,
+}
+
+impl CopyError {
+    /// Whether everything else would fail for the same reason.
+    fn is_final(&self) -> bool {
+        match self {
+            CopyError::Make(error) => is_final_error(error),
+            CopyError::Keep { source, .. } => is_final_error(source),
+            _ => false,
+        }
+    }
 }
 
 /// After so many reads without a sound byte the rest of a file is given up: a crafted extent may claim to be
 /// longer than any device.
 const MAX_LOST_READS: usize = 64;
+/// What becomes a hole if it is zeros.
+const HOLE_BYTES: usize = 4096;
 
 /// A directory that is being filled.
 #[derive(Debug)]
-struct OpenDir {
-    fd: OwnedFd,
+struct Level<D> {
+    dir: D,
     name: Vec<u8>,
     /// What it gets once it is full; None for a directory that is not a copy.
-    facts: Option<(Attr, Xattrs)>,
+    facts: Option<Facts>,
 }
 
-/// Where the first name of a file with several was copied to.
+/// A copy of a file with several names.
 #[derive(Debug)]
-struct FirstName {
-    dir: Vec<u8>,
-    name: Vec<u8>,
+struct Linked<L> {
+    first: L,
     /// Names that were not met yet.
     remaining: u32,
 }
 
-#[derive(Debug)]
-pub(crate) struct Copier<'a> {
-    volume: &'a Volume,
+pub(crate) struct Copier<'a, S: Source, D: Destination> {
+    source: &'a S,
+    destination: D,
     console: &'a mut Console,
     options: CopyOptions,
-    keeper: Keeper,
-    /// The directory in which the copy began.
-    top: OwnedFd,
-    links: HashMap<FileId, FirstName>,
+    links: HashMap<S::Id, Linked<D::Link>>,
     buffer: Vec<u8>,
 }
 
-impl<'a> Copier<'a> {
-    /// Copies into the directory `top`.
+impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     pub(crate) fn new(
-        volume: &'a Volume,
-        top: OwnedFd,
+        source: &'a S,
+        destination: D,
         options: CopyOptions,
         console: &'a mut Console,
-    ) -> Copier<'a> {
+    ) -> Copier<'a, S, D> {
         Copier {
-            volume,
+            source,
+            destination,
             console,
             options,
-            keeper: Keeper::new(options.preserve),
-            top,
             links: HashMap::new(),
             buffer: vec![0; READ_BYTES],
         }
     }
 
-    /// Copies `id` as `name`. `shown` is its path for messages.
-    pub(crate) fn copy_as(&mut self, id: FileId, name: &[u8], shown: &[u8]) -> std::io::Result<()> {
-        let top = OpenDir {
-            fd: self.top.try_clone()?,
+    /// Copies `file` into `top` as `name`. `shown` is its path for messages. An error is one that ends the
+    /// command.
+    pub(crate) fn copy_as(
+        &mut self,
+        file: &S::File,
+        top: D::Dir,
+        name: &[u8],
+        shown: &[u8],
+    ) -> Result<(), CopyError> {
+        let mut levels = vec![Level {
+            dir: top,
             name: Vec::new(),
             facts: None,
-        };
-        let mut dirs = vec![top];
-        match self.entry(&dirs, name, id, shown) {
-            Ok(Some(dir)) => {
-                dirs.push(dir);
-                self.fill(id, dirs, shown);
+        }];
+        match self.entry(&levels, name, file, shown) {
+            Ok(Some(level)) => {
+                levels.push(level);
+                self.fill(file, levels, shown)
             }
-            Ok(None) => {}
-            Err(error) => self.complain(shown, error),
+            Ok(None) => Ok(()),
+            Err(error) => self.report(shown, error),
         }
-        Ok(())
     }
 
-    /// Copies what is in the directory `id`, and the directory's own attributes.
-    pub(crate) fn copy_contents(&mut self, id: FileId, shown: &[u8]) -> std::io::Result<()> {
-        match self.facts(id) {
+    /// Copies what is in the directory `dir` into `top`, and the directory's own attributes.
+    pub(crate) fn copy_contents(
+        &mut self,
+        dir: &S::File,
+        top: D::Dir,
+        shown: &[u8],
+    ) -> Result<(), CopyError> {
+        match self.source.facts(dir, self.options.preserve) {
             Ok(facts) => {
-                let dir = OpenDir {
-                    fd: self.top.try_clone()?,
+                let level = Level {
+                    dir: top,
                     name: Vec::new(),
                     facts: Some(facts),
                 };
-                self.fill(id, vec![dir], shown);
+                self.fill(dir, vec![level], shown)
             }
-            Err(error) => self.complain(shown, error),
+            Err(error) => self.report(shown, error),
+        }
+    }
+
+    fn report(&mut self, path: &[u8], error: CopyError) -> Result<(), CopyError> {
+        if error.is_final() {
+            return Err(error);
+        }
+        self.console
+            .error(format_args!("cannot copy '{}': {error}", Escaped(path)));
+        Ok(())
+    }
+
+    /// Copies everything below the directory `dir` into the last of `levels`, of which each is in the one before
+    /// it, and the first is where the copy began.
+    fn fill(
+        &mut self,
+        dir: &S::File,
+        mut levels: Vec<Level<D::Dir>>,
+        shown: &[u8],
+    ) -> Result<(), CopyError> {
+        let source = self.source;
+        let mut walk = match source.walk(dir, shown) {
+            Ok(walk) => walk,
+            Err(error) => return self.report(shown, error),
+        };
+        while let Some(step) = walk.next() {
+            match step {
+                CopyStep::Entry { name, file } => {
+                    let copied = self.entry(&levels, &name, &file, walk.path());
+                    let entered = copied.and_then(|level| {
+                        if level.is_some() {
+                            walk.enter()?;
+                        }
+                        Ok(level)
+                    });
+                    match entered {
+                        Ok(level) => levels.extend(level),
+                        Err(error) => self.report(walk.path(), error)?,
+                    }
+                }
+                CopyStep::Leave => {
+                    if let Some(level) = levels.pop()
+                        && let Some(facts) = &level.facts
+                    {
+                        let problems = self.destination.keep_directory(&level.dir, facts);
+                        self.kept(problems, walk.path())?;
+                    }
+                }
+                CopyStep::Failed(error) => self.report(walk.path(), error)?,
+            }
         }
         Ok(())
     }
 
-    fn complain(&mut self, path: &[u8], error: impl std::fmt::Display) {
-        self.console
-            .error(format_args!("cannot copy '{}': {error}", Escaped(path)));
-    }
-
-    fn facts(&self, id: FileId) -> Result<(Attr, Xattrs), Error> {
-        let attr = self.volume.attr(id)?;
-        let xattrs = match self.options.preserve {
-            true => self.volume.xattrs(id)?,
-            false => Vec::new(),
-        };
-        Ok((attr, xattrs))
-    }
-
-    /// Copies everything below the directory `id` into the last of `dirs`, of which each is in the one before
-    /// it, and the first is where the copy began.
-    fn fill(&mut self, id: FileId, mut dirs: Vec<OpenDir>, shown: &[u8]) {
-        let filter = Filter::default();
-        let mut walk = Walk::new(self.volume, id, shown, Order::Index, filter);
-        while let Some(step) = walk.next() {
-            match step {
-                Step::Entry(entry) => {
-                    let copied = self.entry(&dirs, &entry.name, entry.id, walk.path());
-                    let entered = copied.and_then(|dir| {
-                        if dir.is_some() {
-                            walk.enter(&entry)?;
-                        }
-                        Ok(dir)
-                    });
-                    match entered {
-                        Ok(dir) => dirs.extend(dir),
-                        Err(error) => self.complain(walk.path(), error),
-                    }
-                }
-                Step::Leave => {
-                    if let Some(dir) = dirs.pop()
-                        && let Some((attr, xattrs)) = &dir.facts
-                    {
-                        self.keep(&dir.fd, Handle::Open, attr, xattrs, walk.path());
-                    }
-                }
-                Step::Failed(error) => self.complain(walk.path(), error),
-            }
-        }
-    }
-
-    /// Copies one entry into the last of `dirs`; a directory is made and returned to be filled.
+    /// Copies one entry into the last of `levels`; a directory is made and returned to be filled.
     fn entry(
         &mut self,
-        dirs: &[OpenDir],
+        levels: &[Level<D::Dir>],
         name: &[u8],
-        id: FileId,
+        file: &S::File,
         shown: &[u8],
-    ) -> Result<Option<OpenDir>, CopyError> {
-        let Some(parent) = dirs.last() else {
+    ) -> Result<Option<Level<D::Dir>>, CopyError> {
+        let (Some(top), Some(parent)) = (levels.first(), levels.last()) else {
             return Ok(None);
         };
-        let (attr, xattrs) = self.facts(id)?;
+        let facts = self.source.facts(file, self.options.preserve)?;
         if let Some(bar) = self.console.progress() {
             bar.set_message(Escaped(shown).to_string());
         }
         if self.options.verbose {
             let _ = writeln!(self.console.out, "{}", ShellQuoted(shown));
         }
-        if attr.kind == FileKind::Directory {
-            return self.directory(parent, name, attr, xattrs).map(Some);
+        if facts.kind == FileKind::Directory {
+            let (dir, made) = self.destination.directory(&parent.dir, name, &facts)?;
+            let keeps = made || self.options.preserve;
+            return Ok(Some(Level {
+                dir,
+                name: name.to_vec(),
+                facts: keeps.then_some(facts),
+            }));
         }
-        let has_links = self.options.preserve && attr.nlink > 1;
-        if has_links && self.link(parent, name, id)? {
+        let has_links = self.options.preserve && facts.nlink > 1;
+        if has_links && self.link(&top.dir, &parent.dir, name, file)? {
             return Ok(None);
         }
-        self.one(parent, name, id, &attr, &xattrs, shown)?;
+        let made = self.one(&parent.dir, name, file, &facts, shown)?;
         if has_links {
-            let first = FirstName {
-                dir: path_of(dirs),
-                name: name.to_vec(),
-                remaining: attr.nlink - 1,
+            let linked = Linked {
+                first: self.destination.link_to(path_of(levels), name, &made),
+                remaining: facts.nlink - 1,
             };
-            self.links.insert(id, first);
+            self.links.insert(self.source.id(file), linked);
         }
         Ok(None)
     }
 
-    fn directory(
-        &mut self,
-        parent: &OpenDir,
-        name: &[u8],
-        attr: Attr,
-        xattrs: Xattrs,
-    ) -> Result<OpenDir, CopyError> {
-        let (fd, made) = dest::directory(&parent.fd, name)?;
-        let facts = (made || self.options.preserve).then_some((attr, xattrs));
-        let name = name.to_vec();
-        Ok(OpenDir { fd, name, facts })
-    }
-
     /// Gives a copy that exists a further name; false if the file was not copied yet.
-    fn link(&mut self, parent: &OpenDir, name: &[u8], id: FileId) -> Result<bool, CopyError> {
-        let Some(first) = self.links.get_mut(&id) else {
+    fn link(
+        &mut self,
+        top: &D::Dir,
+        parent: &D::Dir,
+        name: &[u8],
+        file: &S::File,
+    ) -> Result<bool, CopyError> {
+        let id = self.source.id(file);
+        let Some(linked) = self.links.get_mut(&id) else {
             return Ok(false);
         };
-        dest::link(&self.top, &first.dir, &first.name, &parent.fd, name)?;
-        first.remaining -= 1;
-        if first.remaining == 0 {
+        self.destination.link(top, &linked.first, parent, name)?;
+        linked.remaining -= 1;
+        if linked.remaining == 0 {
             self.links.remove(&id);
         }
         Ok(true)
@@ -250,56 +326,74 @@ impl<'a> Copier<'a> {
     /// Makes a copy of something that is no directory.
     fn one(
         &mut self,
-        parent: &OpenDir,
+        parent: &D::Dir,
         name: &[u8],
-        id: FileId,
-        attr: &Attr,
-        xattrs: &Xattrs,
+        file: &S::File,
+        facts: &Facts,
         shown: &[u8],
-    ) -> Result<(), CopyError> {
-        let node = |kind, device| dest::node(&parent.fd, name, kind, device);
-        match attr.kind {
+    ) -> Result<D::File, CopyError> {
+        let mut copied = Ok(());
+        let made = match facts.kind {
             FileKind::Regular => {
-                let file = dest::file(&parent.fd, name)?;
-                let copied = self.data(id, attr.size, &file, shown);
-                self.keep(&file, Handle::Open, attr, xattrs, shown);
-                return copied;
+                let of = self.source.in_volume(file);
+                let made = self.destination.file(parent, name, facts, of)?;
+                copied = self.data(file, facts.size, &made, shown);
+                self.destination.set_size(&made, facts.size)?;
+                made
             }
-            FileKind::Directory => return Ok(()),
             FileKind::Symlink => {
-                let target = self.volume.readlink(id)?;
-                dest::symlink(&parent.fd, name, &target)?;
+                let target = self.source.link_target(file)?;
+                self.destination.symlink(parent, name, &target)?
             }
-            FileKind::Fifo => node(FileType::Fifo, 0)?,
-            FileKind::Socket => node(FileType::Socket, 0)?,
-            FileKind::CharDevice => node(FileType::CharacterDevice, device_of(attr))?,
-            FileKind::BlockDevice => node(FileType::BlockDevice, device_of(attr))?,
-        }
-        let made = dest::refer(&parent.fd, name)?;
-        self.keep(&made, Handle::Reference, attr, xattrs, shown);
-        Ok(())
+            _ => self.destination.node(parent, name, facts)?,
+        };
+        let problems = self.destination.keep(&made, facts);
+        self.kept(problems, shown)?;
+        copied.map(|()| made)
     }
 
-    fn keep(&mut self, fd: impl AsFd, handle: Handle, attr: &Attr, xattrs: &Xattrs, shown: &[u8]) {
-        for problem in self.keeper.apply(fd, handle, attr, xattrs) {
+    /// Reports what a copy could not keep.
+    fn kept(&mut self, problems: Vec<CopyError>, shown: &[u8]) -> Result<(), CopyError> {
+        for problem in problems {
+            if problem.is_final() {
+                return Err(problem);
+            }
             self.console
                 .error(format_args!("'{}': {problem}", Escaped(shown)));
         }
+        Ok(())
     }
 
     /// Writes the data of a file where it has any; the rest stays holes.
-    fn data(&mut self, id: FileId, size: u64, file: &File, shown: &[u8]) -> Result<(), CopyError> {
-        file.set_len(size).map_err(CopyError::Write)?;
-        let mut ranges = DataRanges::of(self.volume, id);
+    fn data(
+        &mut self,
+        file: &S::File,
+        size: u64,
+        made: &D::File,
+        shown: &[u8],
+    ) -> Result<(), CopyError> {
+        if self.shared(file, size, made)? {
+            return Ok(());
+        }
+        let source = self.source;
+        let mut data = source.open(file, size)?;
         let mut damage = Vec::new();
         let mut lost_reads = 0;
-        while let Some(range) = ranges.next()? {
-            let mut at = range.start;
-            while at < range.end {
-                let len = (range.end - at).min(READ_BYTES as u64) as usize;
-                let part = &mut self.buffer[..len];
-                if read_past_damage(self.volume, id, at, part, &mut damage) {
-                    file.write_all_at(part, at).map_err(CopyError::Write)?;
+        let mut whole = Some(0..size);
+        loop {
+            let part = match self.options.sparse {
+                Sparse::Never => whole.take(),
+                _ => data.next_range()?,
+            };
+            let Some(part) = part else {
+                return Ok(());
+            };
+            let mut at = part.start;
+            while at < part.end {
+                let len = (part.end - at).min(READ_BYTES as u64) as usize;
+                let read = data.read(at, &mut self.buffer[..len], &mut damage)?;
+                if read {
+                    self.write(made, at, len)?;
                     lost_reads = 0;
                 } else {
                     lost_reads += 1;
@@ -321,17 +415,51 @@ impl<'a> Copier<'a> {
                 }
             }
         }
+    }
+
+    fn shared(&mut self, file: &S::File, size: u64, made: &D::File) -> Result<bool, CopyError> {
+        if self.options.reflink == Reflink::Never || size == 0 {
+            return Ok(size == 0);
+        }
+        let shared = match self.source.in_volume(file) {
+            Some(of) if self.options.sparse == Sparse::Auto => self.destination.share(made, of)?,
+            _ => false,
+        };
+        match self.options.reflink {
+            Reflink::Always if !shared => Err(CopyError::CannotShare),
+            _ => Ok(shared),
+        }
+    }
+
+    /// Writes the first bytes of the buffer.
+    fn write(&mut self, made: &D::File, at: u64, len: usize) -> Result<(), CopyError> {
+        let bytes = &self.buffer[..len];
+        if self.options.sparse != Sparse::Always {
+            return self.destination.write(made, at, bytes);
+        }
+        let is_zeros = |part: &&[u8]| part.iter().all(|&byte| byte == 0);
+        let mut start = 0;
+        while start < len {
+            let mut rest = bytes[start..].chunks(HOLE_BYTES);
+            let zeros: usize = rest.by_ref().take_while(is_zeros).map(<[u8]>::len).sum();
+            start += zeros;
+            let rest = bytes[start..].chunks(HOLE_BYTES);
+            let data: usize = rest
+                .take_while(|part| !is_zeros(part))
+                .map(<[u8]>::len)
+                .sum();
+            if data > 0 {
+                let part = &bytes[start..start + data];
+                self.destination.write(made, at + start as u64, part)?;
+            }
+            start += data;
+        }
         Ok(())
     }
 }
 
-/// The path of the last of `dirs` below the first.
-fn path_of(dirs: &[OpenDir]) -> Vec<u8> {
-    let names: Vec<&[u8]> = dirs.iter().skip(1).map(|dir| &*dir.name).collect();
+/// The path of the last of `levels` below the first.
+fn path_of<D>(levels: &[Level<D>]) -> Vec<u8> {
+    let names: Vec<&[u8]> = levels.iter().skip(1).map(|level| &*level.name).collect();
     names.join(&b'/')
-}
-
-fn device_of(attr: &Attr) -> rustix::fs::Dev {
-    let device = DeviceNumber::from_inode(attr.rdev);
-    rustix::fs::makedev(device.major, device.minor)
 }

@@ -2,8 +2,11 @@
 
 mod check;
 mod copies;
+mod copies_in;
 mod crafted;
+mod edits;
 mod errors;
 mod kept_images;
 mod listings;
 mod process;
+mod shell;

@@ -1,8 +1,12 @@
 //! Running the command under test and the programs that it is compared with.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::KernelVolume;
+use ubtrfs_sim::manifest::Manifest;
 
 pub(crate) fn ubtrfs() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
@@ -64,4 +68,27 @@ pub(crate) fn other_devices(devices: &[std::path::PathBuf]) -> Vec<std::ffi::OsS
     others
         .flat_map(|device| ["--device".into(), device.clone().into_os_string()])
         .collect()
+}
+
+/// An empty volume of 512 MiB, made without the kernel.
+pub(crate) fn empty_volume() -> (Scratch, PathBuf) {
+    let scratch = Scratch::new().unwrap();
+    let image = scratch.path().join("v.img");
+    succeed([
+        "mkfs".as_ref(),
+        "-q".as_ref(),
+        "-b".as_ref(),
+        "512M".as_ref(),
+        image.as_os_str(),
+    ]);
+    (scratch, image)
+}
+
+/// What the kernel shows of an image, once `btrfs check` has found nothing wrong with it.
+pub(crate) fn judged(image: &Path) -> Manifest {
+    let scratch = Scratch::new().unwrap();
+    let volume = KernelVolume::of_files(vec![image.to_owned()], scratch);
+    volume.check().unwrap();
+    let mount = volume.mount_ro().unwrap();
+    Manifest::of_dir(mount.path()).unwrap()
 }

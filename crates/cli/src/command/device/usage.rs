@@ -56,7 +56,7 @@ impl Usage {
             if index > 0 && list.is_none() {
                 writeln!(console.out)?;
             }
-            let volume: &Volume = &*self.devices.open(&location.image)?;
+            let volume: &Volume = &*self.devices.open(location)?;
             warn_multiple_profiles(console, &volume.space_infos()?);
             let allocations = volume.device_allocations();
             for device in DeviceSizes::of(volume) {

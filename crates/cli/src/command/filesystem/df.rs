@@ -34,7 +34,7 @@ struct Row {
 
 impl Df {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location.image)?;
+        let volume = self.devices.open(&self.location)?;
         let infos = volume.space_infos()?;
         let rows = rows(&volume, &infos)?;
         warn_multiple_profiles(console, &infos);

@@ -24,7 +24,7 @@ struct LabelJson {
 
 impl Label {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location.image)?;
+        let volume = self.devices.open(&self.location)?;
         let superblock = volume.superblock();
         let label = superblock.label();
         if console.is_json() {

@@ -43,7 +43,7 @@ impl Usage {
         if console.is_json() {
             let mut list = json::JsonList::start(&mut console.out, "filesystem-usage")?;
             for location in &self.locations {
-                let facts = Facts::read(&*self.devices.open(&location.image)?)?;
+                let facts = Facts::read(&*self.devices.open(location)?)?;
                 list.push(&mut console.out, &facts.to_json())?;
             }
             return Ok(list.end(&mut console.out)?);
@@ -53,7 +53,7 @@ impl Usage {
             if index > 0 {
                 writeln!(console.out)?;
             }
-            let facts = Facts::read(&*self.devices.open(&location.image)?)?;
+            let facts = Facts::read(&*self.devices.open(location)?)?;
             facts.print_overall(&mut console.out, units)?;
             writeln!(console.out)?;
             match self.tabular {

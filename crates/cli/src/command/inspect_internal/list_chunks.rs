@@ -85,7 +85,7 @@ struct RowJson {
 
 impl ListChunks {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location.image)?;
+        let volume = self.devices.open(&self.location)?;
         let mut rows = rows(&volume)?;
         rows.sort_by(|a, b| self.compare(a, b));
         if console.is_json() {

@@ -33,7 +33,7 @@ struct DefaultJson {
 
 impl GetDefault {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location.image)?;
+        let volume = self.devices.open(&self.location)?;
         let id = volume.default_subvolume()?;
         if id == RootId::FS_TREE {
             if console.is_json() {

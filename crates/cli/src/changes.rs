@@ -1,0 +1,201 @@
+//! The volumes that a command changes: each is open once, and committed when the command has done its work.
+//!
+//! Whoever may write the image is root within its volumes: no permission is checked, and what is made
+//! belongs to root unless the command says otherwise. A command that is killed leaves the last commit.
+
+use std::fmt::Display;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+
+use crate::console::Console;
+use crate::location::{Access, Location, VolumeOptions};
+use crate::place::Place;
+use crate::quoting::Escaped;
+use crate::walk::{Entry, Filter, Order, Step, Walk};
+
+/// A volume that is open for writing.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) volume: Arc<Volume>,
+    /// What "/" stands for.
+    pub(crate) root: FileId,
+}
+
+impl Target {
+    /// What the path leads to; a link at its end is not followed.
+    pub(crate) fn find(&self, location: &Location) -> anyhow::Result<FileId> {
+        let found = self.volume.resolve(self.root, &location.path);
+        found.with_context(|| format!("cannot access '{location}'"))
+    }
+
+    /// What the path leads to through links.
+    pub(crate) fn find_following(&self, location: &Location) -> anyhow::Result<FileId> {
+        let found = self.volume.resolve_following(self.root, &location.path);
+        found.with_context(|| format!("cannot access '{location}'"))
+    }
+
+    /// The directory that the path leads to, if it does.
+    pub(crate) fn directory(&self, path: &[u8]) -> anyhow::Result<Option<FileId>> {
+        match self.volume.resolve_following(self.root, path) {
+            Ok(id) if self.volume.attr(id)?.kind == FileKind::Directory => Ok(Some(id)),
+            Ok(_) | Err(Error::NotFound | Error::NotADirectory(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes everything below a directory; what fails is reported. An error is one that ends the command.
+    pub(crate) fn each_below(
+        &self,
+        top: FileId,
+        path: &[u8],
+        console: &mut Console,
+        change: &mut dyn FnMut(&Entry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let filter = Filter::default();
+        let mut walk = Walk::new(&self.volume, top, path, Order::Index, filter);
+        while let Some(step) = walk.next() {
+            let mut complain = |path: &[u8], error: &dyn Display| {
+                console.error(format_args!("cannot change '{}': {error}", Escaped(path)));
+            };
+            match step {
+                Step::Entry(entry) => {
+                    match change(&entry) {
+                        Err(error) if is_final_error(&error) => return Err(error),
+                        Err(error) => complain(walk.path(), &error),
+                        Ok(()) => {}
+                    }
+                    if entry.kind == FileKind::Directory
+                        && let Err(error) = walk.enter(&entry)
+                    {
+                        complain(walk.path(), &error);
+                    }
+                }
+                Step::Leave => {}
+                Step::Failed(error) => complain(walk.path(), &error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory and the name in it that a path ends with.
+    pub(crate) fn place(&self, location: &Location) -> anyhow::Result<Place> {
+        Place::of(&self.volume, self.root, &location.path)
+            .with_context(|| format!("cannot access '{location}'"))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Changes<'a> {
+    options: &'a VolumeOptions,
+    open: Vec<OpenImage>,
+}
+
+#[derive(Debug)]
+struct OpenImage {
+    location: Location,
+    volume: Arc<Volume>,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn new(options: &'a VolumeOptions) -> Changes<'a> {
+        Changes {
+            options,
+            open: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, location: &Location) -> anyhow::Result<Target> {
+        let volume = match self.opened(location) {
+            Some(volume) => volume,
+            None => {
+                let volume = self.options.devices.open_for(location, Access::Write)?;
+                self.open.push(OpenImage {
+                    location: location.clone(),
+                    volume: Arc::clone(&volume),
+                });
+                volume
+            }
+        };
+        let root = self.options.root_for(&volume, location)?;
+        Ok(Target { volume, root })
+    }
+
+    /// The volume of `location` if it is open for writing, under whichever of its names.
+    pub(crate) fn opened(&self, location: &Location) -> Option<Arc<Volume>> {
+        let is_on = |volume: &Volume| {
+            let devices = volume.pool().devices();
+            let mut paths = devices.iter().filter_map(|device| device.path.as_deref());
+            paths.any(|path| is_same_file(path, &location.image))
+        };
+        let mut volumes = self.open.iter().map(|open| &open.volume);
+        volumes.find(|volume| is_on(volume)).cloned()
+    }
+
+    /// Does something to each location, as far as it can be done, and commits.
+    pub(crate) fn each(
+        options: &'a VolumeOptions,
+        locations: &[Location],
+        console: &mut Console,
+        mut change: impl FnMut(&Target, &Location, &mut Console) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut changes = Changes::new(options);
+        for location in locations {
+            let done = changes
+                .open(location)
+                .and_then(|target| change(&target, location, console));
+            if let Err(error) = done {
+                console.error(format_args!("{error:#}"));
+                if is_final(&error) {
+                    break;
+                }
+            }
+        }
+        changes.commit()
+    }
+
+    /// Commits what was done, in a shell later.
+    pub(crate) fn commit(self) -> anyhow::Result<()> {
+        for open in self.open {
+            if open.location.session().is_none() {
+                let image = Escaped(open.location.image.as_os_str().as_encoded_bytes());
+                open.volume
+                    .sync()
+                    .with_context(|| format!("cannot commit to '{image}'"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether further changes would fail for the same reason.
+pub(crate) fn is_final(error: &anyhow::Error) -> bool {
+    let engine = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Error>());
+    engine.is_some_and(is_final_error)
+}
+
+pub(crate) fn is_final_error(error: &Error) -> bool {
+    error.is_no_space()
+        || matches!(
+            error,
+            Error::Aborted(_) | Error::ReadOnly | Error::Unwritable(_)
+        )
+}
+
+/// Whether two names are of one file or device.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| {
+        let metadata = path.metadata().ok()?;
+        Some(match metadata.rdev() {
+            0 => (metadata.dev(), metadata.ino(), 0),
+            // A device is the same behind each of its nodes.
+            rdev => (0, 0, rdev),
+        })
+    };
+    matches!((identity(a), identity(b)), (Some(a), Some(b)) if a == b)
+}

@@ -1,0 +1,144 @@
+//! `ubtrfs chown`: owners and groups of files.
+
+use std::str::FromStr;
+
+use anyhow::Context;
+use ubtrfs_engine::{Error, FileId, FileKind, SetAttr, Volume};
+
+use crate::changes::Changes;
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::owners::{group_id, user_id};
+
+/// Change owner and group
+///
+/// Names are those of this machine; numbers mean the same in every volume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chown {
+    /// The owner, the group after a colon, or both; "USER:" gives the group that the user logs in with
+    #[arg(value_name = "[USER][:[GROUP]]")]
+    owner: Ownership,
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Change all below directories as well
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Change a symbolic link itself
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+/// What is changed; None leaves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ownership {
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidOwner {
+    #[error("invalid user: '{0}'")]
+    User(String),
+    #[error("invalid group: '{0}'")]
+    Group(String),
+}
+
+impl FromStr for Ownership {
+    type Err = InvalidOwner;
+
+    fn from_str(text: &str) -> Result<Ownership, InvalidOwner> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let no_user = || InvalidOwner::User(user.to_owned());
+        let (uid, login_group) = match user_id(user) {
+            _ if user.is_empty() => (None, None),
+            Some((uid, gid)) => (Some(uid), Some(gid)),
+            None if is_number(user) => (Some(user.parse().map_err(|_| no_user())?), None),
+            None => return Err(no_user()),
+        };
+        let gid = match group {
+            None => None,
+            Some("") if user.is_empty() => None,
+            Some("") => Some(login_group.ok_or_else(no_user)?),
+            Some(name) => {
+                let number = name.parse().ok().filter(|_| is_number(name));
+                let gid = group_id(name).or(number);
+                Some(gid.ok_or_else(|| InvalidOwner::Group(name.to_owned()))?)
+            }
+        };
+        Ok(Ownership { uid, gid })
+    }
+}
+
+impl Chown {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        Changes::each(
+            &self.volume,
+            &self.locations,
+            console,
+            |target, location, console| {
+                let refused = || format!("cannot change '{location}'");
+                let volume = &*target.volume;
+                let id = match self.no_dereference || self.recursive {
+                    true => target.find(location)?,
+                    false => target.find_following(location)?,
+                };
+                self.change(volume, id).with_context(refused)?;
+                if !self.recursive || volume.attr(id)?.kind != FileKind::Directory {
+                    return Ok(());
+                }
+                target
+                    .each_below(id, &location.path, console, &mut |entry| {
+                        self.change(volume, entry.id)
+                    })
+                    .with_context(refused)
+            },
+        )
+    }
+
+    fn change(&self, volume: &Volume, id: FileId) -> Result<(), Error> {
+        let Ownership { uid, gid } = self.owner;
+        let is_dir = volume.attr(id)?.kind == FileKind::Directory;
+        let set = SetAttr {
+            uid,
+            gid,
+            // As the kernel, which does so for root as well.
+            clear_setid: !is_dir,
+            ..SetAttr::default()
+        };
+        volume.set_attr(id, &set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        let owner = |text: &str| {
+            text.parse::<Ownership>()
+                .map(|owner| (owner.uid, owner.gid))
+        };
+        assert_eq!(owner("root"), Ok((Some(0), None)));
+        assert_eq!(owner("root:"), Ok((Some(0), Some(0))));
+        assert_eq!(owner(":root"), Ok((None, Some(0))));
+        assert_eq!(owner("1234:5678"), Ok((Some(1234), Some(5678))));
+        assert_eq!(owner(":"), Ok((None, None)));
+        for text in ["no such user", "-1", "+1", "4294967296", "1234:"] {
+            assert_eq!(
+                owner(text),
+                Err(InvalidOwner::User(text.trim_end_matches(':').to_owned()))
+            );
+        }
+        assert_eq!(
+            owner("0:nobody there"),
+            Err(InvalidOwner::Group("nobody there".to_owned()))
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! `ubtrfs getfattr`: extended attributes shown.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use ubtrfs_engine::Error;
+
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::xattr_text::{self, Encoding};
+
+/// Show extended attributes
+///
+/// Attributes of all namespaces are shown, as root sees them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Getfattr {
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Show the attribute of this name and its value
+    #[arg(short, long, value_name = "NAME")]
+    name: Option<OsString>,
+    /// Show values beside the names
+    #[arg(short, long)]
+    dump: bool,
+    /// Show values in this form; otherwise text as text, and what is none as base64
+    #[arg(short, long, value_name = "FORM")]
+    encoding: Option<Encoding>,
+    /// Write values as they are, and nothing else
+    #[arg(long)]
+    only_values: bool,
+    /// Show those of a symbolic link itself
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Getfattr {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        for location in &self.locations {
+            if let Err(error) = self.show(location, console) {
+                if error.is::<std::io::Error>() {
+                    return Err(error);
+                }
+                console.error(format_args!("{error:#}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, location: &Location, console: &mut Console) -> anyhow::Result<()> {
+        let xattrs = self
+            .read(location)
+            .with_context(|| format!("cannot read attributes of '{location}'"))?;
+        if self.only_values {
+            for (_, value) in &xattrs {
+                console.out.write_all(value)?;
+            }
+            return Ok(());
+        }
+        if xattrs.is_empty() {
+            return Ok(());
+        }
+        write!(console.out, "# file: ")?;
+        console.write_path(location.path.strip_prefix(b"/").unwrap_or(&location.path))?;
+        writeln!(console.out)?;
+        for (name, value) in &xattrs {
+            console.write_path(name)?;
+            match self.dump || self.name.is_some() {
+                true => writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?,
+                false => writeln!(console.out)?,
+            }
+        }
+        Ok(writeln!(console.out)?)
+    }
+
+    fn read(&self, location: &Location) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let opened = self.volume.open(location)?;
+        let volume = &opened.volume;
+        let id = match self.no_dereference {
+            true => opened.target,
+            false => volume.resolve_following(opened.root, &location.path)?,
+        };
+        let Some(name) = &self.name else {
+            return Ok(volume.xattrs(id)?);
+        };
+        let value = volume.xattr(id, name.as_bytes())?.ok_or(Error::NoXattr)?;
+        Ok(vec![(name.as_bytes().to_vec(), value)])
+    }
+}

@@ -1,0 +1,118 @@
+//! `ubtrfs mkdir`: new directories.
+
+use anyhow::{Context, bail};
+use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr};
+
+use crate::changes::{Changes, Target};
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::mode_change::ModeChange;
+use crate::permissions::umask;
+
+/// Make directories
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mkdir {
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Make the directories above as well, and be content with what exists
+    #[arg(short, long)]
+    parents: bool,
+    /// The mode, as for chmod
+    #[arg(short, long, value_name = "MODE")]
+    mode: Option<ModeChange>,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+/// What a new directory has before the umask.
+const EVERYTHING: u32 = 0o777;
+/// What a directory made on the way has in any case, so that something can be made in it.
+const FOR_OWNER: u32 = 0o300;
+
+impl Mkdir {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        Changes::each(
+            &self.volume,
+            &self.locations,
+            console,
+            |target, location, _| match self.parents {
+                true => self.make_all(target, location),
+                false => self.make(target, location),
+            },
+        )
+    }
+
+    fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
+        let place = target.place(location)?;
+        self.make_in(target, place.dir, &place.name)
+            .with_context(|| format!("cannot make directory '{location}'"))?;
+        Ok(())
+    }
+
+    fn make_in(&self, target: &Target, dir: FileId, name: &[u8]) -> Result<FileId, Error> {
+        let umask = umask();
+        let made = make_directory(target, dir, name, umask)?;
+        if let Some(mode) = &self.mode {
+            let mode = Some(mode.apply(EVERYTHING, true, umask));
+            let set = SetAttr {
+                mode,
+                ..SetAttr::default()
+            };
+            target.volume.set_attr(made, &set)?;
+        }
+        Ok(made)
+    }
+
+    fn make_all(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
+        let umask = umask();
+        make_path(
+            target,
+            &location.path,
+            &|dir, name, is_last| match is_last {
+                true => self.make_in(target, dir, name),
+                false => make_directory(target, dir, name, umask & !FOR_OWNER),
+            },
+        )
+        .with_context(|| format!("cannot make directory '{location}'"))?;
+        Ok(())
+    }
+}
+
+pub(super) fn make_directory(
+    target: &Target,
+    dir: FileId,
+    name: &[u8],
+    umask: u32,
+) -> Result<FileId, Error> {
+    let new = NewInode {
+        umask,
+        ..NewInode::directory(EVERYTHING)
+    };
+    target.volume.create(dir, name, &new)
+}
+
+/// Makes a directory in another, the last of a path or not.
+pub(super) type Make<'a> = dyn Fn(FileId, &[u8], bool) -> Result<FileId, Error> + 'a;
+
+/// Enters the directories of a path one by one; `make` makes those that are missing, told which is the last.
+pub(super) fn make_path(target: &Target, path: &[u8], make: &Make<'_>) -> anyhow::Result<FileId> {
+    let mut names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
+        .peekable();
+    let mut at = target.root;
+    while let Some(name) = names.next() {
+        let is_last = names.peek().is_none();
+        at = match target.volume.resolve_following(at, name) {
+            Ok(found) => found,
+            Err(Error::NotFound) if target.volume.lookup(at, name)?.is_none() => {
+                make(at, name, is_last)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if target.volume.attr(at)?.kind != FileKind::Directory {
+            bail!(Error::NotADirectory(at));
+        }
+    }
+    Ok(at)
+}

@@ -1,0 +1,148 @@
+//! `ubtrfs mv`: names moved within a volume.
+
+use anyhow::{Context, bail};
+use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
+
+use crate::changes::{Changes, Target, is_final};
+use crate::console::Console;
+use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume};
+use crate::location::{Location, VolumeOptions};
+use crate::place::Place;
+use crate::removal::Removal;
+
+/// Move or rename files within a volume
+///
+/// The last argument is the new name, or a directory that takes the files under their own names.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mv {
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    sources: Vec<Location>,
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    destination: Location,
+    /// Leave what exists, and say nothing
+    #[arg(short, long, conflicts_with = "exchange")]
+    no_clobber: bool,
+    /// Replace what exists (always done)
+    #[arg(short, long, overrides_with = "no_clobber")]
+    force: bool,
+    /// Give each of two files the other's name
+    #[arg(long)]
+    exchange: bool,
+    /// Take the last argument as the new name even if it is a directory
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Mv {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut changes = Changes::new(&self.volume);
+        let target = changes.open(&self.destination)?;
+        let into = match self.no_target_directory {
+            true => None,
+            false => target.directory(&self.destination.path)?,
+        };
+        if into.is_none() && self.sources.len() > 1 {
+            bail!("'{}' is not a directory", self.destination);
+        }
+        for source in &self.sources {
+            if let Err(error) = self.move_one(&changes, &target, into, source, console) {
+                console.error(format_args!("{error:#}"));
+                if is_final(&error) {
+                    break;
+                }
+            }
+        }
+        changes.commit()
+    }
+
+    fn move_one(
+        &self,
+        changes: &Changes<'_>,
+        target: &Target,
+        into: Option<FileId>,
+        source: &Location,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        let destination = &self.destination;
+        if source.session().is_none() && changes.opened(source).is_none() {
+            bail!("'{source}' and '{destination}' are not in the same volume");
+        }
+        let refused = || format!("cannot move '{source}' to '{destination}'");
+        let from = target.place(source)?;
+        let Some(moved) = from.existing else {
+            return Err(Error::NotFound).with_context(refused);
+        };
+        let to = match into {
+            Some(dir) => Place {
+                dir,
+                existing: target.volume.lookup(dir, &from.name)?,
+                name: from.name.clone(),
+            },
+            None => target.place(destination)?,
+        };
+        if to.existing == Some(moved) && (to.dir, &to.name) == (from.dir, &from.name) {
+            bail!("'{source}' and '{destination}' are the same file");
+        }
+        let mode = match (self.exchange, self.no_clobber) {
+            (true, _) => RenameMode::Exchange,
+            (_, true) => RenameMode::NoReplace,
+            _ => RenameMode::Replace,
+        };
+        let volume = &target.volume;
+        match volume.rename(from.dir, &from.name, (to.dir, &to.name), mode) {
+            Err(Error::Exists) if self.no_clobber => Ok(()),
+            Err(Error::CrossSubvolume) if !self.exchange => self
+                .copy_and_remove(volume, &from, &to, source, console)
+                .with_context(refused),
+            moved => moved.with_context(refused),
+        }
+    }
+
+    /// A name cannot move into another subvolume: the file is copied, with its data shared, and removed.
+    fn copy_and_remove(
+        &self,
+        volume: &Volume,
+        from: &Place,
+        to: &Place,
+        source: &Location,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        if let Some(existing) = to.existing {
+            if self.no_clobber {
+                return Ok(());
+            }
+            // As a move does, an empty directory is replaced, a full one refused.
+            if volume.attr(existing)?.kind == FileKind::Directory {
+                volume.rmdir(to.dir, &to.name)?;
+            }
+        }
+        let Some(moved) = from.existing else {
+            return Ok(());
+        };
+        let failed_before = console.take_failed();
+        let options = CopyOptions {
+            preserve: true,
+            ..CopyOptions::default()
+        };
+        let from_volume = FromVolume { volume };
+        let to_volume = ToVolume::new(volume, true);
+        let mut copier = Copier::new(&from_volume, to_volume, options, console);
+        copier.copy_as(&moved, to.dir, &to.name, &source.path)?;
+        if console.take_failed() {
+            console.error_was_reported();
+            bail!("not all could be copied, nothing was removed");
+        }
+        if failed_before {
+            console.error_was_reported();
+        }
+        let verbose = false;
+        let mut removal = Removal {
+            volume,
+            console,
+            verbose,
+        };
+        Ok(removal.tree(from, &source.path)?)
+    }
+}

@@ -1,0 +1,81 @@
+//! `ubtrfs rm`: files removed, and directories with all below.
+
+use anyhow::{Context, bail};
+use ubtrfs_engine::{Error, FileKind};
+
+use crate::changes::{Changes, Target};
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::place::{Place, PlaceError};
+use crate::removal::{REMOVAL_PROGRESS, Removal};
+
+/// Remove files and directories
+///
+/// A subvolume below counts as a directory; 'subvolume delete' is the faster way.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rm {
+    #[arg(required_unless_present = "force", value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Remove directories and all below
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+    /// Remove empty directories
+    #[arg(short, long)]
+    dir: bool,
+    /// What does not exist is no error
+    #[arg(short, long)]
+    force: bool,
+    /// Name each file that is removed
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Rm {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        console.start_progress(REMOVAL_PROGRESS);
+        Changes::each(
+            &self.volume,
+            &self.locations,
+            console,
+            |target, location, console| self.remove(target, location, console),
+        )
+    }
+
+    fn remove(
+        &self,
+        target: &Target,
+        location: &Location,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        let refused = || format!("cannot remove '{location}'");
+        let volume = &*target.volume;
+        let place = match Place::of(volume, target.root, &location.path) {
+            Err(PlaceError::NoName) => {
+                bail!("refusing to remove '.', '..' or the root: '{location}'")
+            }
+            Err(PlaceError::Engine(Error::NotFound)) if self.force => return Ok(()),
+            place => place.with_context(refused)?,
+        };
+        let Some(id) = place.existing else {
+            return match self.force {
+                true => Ok(()),
+                false => Err(Error::NotFound).with_context(refused),
+            };
+        };
+        let is_dir = volume.attr(id).with_context(refused)?.kind == FileKind::Directory;
+        if is_dir && !self.recursive {
+            if !self.dir {
+                return Err(Error::IsADirectory(id)).with_context(refused);
+            }
+            return volume.rmdir(place.dir, &place.name).with_context(refused);
+        }
+        let mut removal = Removal {
+            volume,
+            console,
+            verbose: self.verbose,
+        };
+        removal.tree(&place, &location.path).with_context(refused)
+    }
+}

@@ -1,0 +1,71 @@
+//! `ubtrfs setfattr`: extended attributes set and removed.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use ubtrfs_engine::XattrMode;
+
+use crate::changes::{Changes, Target};
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::xattr_text;
+
+/// Set or remove an extended attribute
+///
+/// A value is text as it is, or as getfattr prints it: 0x with hexadecimal digits, 0s with base64, or text with
+/// escapes between double quotes.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub(crate) struct Setfattr {
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Set the attribute of this name
+    #[arg(short, long, value_name = "NAME", group = "what")]
+    name: Option<OsString>,
+    /// The value; without it, the empty one
+    #[arg(short, long, value_name = "VALUE", requires = "name")]
+    value: Option<OsString>,
+    /// Remove the attribute of this name
+    #[arg(short = 'x', long, value_name = "NAME", group = "what")]
+    remove: Option<OsString>,
+    /// Change a symbolic link itself
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Setfattr {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let text = self.value.as_deref().unwrap_or_default();
+        let value = xattr_text::decode(text.as_bytes())?;
+        Changes::each(
+            &self.volume,
+            &self.locations,
+            console,
+            |target, location, _| {
+                self.change(target, location, &value)
+                    .with_context(|| format!("cannot change an attribute of '{location}'"))
+            },
+        )
+    }
+
+    fn change(&self, target: &Target, location: &Location, value: &[u8]) -> anyhow::Result<()> {
+        let id = match self.no_dereference {
+            true => target.volume.resolve(target.root, &location.path)?,
+            false => target
+                .volume
+                .resolve_following(target.root, &location.path)?,
+        };
+        if let Some(name) = &self.name {
+            target
+                .volume
+                .set_xattr(id, name.as_bytes(), value, XattrMode::Any)?;
+        }
+        if let Some(name) = &self.remove {
+            target.volume.remove_xattr(id, name.as_bytes())?;
+        }
+        Ok(())
+    }
+}

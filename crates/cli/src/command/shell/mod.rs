@@ -1,0 +1,338 @@
+//! `ubtrfs shell`: several commands on one open volume, from a script or a prompt.
+//!
+//! The commands are those of the command line; their arguments that name a volume name a path in this one
+//! (`Session`). What they change is committed by `sync`, and at the end.
+
+mod words;
+
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{ArgAction, CommandFactory, FromArgMatches};
+use ubtrfs_engine::FileKind;
+
+use self::words::WordsError;
+use super::Command;
+use crate::console::{Console, Format, is_broken_pipe};
+use crate::location::{Access, Location, LocationParser, VolumeOptions};
+use crate::operand::{Operand, OperandParser};
+use crate::quoting::{Escaped, ShellQuoted};
+use crate::session::Session;
+
+/// Run several commands on one volume, from standard input or a prompt
+///
+/// A line is a command with its arguments, without the program's name: "ls -l /etc". Words are quoted as in a
+/// shell, and a comment begins with '#'. Where the commands take IMAGE:/PATH, write the path alone; one without
+/// a leading slash begins at the directory of the last 'cd'. Besides the commands for paths in a volume there are
+/// cd, pwd, sync, help and exit.
+///
+/// What was done is committed by sync, and at the end, also at the end that an error brings about.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Shell {
+    #[arg(value_name = "IMAGE[:/PATH]")]
+    location: Location,
+    /// Refuse commands that write, and let others read the volume meanwhile
+    #[arg(long)]
+    read_only: bool,
+    /// Go on after a command that failed; the exit code says so at the end
+    #[arg(short, long)]
+    keep_going: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+/// A command with its arguments, as on the command line, with paths in this volume
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "",
+    no_binary_name = true,
+    infer_subcommands = true,
+    infer_long_args = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    subcommand_required = true
+)]
+struct Line {
+    /// Print listings in this format
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Print help
+    #[arg(long, global = true, action = ArgAction::Help)]
+    help: Option<bool>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    #[command(flatten)]
+    Command(Command),
+    /// Have paths without a leading slash begin at this directory
+    Cd {
+        #[arg(value_name = "IMAGE:/PATH", default_value = "/")]
+        dir: Location,
+    },
+    /// Show where paths without a leading slash begin
+    Pwd,
+    /// Commit what was done so far
+    Sync,
+    /// Commit and end
+    #[command(visible_alias = "quit")]
+    Exit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flow {
+    Continue,
+    Exit,
+}
+
+impl Shell {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let access = match self.read_only {
+            true => Access::Read,
+            false => Access::Write,
+        };
+        let volume = self.volume.devices.open_for(&self.location, access)?;
+        let root = self.volume.root(&volume)?;
+        let session = Session::new(self.location.image.clone(), Arc::clone(&volume), root);
+        session.set_dir(directory(&session, &self.location)?);
+        let session = Arc::new(session);
+        let outcome = self.lines(&session, console);
+        if access == Access::Write {
+            let committed = volume
+                .free_deleted_subvolumes()
+                .and_then(|()| volume.sync());
+            if let Err(error) = committed {
+                console.error(format_args!("cannot commit: {error}"));
+            }
+        }
+        outcome
+    }
+
+    fn lines(&self, session: &Arc<Session>, console: &mut Console) -> anyhow::Result<()> {
+        let command = line_command(session);
+        let mut input = Input::new();
+        let mut failed = false;
+        let outcome = loop {
+            let words = match input.next(session, console) {
+                Ok(None) => break Ok(()),
+                Ok(Some(words)) if words.is_empty() => continue,
+                words => words,
+            };
+            console.set_line((!input.is_prompt).then_some(input.first_line));
+            let done = words.and_then(|words| {
+                let words = words.unwrap_or_default();
+                run_line(&command, &words, session, console)
+            });
+            let flow = match done {
+                Ok(flow) => flow,
+                Err(error) if is_broken_pipe(&error) => break Err(error),
+                Err(error) => {
+                    console.error(format_args!("{error:#}"));
+                    Flow::Continue
+                }
+            };
+            console.set_line(None);
+            // At a prompt somebody has seen it.
+            failed |= console.take_failed() && !input.is_prompt;
+            if flow == Flow::Exit || failed && !self.keep_going {
+                break Ok(());
+            }
+        };
+        if failed {
+            console.error_was_reported();
+        }
+        outcome
+    }
+}
+
+/// The path that `location` gives to `cd`.
+fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
+    let volume = session.volume();
+    let path = normal(&location.path);
+    let shown = Escaped(&path);
+    let dir = volume
+        .resolve_following(session.root(), &path)
+        .and_then(|id| volume.attr(id))
+        .with_context(|| format!("cannot enter '{shown}'"))?;
+    if dir.kind != FileKind::Directory {
+        bail!("'{shown}' is not a directory");
+    }
+    Ok(path)
+}
+
+/// A path without empty names and dots, and ".." as it was meant: one name less.
+fn normal(path: &[u8]) -> Vec<u8> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in path.split(|&byte| byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    let mut normal = b"/".to_vec();
+    normal.extend(names.join(&b'/'));
+    normal
+}
+
+/// The definition of a line, in which paths are those of `session`.
+fn line_command(session: &Arc<Session>) -> clap::Command {
+    fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
+        let is_alone = command.get_positionals().count() == 1;
+        let command = command.mut_args(|arg| {
+            let id = arg.get_id().as_str();
+            if arg.get_value_parser().type_id() == TypeId::of::<Location>() {
+                // Where an image alone will do, so will nothing.
+                let names = arg.get_value_names().unwrap_or_default();
+                let is_optional = is_alone && names.iter().all(|name| !name.contains("IMAGE:"));
+                let arg = arg
+                    .value_parser(LocationParser::within(session))
+                    .value_name("PATH");
+                match is_optional {
+                    true => arg.required(false).default_value("."),
+                    false => arg,
+                }
+            } else if arg.get_value_parser().type_id() == TypeId::of::<Operand>() {
+                arg.value_parser(OperandParser::within(session))
+            } else if OPENING.contains(&id) {
+                arg.hide(true)
+            } else {
+                arg
+            }
+        });
+        command.mut_subcommands(|command| within(command, session))
+    }
+    let command = Line::command().mut_subcommands(|command| {
+        let is_hidden = NOT_IN_SHELL.contains(&command.get_name());
+        command.hide(is_hidden)
+    });
+    within(command, session)
+}
+
+/// Arguments that say how a volume is opened.
+const OPENING: [&str; 3] = ["devices", "scan", "degraded"];
+/// Commands that are about no path in an open volume.
+const NOT_IN_SHELL: [&str; 7] = [
+    "check",
+    "completions",
+    "man",
+    "mkfs",
+    "mount",
+    "shell",
+    "umount",
+];
+
+fn run_line(
+    command: &clap::Command,
+    words: &[OsString],
+    session: &Arc<Session>,
+    console: &mut Console,
+) -> anyhow::Result<Flow> {
+    let matches = command.clone().try_get_matches_from(words);
+    let parsed = matches.and_then(|matches| {
+        let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((name, Line::from_arg_matches(&matches)?))
+    });
+    let (name, line) = match parsed {
+        Ok(parsed) => parsed,
+        Err(help) if !help.use_stderr() => {
+            write!(console.out, "{}", help.render())?;
+            console.out.flush()?;
+            return Ok(Flow::Continue);
+        }
+        Err(error) => {
+            let text = error.render().to_string();
+            let first = text.split("\n\n").next().unwrap_or_default();
+            bail!("{}", first.trim_start_matches("error: ").trim_end());
+        }
+    };
+    let format = console.format;
+    console.format = line.format.unwrap_or(format);
+    let done = match &line.verb {
+        Verb::Command(_) if NOT_IN_SHELL.contains(&name.as_str()) => {
+            bail!("'{name}' is no command of the shell")
+        }
+        Verb::Command(command) => command.run(console),
+        Verb::Cd { dir } => directory(session, dir).map(|dir| session.set_dir(dir)),
+        Verb::Pwd => {
+            console.write_path(&session.dir())?;
+            writeln!(console.out).map_err(Into::into)
+        }
+        Verb::Sync => match session.volume().is_writable() {
+            true => session.volume().sync().context("cannot commit"),
+            false => Ok(()),
+        },
+        Verb::Exit => return Ok(Flow::Exit),
+    };
+    console.format = format;
+    console.end_progress();
+    console.out.flush()?;
+    done.map(|()| Flow::Continue)
+}
+
+/// Where lines come from.
+struct Input {
+    is_prompt: bool,
+    /// Of the last command, counted from 1.
+    first_line: u64,
+    lines: u64,
+}
+
+impl Input {
+    fn new() -> Input {
+        Input {
+            is_prompt: io::stdin().is_terminal(),
+            first_line: 0,
+            lines: 0,
+        }
+    }
+
+    /// The words of the next command, of which one line may be several; None at the end.
+    fn next(
+        &mut self,
+        session: &Session,
+        console: &mut Console,
+    ) -> anyhow::Result<Option<Vec<OsString>>> {
+        let mut text = Vec::new();
+        loop {
+            if self.is_prompt {
+                self.prompt(session, console, text.is_empty())?;
+            }
+            let before = text.len();
+            io::stdin()
+                .lock()
+                .read_until(b'\n', &mut text)
+                .context("cannot read standard input")?;
+            let is_end = text.len() == before;
+            if before == 0 {
+                if is_end {
+                    return Ok(None);
+                }
+                self.first_line = self.lines + 1;
+            }
+            self.lines += 1;
+            match words::split(&text) {
+                Err(WordsError::Unfinished) if !is_end => {}
+                words => return Ok(Some(words?)),
+            }
+        }
+    }
+
+    fn prompt(
+        &self,
+        session: &Session,
+        console: &mut Console,
+        is_first: bool,
+    ) -> anyhow::Result<()> {
+        match is_first {
+            true => write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?,
+            false => write!(console.out, "> ")?,
+        }
+        Ok(console.out.flush()?)
+    }
+}

@@ -1,0 +1,322 @@
+//! A directory of this machine as what is copied.
+//!
+//! Invariants
+//! - FROM-HOST-1: below what the user named no link is followed: every name is opened below an open directory.
+//! - FROM-HOST-2: names of a directory come in the order of their bytes, so that copies of the same tree are
+//!   made alike.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Dir, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+use ubtrfs_engine::{FileId, FileKind, FileTime, Volume};
+
+use super::CopyError;
+use super::facts::{Facts, Xattrs};
+use super::source::{CopyStep, Data, Source, Walking};
+use crate::file_data::Damage;
+use crate::rdev::DeviceNumber;
+
+#[cfg(test)]
+mod tests;
+
+/// A mere reference, which neither follows a link nor opens a device.
+const REFERENCE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const LISTED: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// A file of this machine, held by a reference.
+#[derive(Debug)]
+pub(crate) struct HostFile {
+    fd: OwnedFd,
+    stat: Stat,
+}
+
+impl HostFile {
+    /// What the user named; a link is followed if `follow` says so.
+    pub(crate) fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
+        let flags = match follow {
+            true => REFERENCE,
+            false => REFERENCE | OFlags::NOFOLLOW,
+        };
+        HostFile::new(rustix::fs::open(path, flags, Mode::empty()))
+    }
+
+    fn open_in(dir: impl AsFd, name: &[u8]) -> Result<HostFile, CopyError> {
+        let flags = REFERENCE | OFlags::NOFOLLOW;
+        HostFile::new(rustix::fs::openat(dir, name, flags, Mode::empty()))
+    }
+
+    fn new(fd: rustix::io::Result<OwnedFd>) -> Result<HostFile, CopyError> {
+        let fd = fd.map_err(failed("open"))?;
+        let stat = rustix::fs::fstat(&fd).map_err(failed("examine"))?;
+        Ok(HostFile { fd, stat })
+    }
+
+    fn kind(&self) -> Result<FileKind, CopyError> {
+        FileKind::from_mode(self.stat.st_mode).ok_or(CopyError::UnknownKind)
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        FileKind::from_mode(self.stat.st_mode) == Some(FileKind::Directory)
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// A path that leads to exactly this file.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> CopyError {
+    move |errno| CopyError::Host {
+        call,
+        source: errno.into(),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FromHost {
+    /// Device and number of the images that are being written: they cannot be copied into themselves.
+    pub(crate) images: Vec<(u64, u64)>,
+}
+
+impl Source for FromHost {
+    type File = HostFile;
+    type Id = (u64, u64);
+
+    fn facts(&self, file: &HostFile, with_xattrs: bool) -> Result<Facts, CopyError> {
+        if self.images.contains(&file.identity()) {
+            return Err(CopyError::Image);
+        }
+        let stat = &file.stat;
+        let time = |sec, nsec| FileTime {
+            sec,
+            nsec: nsec as u32,
+        };
+        Ok(Facts {
+            kind: file.kind()?,
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            rdev: DeviceNumber::of(stat.st_rdev).to_inode(),
+            atime: time(stat.st_atime, stat.st_atime_nsec),
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+            xattrs: match with_xattrs {
+                true => xattrs(&file.path())?,
+                false => Vec::new(),
+            },
+        })
+    }
+
+    fn id(&self, file: &HostFile) -> (u64, u64) {
+        file.identity()
+    }
+
+    fn link_target(&self, file: &HostFile) -> Result<Vec<u8>, CopyError> {
+        let target = rustix::fs::readlinkat(&file.fd, "", Vec::new());
+        Ok(target.map_err(failed("read the link"))?.into_bytes())
+    }
+
+    fn open<'a>(&'a self, file: &HostFile, size: u64) -> Result<Box<dyn Data + 'a>, CopyError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(file.path(), flags, Mode::empty());
+        Ok(Box::new(HostData {
+            file: File::from(fd.map_err(failed("open"))?),
+            size,
+            at: 0,
+        }))
+    }
+
+    fn walk<'a>(
+        &'a self,
+        dir: &HostFile,
+        path: &[u8],
+    ) -> Result<Box<dyn Walking<File = HostFile> + 'a>, CopyError> {
+        let mut walk = HostWalk {
+            levels: Vec::new(),
+            path: path.to_vec(),
+        };
+        walk.push(&dir.fd)?;
+        Ok(Box::new(walk))
+    }
+
+    fn in_volume(&self, _: &HostFile) -> Option<(&Volume, FileId)> {
+        None
+    }
+}
+
+/// Attributes that cannot be read because the file system has none are none.
+fn xattrs(path: &str) -> Result<Xattrs, CopyError> {
+    let names = match sized(|buf| rustix::fs::listxattr(path, buf)) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        names => names.map_err(failed("list attributes"))?,
+    };
+    let mut xattrs = Vec::new();
+    for name in names
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        match sized(|buf| rustix::fs::getxattr(path, name, buf)) {
+            Ok(value) => xattrs.push((name.to_vec(), value)),
+            // It went, or it is one that only its file system understands.
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => {}
+            Err(errno) => return Err(failed("read an attribute")(errno)),
+        }
+    }
+    Ok(xattrs)
+}
+
+/// Most values fit at once, and none is longer than the most.
+const XATTR_BYTES: usize = 512;
+const MAX_XATTR_BYTES: usize = 64 << 10;
+
+fn sized(
+    mut get: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; XATTR_BYTES];
+    loop {
+        match get(&mut value) {
+            Err(Errno::RANGE) if value.len() < MAX_XATTR_BYTES => {
+                value.resize(MAX_XATTR_BYTES, 0);
+            }
+            got => {
+                value.truncate(got?);
+                return Ok(value);
+            }
+        }
+    }
+}
+
+struct HostData {
+    file: File,
+    /// When the copy began.
+    size: u64,
+    at: u64,
+}
+
+impl Data for HostData {
+    fn next_range(&mut self) -> Result<Option<Range<u64>>, CopyError> {
+        if self.at >= self.size {
+            return Ok(None);
+        }
+        let seek = |to| rustix::fs::seek(&self.file, to);
+        let start = match seek(SeekFrom::Data(self.at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => self.size,
+            // The file system does not tell.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => self.at,
+            Err(errno) => return Err(failed("seek")(errno)),
+        };
+        if start >= self.size {
+            self.at = self.size;
+            return Ok(None);
+        }
+        let end = seek(SeekFrom::Hole(start)).unwrap_or(self.size);
+        // A file that is written meanwhile may tell anything.
+        self.at = end.clamp(start + 1, self.size);
+        Ok(Some(start..self.at))
+    }
+
+    fn read(&mut self, at: u64, buf: &mut [u8], _: &mut Vec<Damage>) -> Result<bool, CopyError> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let call = "read";
+                    return Err(CopyError::Host { call, source });
+                }
+            }
+        }
+        // A file that has become shorter reads as zeros.
+        buf[done..].fill(0);
+        Ok(true)
+    }
+}
+
+struct HostWalk {
+    levels: Vec<HostLevel>,
+    path: Vec<u8>,
+}
+
+struct HostLevel {
+    fd: OwnedFd,
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// The name that was met last.
+    last: Vec<u8>,
+    /// How much of the path is this directory's own.
+    path_len: usize,
+}
+
+impl HostWalk {
+    /// `dir` may be a mere reference.
+    fn push(&mut self, dir: impl AsFd) -> Result<(), CopyError> {
+        let fd = rustix::fs::openat(dir, ".", LISTED, Mode::empty());
+        let fd = fd.map_err(failed("open the directory"))?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&fd).map_err(failed("list"))? {
+            let entry = entry.map_err(failed("list"))?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(name.to_vec());
+            }
+        }
+        names.sort_unstable();
+        self.levels.push(HostLevel {
+            fd,
+            names: names.into_iter(),
+            last: Vec::new(),
+            path_len: self.path.len(),
+        });
+        Ok(())
+    }
+}
+
+impl Walking for HostWalk {
+    type File = HostFile;
+
+    fn next(&mut self) -> Option<CopyStep<HostFile>> {
+        let level = self.levels.last_mut()?;
+        self.path.truncate(level.path_len);
+        let Some(name) = level.names.next() else {
+            self.levels.pop();
+            return Some(CopyStep::Leave);
+        };
+        if !self.path.ends_with(b"/") {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(&name);
+        level.last.clone_from(&name);
+        Some(match HostFile::open_in(&level.fd, &name) {
+            Ok(file) => CopyStep::Entry { name, file },
+            Err(error) => CopyStep::Failed(error),
+        })
+    }
+
+    fn enter(&mut self) -> Result<(), CopyError> {
+        let Some(level) = self.levels.last() else {
+            return Ok(());
+        };
+        let flags = LISTED | OFlags::NOFOLLOW;
+        let dir = rustix::fs::openat(&level.fd, &*level.last, flags, Mode::empty());
+        self.push(dir.map_err(failed("open the directory"))?)
+    }
+
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+}

@@ -1,0 +1,139 @@
+//! A directory of this machine as where a copy is made.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::FileType;
+use ubtrfs_engine::{FileId, FileKind, Volume};
+
+use super::CopyError;
+use super::dest;
+use super::destination::Destination;
+use super::facts::Facts;
+use super::metadata::{Handle, Keeper};
+use crate::rdev::DeviceNumber;
+
+#[derive(Debug)]
+pub(crate) struct ToHost {
+    keeper: Keeper,
+}
+
+impl ToHost {
+    /// `preserve`: keep mode, owner, times and attributes.
+    pub(crate) fn new(preserve: bool) -> ToHost {
+        ToHost {
+            keeper: Keeper::new(preserve),
+        }
+    }
+}
+
+/// Something that was made.
+#[derive(Debug)]
+pub(crate) enum Made {
+    File(File),
+    Other(OwnedFd),
+}
+
+/// Where the first name of a file with several was made.
+#[derive(Debug)]
+pub(crate) struct FirstName {
+    dir: Vec<u8>,
+    name: Vec<u8>,
+}
+
+impl Destination for ToHost {
+    type Dir = OwnedFd;
+    type File = Made;
+    type Link = FirstName;
+
+    fn directory(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        _: &Facts,
+    ) -> Result<(OwnedFd, bool), CopyError> {
+        Ok(dest::directory(parent, name)?)
+    }
+
+    fn file(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        _: &Facts,
+        _: Option<(&Volume, FileId)>,
+    ) -> Result<Made, CopyError> {
+        Ok(Made::File(dest::file(parent, name)?))
+    }
+
+    fn write(&mut self, file: &Made, at: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        match file {
+            Made::File(file) => file.write_all_at(bytes, at).map_err(CopyError::Write),
+            Made::Other(_) => Ok(()),
+        }
+    }
+
+    fn set_size(&mut self, file: &Made, size: u64) -> Result<(), CopyError> {
+        match file {
+            Made::File(file) => file.set_len(size).map_err(CopyError::Write),
+            Made::Other(_) => Ok(()),
+        }
+    }
+
+    fn share(&mut self, _: &Made, _: (&Volume, FileId)) -> Result<bool, CopyError> {
+        Ok(false)
+    }
+
+    fn symlink(&mut self, parent: &OwnedFd, name: &[u8], target: &[u8]) -> Result<Made, CopyError> {
+        dest::symlink(parent, name, target)?;
+        Ok(Made::Other(dest::refer(parent, name)?))
+    }
+
+    fn node(&mut self, parent: &OwnedFd, name: &[u8], facts: &Facts) -> Result<Made, CopyError> {
+        let kind = match facts.kind {
+            FileKind::CharDevice => FileType::CharacterDevice,
+            FileKind::BlockDevice => FileType::BlockDevice,
+            FileKind::Socket => FileType::Socket,
+            _ => FileType::Fifo,
+        };
+        let device = match kind {
+            FileType::CharacterDevice | FileType::BlockDevice => {
+                let device = DeviceNumber::from_inode(facts.rdev);
+                rustix::fs::makedev(device.major, device.minor)
+            }
+            _ => 0,
+        };
+        dest::node(parent, name, kind, device)?;
+        Ok(Made::Other(dest::refer(parent, name)?))
+    }
+
+    fn link_to(&self, dir: Vec<u8>, name: &[u8], _: &Made) -> FirstName {
+        FirstName {
+            dir,
+            name: name.to_vec(),
+        }
+    }
+
+    fn link(
+        &mut self,
+        top: &OwnedFd,
+        first: &FirstName,
+        parent: &OwnedFd,
+        name: &[u8],
+    ) -> Result<(), CopyError> {
+        Ok(dest::link(top, &first.dir, &first.name, parent, name)?)
+    }
+
+    fn keep(&mut self, file: &Made, facts: &Facts) -> Vec<CopyError> {
+        let problems = match file {
+            Made::File(file) => self.keeper.apply(file, Handle::Open, facts),
+            Made::Other(fd) => self.keeper.apply(fd, Handle::Reference, facts),
+        };
+        problems.into_iter().map(CopyError::from).collect()
+    }
+
+    fn keep_directory(&mut self, dir: &OwnedFd, facts: &Facts) -> Vec<CopyError> {
+        let problems = self.keeper.apply(dir, Handle::Open, facts);
+        problems.into_iter().map(CopyError::from).collect()
+    }
+}

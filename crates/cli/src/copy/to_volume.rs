@@ -1,0 +1,241 @@
+//! A volume as where a copy is made.
+//!
+//! What is made without being kept as it was belongs to root, with the permissions of the original less the umask.
+//!
+//! Invariants
+//! - TO-VOLUME-1: a copy that keeps everything has exactly the original's ACLs, whatever its directory would
+//!   have had it inherit.
+
+use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
+
+use super::CopyError;
+use super::dest::DestError;
+use super::destination::Destination;
+use super::facts::Facts;
+use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
+use crate::permissions::umask;
+use crate::quoting::Escaped;
+use crate::walk::is_component;
+
+const PERMISSIONS: u32 = 0o777;
+/// Until the final mode is set. Nobody else sees a volume meanwhile, but a copy may be broken off.
+const PRIVATE: u32 = 0o700;
+
+#[derive(Debug)]
+pub(crate) struct ToVolume<'v> {
+    volume: &'v Volume,
+    /// Keep mode, owner, times and attributes.
+    preserve: bool,
+    umask: u32,
+}
+
+impl<'v> ToVolume<'v> {
+    pub(crate) fn new(volume: &'v Volume, preserve: bool) -> ToVolume<'v> {
+        ToVolume {
+            volume,
+            preserve,
+            umask: umask(),
+        }
+    }
+
+    fn make(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId, CopyError> {
+        self.volume.create(dir, name, new).map_err(CopyError::Make)
+    }
+
+    /// A new inode of the kind of the original.
+    fn new_inode<'a>(&self, facts: &Facts) -> NewInode<'a> {
+        let format = facts.mode & !0o7777;
+        let permissions = match self.preserve {
+            true => facts.mode & PRIVATE,
+            false => facts.mode & PERMISSIONS,
+        };
+        NewInode {
+            umask: self.umask,
+            rdev: facts.rdev,
+            ..NewInode::with_mode(format | permissions)
+        }
+    }
+
+    /// Takes away what has the name and is no directory.
+    fn clear(&self, dir: FileId, name: &[u8]) -> Result<(), CopyError> {
+        match self.existing(dir, name)? {
+            None => Ok(()),
+            Some((_, FileKind::Directory)) => Err(DestError::ReplacesDirectory.into()),
+            Some(_) => self.volume.unlink(dir, name).map_err(CopyError::Make),
+        }
+    }
+
+    fn existing(&self, dir: FileId, name: &[u8]) -> Result<Option<(FileId, FileKind)>, CopyError> {
+        if !is_component(name) {
+            return Err(DestError::Name.into());
+        }
+        match self.volume.lookup(dir, name)? {
+            Some(id) => Ok(Some((id, self.volume.attr(id)?.kind))),
+            None => Ok(None),
+        }
+    }
+
+    fn keep_all(&self, id: FileId, facts: &Facts) -> Vec<CopyError> {
+        let mut problems = Vec::new();
+        if !self.preserve {
+            return problems;
+        }
+        let mut owner = SetAttr {
+            uid: Some(facts.uid),
+            gid: Some(facts.gid),
+            ..SetAttr::default()
+        };
+        if facts.kind != FileKind::Symlink {
+            owner.mode = Some(facts.mode & 0o7777);
+        }
+        let times = SetAttr {
+            atime: Some(SetTime::At(facts.atime)),
+            mtime: Some(SetTime::At(facts.mtime)),
+            ..SetAttr::default()
+        };
+        let mut kept = |what: &str, done: Result<(), Error>| {
+            if let Err(error) = done {
+                let (what, source) = (what.to_owned(), Box::new(error));
+                problems.push(CopyError::Keep { what, source });
+            }
+        };
+        for acl in [ACL_ACCESS, ACL_DEFAULT] {
+            if !facts.xattrs.iter().any(|(name, _)| name == acl) {
+                kept("ACL", self.without_acl(id, acl));
+            }
+        }
+        kept("owner and mode", self.volume.set_attr(id, &owner));
+        for (name, value) in &facts.xattrs {
+            match self.volume.set_xattr(id, name, value, XattrMode::Any) {
+                // Other file systems have kinds of their own.
+                Err(Error::XattrNamespace) => {
+                    tracing::debug!(name = %Escaped(name), "attribute left out: of no kind of btrfs");
+                }
+                done => kept(&format!("attribute {}", Escaped(name)), done),
+            }
+        }
+        kept("times", self.volume.set_attr(id, &times));
+        problems
+    }
+
+    fn without_acl(&self, id: FileId, name: &[u8]) -> Result<(), Error> {
+        match self.volume.xattr(id, name)? {
+            Some(_) => self.volume.remove_xattr(id, name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Destination for ToVolume<'_> {
+    type Dir = FileId;
+    type File = FileId;
+    type Link = FileId;
+
+    fn directory(
+        &mut self,
+        parent: &FileId,
+        name: &[u8],
+        facts: &Facts,
+    ) -> Result<(FileId, bool), CopyError> {
+        match self.existing(*parent, name)? {
+            Some((id, FileKind::Directory)) => Ok((id, false)),
+            Some(_) => Err(DestError::ReplacedByDirectory.into()),
+            None => Ok((self.make(*parent, name, &self.new_inode(facts))?, true)),
+        }
+    }
+
+    fn file(
+        &mut self,
+        parent: &FileId,
+        name: &[u8],
+        facts: &Facts,
+        of: Option<(&Volume, FileId)>,
+    ) -> Result<FileId, CopyError> {
+        match self.existing(*parent, name)? {
+            Some((id, _)) if of.is_some_and(|of| is_file(of, self.volume, id)) => {
+                Err(CopyError::SameFile)
+            }
+            // As a shell's redirection: owner, mode and names stay.
+            Some((id, FileKind::Regular)) if !self.preserve => {
+                self.volume.truncate(id, 0).map_err(CopyError::Make)?;
+                Ok(id)
+            }
+            _ => {
+                self.clear(*parent, name)?;
+                self.make(*parent, name, &self.new_inode(facts))
+            }
+        }
+    }
+
+    fn write(&mut self, file: &FileId, at: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        self.volume.write(*file, at, bytes).map_err(CopyError::Make)
+    }
+
+    fn set_size(&mut self, file: &FileId, size: u64) -> Result<(), CopyError> {
+        if self.volume.attr(*file)?.size == size {
+            return Ok(());
+        }
+        self.volume.truncate(*file, size).map_err(CopyError::Make)
+    }
+
+    fn share(&mut self, file: &FileId, of: (&Volume, FileId)) -> Result<bool, CopyError> {
+        let (volume, from) = of;
+        if !std::ptr::eq(volume, self.volume) {
+            return Ok(false);
+        }
+        match volume.clone_range(from, 0, 0, *file, 0) {
+            Ok(_) => Ok(true),
+            Err(Error::CsumsDiffer | Error::Unaligned | Error::Invalid(_)) => Ok(false),
+            Err(error) => Err(CopyError::Make(error)),
+        }
+    }
+
+    fn symlink(
+        &mut self,
+        parent: &FileId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<FileId, CopyError> {
+        self.clear(*parent, name)?;
+        self.make(*parent, name, &NewInode::symlink(target))
+    }
+
+    fn node(&mut self, parent: &FileId, name: &[u8], facts: &Facts) -> Result<FileId, CopyError> {
+        self.clear(*parent, name)?;
+        self.make(*parent, name, &self.new_inode(facts))
+    }
+
+    fn link_to(&self, _: Vec<u8>, _: &[u8], file: &FileId) -> FileId {
+        *file
+    }
+
+    fn link(
+        &mut self,
+        _: &FileId,
+        first: &FileId,
+        parent: &FileId,
+        name: &[u8],
+    ) -> Result<(), CopyError> {
+        if self
+            .existing(*parent, name)?
+            .is_some_and(|(id, _)| id == *first)
+        {
+            return Ok(());
+        }
+        self.clear(*parent, name)?;
+        let linked = self.volume.link(*first, *parent, name);
+        linked.map_err(CopyError::Make)
+    }
+
+    fn keep(&mut self, file: &FileId, facts: &Facts) -> Vec<CopyError> {
+        self.keep_all(*file, facts)
+    }
+
+    fn keep_directory(&mut self, dir: &FileId, facts: &Facts) -> Vec<CopyError> {
+        self.keep_all(*dir, facts)
+    }
+}
+
+fn is_file(of: (&Volume, FileId), volume: &Volume, id: FileId) -> bool {
+    std::ptr::eq(of.0, volume) && of.1 == id
+}

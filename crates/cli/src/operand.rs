@@ -1,0 +1,145 @@
+//! An argument that names a file of this machine or one in a volume.
+//!
+//! `IMAGE:/path` is in a volume if IMAGE exists and is no directory, or if nothing of the whole name does. In a
+//! shell everything is in its volume but what begins with `host:`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::builder::{TypedValueParser, ValueParserFactory};
+use ubtrfs_engine::FileTime;
+
+use crate::location::{Location, VolumeOptions};
+use crate::quoting::Escaped;
+use crate::session::Session;
+
+const HOST_PREFIX: &[u8] = b"host:";
+const STANDARD_INPUT: &[u8] = b"-";
+
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    Host {
+        path: PathBuf,
+        /// Where no file of this machine can be meant, it is an image and stands for its root.
+        may_be_image: bool,
+    },
+    Volume(Location),
+}
+
+impl Operand {
+    fn parse(argument: &OsStr, session: Option<&Arc<Session>>) -> Operand {
+        let bytes = argument.as_bytes();
+        if let Some(session) = session {
+            let is_input = bytes == STANDARD_INPUT;
+            return match bytes
+                .strip_prefix(HOST_PREFIX)
+                .or(is_input.then_some(bytes))
+            {
+                Some(path) => Operand::Host {
+                    path: PathBuf::from(OsStr::from_bytes(path)),
+                    may_be_image: false,
+                },
+                None => Operand::Volume(Location::within(session, bytes)),
+            };
+        }
+        let location = Location::parse(argument);
+        let is_whole = location.image.as_os_str() == argument;
+        let is_image = !location.image.is_dir() && location.image.exists();
+        if is_whole || !is_image && Path::new(argument).symlink_metadata().is_ok() {
+            return Operand::Host {
+                path: PathBuf::from(argument),
+                may_be_image: true,
+            };
+        }
+        Operand::Volume(location)
+    }
+
+    pub(crate) fn is_standard_input(&self) -> bool {
+        matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_INPUT)
+    }
+
+    /// The place in a volume that it stands for where it cannot be a file of this machine: a whole image is its root.
+    pub(crate) fn in_volume(&self) -> Option<Location> {
+        match self {
+            Operand::Volume(location) => Some(location.clone()),
+            Operand::Host { path, may_be_image } => {
+                may_be_image.then(|| Location::parse(path.as_os_str()))
+            }
+        }
+    }
+
+    /// Its times of access and modification.
+    pub(crate) fn times(&self, options: &VolumeOptions) -> anyhow::Result<(FileTime, FileTime)> {
+        match self {
+            Operand::Host { path, .. } => {
+                let metadata = path.metadata();
+                let metadata = metadata.with_context(|| format!("cannot access '{self}'"))?;
+                let time = |sec, nsec: i64| FileTime {
+                    sec,
+                    nsec: nsec as u32,
+                };
+                Ok((
+                    time(metadata.atime(), metadata.atime_nsec()),
+                    time(metadata.mtime(), metadata.mtime_nsec()),
+                ))
+            }
+            Operand::Volume(location) => {
+                let opened = options.open(location)?;
+                let id = opened
+                    .volume
+                    .resolve_following(opened.root, &location.path)?;
+                let attr = opened.volume.attr(id)?;
+                Ok((attr.atime, attr.mtime))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operand::Host { path, .. } => write!(f, "{}", Escaped(path.as_os_str().as_bytes())),
+            Operand::Volume(location) => write!(f, "{location}"),
+        }
+    }
+}
+
+/// Parsing never fails.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OperandParser {
+    session: Option<Arc<Session>>,
+}
+
+impl OperandParser {
+    pub(crate) fn within(session: &Arc<Session>) -> OperandParser {
+        OperandParser {
+            session: Some(Arc::clone(session)),
+        }
+    }
+}
+
+impl TypedValueParser for OperandParser {
+    type Value = Operand;
+
+    fn parse_ref(
+        &self,
+        _: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Operand, clap::Error> {
+        Ok(Operand::parse(value, self.session.as_ref()))
+    }
+}
+
+impl ValueParserFactory for Operand {
+    type Parser = OperandParser;
+
+    fn value_parser() -> OperandParser {
+        OperandParser::default()
+    }
+}

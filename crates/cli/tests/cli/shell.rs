@@ -1,0 +1,163 @@
+//! Scripts of commands on one open volume.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use crate::process::{empty_volume, location, succeed, ubtrfs};
+
+fn run<I, S>(image: &Path, options: I, script: &str) -> Output
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut child = ubtrfs()
+        .arg("shell")
+        .args(options)
+        .arg(image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have ended before the script does.
+    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    str::from_utf8(&output.stderr).unwrap()
+}
+
+const NO_OPTIONS: [&str; 0] = [];
+
+#[test]
+fn a_script_writes_and_reads_what_it_wrote() {
+    let (scratch, image) = empty_volume();
+    let file = scratch.path().join("a file");
+    std::fs::write(&file, "contents\n").unwrap();
+    let script = format!(
+        "# Names are quoted as in a shell.\n\
+         mkdir -p 'dir one'/sub   # two words that are one\n\
+         \n\
+         cd 'dir one'\n\
+         pwd\n\
+         cp 'host:{}' \"sub/it's\"\n\
+         ln -s $'new\\nline' link\n\
+         cat sub/it\\'s \\\n  sub/it\\'s\n\
+         ls\n\
+         sync\n\
+         cd ..\n\
+         mv 'dir one' dir\n\
+         stat --format json /dir/sub/../sub\n\
+         exit\n\
+         not a command that is ever read\n",
+        file.display()
+    );
+    let output = run(&image, NO_OPTIONS, &script);
+    assert_eq!(stderr(&output), "");
+    assert!(output.status.success());
+    let text = stdout(&output);
+    let rest = text.strip_prefix("/dir one\ncontents\ncontents\nlink\nsub\n");
+    let json: serde_json::Value = serde_json::from_str(rest.expect(text)).unwrap();
+    assert_eq!(json["stat"][0]["type"], "directory");
+    let copy = location(&image, "dir/sub/it's");
+    assert_eq!(succeed(["cat".into(), copy]), b"contents\n");
+    succeed(["check".as_ref(), "-q".as_ref(), image.as_os_str()]);
+}
+
+#[test]
+fn an_error_ends_a_script_with_its_line() {
+    let (_scratch, image) = empty_volume();
+    let script = "mkdir a\n\n# a comment\nmkdir 'a'\nmkdir b\n";
+    let output = run(&image, NO_OPTIONS, script);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        stderr(&output),
+        "ERROR: line 4: cannot make directory '/a': the name exists\n"
+    );
+    assert_eq!(succeed(["ls".into(), location(&image, "")]), b"a\n");
+
+    let script = "mkdir a\nnonsense\nls --nonsense\nls 'never closed\nmkdir b\n";
+    let output = run(&image, ["--keep-going"], script);
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<&str> = stderr(&output)
+        .lines()
+        .filter(|l| l.starts_with("ERROR"))
+        .collect();
+    let places: Vec<&str> = lines.iter().map(|line| &line[..14]).collect();
+    assert_eq!(
+        places,
+        [
+            "ERROR: line 1:",
+            "ERROR: line 2:",
+            "ERROR: line 3:",
+            "ERROR: line 4:"
+        ]
+    );
+    // The quote went on to the end.
+    assert_eq!(succeed(["ls".into(), location(&image, "")]), b"a\n");
+}
+
+#[test]
+fn commands_of_a_shell_stay_in_its_volume() {
+    let (_scratch, image) = empty_volume();
+    let refused = |script: &str, message: &str| {
+        let output = run(&image, NO_OPTIONS, script);
+        assert_eq!(output.status.code(), Some(1), "{script}");
+        assert!(
+            stderr(&output).contains(message),
+            "{script}: {}",
+            stderr(&output)
+        );
+    };
+    for command in ["mkfs x", "mount x y", "check x", "shell x", "man x"] {
+        refused(command, "is no command of the shell");
+    }
+    refused("ls --device x /", "the shell has its volume open");
+    refused("cp - x", "standard input is the shell's own");
+    refused("cp host:a host:b", "is in a volume");
+    refused("cd /none", "cannot enter '/none'");
+    let output = run(&image, ["--read-only"], "ls /\nmkdir x\n");
+    assert!(stderr(&output).contains("--read-only"));
+    let help = run(&image, NO_OPTIONS, "help\nhelp mkdir\n");
+    assert!(help.status.success());
+    let commands = stdout(&help)
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"));
+    let names = commands
+        .skip(1)
+        .map_while(|line| line.split_whitespace().next());
+    for name in names.filter(|name| *name != "help") {
+        let help = run(&image, NO_OPTIONS, &format!("help {name}\n"));
+        assert!(help.status.success(), "{name}: {}", stderr(&help));
+    }
+    for word in ["mkdir", "sync", "exit", "--parents"] {
+        assert!(stdout(&help).contains(word), "{word}");
+    }
+    assert!(!stdout(&help).contains("umount"));
+}
+
+#[test]
+fn reading_shells_share_an_image() {
+    let (_scratch, image) = empty_volume();
+    let mut child = ubtrfs()
+        .args(["shell", "--read-only"])
+        .arg(&image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut script = child.stdin.take().unwrap();
+    script.write_all(b"pwd\n").unwrap();
+    let mut answer = [0; 2];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut answer).unwrap();
+    succeed(["ls".into(), location(&image, "")]);
+    drop(script);
+    assert!(child.wait().unwrap().success());
+}
