@@ -57,8 +57,11 @@ impl Volume {
         let _in_place = in_place.in_place.write();
         self.write_back_all()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
-        // What the source keeps without a name is of no use to the snapshot.
-        self.finish_orphans_once(&self.subvolume_tree(id)?);
+        // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
+        match self.subvolume_tree(id) {
+            Ok(tree) => self.finish_orphans_once(&tree),
+            Err(error) => tracing::warn!(%id, %error, "files without a name are left"),
+        }
         Ok(id)
     }
 
