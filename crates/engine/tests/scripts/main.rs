@@ -4,11 +4,12 @@
 mod shown;
 mod target;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::MemDevice;
-use ubtrfs_engine::Compress;
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_sim::kernel::{self, KernelMount};
@@ -18,7 +19,7 @@ use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, run, shrink};
 use ubtrfs_sim::{Scratch, seed};
 
-use target::EngineTarget;
+use target::{EngineTarget, NamedDevices};
 
 const LEN_BYTES: u64 = 1 << 30;
 
@@ -37,6 +38,16 @@ fn device(nodesize: u32, features: &str, len_bytes: u64) -> MemDevice {
     let device = MemDevice::new(len_bytes);
     plan.write(&[&device], false).unwrap();
     device
+}
+
+/// With no commits but those that are asked for.
+fn open(device: Arc<MemDevice>, compress: Compress) -> EngineTarget {
+    let devices: NamedDevices = vec![(PathBuf::from("memory"), device)];
+    let options = OpenOptions::new()
+        .writable(true)
+        .compress(compress)
+        .commit_interval(None);
+    EngineTarget::open(devices, &options).unwrap()
 }
 
 /// How many operations a script has: few, unless it is a soak.
@@ -84,7 +95,7 @@ impl Case {
         let attempt = |ops: &[Op]| {
             let device = device(self.nodesize, self.features, self.len_bytes);
             let device = Arc::new(device);
-            let mut target = EngineTarget::new(device.clone(), self.compress);
+            let mut target = open(device.clone(), self.compress);
             run(&mut target, ops, &self.options()).map(|model| (model, device))
         };
         let (model, device) = match attempt(&ops) {
@@ -192,7 +203,7 @@ fn threads_end_as_the_model_says() {
         ThreadPlan::apart(Shape::Snapshots, seed, THREADS, count(300), true),
     ];
     for plan in plans {
-        let first = EngineTarget::new(
+        let first = open(
             Arc::new(device(16 << 10, "", LEN_BYTES)),
             Compress::default(),
         );

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
-    Attr, Compress, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
+    Attr, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
     RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{InodeNr, RootId};
@@ -28,33 +28,30 @@ type OpResult<T = Outcome> = Result<T, OpError>;
 const NAME_BYTES: usize = 255;
 const PATH_BYTES: usize = 4096;
 
-/// A writable volume on one device.
+/// Devices and what they are called.
+pub(crate) type NamedDevices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
+
+/// A writable volume.
 pub(crate) struct EngineTarget {
     // Dropped first, while the volume is there.
     open: BTreeMap<Slot, OpenFile>,
     volume: Option<Arc<Volume>>,
-    device: Arc<dyn BlockDevice>,
-    compress: Compress,
-}
-
-fn open_volume(device: &Arc<dyn BlockDevice>, compress: Compress) -> Result<Arc<Volume>, Error> {
-    let options = OpenOptions::new()
-        .writable(true)
-        .compress(compress)
-        .commit_interval(None);
-    let devices = vec![(PathBuf::from("memory"), Arc::clone(device))];
-    Volume::from_devices(devices, &options)
+    devices: NamedDevices,
+    options: OpenOptions,
 }
 
 impl EngineTarget {
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, compress: Compress) -> EngineTarget {
-        let volume = Some(open_volume(&device, compress).unwrap());
-        EngineTarget {
+    pub(crate) fn open(
+        devices: NamedDevices,
+        options: &OpenOptions,
+    ) -> Result<EngineTarget, Error> {
+        let volume = Volume::from_devices(devices.clone(), options)?;
+        Ok(EngineTarget {
             open: BTreeMap::new(),
-            volume,
-            device,
-            compress,
-        }
+            volume: Some(volume),
+            devices,
+            options: options.clone(),
+        })
     }
 
     /// Another user of the same volume, as a thread of its own.
@@ -62,12 +59,12 @@ impl EngineTarget {
         EngineTarget {
             open: BTreeMap::new(),
             volume: self.volume.clone(),
-            device: Arc::clone(&self.device),
-            compress: self.compress,
+            devices: self.devices.clone(),
+            options: self.options.clone(),
         }
     }
 
-    fn volume(&self) -> &Arc<Volume> {
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
         self.volume.as_ref().expect("it is open between operations")
     }
 
@@ -79,10 +76,11 @@ impl EngineTarget {
         }
         self.volume().sync().map_err(errno)?;
         self.volume = None;
-        let devices = vec![(PathBuf::from("memory"), Arc::clone(&self.device))];
-        let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report =
+            check_devices(self.devices.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);
-        self.volume = Some(open_volume(&self.device, self.compress).map_err(errno)?);
+        let volume = Volume::from_devices(self.devices.clone(), &self.options);
+        self.volume = Some(volume.map_err(errno)?);
         Ok(Outcome::Done)
     }
 
@@ -147,7 +145,7 @@ impl EngineTarget {
     }
 
     /// Opening for reading and writing.
-    fn open(&mut self, path: &FsPath, slot: Slot) -> OpResult {
+    fn open_slot(&mut self, path: &FsPath, slot: Slot) -> OpResult {
         let id = self.find(path)?;
         let file = self.volume().hold_for_writing(id, false);
         self.open.insert(slot, file.map_err(errno)?);
@@ -345,7 +343,7 @@ impl Target for EngineTarget {
                 done(self.volume().rmdir(dir, name))
             }
             Op::Rename { from, to, how } => self.rename(from, to, *how),
-            Op::Open { path, slot } => self.open(path, *slot),
+            Op::Open { path, slot } => self.open_slot(path, *slot),
             Op::Close { slot } => {
                 self.open.remove(slot);
                 Ok(Outcome::Done)

@@ -100,6 +100,20 @@ impl KernelMount {
         rustix::fs::syncfs(&dir).at("syncfs", &self.point)
     }
 
+    /// Verifies all data and metadata; an error if any was wrong, mended or not.
+    pub fn scrub(&self) -> Result<()> {
+        const CLEAN: &str = "no errors found";
+        let args = ["scrub", "start", "-B"].map(AsRef::as_ref);
+        let output = run("btrfs", args.into_iter().chain([self.point.as_os_str()]))?;
+        match output.contains(CLEAN) {
+            true => Ok(()),
+            false => Err(Error::Unexpected {
+                command: format!("btrfs scrub, which says {output},"),
+                wanted: CLEAN,
+            }),
+        }
+    }
+
     /// Discards all free space, which on a file makes holes.
     pub fn trim(&self) -> Result<()> {
         run("fstrim", [self.point.as_os_str()]).map(drop)

@@ -1,0 +1,134 @@
+//! New volumes on devices in memory, opening them, and having them checked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{OpenOptions, Result, Volume};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::Timespec;
+
+use crate::target::NamedDevices;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// The devices of one volume, by devid.
+pub(crate) type Devices = Vec<Arc<dyn BlockDevice>>;
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) devices: usize,
+    pub(crate) device_bytes: u64,
+    pub(crate) options: MkfsOptions,
+}
+
+impl Layout {
+    /// Of the usual kind: data once, metadata twice if there are more devices.
+    pub(crate) fn new(devices: usize, device_bytes: u64) -> Layout {
+        Layout {
+            devices,
+            device_bytes,
+            options: MkfsOptions::default(),
+        }
+    }
+
+    pub(crate) fn profiles(mut self, data: Profile, metadata: Profile) -> Layout {
+        self.options.data = Some(data);
+        self.options.metadata = Some(metadata);
+        self
+    }
+
+    pub(crate) fn nodesize(mut self, nodesize: u32) -> Layout {
+        self.options.nodesize = Some(nodesize);
+        self
+    }
+
+    /// As for `mkfs.btrfs -O`.
+    pub(crate) fn features(mut self, list: &str) -> Layout {
+        self.options.features.apply_list(list).unwrap();
+        self
+    }
+
+    pub(crate) fn mixed(mut self) -> Layout {
+        self.options.features.incompat |= Incompat::MIXED_GROUPS;
+        self
+    }
+
+    /// An empty volume.
+    pub(crate) fn make(&self) -> Vec<MemDevice> {
+        let created = Timespec {
+            sec: 1_700_000_000.into(),
+            nsec: 0.into(),
+        };
+        let sizes = vec![self.device_bytes; self.devices];
+        let identity = Identity::random(self.devices, created);
+        let plan = Plan::new(&self.options, &identity, &sizes).unwrap();
+        let devices: Vec<MemDevice> = sizes.iter().map(|&bytes| MemDevice::new(bytes)).collect();
+        let borrowed: Vec<&dyn BlockDevice> = devices
+            .iter()
+            .map(|device| device as &dyn BlockDevice)
+            .collect();
+        plan.write(&borrowed, false).unwrap();
+        devices
+    }
+}
+
+pub(crate) fn shared(devices: Vec<MemDevice>) -> Devices {
+    let share = |device| Arc::new(device) as Arc<dyn BlockDevice>;
+    devices.into_iter().map(share).collect()
+}
+
+/// For writing, with no commit but those that are asked for.
+pub(crate) fn quiet() -> OpenOptions {
+    OpenOptions::new().writable(true).commit_interval(None)
+}
+
+pub(crate) fn named(devices: &Devices) -> NamedDevices {
+    let name = |number| PathBuf::from(format!("device {number}"));
+    let named = devices.iter().enumerate();
+    named
+        .map(|(number, device)| (name(number + 1), Arc::clone(device)))
+        .collect()
+}
+
+pub(crate) fn open(devices: &Devices, options: &OpenOptions) -> Result<Arc<Volume>> {
+    Volume::from_devices(named(devices), options)
+}
+
+/// What the checker finds wrong, or nothing. `excused` are numbers of faults that are no faults here.
+pub(crate) fn check_but(devices: &Devices, excused: &[u16]) -> std::result::Result<(), String> {
+    let options = CheckOptions {
+        memory_bytes: 16 << 20,
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = check_devices(named(devices), &options, &mut |_| {});
+    let report = report.map_err(|error| error.to_string())?;
+    let is_sound = report
+        .numbers()
+        .iter()
+        .all(|number| excused.contains(number));
+    if is_sound {
+        Ok(())
+    } else {
+        Err(report.to_string())
+    }
+}
+
+pub(crate) fn check(devices: &Devices) -> std::result::Result<(), String> {
+    check_but(devices, &[])
+}
+
+/// A power cut may leave copies of the superblock that are torn or behind others, on one device or between
+/// devices, with the device item in them.
+pub(crate) fn check_after_cut(devices: &Devices) -> std::result::Result<(), String> {
+    const DAMAGED: u16 = 101;
+    const STALE: u16 = 104;
+    const DEVICE_STALE: u16 = 105;
+    const DEVICE_ITEM: u16 = 113;
+    check_but(devices, &[DAMAGED, STALE, DEVICE_STALE, DEVICE_ITEM])
+}

@@ -1,0 +1,14 @@
+//! What becomes of volumes when power, devices or space fail, and of damaged ones that are worked upon.
+//!
+//! `UBTRFS_SOAK` makes the runs long.
+
+mod devices;
+mod engine;
+mod io_faults;
+mod power_cut;
+mod scripts;
+#[path = "../scripts/shown.rs"]
+mod shown;
+mod soak;
+#[path = "../scripts/target.rs"]
+mod target;

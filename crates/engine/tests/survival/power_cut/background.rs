@@ -1,0 +1,79 @@
+//! Several threads, and commits that come when they like: each thread's part is that of a prefix of its own
+//! script, though data that was not synced may be older.
+
+use std::time::Duration;
+
+use ubtrfs_engine::OpenOptions;
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_sim::oracle::{DataRule, Mark, Promise, Rules, every_sync, judge_crash, record_threads};
+use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder};
+use ubtrfs_sim::script::{RunOptions, Shape, ThreadPlan};
+use ubtrfs_sim::seed;
+
+use super::{Survivor, each_cut, recorded};
+use crate::devices::{Layout, MIB, check, quiet};
+use crate::engine::Engine;
+use crate::scripts::copied_on_write;
+use crate::soak::count;
+
+const THREADS: u8 = 3;
+
+fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
+    let seed = seed(name);
+    let recorder = Recorder::new();
+    let devices = recorded(layout, &recorder);
+    let mut plan = ThreadPlan::apart(shape, seed, THREADS, count(80, 500), false);
+    for ops in &mut plan.threads {
+        *ops = copied_on_write(std::mem::take(ops));
+    }
+    let first = Engine::open(&devices, options).unwrap();
+    let mut targets: Vec<Engine> = (1..THREADS).map(|_| first.another()).collect();
+    targets.push(first);
+    let run = RunOptions::default();
+    let histories = record_threads(&plan, &mut targets, &recorder, &run, every_sync);
+    let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
+    drop(targets);
+    check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
+
+    let rules = Rules {
+        data: DataRule::Lagging,
+        ..Rules::default()
+    };
+    let plan = CrashPlan::new(seed)
+        .random_states(count(30, 1000))
+        .since(Mark::Durable { thread: 0, ops: 0 });
+    let recording = recorder.recording();
+    let step = (recording.flushes() + plan.random_states) / count(40, 1000);
+    let judge = |state: &CrashState| {
+        let survivor = Survivor::open(state, &quiet())?;
+        let shown = survivor.shown();
+        for (thread, history) in histories.iter().enumerate() {
+            let promise = Promise::of_thread(state.marks(), thread as u8);
+            judge_crash(history, &shown, promise, &rules)
+                .map_err(|fault| format!("thread {thread}: {fault}"))?;
+        }
+        survivor.goes_on()
+    };
+    let cuts = each_cut(&recording, &plan, step, judge);
+    println!("{name}: {cuts} states, {} flushes", recording.flushes());
+}
+
+#[test]
+fn threads_and_commits_at_intervals() {
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(Some(Duration::from_millis(1)));
+    let layout = Layout::new(1, 512 * MIB);
+    threads_survive("cuts, threads", &layout, &options, Shape::Mixed);
+}
+
+#[test]
+fn threads_and_commits_under_pressure_on_raid1() {
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(Some(Duration::from_secs(3600)))
+        .buffer_bytes(1 << 20)
+        .delta_bytes(256 << 10);
+    let layout = Layout::new(2, 512 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    threads_survive("cuts, pressure", &layout, &options, Shape::Mixed);
+}

@@ -1,0 +1,111 @@
+//! Scripts of one thread, over profiles, features and shapes.
+
+use ubtrfs_engine::{Compress, OpenOptions};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_sim::oracle::Rules;
+use ubtrfs_sim::record::{CrashPlan, Recorder};
+use ubtrfs_sim::script::{Shape, generate};
+use ubtrfs_sim::seed;
+
+use super::{Survivor, each_cut, history, legal, recorded};
+use crate::devices::{Layout, MIB, check, quiet};
+use crate::engine::Engine;
+use crate::scripts::copied_on_write;
+use crate::soak::count;
+
+/// Does a random script and cuts the power at many moments of it.
+fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
+    let seed = seed(name);
+    let recorder = Recorder::new();
+    let devices = recorded(layout, &recorder);
+    let ops = copied_on_write(generate(shape, seed, count(120, 700)));
+    let mut engine = Engine::open(&devices, options).unwrap().exact();
+    let history = history(&mut engine, &ops, &recorder);
+    drop(engine);
+    check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
+
+    let recording = recorder.recording();
+    let wanted = count(24, 1000);
+    let flushes = recording.flushes() + 1;
+    let plan = CrashPlan::new(seed).random_states(wanted.saturating_sub(flushes).max(wanted / 2));
+    let step = (flushes + plan.random_states).div_ceil(wanted);
+    let cuts = each_cut(&recording, &plan, step, |state| {
+        let survivor = Survivor::open(state, options)?;
+        legal(&history, &survivor.shown(), state, &Rules::default())?;
+        survivor.goes_on()
+    });
+    println!("{name}: {cuts} states, {flushes} flushes");
+}
+
+#[test]
+fn mixed_work_on_one_device() {
+    let layout = Layout::new(1, 256 * MIB);
+    survives("cuts, mixed", &layout, &quiet(), Shape::Mixed);
+}
+
+#[test]
+fn snapshots_and_their_deletion() {
+    let layout = Layout::new(1, 256 * MIB);
+    survives("cuts, snapshots", &layout, &quiet(), Shape::Snapshots);
+}
+
+#[test]
+fn overwritten_and_shared_extents() {
+    let layout = Layout::new(1, 512 * MIB).profiles(Profile::Single, Profile::Single);
+    survives("cuts, big file", &layout, &quiet(), Shape::BigFile);
+}
+
+#[test]
+fn many_small_files_in_small_nodes() {
+    let layout = Layout::new(1, 256 * MIB).nodesize(4096);
+    survives(
+        "cuts, small files",
+        &layout,
+        &quiet(),
+        Shape::ManySmallFiles,
+    );
+}
+
+#[test]
+fn colliding_names_and_attributes_on_raid1() {
+    let layout = Layout::new(2, 256 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    survives("cuts, raid1", &layout, &quiet(), Shape::CollidingNames);
+}
+
+#[test]
+fn mixed_work_on_raid10() {
+    let layout = Layout::new(4, 256 * MIB).profiles(Profile::Raid10, Profile::Raid10);
+    survives("cuts, raid10", &layout, &quiet(), Shape::Mixed);
+}
+
+#[test]
+fn snapshots_on_raid1c3_of_old_features() {
+    let layout = Layout::new(3, 256 * MIB)
+        .profiles(Profile::Raid0, Profile::Raid1c3)
+        .features("^bgt,^no-holes,^skinny-metadata");
+    survives("cuts, raid1c3", &layout, &quiet(), Shape::Snapshots);
+}
+
+#[test]
+fn mixed_groups() {
+    let layout = Layout::new(1, 128 * MIB).mixed();
+    survives("cuts, mixed groups", &layout, &quiet(), Shape::Mixed);
+}
+
+#[test]
+fn no_free_space_tree() {
+    let layout = Layout::new(1, 256 * MIB).features("^bgt,^free-space-tree");
+    survives("cuts, no free-space tree", &layout, &quiet(), Shape::Mixed);
+}
+
+#[test]
+fn compressed_files() {
+    let options = quiet().compress(Compress {
+        algorithm: Compression::Zstd,
+        level: 1,
+        force: true,
+    });
+    let layout = Layout::new(1, 256 * MIB);
+    survives("cuts, compressed", &layout, &options, Shape::BigFile);
+}

@@ -1,0 +1,114 @@
+//! Power cuts on recorded devices: every volume opens, is sound, shows a legal state, and goes on working.
+//!
+//! In exact runs, commits come at known places and take all data along: the state is that of a prefix of the
+//! script, no older than the last sync that returned.
+
+mod background;
+mod exact;
+mod in_place;
+mod kernel;
+
+use std::sync::Arc;
+
+use ubtrfs_device::BlockDevice;
+use ubtrfs_engine::{NewInode, OpenOptions};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::manifest::Manifest;
+use ubtrfs_sim::model::ModelFs;
+use ubtrfs_sim::oracle::{History, Mark, Promise, Rules, every_sync, judge_crash};
+use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder, Recording};
+use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Step};
+
+use crate::devices::{Devices, Layout, check, check_after_cut, shared};
+use crate::engine::Engine;
+use crate::shown::manifest;
+
+/// Devices of a new volume that are recorded from now on.
+fn recorded(layout: &Layout, recorder: &Recorder) -> Devices {
+    let devices = layout.make().into_iter();
+    devices
+        .map(|device| recorder.device(device) as Arc<dyn BlockDevice>)
+        .collect()
+}
+
+/// Does a script, and marks what begins and what is durable. That both fail is agreement enough here.
+fn history(engine: &mut Engine, ops: &[Op], recorder: &Recorder) -> History {
+    let options = RunOptions {
+        may_be_full: true,
+        ..RunOptions::default()
+    };
+    let mut run = Run::new(ModelFs::new(options.limits), engine, options);
+    let mut history = History::new(run.model.clone());
+    for (index, op) in ops.iter().enumerate() {
+        let ops = index + 1;
+        recorder.mark(Mark::Started { thread: 0, ops });
+        match run.step(op) {
+            Ok(Step::Done) if every_sync(op) => recorder.mark(Mark::Durable { thread: 0, ops }),
+            Ok(_) => {}
+            Err(Problem::Outcome(both)) if both.wanted.is_err() && both.got.is_err() => {}
+            Err(problem) => panic!("operation {index}: {problem:?}"),
+        }
+        history.push(op.clone(), run.model.clone());
+    }
+    history
+}
+
+/// A volume whose power was cut: its devices, opened.
+struct Survivor {
+    devices: Devices,
+    engine: Engine,
+}
+
+impl Survivor {
+    /// Checks the volume and opens it.
+    fn open(state: &CrashState, options: &OpenOptions) -> Result<Survivor, String> {
+        let devices = shared(state.devices.clone());
+        check_after_cut(&devices)?;
+        let engine = Engine::open(&devices, options).map_err(|error| error.to_string())?;
+        Ok(Survivor { devices, engine })
+    }
+
+    fn shown(&self) -> Manifest {
+        manifest(self.engine.volume())
+    }
+
+    /// It can be worked with, and what the cut left behind goes with the next commit.
+    fn goes_on(self) -> Result<(), String> {
+        let volume = self.engine.volume();
+        let work = || {
+            let top = volume.root_dir(RootId::FS_TREE)?;
+            let file = volume.create(top, b"after the cut", &NewInode::file(0o600))?;
+            volume.write(file, 0, &[7; 10_000])?;
+            volume.sync()
+        };
+        work().map_err(|error| error.to_string())?;
+        drop(self.engine);
+        check(&self.devices)
+    }
+}
+
+/// Cuts at every `step`-th state that the plan gives. Returns how many that were.
+fn each_cut(
+    recording: &Recording,
+    plan: &CrashPlan,
+    step: usize,
+    mut judge: impl FnMut(&CrashState) -> Result<(), String>,
+) -> usize {
+    let mut count = 0;
+    for state in recording.crash_states(plan).step_by(step.max(1)) {
+        judge(&state).unwrap_or_else(|fault| panic!("{state}\n{fault}"));
+        count += 1;
+    }
+    count
+}
+
+fn legal(
+    history: &History,
+    shown: &Manifest,
+    state: &CrashState,
+    rules: &Rules,
+) -> Result<(), String> {
+    let promise = Promise::of(state.marks());
+    let verdict = judge_crash(history, shown, promise, rules);
+    verdict.map(drop).map_err(|fault| fault.to_string())
+}

@@ -1,0 +1,16 @@
+//! What is left out of random scripts.
+
+use ubtrfs_sim::script::{Flags, Op};
+
+/// Without files that are written where they lie, whose data is not that of any moment after a cut.
+pub(crate) fn copied_on_write(mut ops: Vec<Op>) -> Vec<Op> {
+    for op in &mut ops {
+        if let Op::SetFlags { flags, .. } = op {
+            *flags = Flags {
+                nocow: false,
+                ..*flags
+            };
+        }
+    }
+    ops
+}
