@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs_format::ids::RootId;
 
 use crate::console::Console;
 use crate::location::{Access, Location, VolumeOptions};
@@ -36,6 +37,15 @@ impl Target {
     pub(crate) fn find_following(&self, location: &Location) -> anyhow::Result<FileId> {
         let found = self.volume.resolve_following(self.root, &location.path);
         found.with_context(|| format!("cannot access '{location}'"))
+    }
+
+    /// The subvolume whose root directory the path leads to.
+    pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
+        let id = self.find_following(location)?;
+        if id.is_stub() || self.volume.root_dir(id.root)? != id {
+            bail!("Not a Btrfs subvolume: '{location}'");
+        }
+        Ok(id.root)
     }
 
     /// The directory that the path leads to, if it does.

@@ -271,6 +271,15 @@ pub(crate) struct Opened {
 }
 
 impl VolumeOptions {
+    /// For commands whose paths begin at the default subvolume.
+    pub(crate) fn of_devices(devices: &DeviceOptions) -> VolumeOptions {
+        VolumeOptions {
+            devices: devices.clone(),
+            subvol: None,
+            subvolid: None,
+        }
+    }
+
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Opened> {
         let volume = self.devices.open(location)?;
         self.find(volume, location)

@@ -20,6 +20,7 @@ mod mkdir;
 mod mkfs;
 mod mount;
 mod mv;
+mod property;
 mod rm;
 mod rmdir;
 mod setfattr;
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Mkfs(Box<mkfs::Mkfs>),
     Mount(mount::Mount),
     Mv(mv::Mv),
+    Property(property::Property),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
     Setfattr(setfattr::Setfattr),
@@ -86,6 +88,7 @@ impl Command {
             Command::Mkfs(command) => command.run(console),
             Command::Mount(command) => command.run(console),
             Command::Mv(command) => command.run(console),
+            Command::Property(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),
             Command::Setfattr(command) => command.run(console),

@@ -10,3 +10,4 @@ mod kept_images;
 mod listings;
 mod process;
 mod shell;
+mod subvolumes;

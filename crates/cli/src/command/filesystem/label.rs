@@ -1,20 +1,30 @@
-//! `ubtrfs filesystem label`: the name of a volume.
+//! `ubtrfs filesystem label`: the name of a volume, shown or set.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
+use anyhow::{Context, bail};
 use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_format::superblock::LABEL_SIZE;
 
+use crate::changes::Changes;
 use crate::console::Console;
 use crate::json;
-use crate::location::{DeviceOptions, Location};
+use crate::location::{Location, VolumeOptions};
+use crate::quoting::Escaped;
 
-/// Show the label of a volume
+/// Show or set the label of a volume
 #[derive(Debug, clap::Args)]
 pub(crate) struct Label {
     #[arg(value_name = "IMAGE")]
     location: Location,
+    /// The new label, at most 255 bytes
+    #[arg(value_name = "LABEL")]
+    label: Option<OsString>,
     #[command(flatten)]
-    devices: DeviceOptions,
+    volume: VolumeOptions,
 }
 
 #[derive(Debug, Serialize)]
@@ -24,7 +34,10 @@ struct LabelJson {
 
 impl Label {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location)?;
+        if let Some(label) = &self.label {
+            return self.set(label.as_bytes());
+        }
+        let volume = self.volume.devices.open(&self.location)?;
         let superblock = volume.superblock();
         let label = superblock.label();
         if console.is_json() {
@@ -35,4 +48,23 @@ impl Label {
         console.out.write_all(label)?;
         Ok(console.out.write_all(b"\n")?)
     }
+
+    fn set(&self, label: &[u8]) -> anyhow::Result<()> {
+        let mut changes = Changes::new(&self.volume);
+        set_label(&changes.open(&self.location)?.volume, label)?;
+        changes.commit()
+    }
+}
+
+pub(crate) fn set_label(volume: &Volume, label: &[u8]) -> anyhow::Result<()> {
+    let shown = Escaped(label);
+    if label.len() >= LABEL_SIZE {
+        let max = LABEL_SIZE - 1;
+        bail!("label {shown} is too long (max {max})");
+    }
+    // A label is shown as of the last commit.
+    volume
+        .set_label(label)
+        .and_then(|()| volume.sync())
+        .with_context(|| format!("cannot set the label '{shown}'"))
 }

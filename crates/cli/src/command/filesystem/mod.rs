@@ -2,13 +2,14 @@
 
 mod df;
 mod du;
-mod label;
+pub(crate) mod label;
 mod show;
+mod sync;
 mod usage;
 
 use crate::console::Console;
 
-/// Show what a volume is made of and how full it is
+/// Show what a volume is made of and how full it is, and change its label
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Filesystem {
@@ -22,6 +23,7 @@ enum FilesystemCommand {
     Du(du::Du),
     Label(label::Label),
     Show(show::Show),
+    Sync(sync::Sync),
     Usage(usage::Usage),
 }
 
@@ -32,6 +34,7 @@ impl Filesystem {
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
             FilesystemCommand::Show(command) => command.run(console),
+            FilesystemCommand::Sync(command) => command.run(),
             FilesystemCommand::Usage(command) => command.run(console),
         }
     }

@@ -1,8 +1,13 @@
 //! `ubtrfs subvolume`: subvolumes and snapshots.
 
+mod create;
+mod delete;
 mod get_default;
 mod list;
+mod set_default;
 mod show;
+mod snapshot;
+mod sync;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +16,7 @@ use ubtrfs_format::ids::RootId;
 
 use crate::console::Console;
 
-/// Show subvolumes and snapshots
+/// Show, make and delete subvolumes and snapshots
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Subvolume {
@@ -21,17 +26,27 @@ pub(crate) struct Subvolume {
 
 #[derive(Debug, clap::Subcommand)]
 enum SubvolumeCommand {
+    Create(create::Create),
+    Delete(delete::Delete),
     GetDefault(get_default::GetDefault),
     List(list::List),
+    SetDefault(set_default::SetDefault),
     Show(show::Show),
+    Snapshot(snapshot::Snapshot),
+    Sync(sync::Sync),
 }
 
 impl Subvolume {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
+            SubvolumeCommand::Create(command) => command.run(console),
+            SubvolumeCommand::Delete(command) => command.run(console),
             SubvolumeCommand::GetDefault(command) => command.run(console),
             SubvolumeCommand::List(command) => command.run(console),
+            SubvolumeCommand::SetDefault(command) => command.run(console),
             SubvolumeCommand::Show(command) => command.run(console),
+            SubvolumeCommand::Snapshot(command) => command.run(console),
+            SubvolumeCommand::Sync(command) => command.run(console),
         }
     }
 }
@@ -87,6 +102,21 @@ impl Subvolumes {
             at = parent;
         }
         None
+    }
+
+    /// All that are below a subvolume, each before the one that holds it.
+    fn below(&self, id: RootId) -> Vec<RootId> {
+        let mut found = vec![id];
+        let mut seen = 0;
+        while let Some(&above) = found.get(seen) {
+            seen += 1;
+            for info in self.all() {
+                if self.parent(info.id) == Some(above) && !found.contains(&info.id) {
+                    found.push(info.id);
+                }
+            }
+        }
+        found.split_off(1).into_iter().rev().collect()
     }
 
     /// The subvolume that holds this one.

@@ -1,0 +1,58 @@
+//! `ubtrfs property get`: values of properties.
+
+use std::io::Write;
+
+use super::{Kind, Name, Object};
+use crate::console::Console;
+use crate::json;
+use crate::location::{Location, VolumeOptions};
+
+/// Show the value of a property, or of all
+#[derive(Debug, clap::Args)]
+pub(crate) struct Get {
+    #[arg(value_name = "IMAGE[:/PATH]")]
+    location: Location,
+    /// ro, label or compression
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// What is meant, if the path may be several
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    kind: Option<Kind>,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Get {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volume = self.volume.devices.open(&self.location)?;
+        let root = self.volume.root_for(&volume, &self.location)?;
+        let object = Object::new(&volume, root, &self.location, self.kind)?;
+        let names = match &self.name {
+            Some(name) => {
+                let name = Name::parse(name)?;
+                object.check(name)?;
+                vec![name]
+            }
+            None => object.names().collect(),
+        };
+        let mut values = Vec::new();
+        for name in names {
+            if let Some(value) = object.value(name)? {
+                values.push((name, value));
+            }
+        }
+        if console.is_json() {
+            let map: serde_json::Map<String, serde_json::Value> = values
+                .iter()
+                .map(|(name, value)| (name.text().to_owned(), json::text(value).into()))
+                .collect();
+            return Ok(json::write_map(&mut console.out, "property-get", &map)?);
+        }
+        for (name, value) in values {
+            write!(console.out, "{}=", name.text())?;
+            console.write_path(&value)?;
+            writeln!(console.out)?;
+        }
+        Ok(())
+    }
+}

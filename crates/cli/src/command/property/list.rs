@@ -1,0 +1,45 @@
+//! `ubtrfs property list`: which properties there are.
+
+use std::io::Write;
+
+use super::{Kind, Object};
+use crate::console::Console;
+use crate::json;
+use crate::location::{Location, VolumeOptions};
+
+/// List the properties that an object can have
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    #[arg(value_name = "IMAGE[:/PATH]")]
+    location: Location,
+    /// What is meant, if the path may be several
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    kind: Option<Kind>,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct PropertyJson {
+    name: &'static str,
+    description: &'static str,
+}
+
+impl List {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let volume = self.volume.devices.open(&self.location)?;
+        let root = self.volume.root_for(&volume, &self.location)?;
+        let object = Object::new(&volume, root, &self.location, self.kind)?;
+        if console.is_json() {
+            let list = object.names().map(|name| PropertyJson {
+                name: name.text(),
+                description: name.description(),
+            });
+            return Ok(json::write_list(&mut console.out, "property-list", list)?);
+        }
+        for name in object.names() {
+            writeln!(console.out, "{:<20}{}", name.text(), name.description())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! `ubtrfs subvolume create`: new subvolumes.
+
+use std::io::Write;
+
+use anyhow::Context;
+use ubtrfs_engine::NewInode;
+
+use crate::changes::{Changes, Target};
+use crate::command::mkdir::{make_directory, make_path};
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::permissions::umask;
+use crate::place;
+
+/// Make subvolumes
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    locations: Vec<Location>,
+    /// Make the directories above as well
+    #[arg(short, long)]
+    parents: bool,
+    /// Print only errors
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Create {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let make = |target: &Target, location: &Location, console: &mut Console| {
+            self.make(target, location)
+                .with_context(|| format!("Could not create subvolume '{location}'"))?;
+            if !self.quiet && !console.quiet {
+                writeln!(console.out, "Create subvolume '{location}'")?;
+            }
+            Ok(())
+        };
+        Changes::each(&self.volume, &self.locations, console, make)
+    }
+
+    fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
+        let umask = umask();
+        if self.parents
+            && let Some((above, _)) = place::split(&location.path)
+        {
+            make_path(target, above, &|dir, name, _| {
+                make_directory(target, dir, name, umask)
+            })?;
+        }
+        let place = target.place(location)?;
+        let root = NewInode {
+            umask,
+            ..NewInode::directory(0o777)
+        };
+        let volume = &target.volume;
+        volume.create_subvolume(place.dir, &place.name, &root)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! `ubtrfs subvolume set-default`: which subvolume a mount shows.
+
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use ubtrfs_format::ids::RootId;
+
+use crate::changes::Changes;
+use crate::console::Console;
+use crate::location::{Location, VolumeOptions};
+use crate::quoting::Escaped;
+
+/// Choose the subvolume that is mounted if none is named
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetDefault {
+    /// The subvolume, or its id before the image
+    #[arg(value_name = "IMAGE:/SUBVOLUME|ID")]
+    subvolume: Location,
+    #[arg(value_name = "IMAGE:/PATH")]
+    location: Option<Location>,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl SetDefault {
+    pub(crate) fn run(&self, _: &mut Console) -> anyhow::Result<()> {
+        let mut changes = Changes::new(&self.volume);
+        let location = self.location.as_ref().unwrap_or(&self.subvolume);
+        let target = changes.open(location)?;
+        let id = match self.location {
+            Some(_) => self.id()?,
+            None => target.subvolume(&self.subvolume)?,
+        };
+        let done = target.volume.set_default(id);
+        done.context("Could not set default subvolume")?;
+        changes.commit()
+    }
+
+    /// The id that was written where a location may be.
+    fn id(&self) -> anyhow::Result<RootId> {
+        let text = match self.subvolume.session() {
+            Some(_) => self.subvolume.file_name().unwrap_or_default(),
+            None => self.subvolume.image.as_os_str().as_bytes(),
+        };
+        let id = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        // The kernel takes 0 as the top level as well.
+        match id {
+            Some(0) => Ok(RootId::FS_TREE),
+            Some(id) => Ok(RootId(id)),
+            None => anyhow::bail!("'{}' is not the id of a subvolume", Escaped(text)),
+        }
+    }
+}
