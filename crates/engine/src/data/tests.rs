@@ -1,4 +1,8 @@
 //! What the data path writes, judged by its own reader, by the check, and by the kernel.
 
+mod failures;
+mod full;
+mod in_place;
 mod model;
 mod rig;
+mod threads;

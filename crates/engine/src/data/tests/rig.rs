@@ -40,6 +40,19 @@ pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice
     Arc::new(device)
 }
 
+/// The check has nothing to say of what is on the device.
+pub(super) fn assert_sound(device: &MemDevice) {
+    let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let devices = vec![(PathBuf::from("memory"), device)];
+    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
+    assert!(report.is_spotless(), "{issues:#?}");
+}
+
 impl Rig {
     pub(super) fn on(mkfs: &MkfsOptions, device_bytes: u64, options: OpenOptions) -> Rig {
         let mut rig = Rig {
@@ -72,15 +85,7 @@ impl Rig {
     /// Commits, and has the check look at everything, data and all.
     pub(super) fn assert_sound(&self) {
         self.volume().sync().unwrap();
-        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::clone(&self.device));
-        let options = CheckOptions {
-            data_csums: true,
-            ..CheckOptions::default()
-        };
-        let devices = vec![(PathBuf::from("memory"), device)];
-        let report = check_devices(devices, &options, &mut |_| {}).unwrap();
-        let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
-        assert!(report.is_spotless(), "{issues:#?}");
+        assert_sound(&self.device);
     }
 
     /// A new file in the top level's root directory.

@@ -1,0 +1,160 @@
+//! Devices that fail: who is told, what is left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::fault::{Fault, FaultDevice};
+
+use super::rig::{MIB, assert_sound, new_device, options};
+use crate::fs::NewInode;
+use crate::mkfs::MkfsOptions;
+use crate::{Error, FileId, Volume};
+
+struct Broken {
+    inner: Arc<ubtrfs_device::MemDevice>,
+    device: Arc<FaultDevice>,
+    volume: Arc<Volume>,
+}
+
+fn broken() -> Broken {
+    let inner = new_device(&MkfsOptions::default(), 512 * MIB);
+    let device = Arc::new(FaultDevice::new(inner.clone()));
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let devices = vec![(PathBuf::from("memory"), shared)];
+    let volume = Volume::from_devices(devices, &options()).unwrap();
+    Broken {
+        inner,
+        device,
+        volume,
+    }
+}
+
+impl Broken {
+    fn file(&self, name: &str) -> FileId {
+        let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
+        let new = NewInode::file(0o644);
+        self.volume.create(top, name.as_bytes(), &new).unwrap()
+    }
+
+    fn read(&self, id: FileId) -> Vec<u8> {
+        let mut buf = vec![0; MIB as usize];
+        let len = self.volume.read(id, 0, &mut buf).unwrap();
+        buf.truncate(len);
+        buf
+    }
+}
+
+#[test]
+fn lost_data_is_told_once_and_leaves_the_file_as_it_was() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.write(id, 0, &[1; 20_000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 10_000, &[2; 50_000]).unwrap();
+    assert_eq!(volume.attr(id).unwrap().size, 60_000);
+    let nth = broken.device.counts().writes;
+    // The batch, and then each write of it alone.
+    (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    let told = volume.fsync(id);
+    assert!(matches!(told, Err(Error::DataLost { file, .. }) if file == id));
+    broken.device.heal();
+    assert_eq!(broken.read(id), [1; 20_000]);
+    volume.fsync(id).unwrap();
+    volume.write(id, 0, &[3; 10_000]).unwrap();
+    volume.fsync(id).unwrap();
+    assert_eq!(broken.read(id)[..10_001], [&[3; 10_000][..], &[1]].concat());
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn one_file_is_lost_and_others_of_its_batch_are_not() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let ids: Vec<FileId> = (0..10)
+        .map(|number| broken.file(&number.to_string()))
+        .collect();
+    volume.sync().unwrap();
+    for id in &ids {
+        volume.write(*id, 0, &[5; 10_000]).unwrap();
+    }
+    let nth = broken.device.counts().writes;
+    // The first write of the batch, and its repetition: each file has whole sectors and a cut one.
+    broken.device.add(Fault::Write { nth });
+    broken.device.add(Fault::Write {
+        nth: nth + 2 * ids.len() as u64,
+    });
+    let told = volume.sync();
+    let lost: Vec<FileId> = ids
+        .iter()
+        .copied()
+        .filter(|id| broken.read(*id).is_empty())
+        .collect();
+    let kept = ids
+        .iter()
+        .filter(|id| broken.read(**id) == [5; 10_000])
+        .count();
+    assert_eq!((lost.len(), kept), (1, 9), "{told:?}");
+    assert!(told.is_err());
+    // Sync has told the world, and fsync tells who has the file.
+    assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
+    volume.fsync(lost[0]).unwrap();
+    volume.sync().unwrap();
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn a_write_past_the_buffer_tells_its_caller() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.sync().unwrap();
+    let nth = broken.device.counts().writes;
+    (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    assert!(volume.write(id, 0, &vec![1; 4 << 20]).is_err());
+    broken.device.heal();
+    assert_eq!(volume.attr(id).unwrap().size, 0);
+    volume.fsync(id).unwrap();
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn a_sector_that_cannot_be_completed_is_lost_alone() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let (one, two) = (broken.file("one"), broken.file("two"));
+    volume.write(one, 0, &[1; 100_000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(one, 5000, &[2; 10]).unwrap();
+    volume.write(two, 0, &[3; 100_000]).unwrap();
+    // The rest of the sector cannot be read.
+    broken.device.add(Fault::ReadRange {
+        range: 0..512 * MIB,
+    });
+    assert!(volume.write_back_all().is_err());
+    broken.device.heal();
+    assert_eq!(broken.read(two), [3; 100_000]);
+    assert_eq!(broken.read(one), [1; 100_000]);
+    assert!(matches!(volume.fsync(one), Err(Error::DataLost { .. })));
+    volume.fsync(two).unwrap();
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn an_aborted_volume_refuses_writes_and_shows_those_before() {
+    let broken = broken();
+    let id = broken.file("f");
+    broken.volume.write(id, 0, &[1; 100]).unwrap();
+    // It is inline: the first write is the commit's.
+    let nth = broken.device.counts().writes;
+    (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    assert!(broken.volume.sync().is_err());
+    assert!(matches!(
+        broken.volume.write(id, 0, &[1]),
+        Err(Error::Aborted(_))
+    ));
+    assert!(matches!(broken.volume.sync(), Err(Error::Aborted(_))));
+    assert_eq!(broken.read(id), [1; 100]);
+}

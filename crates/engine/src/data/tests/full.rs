@@ -1,0 +1,142 @@
+//! Volumes without space: the write is told, nothing later.
+
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_sim::{Rng, seed};
+
+use super::rig::{MIB, Rig, options};
+use crate::data::Fallocate;
+use crate::fs::FileId;
+use crate::mkfs::MkfsOptions;
+
+const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
+
+fn rig() -> Rig {
+    Rig::on(&MkfsOptions::default(), 128 * MIB, options())
+}
+
+/// Writes until there is no space, and returns the files.
+fn fill(rig: &Rig, write_bytes: usize) -> Vec<(FileId, u64)> {
+    let volume = rig.volume();
+    let mut files = Vec::new();
+    loop {
+        let id = rig.file(InodeFlags::empty());
+        let mut size = 0;
+        while size < 16 * MIB {
+            match volume.write(id, size, &vec![files.len() as u8; write_bytes]) {
+                Ok(()) => size += write_bytes as u64,
+                Err(error) => {
+                    assert!(error.is_no_space(), "{error}");
+                    files.push((id, size));
+                    return files;
+                }
+            }
+        }
+        files.push((id, size));
+    }
+}
+
+fn assert_holds(rig: &Rig, files: &[(FileId, u64)]) {
+    for (number, &(id, size)) in files.iter().enumerate() {
+        assert_eq!(rig.volume().attr(id).unwrap().size, size);
+        let mut buf = vec![0; size as usize];
+        assert_eq!(rig.volume().read(id, 0, &mut buf).unwrap(), buf.len());
+        assert!(buf.iter().all(|&byte| byte == number as u8));
+    }
+}
+
+#[test]
+fn all_that_was_accepted_is_kept() {
+    for write_bytes in [5000, 128 << 10, 2 << 20] {
+        let mut rig = rig();
+        let files = fill(&rig, write_bytes);
+        let written: u64 = files.iter().map(|(_, size)| size).sum();
+        assert!(written > 40 * MIB, "{written}");
+        rig.volume().sync().unwrap();
+        rig.assert_sound();
+        rig.reopen();
+        assert_holds(&rig, &files);
+    }
+}
+
+#[test]
+fn deleting_on_a_full_volume_makes_room_at_once() {
+    let rig = rig();
+    let files = fill(&rig, 128 << 10);
+    let volume = rig.volume();
+    for &(id, size) in &files {
+        volume.truncate(id, 0).unwrap();
+        volume
+            .write(id, 0, &vec![7; size.min(MIB) as usize])
+            .unwrap();
+    }
+    rig.assert_sound();
+}
+
+#[test]
+fn a_full_volume_is_overwritten_in_place() {
+    let rig = rig();
+    let volume = rig.volume();
+    let id = rig.file(NOCOW);
+    volume.write(id, 0, &vec![1; 8 * MIB as usize]).unwrap();
+    let reserved = rig.file(InodeFlags::empty());
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(reserved, reserve, 0, 4 * MIB).unwrap();
+    fill(&rig, MIB as usize);
+    fill(&rig, 4096);
+    let mut rng = Rng::new(seed("a_full_volume_is_overwritten_in_place"));
+    let mut model = vec![1; 8 * MIB as usize];
+    for _ in 0..200 {
+        let offset = rng.below(8 * MIB - 10_000) as usize;
+        let len = 1 + rng.below(10_000) as usize;
+        volume.write(id, offset as u64, &vec![2; len]).unwrap();
+        model[offset..offset + len].fill(2);
+    }
+    volume
+        .write(reserved, 0, &vec![3; 4 * MIB as usize])
+        .unwrap();
+    let mut buf = vec![0; 8 * MIB as usize];
+    volume.read(id, 0, &mut buf).unwrap();
+    assert!(buf == model);
+    assert!(
+        volume
+            .write(id, 8 * MIB, &[1; 4096])
+            .unwrap_err()
+            .is_no_space()
+    );
+    rig.assert_sound();
+}
+
+#[test]
+fn reserving_more_than_there_is_reserves_nothing_that_stays_taken() {
+    let rig = rig();
+    let volume = rig.volume();
+    let id = rig.file(InodeFlags::empty());
+    let reserve = Fallocate::Reserve { keep_size: true };
+    let error = volume.fallocate(id, reserve, 0, 1 << 30).unwrap_err();
+    assert!(error.is_no_space());
+    volume.write(id, 0, &vec![1; 32 * MIB as usize]).unwrap();
+    rig.assert_sound();
+}
+
+#[test]
+fn overwriting_a_full_volume_fails_cleanly() {
+    let rig = rig();
+    let files = fill(&rig, 4096);
+    let mut rng = Rng::new(seed("overwriting_a_full_volume_fails_cleanly"));
+    let volume = rig.volume();
+    for _ in 0..2000 {
+        let &(id, size) = &files[rng.below(files.len() as u64) as usize];
+        let number = files.iter().position(|file| file.0 == id).unwrap() as u8;
+        if size < 5000 {
+            continue;
+        }
+        let offset = rng.below(size - 4096);
+        match volume.write(id, offset, &[number; 4096]) {
+            Err(error) if !error.is_no_space() => panic!("{error}"),
+            _ => {}
+        }
+    }
+    assert_holds(&rig, &files);
+    rig.assert_sound();
+    assert_holds(&rig, &files);
+}

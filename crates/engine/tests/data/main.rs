@@ -1,0 +1,3 @@
+//! Files that the kernel made, changed by us and judged by the kernel, and the other way round.
+
+mod judged;
