@@ -26,7 +26,7 @@ impl Volume {
     pub(crate) fn commit_running(&self) -> Result<()> {
         let writer = self.writer()?;
         let wanted = writer.running_transid();
-        let _alone = writer.committing.lock();
+        let alone = writer.committing.lock();
         writer.check_alive()?;
         if writer.committed() >= wanted {
             return Ok(());
@@ -34,6 +34,10 @@ impl Volume {
         let outcome = self.commit(writer);
         if let Err(error) = &outcome {
             writer.abort(error);
+        }
+        drop(alone);
+        if !writer.has_background() {
+            writer.discarded.free();
         }
         outcome
     }
@@ -98,5 +102,6 @@ fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
             }
         }
         volume.release_freed();
+        writer.discarded.free();
     }
 }

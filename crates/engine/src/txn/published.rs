@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ubtrfs_tree::Epoch;
+use parking_lot::Mutex;
+use ubtrfs_tree::{Epoch, FrozenSet};
 
 use crate::space::{Pinned, Space};
 use crate::volume::Volume;
@@ -31,6 +32,25 @@ impl Unreleased {
         {
             space.unpin(pinned);
         }
+    }
+}
+
+/// Sets that commits have published. Freeing a large one takes long, and no reader shall be the last to hold it.
+#[derive(Debug, Default)]
+pub(crate) struct Discarded {
+    sets: Mutex<Vec<Arc<FrozenSet>>>,
+}
+
+impl Discarded {
+    pub(super) fn push(&self, set: Arc<FrozenSet>) {
+        self.sets.lock().push(set);
+    }
+
+    /// Frees those that no reader holds.
+    pub(super) fn free(&self) {
+        let is_last = |set: &mut Arc<FrozenSet>| FrozenSet::is_last(set);
+        let last: Vec<_> = self.sets.lock().extract_if(.., is_last).collect();
+        drop(last);
     }
 }
 

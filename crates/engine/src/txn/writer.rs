@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use ubtrfs_format::ids::Transid;
 
 use super::handle::Cost;
-use super::published::Unreleased;
+use super::published::{Discarded, Unreleased};
 use super::running::Running;
 use crate::error::{Error, Result};
 use crate::space::{Space, SpaceKind};
@@ -57,6 +57,7 @@ pub(crate) struct Writer {
     pub(super) committed: AtomicU64,
     /// Space that commits freed and readers may still look at.
     pub(super) unreleased: Mutex<Unreleased>,
+    pub(super) discarded: Discarded,
     aborted: ArcSwapOption<String>,
     delta_budget_bytes: u64,
     nodesize: u64,
@@ -135,6 +136,7 @@ impl Writer {
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
             unreleased: Mutex::default(),
+            discarded: Discarded::default(),
             aborted: ArcSwapOption::empty(),
             delta_budget_bytes,
             nodesize,
@@ -258,7 +260,7 @@ impl Writer {
 
     fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {
         let begin = Instant::now();
-        if !self.has_background.load(Ordering::Relaxed) {
+        if !self.has_background() {
             // Nobody else would commit.
             return volume.commit_running();
         }
@@ -286,6 +288,10 @@ impl Writer {
     pub(crate) fn want_commit(&self) {
         self.wake.lock().commit = true;
         self.wanted.notify_one();
+    }
+
+    pub(super) fn has_background(&self) -> bool {
+        self.has_background.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_background(&self, thread: JoinHandle<()>) {

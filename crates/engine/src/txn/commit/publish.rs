@@ -33,6 +33,9 @@ impl Commit<'_> {
                 }
             }
             tree.tree.live().publish(tree.root);
+            if let Some(frozen) = tree.frozen {
+                writer.discarded.push(frozen);
+            }
         }
         for id in gone {
             volume.forget_tree(id);
