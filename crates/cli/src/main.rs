@@ -44,6 +44,10 @@ use crate::console::{Console, Format};
 use crate::invoked_as::InvokedAs;
 use crate::log::LogLevel;
 
+/// Changes in memory are many small allocations, made in one thread and freed in another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
 /// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory.

@@ -23,7 +23,7 @@ pub use fs::{
 };
 pub use space::{SpaceError, SpaceKind};
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
-pub use txn::WriterStats;
+pub use txn::{CommitPhases, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
 pub use volume::{BlockGroup, OpenOptions, StatFs, Tree, Volume};

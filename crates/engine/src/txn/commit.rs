@@ -27,6 +27,7 @@ mod subvolumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
@@ -82,23 +83,48 @@ struct Commit<'v> {
     new_system_chunks: Vec<Vec<u8>>,
 }
 
+/// Time since the end of the phase before.
+struct Lap(Instant);
+
+impl Lap {
+    fn begin() -> Lap {
+        Lap(Instant::now())
+    }
+
+    /// Adds what the phase that ends now took.
+    fn end(&mut self, phase: &mut Duration) {
+        let now = Instant::now();
+        *phase += now - self.0;
+        self.0 = now;
+    }
+}
+
 impl Volume {
     /// Commits the running transaction. The caller holds `Writer::committing`.
     pub(super) fn commit(&self, writer: &Writer) -> Result<()> {
+        let mut lap = Lap::begin();
+        let mut phases = *writer.counters.phases.lock();
         let Some(mut commit) = Commit::freeze(self, writer)? else {
             return Ok(());
         };
+        lap.end(&mut phases.freeze);
         commit.rebuild_free_space_tree()?;
         commit.apply_subvolumes()?;
         commit.make_births()?;
         commit.clean_deleted_subvolumes()?;
         commit.remove_empty_groups()?;
+        lap.end(&mut phases.apply);
         commit.converge()?;
+        lap.end(&mut phases.converge);
         commit.write_blocks()?;
         self.pool().flush()?;
+        lap.end(&mut phases.write);
         let superblock = commit.superblock()?;
         self.pool().commit_superblock(&superblock)?;
+        lap.end(&mut phases.superblock);
         commit.publish(superblock);
+        lap.end(&mut phases.publish);
+        *writer.counters.phases.lock() = phases;
         Ok(())
     }
 }

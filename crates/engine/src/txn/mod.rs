@@ -22,4 +22,4 @@ pub use delayed_refs::{ExtentShape, RefKey};
 pub use extent_items::RefError;
 pub(crate) use handle::{Cost, DataRef, DiskExtent, Permit, Txn};
 pub(crate) use writer::Writer;
-pub use writer::WriterStats;
+pub use writer::{CommitPhases, WriterStats};

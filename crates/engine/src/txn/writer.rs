@@ -37,6 +37,37 @@ pub struct WriterStats {
     pub node_bytes: u64,
     /// Bytes of data written, one copy of each.
     pub data_bytes: u64,
+    pub phases: CommitPhases,
+}
+
+/// What the phases of all commits took, together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommitPhases {
+    /// While operations wait to enter.
+    pub freeze: Duration,
+    /// The frozen sets of subvolumes, births and cleaning.
+    pub apply: Duration,
+    pub converge: Duration,
+    /// Blocks and the flush after them.
+    pub write: Duration,
+    /// Superblocks and their flushes.
+    pub superblock: Duration,
+    pub publish: Duration,
+}
+
+impl CommitPhases {
+    /// What has come to it since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &CommitPhases) -> CommitPhases {
+        CommitPhases {
+            freeze: self.freeze - before.freeze,
+            apply: self.apply - before.apply,
+            converge: self.converge - before.converge,
+            write: self.write - before.write,
+            superblock: self.superblock - before.superblock,
+            publish: self.publish - before.publish,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +77,7 @@ pub(crate) struct Counters {
     pub(super) wait_ns: AtomicU64,
     pub(super) node_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
+    pub(super) phases: Mutex<CommitPhases>,
 }
 
 #[derive(Debug)]
@@ -351,6 +383,7 @@ impl Writer {
             wait_ns: get(&counters.wait_ns),
             node_bytes: get(&counters.node_bytes),
             data_bytes: get(&counters.data_bytes),
+            phases: *counters.phases.lock(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use writable::now;
 use crate::data::{DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::InodeTable;
-use crate::txn::Writer;
+use crate::txn::{Writer, WriterStats};
 use tree::TreeTable;
 use writable::check_writable;
 
@@ -148,6 +148,11 @@ impl Volume {
     /// What writing needs; an error on a volume that was opened for reading.
     pub(crate) fn writer(&self) -> Result<&Arc<Writer>> {
         self.writer.get().ok_or(Error::ReadOnly)
+    }
+
+    /// What has been written since it was opened; None on a volume that is only read.
+    pub fn writer_stats(&self) -> Option<WriterStats> {
+        self.writer.get().map(|writer| writer.stats())
     }
 
     pub fn is_writable(&self) -> bool {

@@ -1,0 +1,110 @@
+//! Our side: the library, on an image file.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use ubtrfs_engine::{FileId, NewInode, OpenOptions, RenameMode, Volume, WriterStats};
+use ubtrfs_format::ids::RootId;
+
+use crate::Outcome;
+use crate::side::{Name, Side};
+
+pub(crate) struct Library {
+    pub(crate) volume: Arc<Volume>,
+    top: FileId,
+}
+
+/// Metadata is DUP on the one device of these volumes.
+const COPIES: u64 = 2;
+
+impl Library {
+    pub(crate) fn open(image: &Path, options: &OpenOptions) -> Outcome<Library> {
+        let options = options.clone().writable(true);
+        let volume = Volume::open(&[image.to_owned()], &options)?;
+        let top = volume.root_dir(RootId::FS_TREE)?;
+        Ok(Library { volume, top })
+    }
+
+    /// The directory at the top, as `make_dir` gives those below it.
+    pub(crate) fn top(&self) -> FileId {
+        self.top
+    }
+
+    pub(crate) fn stats(&self) -> WriterStats {
+        self.volume.writer_stats().unwrap_or_default()
+    }
+
+    fn find(&self, dir: FileId, name: &[u8]) -> Outcome<FileId> {
+        let found = self.volume.lookup(dir, name)?;
+        found.ok_or_else(|| "not found".into())
+    }
+}
+
+impl Side for Library {
+    type Dir = FileId;
+    type File = FileId;
+
+    fn make_dir(&self, name: &Name) -> Outcome<FileId> {
+        let new = NewInode::directory(0o755);
+        Ok(self.volume.create(self.top, name.bytes(), &new)?)
+    }
+
+    fn remove_dir(&self, name: &Name) -> Outcome {
+        Ok(self.volume.rmdir(self.top, name.bytes())?)
+    }
+
+    fn create(&self, dir: &FileId, name: &Name) -> Outcome {
+        let new = NewInode::file(0o644);
+        self.volume.create(*dir, name.bytes(), &new)?;
+        Ok(())
+    }
+
+    fn open(&self, dir: &FileId, name: &Name) -> Outcome<FileId> {
+        self.find(*dir, name.bytes())
+    }
+
+    fn stat_name(&self, dir: &FileId, name: &Name) -> Outcome {
+        let id = self.find(*dir, name.bytes())?;
+        self.volume.attr(id)?;
+        Ok(())
+    }
+
+    fn stat(&self, file: &FileId) -> Outcome {
+        self.volume.attr(*file)?;
+        Ok(())
+    }
+
+    fn append(&self, file: &FileId, bytes: &[u8]) -> Outcome {
+        self.volume.append(*file, bytes)?;
+        Ok(())
+    }
+
+    fn rename(&self, dir: &FileId, from: &Name, to: &Name) -> Outcome {
+        let to = (*dir, to.bytes());
+        Ok(self
+            .volume
+            .rename(*dir, from.bytes(), to, RenameMode::NoReplace)?)
+    }
+
+    fn unlink(&self, dir: &FileId, name: &Name) -> Outcome {
+        Ok(self.volume.unlink(*dir, name.bytes())?)
+    }
+
+    fn list(&self, dir: &FileId, each: &mut dyn FnMut(&[u8])) -> Outcome {
+        self.volume.readdir(*dir, 0, &mut |entry| {
+            each(&entry.name);
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+
+    fn sync(&self) -> Outcome {
+        Ok(self.volume.sync()?)
+    }
+
+    fn written_bytes(&self) -> Outcome<u64> {
+        let stats = self.stats();
+        Ok(stats.node_bytes * COPIES + stats.data_bytes)
+    }
+}

@@ -1,0 +1,164 @@
+//! Calls per second, one kind after the other, by one thread and by two in directories of their own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ubtrfs_engine::OpenOptions;
+
+use crate::kernel::{Kernel, make_image};
+use crate::library::Library;
+use crate::report::{line, median};
+use crate::side::{Name, Side};
+use crate::{Outcome, Settings};
+
+const IMAGE_BYTES: u64 = 20 << 30;
+const FILES: u64 = 40_000;
+const APPENDS: u64 = 8_000;
+const KINDS: [&str; 6] = [
+    "create",
+    "stat name",
+    "stat",
+    "rename",
+    "unlink",
+    "append 4k",
+];
+
+/// Calls per second of one kind: by the clock, and by the time that the calling threads computed. Other programs
+/// on the machine disturb the second less; what other threads do for the calls is only in the first.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    clock: f64,
+    computing: f64,
+}
+
+pub(crate) fn run(settings: &Settings) -> Outcome {
+    let images = [settings.image("ops.kernel"), settings.image("ops.ours")];
+    for image in &images {
+        make_image(image, IMAGE_BYTES)?;
+    }
+    let kernel = Kernel::mount(&images[0])?;
+    let ours = Library::open(&images[1], &OpenOptions::new())?;
+    for threads in [1, 2] {
+        let mut rates: BTreeMap<(bool, usize), Vec<Rates>> = BTreeMap::new();
+        for round in 0..settings.rounds {
+            let mut keep = |is_ours: bool, measured: [Rates; 6]| {
+                for (kind, rate) in measured.into_iter().enumerate() {
+                    rates.entry((is_ours, kind)).or_default().push(rate);
+                }
+            };
+            keep(false, measure(&kernel, settings, threads, round)?);
+            kernel.sync()?;
+            keep(true, measure(&ours, settings, threads, round)?);
+            ours.sync()?;
+        }
+        for (kind, name) in KINDS.iter().enumerate() {
+            let side = |is_ours| &rates[&(is_ours, kind)];
+            for (by, rate) in [
+                ("clock", (|r| r.clock) as fn(&Rates) -> f64),
+                ("cpu", |r| r.computing),
+            ] {
+                let middle = |is_ours| median(side(is_ours).iter().map(rate).collect());
+                let (kernel, ours) = (middle(false), middle(true));
+                let what = format!("{name}, {threads} thread(s), {by}");
+                line(&what, "calls/ms", kernel / 1e3, ours / 1e3, ours / kernel);
+            }
+        }
+    }
+    println!(
+        "load {}, {} rounds, {:?}",
+        crate::load(),
+        settings.rounds,
+        ours.stats()
+    );
+    Ok(())
+}
+
+fn measure<S: Side>(
+    side: &S,
+    settings: &Settings,
+    threads: usize,
+    round: usize,
+) -> Outcome<[Rates; 6]> {
+    let (files, appends) = (settings.scaled(FILES), settings.scaled(APPENDS));
+    let mut name = Name::new();
+    let mut dirs = Vec::new();
+    for thread in 0..threads as u64 {
+        let number = (round * 100 + threads * 10) as u64 + thread;
+        dirs.push(side.make_dir(name.set("ops", number))?);
+    }
+    let each = |prefix: &'static str, count: u64, act: Act<'_, S>| -> Outcome<Rates> {
+        let begin = Instant::now();
+        let mut computed = Duration::ZERO;
+        std::thread::scope(|scope| -> Outcome {
+            let run = |dir| {
+                move || -> Outcome<Duration> {
+                    act(side, dir, &mut NameRange { prefix, count })?;
+                    Ok(thread_time())
+                }
+            };
+            let handles: Vec<_> = dirs.iter().map(|dir| scope.spawn(run(dir))).collect();
+            for handle in handles {
+                computed += handle.join().map_err(|_| "a thread panicked")??;
+            }
+            Ok(())
+        })?;
+        let calls = (count * threads as u64) as f64;
+        Ok(Rates {
+            clock: calls / begin.elapsed().as_secs_f64(),
+            computing: calls / computed.as_secs_f64(),
+        })
+    };
+    let create = each("file", files, &|side, dir, names| {
+        names.each(|name| side.create(dir, name))
+    })?;
+    let stat_name = each("file", files, &|side, dir, names| {
+        names.each(|name| side.stat_name(dir, name))
+    })?;
+    let stat = each("file", files, &|side, dir, names| {
+        let file = side.open(dir, Name::new().set(names.prefix, 7))?;
+        names.each(|_| side.stat(&file))
+    })?;
+    let rename = each("file", files, &|side, dir, names| {
+        let mut to = Name::new();
+        let mut number = 0;
+        names.each(|name| {
+            number += 1;
+            side.rename(dir, name, to.set("moved", number - 1))
+        })
+    })?;
+    let unlink = each("moved", files, &|side, dir, names| {
+        names.each(|name| side.unlink(dir, name))
+    })?;
+    let append = each("log", appends, &|side, dir, names| {
+        let mut name = Name::new();
+        name.set(names.prefix, 0);
+        side.create(dir, &name)?;
+        let file = side.open(dir, &name)?;
+        let bytes = [0x5a; 4096];
+        names.each(|_| side.append(&file, &bytes))
+    })?;
+    Ok([create, stat_name, stat, rename, unlink, append])
+}
+
+/// What the calling thread has computed, in the kernel or not.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+type Act<'a, S> = &'a (dyn Fn(&S, &<S as Side>::Dir, &mut NameRange) -> Outcome + Sync);
+
+struct NameRange {
+    prefix: &'static str,
+    count: u64,
+}
+
+impl NameRange {
+    fn each(&self, mut act: impl FnMut(&Name) -> Outcome) -> Outcome {
+        let mut name = Name::new();
+        for number in 0..self.count {
+            act(name.set(self.prefix, number))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! What both sides can do.
+
+use crate::Outcome;
+
+/// A name of a file, with the NUL that system calls want.
+pub(crate) struct Name {
+    bytes: Vec<u8>,
+}
+
+impl Name {
+    pub(crate) fn new() -> Name {
+        Name { bytes: Vec::new() }
+    }
+
+    /// Becomes `prefix` with a number behind it.
+    pub(crate) fn set(&mut self, prefix: &str, number: u64) -> &Name {
+        use std::io::Write;
+        self.bytes.clear();
+        let _ = write!(self.bytes, "{prefix}{number}\0");
+        self
+    }
+
+    pub(crate) fn c_str(&self) -> &std::ffi::CStr {
+        std::ffi::CStr::from_bytes_with_nul(&self.bytes).expect("written with one NUL")
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len() - 1]
+    }
+}
+
+/// One side: directories and files by handle, as quickly as its interface allows.
+pub(crate) trait Side: Sync {
+    type Dir: Sync + Send;
+    type File: Sync + Send;
+
+    fn make_dir(&self, name: &Name) -> Outcome<Self::Dir>;
+    fn remove_dir(&self, name: &Name) -> Outcome;
+    fn create(&self, dir: &Self::Dir, name: &Name) -> Outcome;
+    fn open(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
+    fn stat_name(&self, dir: &Self::Dir, name: &Name) -> Outcome;
+    fn stat(&self, file: &Self::File) -> Outcome;
+    fn append(&self, file: &Self::File, bytes: &[u8]) -> Outcome;
+    fn rename(&self, dir: &Self::Dir, from: &Name, to: &Name) -> Outcome;
+    fn unlink(&self, dir: &Self::Dir, name: &Name) -> Outcome;
+    /// Names as the directory lists them.
+    fn list(&self, dir: &Self::Dir, each: &mut dyn FnMut(&[u8])) -> Outcome;
+    fn sync(&self) -> Outcome;
+    /// Bytes written to the device so far; all of them after a sync.
+    fn written_bytes(&self) -> Outcome<u64>;
+}
