@@ -97,12 +97,8 @@ fn a_full_volume_is_overwritten_in_place() {
     let mut buf = vec![0; 8 * MIB as usize];
     volume.read(id, 0, &mut buf).unwrap();
     assert!(buf == model);
-    assert!(
-        volume
-            .write(id, 8 * MIB, &[1; 4096])
-            .unwrap_err()
-            .is_no_space()
-    );
+    let error = volume.write(id, 8 * MIB, &vec![1; 4 * MIB as usize]);
+    assert!(error.unwrap_err().is_no_space());
     rig.assert_sound();
 }
 
