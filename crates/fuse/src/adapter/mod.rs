@@ -27,7 +27,7 @@ use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
 use crate::request::{
     Attributes, Context, DirPlusSink, DirSink, Entry, Errno, FileSystem, Handle, Lookup, NodeId,
-    Opened, Result, SeekFor, StatFs, Wishes,
+    OpenFlags, Opened, Result, SeekFor, StatFs, Wishes,
 };
 
 /// More than a century, and within what the kernel's clock can add.
@@ -198,7 +198,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         Ok(target.len())
     }
 
-    fn open(&self, _context: &Context, _node: NodeId) -> Result<Opened> {
+    fn open(&self, _context: &Context, _node: NodeId, _flags: OpenFlags) -> Result<Opened> {
         Ok(Opened::Elided)
     }
 

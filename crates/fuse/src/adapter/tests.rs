@@ -11,10 +11,15 @@ const CONTEXT: Context = Context {
     gid: 0,
     pid: 1,
 };
+const WISHES: Wishes = Wishes {
+    posix_acl: true,
+    writable: false,
+    writeback_cache: false,
+};
 const NO_HANDLE: Handle = Handle(0);
 
 fn adapter(memory: Memory) -> Adapter<Memory> {
-    Adapter::new(memory, TOP, Wishes { posix_acl: true })
+    Adapter::new(memory, TOP, WISHES)
 }
 
 fn find(adapter: &Adapter<Memory>, dir: NodeId, name: &str) -> Result<Entry> {

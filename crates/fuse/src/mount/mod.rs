@@ -47,6 +47,8 @@ pub fn mount(
     let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
     let wishes = Wishes {
         posix_acl: !options.no_acl && !options.fakeroot,
+        writable: false,
+        writeback_cache: false,
     };
     mount_file_system(
         Adapter::new(volume, root, wishes),

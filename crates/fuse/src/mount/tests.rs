@@ -15,6 +15,11 @@ use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
 use crate::request::{FileKind, Wishes};
 
+const WISHES: Wishes = Wishes {
+    posix_acl: true,
+    writable: false,
+    writeback_cache: false,
+};
 const NOBODY: u32 = 65534;
 const NAMES_IN_BIG: u64 = 100_000;
 /// Odd, so that it ends within a page.
@@ -94,7 +99,7 @@ fn read_only() -> Options {
 }
 
 fn serve(mountpoint: &Path) -> Result<Session, MountError> {
-    let adapter = Adapter::new(tree(), TOP, Wishes { posix_acl: true });
+    let adapter = Adapter::new(tree(), TOP, WISHES);
     mount_file_system(adapter, Path::new(SOURCE), mountpoint, &read_only())
 }
 
@@ -322,7 +327,7 @@ fn a_detached_mount_serves_its_last_user() {
 fn an_image_can_be_unmounted_by_its_own_name() {
     let image = tempfile::NamedTempFile::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let adapter = Adapter::new(tree(), TOP, Wishes { posix_acl: true });
+    let adapter = Adapter::new(tree(), TOP, WISHES);
     let mounted = mount_file_system(adapter, image.path(), dir.path(), &read_only());
     let Ok(session) = mounted else {
         skip("cannot mount here");

@@ -36,6 +36,11 @@ impl Errno {
     pub const UCLEAN: Self = Self(rustix::io::Errno::UCLEAN);
     pub const ISDIR: Self = Self(rustix::io::Errno::ISDIR);
     pub const NOMEM: Self = Self(rustix::io::Errno::NOMEM);
+    pub const BUSY: Self = Self(rustix::io::Errno::BUSY);
+    pub const DQUOT: Self = Self(rustix::io::Errno::DQUOT);
+    pub const TXTBSY: Self = Self(rustix::io::Errno::TXTBSY);
+    /// Not for the kernel: the request is to be made again where it may wait (REQ-6).
+    pub const WOULD_WAIT: Self = Self(rustix::io::Errno::AGAIN);
     pub const XDEV: Self = Self(rustix::io::Errno::XDEV);
 
     /// The number, positive, as C code knows it.

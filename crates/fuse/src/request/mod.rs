@@ -15,12 +15,24 @@
 //!   it is the answer to the next request.
 //! - REQ-5: a failed request is an errno and nothing more; the cause is logged by who knew it.
 //!
-//! Verbs that change something, and the way back for invalidations, join when a volume can be written.
+//! - REQ-6: on a thread that said `forbid_waiting`, a verb that would wait for a device, a commit or
+//!   another request is `Errno::WOULD_WAIT` and has changed nothing; the transport asks again from a
+//!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
+//! - REQ-7: what a verb changed is visible to every verb that begins after it returned.
 
+mod change;
 mod errno;
+mod notify;
 mod reply;
 
+use std::sync::Arc;
+
+pub use change::{
+    AccessMode, AttrChange, CopyEnd, NewNode, OpenFlags, RenameFlags, TimeChange, WriteHow,
+    XattrHow,
+};
 pub use errno::{Errno, Result};
+pub use notify::Notifier;
 pub use reply::{
     Attr, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Handle,
     Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
@@ -30,6 +42,18 @@ pub use reply::{
 pub trait FileSystem: Send + Sync + 'static {
     /// What the connection should be set up for.
     fn wishes(&self) -> Wishes;
+
+    /// The connection is set up. `notifier` is the way to the kernel's caches while it lives.
+    fn start(&self, notifier: Arc<dyn Notifier>) {
+        let _ = notifier;
+    }
+
+    /// The kernel ended the connection in order: everything is to be durable. Not every kind of mount
+    /// gets this.
+    fn destroy(&self) {}
+
+    /// This thread serves a queue and must not wait from now on (REQ-6).
+    fn forbid_waiting(&self) {}
 
     /// The file called `name` in `dir`.
     fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup>;
@@ -42,7 +66,87 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Fills the target of a symbolic link in and returns its length.
     fn readlink(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
 
-    fn open(&self, context: &Context, node: NodeId) -> Result<Opened>;
+    /// Changes attributes, size included, and returns all of them.
+    fn setattr(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Option<Handle>,
+        change: &AttrChange,
+    ) -> Result<Attributes> {
+        let _ = (context, node, handle, change);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file of any kind but directory and symbolic link.
+    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let _ = (context, dir, name, new);
+        Err(Errno::NOSYS)
+    }
+
+    fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let _ = (context, dir, name, new);
+        Err(Errno::NOSYS)
+    }
+
+    fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let _ = (context, dir, name, target);
+        Err(Errno::NOSYS)
+    }
+
+    /// Another name for `node`.
+    fn link(&self, context: &Context, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
+        let _ = (context, node, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn unlink(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn rmdir(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn rename(
+        &self,
+        context: &Context,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let _ = (context, from, to, flags);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a regular file, or finds it there if `flags` are not exclusive, and opens it.
+    fn create(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let _ = (context, dir, name, new, flags);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a regular file without a name and opens it.
+    fn tmpfile(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let _ = (context, dir, new, flags);
+        Err(Errno::NOSYS)
+    }
+
+    fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened>;
 
     /// Fills `out` from `offset` bytes on; short only at the end of the file.
     fn read(
@@ -53,6 +157,80 @@ pub trait FileSystem: Send + Sync + 'static {
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize>;
+
+    /// Returns how many bytes were taken.
+    fn write(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        bytes: &[u8],
+        how: &WriteHow,
+    ) -> Result<usize> {
+        let _ = (context, node, handle, offset, bytes, how);
+        Err(Errno::NOSYS)
+    }
+
+    /// One of the descriptors of an open file was closed. `NOSYS` spares this one and all that follow.
+    fn flush(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()> {
+        let _ = (context, node, handle);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file durable; `data_only` leaves out attributes that its data can be read without.
+    fn fsync(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        data_only: bool,
+    ) -> Result<()> {
+        let _ = (context, node, handle, data_only);
+        Err(Errno::NOSYS)
+    }
+
+    fn fsyncdir(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        data_only: bool,
+    ) -> Result<()> {
+        let _ = (context, node, handle, data_only);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes everything durable.
+    fn syncfs(&self, context: &Context) -> Result<()> {
+        let _ = context;
+        Err(Errno::NOSYS)
+    }
+
+    /// `mode` is that of fallocate(2).
+    fn fallocate(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        range: (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
+        let _ = (context, node, handle, range, mode);
+        Err(Errno::NOSYS)
+    }
+
+    /// Copies up to `len` bytes and returns how many; shares extents where it can.
+    fn copy_file_range(
+        &self,
+        context: &Context,
+        from: CopyEnd,
+        to: CopyEnd,
+        len: u64,
+    ) -> Result<u64> {
+        let _ = (context, from, to, len);
+        Err(Errno::NOSYS)
+    }
 
     fn release(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()>;
 
@@ -92,6 +270,23 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Names, each followed by a zero byte; lengths as in `getxattr`.
     fn listxattr(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
+
+    fn setxattr(
+        &self,
+        context: &Context,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        let _ = (context, node, name, value, how);
+        Err(Errno::NOSYS)
+    }
+
+    fn removexattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, node, name);
+        Err(Errno::NOSYS)
+    }
 
     fn statfs(&self, context: &Context, node: NodeId) -> Result<StatFs>;
 

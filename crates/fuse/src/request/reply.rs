@@ -100,7 +100,13 @@ pub enum Opened {
     /// next: a transport may tell the kernel not to send opens and releases any more.
     Elided,
     /// The kernel is to send the handle with each request on the open file.
-    Handle { handle: Handle, keep_cache: bool },
+    Handle {
+        handle: Handle,
+        /// Contents cached before stay good.
+        keep_cache: bool,
+        /// Reads and writes go past the kernel's cache, several at a time.
+        direct: bool,
+    },
 }
 
 /// A directory entry without attributes.
@@ -155,4 +161,8 @@ pub enum SeekFor {
 pub struct Wishes {
     /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.
     pub posix_acl: bool,
+    /// Something can be written; else no verb that changes anything is ever useful.
+    pub writable: bool,
+    /// The kernel keeps written pages and the times they imply, and writes them when it likes.
+    pub writeback_cache: bool,
 }

@@ -28,8 +28,8 @@ use fuser::{
 };
 
 use crate::request::{
-    Attr, Attributes, Context, DirEntry, DirPlusSink, DirSink, Entry, Errno, FileKind, FileSystem,
-    Handle, Lookup, NodeId, Opened, Room, SeekFor, Time,
+    AccessMode, Attr, Attributes, Context, DirEntry, DirPlusSink, DirSink, Entry, Errno, FileKind,
+    FileSystem, Handle, Lookup, NodeId, Opened, Room, SeekFor, Time,
 };
 
 /// The kernel takes at most 256 pages in a request.
@@ -219,12 +219,16 @@ impl<F> Adapted<F> {
         match opened {
             Opened::Elided if elide => reply.error(fuser::Errno::ENOSYS),
             Opened::Elided => reply.opened(FileHandle(0), cache),
-            Opened::Handle { handle, keep_cache } => {
-                let flags = if keep_cache {
-                    cache
-                } else {
-                    FopenFlags::empty()
+            Opened::Handle {
+                handle,
+                keep_cache,
+                direct,
+            } => {
+                let mut flags = match keep_cache {
+                    true => cache,
+                    false => FopenFlags::empty(),
                 };
+                flags.set(FopenFlags::FOPEN_DIRECT_IO, direct);
                 reply.opened(FileHandle(handle.0), flags);
             }
         }
@@ -318,7 +322,18 @@ impl<F: FileSystem> Filesystem for Adapted<F> {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.file_system.open(&context(request), node(ino)) {
+        // It is mounted read-only.
+        let flags = crate::request::OpenFlags {
+            access: AccessMode::Read,
+            append: false,
+            truncate: false,
+            exclusive: false,
+            direct: false,
+            sync: false,
+            no_atime: false,
+            kill_setid: false,
+        };
+        match self.file_system.open(&context(request), node(ino), flags) {
             Ok(opened) => {
                 Self::opened(opened, self.elide_open, FopenFlags::FOPEN_KEEP_CACHE, reply)
             }

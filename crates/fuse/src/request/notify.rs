@@ -1,0 +1,20 @@
+//! The way from a file system back to the kernel's caches.
+
+use super::NodeId;
+
+/// Tells the kernel that something it remembers is true no longer.
+///
+/// The kernel takes locks of the node that it is told about, and those of a node that a request is on
+/// may be held until the request is answered. So: never from a thread that is serving a request, and
+/// never under a lock that a request may want.
+pub trait Notifier: Send + Sync {
+    /// `name` in `dir` means something else now, or nothing.
+    fn entry_changed(&self, dir: NodeId, name: &[u8]);
+
+    /// `child` lost its name in `dir`: as `entry_changed`, and watchers hear of it.
+    fn entry_deleted(&self, dir: NodeId, name: &[u8], child: NodeId);
+
+    /// Attributes of `node` changed; and contents from `offset` on, for `len` bytes or to the end, if
+    /// there is a range.
+    fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
+}
