@@ -43,6 +43,8 @@ pub enum MountError {
     Connection(io::Error),
     #[error("a thread of the file system panicked")]
     Panicked,
+    #[error("the last changes could not be committed: {0}")]
+    Close(#[source] ubtrfs_engine::Error),
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error("subvolume '{0}' not found")]

@@ -6,6 +6,8 @@
 
 mod attach;
 mod background;
+mod closing;
+mod companion;
 mod detach;
 mod error;
 mod options;
@@ -24,20 +26,24 @@ use rustix::process::geteuid;
 use ubtrfs_engine::Volume;
 
 use self::attach::{Attachment, attach};
+use self::closing::Closing;
 use self::table::mount_at;
 use crate::adapter::Adapter;
 use crate::request::{FileSystem, Wishes};
 use crate::transport::Connection;
 
 pub use self::background::{Launched, Readiness, launch};
+pub use self::companion::Companion;
 pub use self::detach::{IfBusy, unmount};
 pub use self::error::{MountError, UnmountError};
 pub use self::options::{OptionError, Options, Rescue};
 pub use self::server::Server;
 pub use self::session::Session;
 pub use self::table::{FS_TYPE, TableEntry, mount_table};
+pub use crate::transport::TransportChoice;
 
-/// Mounts a subvolume of a volume, read-only. `source` is what the table of mounts shows.
+/// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table
+/// of mounts shows. The session closes the volume when the mount is gone.
 pub fn mount(
     volume: Arc<Volume>,
     source: &Path,
@@ -50,12 +56,11 @@ pub fn mount(
         writable: false,
         writeback_cache: false,
     };
-    mount_file_system(
-        Adapter::new(volume, root, wishes),
-        source,
-        mountpoint,
-        options,
-    )
+    let adapter = Adapter::new(Arc::clone(&volume), root, wishes);
+    let mut session = mount_file_system(adapter, source, mountpoint, options)?;
+    // The first to come is the last to end.
+    session.accompany(Closing::new(volume));
+    Ok(session)
 }
 
 /// Mounts any file system that answers our requests.
@@ -79,7 +84,7 @@ pub fn mount_file_system(
         .try_clone()
         .map_err(MountError::Handshake)
         .and_then(|watched| {
-            let connection = Connection::establish(file_system, device, threads)
+            let connection = Connection::establish(file_system, device, threads, options.transport)
                 .map_err(MountError::Handshake)?;
             Session::start(mountpoint.clone(), watched, connection)
         });

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use ubtrfs_format::ids::RootId;
 
+use crate::transport::TransportChoice;
+
 /// What the words of `-o` ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -33,6 +35,7 @@ pub struct Options {
     /// POSIX ACLs do not count.
     pub no_acl: bool,
     pub threads: Option<NonZeroUsize>,
+    pub transport: TransportChoice,
     pub suid: bool,
     pub dev: bool,
     pub no_exec: bool,
@@ -208,8 +211,9 @@ impl Options {
             "allow_root" | "auto_unmount" | "blkdev" | "remount" | "bind" | "rbind" | "move" => {
                 return Err(OptionError::Unsupported(name.into()));
             }
-            "subvol" | "subvolid" | "rescue" | "device" | "threads" | "thread_pool" | "fsname"
-            | "commit" | "max_inline" | "metadata_ratio" | "fatal_errors" => {
+            "subvol" | "subvolid" | "rescue" | "device" | "threads" | "thread_pool"
+            | "transport" | "fsname" | "commit" | "max_inline" | "metadata_ratio"
+            | "fatal_errors" => {
                 return Err(OptionError::NoValue(name.into()));
             }
             _ if IDLE.contains(&name) || GENERIC.contains(&name) || is_for_others(name) => {
@@ -247,6 +251,14 @@ impl Options {
                     .filter(|&threads| threads <= 1024)
                     .and_then(NonZeroUsize::new);
                 self.threads = Some(threads.ok_or_else(bad)?);
+            }
+            "transport" => {
+                self.transport = match text()? {
+                    "auto" => TransportChoice::Auto,
+                    "uring" => TransportChoice::Uring,
+                    "classic" => TransportChoice::Classic,
+                    _ => return Err(bad()),
+                };
             }
             "subtype" if value == b"ubtrfs" => {}
             "subtype" | "uid" | "gid" | "umask" | "fd" | "rootmode" | "user_id" | "group_id"

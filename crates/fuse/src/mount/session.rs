@@ -1,4 +1,8 @@
 //! A mounted file system, from the moment it can be used to the end of its last thread.
+//!
+//! The end of a mount, whoever brings it about, is the end of its connection: then no request comes any
+//! more, and companions are ended in the reverse order of their coming. Whoever waits for the session
+//! hears of it when they are done.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -11,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::companion::Companion;
 use super::detach::{IfBusy, detach};
 use super::error::{MountError, UnmountError};
 use super::table::mount_at;
@@ -26,6 +31,7 @@ const READ_AHEAD_KIB: u32 = 1024;
 pub struct Session {
     place: Arc<Place>,
     server: Option<JoinHandle<io::Result<()>>>,
+    companions: Vec<Box<dyn Companion>>,
 }
 
 /// Where the file system is mounted, and whether it still is.
@@ -66,9 +72,15 @@ impl Session {
         let session = Self {
             place: Arc::new(Place { mountpoint, device }),
             server: Some(server.map_err(MountError::Threads)?),
+            companions: Vec::new(),
         };
         session.raise_read_ahead();
         Ok(session)
+    }
+
+    /// Has something live as long as the mount does. It is running already.
+    pub fn accompany(&mut self, companion: impl Companion + 'static) {
+        self.companions.push(Box::new(companion));
     }
 
     pub fn mountpoint(&self) -> &Path {
@@ -87,11 +99,21 @@ impl Session {
     }
 
     fn join(&mut self) -> Result<(), MountError> {
-        match self.server.take().map(JoinHandle::join) {
+        let served = match self.server.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(MountError::Connection(error)),
             Some(Err(_)) => Err(MountError::Panicked),
+        };
+        served.and(self.end_companions())
+    }
+
+    /// Ends all; the first error is returned.
+    fn end_companions(&mut self) -> Result<(), MountError> {
+        let mut outcome = Ok(());
+        while let Some(mut companion) = self.companions.pop() {
+            outcome = outcome.and(companion.end());
         }
+        outcome
     }
 
     /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and

@@ -14,6 +14,18 @@ use std::os::fd::OwnedFd;
 use self::guard::Guarded;
 use crate::request::FileSystem;
 
+/// Which transport a mount asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// The fastest that the kernel offers.
+    #[default]
+    Auto,
+    /// FUSE over io_uring, or no mount.
+    Uring,
+    /// Reads and writes of `/dev/fuse`.
+    Classic,
+}
+
 /// A connection that has been set up; the kernel sends requests from now on.
 pub(crate) struct Connection(Box<dyn FnOnce() -> io::Result<()> + Send>);
 
@@ -23,7 +35,11 @@ impl Connection {
         file_system: impl FileSystem,
         device: OwnedFd,
         threads: NonZeroUsize,
+        choice: TransportChoice,
     ) -> io::Result<Self> {
+        if choice == TransportChoice::Uring {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let session = fuser::establish(Guarded(file_system), device, threads)?;
         Ok(Self(Box::new(move || session.run())))
     }

@@ -97,3 +97,16 @@ fn fakeroot_is_for_oneself_only() {
         Err(OptionError::Conflict("fakeroot", "allow_other"))
     );
 }
+
+#[test]
+fn the_transport_is_chosen_by_name() {
+    let choice = |words| parse(words).map(|options| options.transport);
+    assert_eq!(choice("ro"), Ok(TransportChoice::Auto));
+    assert_eq!(choice("ro,transport=uring"), Ok(TransportChoice::Uring));
+    assert_eq!(choice("ro,transport=classic"), Ok(TransportChoice::Classic));
+    assert!(choice("ro,transport=pigeon").is_err());
+    assert_eq!(
+        choice("ro,transport"),
+        Err(OptionError::NoValue("transport".into()))
+    );
+}
