@@ -3,9 +3,11 @@
 //! - `request`: the requests that a file system answers, whatever carries them
 //! - `transport`: what carries them
 //! - `adapter`: a volume as such a file system
+//! - `caller`: who asks for what only btrfs has, and what they may do
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process
 
 mod adapter;
+pub mod caller;
 pub mod mount;
 pub mod request;
 mod transport;

@@ -11,11 +11,25 @@ pub const FS_TYPE: &str = "fuse.ubtrfs";
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
+    /// What tells it from all other mounts, as `statx` shows it.
+    pub id: u64,
     /// Major and minor number of the file system's device, as `st_dev` shows it.
     pub device: (u32, u32),
+    /// The directory of the file system that is shown: "/", but for bind mounts.
+    pub root: PathBuf,
     pub mountpoint: PathBuf,
     pub fs_type: String,
     pub source: PathBuf,
+    /// Those of the file system, separated by commas.
+    pub options: String,
+}
+
+impl TableEntry {
+    /// Who mounted a FUSE file system.
+    pub fn owner(&self) -> Option<u32> {
+        let mut options = self.options.split(',');
+        options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
+    }
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -37,18 +51,24 @@ pub(super) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
 /// `36 35 98:0 / /mnt rw,noatime shared:1 - fuse.ubtrfs /images/a.img ro,user_id=0`
 fn parse_line(line: &[u8]) -> Option<TableEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let id = std::str::from_utf8(fields.next()?).ok()?;
+    let device = std::str::from_utf8(fields.nth(1)?).ok()?;
     let (major, minor) = device.split_once(':')?;
-    let mountpoint = fields.nth(1)?;
+    let root = fields.next()?;
+    let mountpoint = fields.next()?;
     // Optional fields end at a lone hyphen.
     fields.find(|field| *field == b"-")?;
     let fs_type = fields.next()?;
     let source = fields.next()?;
+    let options = fields.next().unwrap_or_default();
     Some(TableEntry {
+        id: id.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
+        root: unescape(root).into(),
         mountpoint: unescape(mountpoint).into(),
         fs_type: String::from_utf8_lossy(fs_type).into_owned(),
         source: unescape(source).into(),
+        options: String::from_utf8_lossy(options).into_owned(),
     })
 }
 
@@ -83,15 +103,20 @@ mod tests {
     #[test]
     fn a_line_with_optional_fields_and_escapes_is_read() {
         let line =
-            br"36 35 0:52 / /mnt/a\040b ro,noatime shared:1 master:2 - fuse.ubtrfs /i\134x.img ro";
+            br"36 35 0:52 /sub /mnt/a\040b ro shared:1 master:2 - fuse.ubtrfs /i\134x.img ro,user_id=7";
+        let entry = parse_line(line).unwrap();
+        assert_eq!(entry.owner(), Some(7));
         assert_eq!(
-            parse_line(line),
-            Some(TableEntry {
+            entry,
+            TableEntry {
+                id: 36,
                 device: (0, 52),
+                root: "/sub".into(),
                 mountpoint: "/mnt/a b".into(),
                 fs_type: "fuse.ubtrfs".into(),
                 source: r"/i\x.img".into(),
-            })
+                options: "ro,user_id=7".into(),
+            }
         );
     }
 

@@ -1,0 +1,114 @@
+//! What the kernel's btrfs asks of who makes, deletes or changes subvolumes.
+
+use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs_format::item::RootItemFlags;
+
+use super::{Caller, Mask, READ, SEARCH, WRITE};
+
+const STICKY: u32 = 0o1000;
+
+/// Why something is not done. The words are those of the kernel's errors.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// EACCES: modes or ACLs are in the way.
+    #[error("Permission denied")]
+    Access,
+    /// EPERM: one must own it, or have a capability.
+    #[error("Operation not permitted")]
+    Permission,
+    /// EROFS
+    #[error("Read-only file system")]
+    ReadOnly,
+    #[error(transparent)]
+    Volume(#[from] Error),
+}
+
+/// A caller and the mount that it asks something of.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights<'a> {
+    pub caller: &'a Caller,
+    pub volume: &'a Volume,
+    /// The mount option: who may remove directories may delete subvolumes.
+    pub user_subvol_rm_allowed: bool,
+}
+
+impl Rights<'_> {
+    fn may(&self, file: FileId, mask: Mask) -> Result<(), Refused> {
+        match self.caller.may(self.volume, file, mask)? {
+            true => Ok(()),
+            false => Err(Refused::Access),
+        }
+    }
+
+    /// What concerns the volume as a whole, or reads it as it is on disk.
+    pub fn administer(&self) -> Result<(), Refused> {
+        match self.caller.is_administrator() {
+            true => Ok(()),
+            false => Err(Refused::Permission),
+        }
+    }
+
+    /// A new name in a directory.
+    pub fn add_to(&self, dir: FileId) -> Result<(), Refused> {
+        self.may(dir, WRITE | SEARCH)
+    }
+
+    /// Contents, and attributes that are nobody's own.
+    pub fn write_to(&self, file: FileId) -> Result<(), Refused> {
+        self.may(file, WRITE)
+    }
+
+    pub fn read_and_search(&self, dir: FileId) -> Result<(), Refused> {
+        self.may(dir, READ | SEARCH)
+    }
+
+    /// Flags of a subvolume, and what is noted of its origin; also a snapshot of it.
+    pub fn own(&self, file: FileId) -> Result<(), Refused> {
+        match self.caller.owns(&self.volume.attr(file)?) {
+            true => Ok(()),
+            false => Err(Refused::Permission),
+        }
+    }
+
+    /// The subvolume with this root directory, which stands in `dir`.
+    pub fn delete_subvolume(&self, dir: FileId, subvolume: FileId) -> Result<(), Refused> {
+        if !self.caller.is_administrator() {
+            if !self.user_subvol_rm_allowed {
+                return Err(Refused::Permission);
+            }
+            let tree = self.volume.subvolume_tree(subvolume.root)?;
+            if tree.item().flags().contains(RootItemFlags::RDONLY) {
+                return Err(Refused::ReadOnly);
+            }
+            self.may(subvolume, WRITE | SEARCH)?;
+        }
+        self.may(dir, WRITE | SEARCH)?;
+        let holder = self.volume.attr(dir)?;
+        let is_sticky = holder.mode & STICKY != 0 && !self.caller.owns(&holder);
+        match is_sticky && !self.caller.owns(&self.volume.attr(subvolume)?) {
+            true => Err(Refused::Permission),
+            false => Ok(()),
+        }
+    }
+
+    /// Every directory that a path without symbolic links leads through; the last name need not exist.
+    pub fn reach(&self, root: FileId, path: &[u8]) -> Result<(), Refused> {
+        let mut names = path
+            .split(|&byte| byte == b'/')
+            .filter(|name| !name.is_empty());
+        let mut at = root;
+        let mut next = names.next();
+        while let Some(name) = next {
+            if at.is_stub() || self.volume.attr(at)?.kind != FileKind::Directory {
+                return Err(Refused::Access);
+            }
+            self.may(at, SEARCH)?;
+            let Some(found) = self.volume.lookup(at, name)? else {
+                return Ok(());
+            };
+            at = found;
+            next = names.next();
+        }
+        Ok(())
+    }
+}
