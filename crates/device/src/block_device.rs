@@ -2,6 +2,9 @@
 //!
 //! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's
 //! payload and moves nothing.
+//!
+//! A read by a thread that must not wait (`waiting`) fails with `WouldBlock` unless the device has it at once.
+//! Nothing is written by such a thread.
 
 use std::fmt::Debug;
 use std::io;

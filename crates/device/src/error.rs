@@ -11,9 +11,12 @@ use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::chunk_map::ChunkProblem;
+use crate::waiting::{self, WouldWait};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
+    #[error(transparent)]
+    WouldWait(#[from] WouldWait),
     #[error("no device given")]
     NoDevice,
     #[error("cannot open {}: {source}", path.display())]
@@ -116,6 +119,19 @@ pub enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// Whether nothing is wrong but that the thread must not wait.
+    pub fn is_would_wait(&self) -> bool {
+        match self {
+            DeviceError::WouldWait(_) => true,
+            DeviceError::ReadRaw { source, .. } | DeviceError::Read { source, .. } => {
+                waiting::is_would_wait(source)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Who uses a device that we may not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
@@ -149,6 +165,30 @@ pub struct ReadFailure {
     /// The granule's number within the read.
     pub index: usize,
     pub attempts: Vec<Attempt>,
+}
+
+impl ReadFailure {
+    /// What is not there at once, for a thread that must not wait.
+    pub(crate) fn would_wait(logical: Logical, len: u64) -> ReadFailure {
+        let attempt = Attempt {
+            mirror: 0,
+            place: None,
+            problem: AttemptProblem::Device(WouldWait.into()),
+        };
+        ReadFailure {
+            logical,
+            len,
+            index: 0,
+            attempts: vec![attempt],
+        }
+    }
+
+    /// Whether nothing is wrong but that the thread must not wait.
+    pub fn is_would_wait(&self) -> bool {
+        self.attempts.iter().any(|attempt| {
+            matches!(&attempt.problem, AttemptProblem::Device(error) if error.is_would_wait())
+        })
+    }
 }
 
 /// One try to read a granule.

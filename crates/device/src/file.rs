@@ -5,21 +5,22 @@
 //! with O_EXCL. A reader may look at what the kernel has mounted, as btrfs-progs allows, and is warned.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::file_clone;
 use crate::uring::{self, Request};
+use crate::waiting::{self, WouldWait};
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     len_bytes: AtomicU64,
+    /// Whether it can say what is there without waiting; true until it says that it cannot.
+    tells_cached: AtomicBool,
     is_block: bool,
     holder: Option<Holder>,
 }
@@ -125,6 +128,7 @@ impl FileDevice {
             file,
             path: path.to_owned(),
             len_bytes: len_bytes.into(),
+            tells_cached: AtomicBool::new(true),
             is_block,
             holder,
         })
@@ -143,6 +147,29 @@ impl FileDevice {
                 let result = &mut read.result;
                 requests.push(Request::new(&self.file, read.offset, buffer, result));
             }
+        }
+    }
+
+    /// Reads what the page cache has, all of it or none.
+    fn read_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() && self.tells_cached.load(Ordering::Relaxed) {
+            let rest = &mut [IoSliceMut::new(&mut buf[done..])];
+            let at = offset + done as u64;
+            match rustix::io::preadv2(&self.file, rest, at, ReadWriteFlags::NOWAIT) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(len) => done += len,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    tracing::debug!(path = %self.path.display(), "cannot tell what is cached");
+                    self.tells_cached.store(false, Ordering::Relaxed);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        match done == buf.len() {
+            true => Ok(()),
+            false => Err(WouldWait.into()),
         }
     }
 
@@ -314,7 +341,10 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
-        self.file.read_exact_at(buf, offset)
+        match waiting::is_forbidden() {
+            true => self.read_cached(buf, offset),
+            false => self.file.read_exact_at(buf, offset),
+        }
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -323,6 +353,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        if waiting::is_forbidden() {
+            for read in reads {
+                read.result = self.read_at(read.buf, read.offset);
+            }
+            return;
+        }
         let mut requests = Vec::with_capacity(reads.len());
         self.queue_reads(reads, &mut requests);
         uring::run(&mut requests);

@@ -21,6 +21,7 @@ mod superblock;
 #[cfg(test)]
 mod test_volume;
 mod uring;
+pub mod waiting;
 
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};

@@ -2,6 +2,7 @@
 //!
 //! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
 
+use ubtrfs_device::waiting::WouldWait;
 use ubtrfs_device::{DeviceError, ReadFailure};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
@@ -16,6 +17,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error(transparent)]
+    WouldWait(#[from] WouldWait),
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]
@@ -122,6 +125,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether nothing is wrong and nothing was done, but the thread must not wait (`ubtrfs_device::waiting`).
+    pub fn is_would_wait(&self) -> bool {
+        match self {
+            Error::WouldWait(_) | Error::Tree(TreeError::WouldWait(_)) => true,
+            Error::Device(source) | Error::Space(SpaceError::Device(source)) => {
+                source.is_would_wait()
+            }
+            Error::DataRead { source, .. } => source.is_would_wait(),
+            _ => false,
+        }
+    }
+
     /// Whether it says that the volume is full.
     pub fn is_no_space(&self) -> bool {
         matches!(

@@ -8,6 +8,7 @@ mod data;
 mod error;
 mod fs;
 pub mod inspect;
+mod lock;
 pub mod mkfs;
 #[allow(dead_code, unused_imports)]
 mod space;

@@ -7,7 +7,7 @@
 //!
 //! Writing. `script` does random operations to a file system and to the `model` at once, and compares; the
 //! model is proven against the kernel in the same way. `record` keeps what devices are asked and gives the
-//! images that power cuts leave, which `oracle` judges; `fault` makes a device fail.
+//! images that power cuts leave, which `oracle` judges; `fault` makes a device fail, `slow` makes one that has nothing at hand.
 
 pub mod craft;
 pub mod damage;
@@ -24,10 +24,12 @@ pub mod record;
 mod rng;
 mod scratch;
 pub mod script;
+mod slow;
 mod zeros;
 
 pub use error::Error;
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;
+pub use slow::SlowDevice;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

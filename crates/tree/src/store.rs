@@ -8,15 +8,17 @@
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
-//! one read.
+//! one read, but for those that must not wait.
 //! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::Guard;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, GuardResult};
+use ubtrfs_device::waiting::{self, WouldWait};
 use ubtrfs_device::{CheckedRead, Pool};
 use ubtrfs_format::check::{self, BlockContext, CorruptBlock, Expect};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
@@ -159,9 +161,17 @@ impl NodeStore {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return self.as_expected(tree, block, expect);
         }
-        let block = self
-            .cache
-            .get_or_insert_with(&bytenr.0, || self.read_cold(tree, expect))?;
+        let patience = waiting::is_forbidden().then_some(Duration::ZERO);
+        let block = match self.cache.get_value_or_guard(&bytenr.0, patience) {
+            GuardResult::Value(block) => block,
+            GuardResult::Guard(place) => {
+                let block = self.read_cold(tree, expect)?;
+                // Fails if the block was forgotten meanwhile.
+                let _ = place.insert(block.clone());
+                block
+            }
+            GuardResult::Timeout => return Err(WouldWait.into()),
+        };
         self.as_expected(tree, block, expect)
     }
 
@@ -190,6 +200,7 @@ impl NodeStore {
             });
         match (read, last) {
             (Ok(()), _) => Ok(Block::from_verified(bytes)),
+            (Err(source), _) if source.is_would_wait() => Err(WouldWait.into()),
             (Err(_), Some(reason)) => Err(TreeError::Corrupt {
                 tree,
                 bytenr: expect.bytenr,

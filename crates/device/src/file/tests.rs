@@ -139,3 +139,28 @@ fn range_is_cloned_whole_or_not_at_all() {
     device.read_at(&mut buf, 65536).unwrap();
     assert_eq!(buf, [if cloned { 7 } else { 0 }; 8192]);
 }
+
+#[test]
+fn what_is_not_cached_would_have_to_be_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(dir.path(), 1 << 20);
+    std::fs::write(&path, vec![5; 1 << 20]).unwrap();
+    let device = FileDevice::open(&path, Access::Read).unwrap();
+    device.flush().unwrap();
+    let file = &device.file;
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let mut buf = vec![0; 8192];
+    let cold = waiting::while_forbidden(|| device.read_at(&mut buf, 4096));
+    assert_eq!(cold.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    device.read_at(&mut buf, 4096).unwrap();
+    buf.fill(0);
+    let warm = waiting::while_forbidden(|| device.read_at(&mut buf, 4096));
+    match warm {
+        Ok(()) => assert!(buf.iter().all(|&byte| byte == 5)),
+        // Some file systems cannot tell.
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert!(!device.tells_cached.load(Ordering::Relaxed));
+        }
+    }
+}

@@ -8,6 +8,7 @@ use crate::error::DeviceError;
 use crate::parity;
 use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 use crate::stripes::Piece;
+use crate::waiting;
 
 impl Pool {
     /// How many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
@@ -122,6 +123,8 @@ impl Pool {
         mirror: usize,
         buf: &mut [u8],
     ) -> Result<(), DeviceError> {
+        // Its reads are many, and one that would have to wait is none that failed.
+        waiting::check()?;
         let offset = piece.logical.0 - chunk.logical().0;
         let row = chunk.row(offset);
         let within = offset % STRIPE_LEN;

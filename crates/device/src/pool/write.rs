@@ -19,6 +19,7 @@ use super::{Pool, PoolDevice};
 use crate::block_device::DeviceWrite;
 use crate::error::DeviceError;
 use crate::superblock::{Copies, write_superblock_copies};
+use crate::waiting;
 
 /// One piece of a write on one device.
 struct PlannedWrite<'a> {
@@ -43,6 +44,7 @@ impl Pool {
     ///
     /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        waiting::check()?;
         let mut plan = Plan::default();
         for &(logical, buf) in writes {
             self.plan_write(logical, buf, &mut plan)?;
@@ -132,6 +134,7 @@ impl Pool {
 
     /// Makes every write that has returned durable, on all devices.
     pub fn flush(&self) -> Result<(), DeviceError> {
+        waiting::check()?;
         for device in self.devices.load().values() {
             if let (Some(block), Some(path)) = (device.block(), device.path()) {
                 block.flush().map_err(|source| DeviceError::Flush {
@@ -148,6 +151,7 @@ impl Pool {
     ///
     /// Everything that it leads to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        waiting::check()?;
         self.write_copies(superblock, Copies::First)?;
         self.flush()?;
         // The others become durable with the next commit's first flush; until then the first ones are.

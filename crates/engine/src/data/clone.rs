@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
@@ -103,6 +104,7 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
+        waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         let mut promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst);
@@ -138,6 +140,7 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<bool> {
+        waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         let promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst);
@@ -171,6 +174,7 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
+        waiting::check()?;
         let sectorsize = self.sectorsize();
         let src_size = self.attr(src)?.size;
         let len = len.min(src_size.saturating_sub(src_offset));

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
@@ -53,6 +54,7 @@ impl Volume {
             return Err(Error::Invalid("length of 0"));
         }
         let end = end_of(offset, len)?;
+        waiting::check()?;
         let range = offset..end;
         let inode = self.inode_to_change(id)?;
         let sectorsize = self.sectorsize();

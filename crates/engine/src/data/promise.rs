@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{Logical, Transid};
 
@@ -126,6 +127,7 @@ impl Volume {
             Err(error) if error.is_no_space() => {}
             made => return made,
         }
+        waiting::check()?;
         self.sync()?;
         self.release_freed();
         Promise::make(self, data_bytes, cost)

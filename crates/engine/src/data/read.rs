@@ -21,6 +21,7 @@ use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
 use super::file::read_file;
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::{Attr, FileId};
+use crate::lock;
 use crate::volume::{Tree, Volume};
 
 /// A part of the request that the devices have.
@@ -89,7 +90,7 @@ impl Volume {
     fn read_buffered(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let inode = self.inodes.get(self, id)?;
         let _epoch = self.node_store().epoch();
-        let state = inode.lock.read();
+        let state = lock::read(&inode.lock)?;
         let item = read_file(&inode)?;
         let buf = within(state.buffer.size_over(item.size.get()), offset, buf);
         let end = state.buffer.size_on_disk(item.size.get());

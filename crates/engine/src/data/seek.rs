@@ -5,6 +5,7 @@ use super::buffer::WriteBuffer;
 use super::extents::{FileExtents, FileRange};
 use crate::error::Result;
 use crate::fs::FileId;
+use crate::lock;
 use crate::volume::{Tree, Volume};
 
 impl Volume {
@@ -45,7 +46,10 @@ impl Volume {
 
     fn with_layout<T>(&self, id: FileId, look: impl FnOnce(&Layout<'_>) -> Result<T>) -> Result<T> {
         let inode = self.inodes.find(id);
-        let state = inode.as_ref().map(|inode| inode.lock.read());
+        let state = inode
+            .as_ref()
+            .map(|inode| lock::read(&inode.lock))
+            .transpose()?;
         let item_size = self.stored_attr(id)?.size;
         let tree = self.subvolume_tree(id.root)?;
         let none = WriteBuffer::default();

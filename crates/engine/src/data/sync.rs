@@ -2,6 +2,8 @@
 //!
 //! Not here: commits, and when they are due (`txn::background`).
 
+use ubtrfs_device::waiting;
+
 use super::dirty::DirtyFiles;
 use crate::error::{Error, Result};
 use crate::fs::FileId;
@@ -33,6 +35,7 @@ impl Volume {
     ///
     /// Errors: data of this file was lost, now or since the last call; a failed commit.
     pub fn fsync(&self, id: FileId) -> Result<()> {
+        waiting::check()?;
         let inode = self.inodes.get(self, id)?;
         let written = self.write_back(&inode);
         let failure = inode.lock.write().buffer.take_failure();

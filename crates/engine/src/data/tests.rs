@@ -6,3 +6,4 @@ mod in_place;
 mod model;
 mod rig;
 mod threads;
+mod waiting;

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeItem;
 
@@ -33,6 +34,7 @@ impl Volume {
     /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow.
     pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
         end_of(size, 0)?;
+        waiting::check()?;
         let inode = self.inode_to_change(id)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
         let cost = Cost::items(4 * STEP as u64);

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
@@ -16,6 +17,7 @@ use super::promise::Promise;
 use super::write_back::Job;
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
+use crate::lock;
 use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
 
@@ -61,7 +63,7 @@ impl Volume {
         }
         let inode = self.inode_to_change(id)?;
         self.write_large(&inode, offset, bytes)?;
-        let is_buffered = inode.lock.read().buffer.is_dirty();
+        let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
         match is_buffered {
             true => self.write_back(&inode),
             false => Ok(()),
@@ -74,6 +76,7 @@ impl Volume {
     }
 
     fn write_large(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<()> {
+        waiting::check()?;
         let mut at = offset;
         for part in bytes.chunks(PAST_BUFFER_BYTES) {
             if !self.write_past_buffer(inode, at, part)? {
@@ -90,7 +93,7 @@ impl Volume {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::default(),
             promise => promise?,
         };
-        let mut extents = inode.extents.lock();
+        let mut extents = lock::lock(&inode.extents)?;
         read_file(inode)?;
         let job = Job::from_caller(self, inode, &mut extents, offset, bytes, promise)?;
         match job {
@@ -101,13 +104,16 @@ impl Volume {
 
     /// Whether some of the file may be written where it lies.
     fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
-        let _state = inode.lock.read();
+        let _state = lock::read(&inode.lock)?;
         let flags = read_file(inode)?.flags();
         Ok(flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC))
     }
 
     /// Returns where the bytes went.
     fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+        if self.data.dirty.is_over_budget() {
+            waiting::check()?;
+        }
         let sectorsize = self.sectorsize();
         let worst = match target {
             Target::At(offset) => offset,
@@ -121,7 +127,9 @@ impl Volume {
             promise => promise?,
         };
         let offset = self.buffer(inode, target, bytes, promise)?;
-        self.relieve(inode);
+        if !waiting::is_forbidden() {
+            self.relieve(inode);
+        }
         Ok(offset)
     }
 
@@ -133,7 +141,7 @@ impl Volume {
         bytes: &[u8],
         promise: Promise,
     ) -> Result<u64> {
-        let mut state = inode.lock.write();
+        let mut state = lock::write(&inode.lock)?;
         let mut item = read_file(inode)?;
         let offset = match target {
             Target::At(offset) => offset,
@@ -158,13 +166,13 @@ impl Volume {
 
     /// There is no space, but none is needed if all of it can be written where it lies.
     fn write_in_place_only(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
-        let mut extents = inode.extents.lock();
+        let mut extents = lock::lock(&inode.extents)?;
         self.write_back_locked(inode, &mut extents)?;
         let offset = self.buffer(inode, target, bytes, Promise::default())?;
         let outcome = self.write_back_locked(inode, &mut extents);
         if outcome.is_err() {
             // The caller is told now.
-            inode.lock.write().buffer.take_failure();
+            lock::write(&inode.lock)?.buffer.take_failure();
         }
         outcome.map(|()| offset)
     }

@@ -6,6 +6,7 @@ use super::draft::Draft;
 use super::inode_item::read_inode;
 use super::{FileId, FileTime};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -37,7 +38,7 @@ impl Volume {
             permit => permit?,
         };
         let inode = self.inode_in_use(id)?;
-        let _state = inode.lock.write();
+        let _state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         if !is_due(&item, policy, now) {

@@ -8,6 +8,7 @@ use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem, Timespec};
 use super::FileId;
 use super::inode_item::{kind_of, read_inode};
 use crate::error::Result;
+use crate::lock;
 use crate::volume::Volume;
 
 /// A time as users see it: seconds since 1970, negative before, and nanoseconds within the second.
@@ -86,7 +87,7 @@ impl Volume {
         let Some(inode) = self.inodes.find(id) else {
             return self.stored_attr(id);
         };
-        let state = inode.lock.read();
+        let state = lock::read(&inode.lock)?;
         let mut attr = Attr::of(id, &read_inode(&inode.tree.view, id)?)?;
         attr.size = state.buffer.size_over(attr.size);
         Ok(attr)

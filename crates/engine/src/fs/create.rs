@@ -6,6 +6,7 @@ use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use super::{FileId, FileTime};
 use crate::error::Result;
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -23,7 +24,7 @@ impl Volume {
         let kind = new.kind()?;
         let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
         let parent = self.inode_in_use(dir)?;
-        let mut state = parent.lock.write();
+        let mut state = lock::write(&parent.lock)?;
         let mut draft = Draft::new(&parent.tree);
         let index = next_index(&parent, &state)?;
         let inherited = inherited(&parent.tree, dir, &mut state)?;

@@ -12,6 +12,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use super::FileId;
 use super::entry::{entry_key, find_entry, next_index};
 use crate::error::{CorruptItem, Error, Result};
+use crate::lock;
 use crate::volume::Volume;
 
 /// One entry of a listing; "." and ".." are not among them.
@@ -97,7 +98,7 @@ impl Volume {
             return Ok(0);
         }
         let inode = self.inodes.get(self, dir)?;
-        let state = inode.lock.read();
+        let state = lock::read(&inode.lock)?;
         next_index(&inode, &state)
     }
 

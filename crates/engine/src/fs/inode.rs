@@ -22,6 +22,7 @@ use super::FileId;
 use super::inherit::Inherited;
 use crate::data::{FileExtentsState, WriteBuffer};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::{Permit, Txn};
 use crate::volume::{Tree, Volume};
 
@@ -176,7 +177,7 @@ impl Volume {
         let inode = self.inodes.get(self, id)?;
         inode.tree.check_alive()?;
         if !inode.tree.is_read_only() {
-            self.finish_orphans_once(&inode.tree);
+            self.finish_orphans_once(&inode.tree)?;
         }
         Ok(inode)
     }
@@ -205,16 +206,16 @@ pub(crate) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     /// Locks them all, in the order of INODE-2. One that is named twice is locked once.
-    pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Locked<'a> {
+    pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Result<Locked<'a>> {
         let mut inodes: Vec<&Arc<Inode>> = inodes.into_iter().collect();
         inodes.sort_unstable_by_key(|inode| inode.id);
         let mut guards: Vec<(FileId, _)> = Vec::with_capacity(inodes.len() + 1);
         for inode in inodes {
             if guards.last().is_none_or(|(id, _)| *id != inode.id) {
-                guards.push((inode.id, inode.lock.write()));
+                guards.push((inode.id, lock::write(&inode.lock)?));
             }
         }
-        Locked { guards }
+        Ok(Locked { guards })
     }
 
     /// Locks one more unless that means waiting. False: let all go and lock all at once.

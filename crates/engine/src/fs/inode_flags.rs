@@ -7,6 +7,7 @@ use super::inode_item::{kind_of, note_change};
 use super::xattr::XattrMode;
 use super::{FileId, FileTime, property};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -36,7 +37,7 @@ impl Volume {
         }
         let permit = self.admit(Cost::items(3))?;
         let inode = self.inode_in_use(id)?;
-        let mut state = inode.lock.write();
+        let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         inode.tree.check_writable()?;

@@ -26,7 +26,7 @@ impl Volume {
         let permit = self.admit(Cost::items(6))?;
         let parent = self.inode_in_use(dir)?;
         let inode = self.inode_in_use(file)?;
-        let mut locked = Locked::all([&parent, &inode]);
+        let mut locked = Locked::all([&parent, &inode])?;
         let mut draft = Draft::new(&parent.tree);
         draft.may_add_to(dir, name)?;
         let mut item = read_inode(&inode.tree.view, file)?;

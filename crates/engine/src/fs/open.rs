@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use super::guard::may_write;
 use super::inode_item::{kind_of, read_inode};
 use super::{FileId, Inode};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::volume::Volume;
 
 /// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
@@ -20,6 +22,21 @@ pub struct OpenFile {
 impl OpenFile {
     pub fn id(&self) -> FileId {
         self.inode.id
+    }
+
+    /// Lets go, or gives the hold back if that would mean to wait and this thread must not.
+    ///
+    /// Dropping it waits in any case.
+    pub fn close(self) -> std::result::Result<(), OpenFile> {
+        if waiting::is_forbidden() {
+            let is_quick = lock::read(&self.inode.lock)
+                .is_ok_and(|state| !state.unlinked || state.open_count > 1);
+            if !is_quick {
+                return Err(self);
+            }
+        }
+        drop(self);
+        Ok(())
     }
 
     /// `inode` has been counted already.
@@ -37,7 +54,7 @@ impl Volume {
             return Err(Error::NoSuchInode(id));
         }
         let inode = self.inodes.get(self, id)?;
-        let mut state = inode.lock.write();
+        let mut state = lock::write(&inode.lock)?;
         if state.open_count == 0 && read_inode(&inode.tree.view, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
         }
@@ -72,7 +89,7 @@ impl Drop for OpenFile {
         let gone = state.open_count == 0 && state.unlinked;
         drop(state);
         if gone {
-            self.volume.evict_or_leave(&self.inode);
+            waiting::while_allowed(|| self.volume.evict_or_leave(&self.inode));
         }
     }
 }

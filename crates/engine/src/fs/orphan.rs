@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::ids::{InodeNr, objectid};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
@@ -38,14 +39,21 @@ impl Draft<'_> {
 impl Volume {
     /// Finishes what was interrupted in a subvolume when it is first written to. A failure leaves it to the next
     /// opening.
-    pub(crate) fn finish_orphans_once(&self, tree: &Arc<Tree>) {
+    ///
+    /// Errors: the thread must not wait, and this is the first time.
+    pub(crate) fn finish_orphans_once(&self, tree: &Arc<Tree>) -> Result<()> {
         let known = &tree.orphans_finished;
-        if known.load(Ordering::Acquire) || known.swap(true, Ordering::AcqRel) {
-            return;
+        if known.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        waiting::check()?;
+        if known.swap(true, Ordering::AcqRel) {
+            return Ok(());
         }
         if let Err(error) = self.finish_orphans(tree) {
             tracing::warn!(root = tree.id().0, %error, "files without a name are left");
         }
+        Ok(())
     }
 
     /// Deletes the inodes without a name that nobody holds, and ORPHAN_ITEMs that have lost their sense.

@@ -10,6 +10,7 @@ use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
 use super::{FileId, FileTime};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -48,7 +49,7 @@ impl Volume {
     pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
         let permit = self.admit(Cost::items(2))?;
         let inode = self.inode_in_use(id)?;
-        let _state = inode.lock.write();
+        let _state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         check_settable(id, &item, set)?;

@@ -11,6 +11,7 @@ use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
 use super::{FileId, FileTime};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -29,7 +30,7 @@ impl Volume {
         }
         let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
         let parent = self.inode_in_use(dir)?;
-        let mut state = parent.lock.write();
+        let mut state = lock::write(&parent.lock)?;
         let mut draft = Draft::new(&parent.tree);
         let dir_item = draft.inode(dir)?;
         must_be_dir(dir, &dir_item)?;
@@ -44,7 +45,7 @@ impl Volume {
         draft.put_orphan(id.ino.0);
         // Held before there is anything that could be taken for a leftover.
         let inode = self.inodes.get(self, id)?;
-        let mut held = inode.lock.write();
+        let mut held = lock::write(&inode.lock)?;
         let txn = self.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
         held.open_count = 1;

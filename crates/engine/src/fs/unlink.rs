@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
+use ubtrfs_device::waiting;
 use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
@@ -61,7 +62,7 @@ impl Volume {
         let parent = self.inode_in_use(dir)?;
         loop {
             let victim;
-            let mut locked = Locked::all([&parent]);
+            let mut locked = Locked::all([&parent])?;
             let mut draft = Draft::new(&parent.tree);
             let Some(entry) = draft.find_entry(dir.ino, name)? else {
                 must_be_dir(dir, &draft.inode(dir)?)?;
@@ -78,7 +79,7 @@ impl Volume {
             victim = self.inodes.get(self, id)?;
             if !locked.try_add(&victim) {
                 drop(locked);
-                locked = Locked::all([&parent, &victim]);
+                locked = Locked::all([&parent, &victim])?;
                 draft = Draft::new(&parent.tree);
                 if draft.find_entry(dir.ino, name)? != Some(entry) {
                     continue;
@@ -157,6 +158,10 @@ impl Volume {
         draft.put_inode(ino, item);
         if links > 0 {
             return Ok(Left::Something);
+        }
+        if state.open_count == 0 {
+            // Evicting it may.
+            waiting::check()?;
         }
         draft.put_orphan(ino.0);
         Ok(Left::Orphan)

@@ -17,6 +17,7 @@ use super::guard::may_change;
 use super::inode_item::{kind_of, note_change};
 use super::{FileId, FileTime, InodeState, property};
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -124,7 +125,7 @@ impl Volume {
     ) -> Result<()> {
         let permit = self.admit(cost)?;
         let inode = self.inode_in_use(id)?;
-        let mut state = inode.lock.write();
+        let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         may_change(&inode.tree, id, &item)?;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
@@ -51,6 +52,7 @@ impl Volume {
         read_only: bool,
     ) -> Result<RootId> {
         self.writer()?;
+        waiting::check()?;
         let of = self.subvolume_tree(source)?;
         // What is written from here on goes elsewhere, and not to where the snapshot looks.
         let in_place = Arc::clone(&of);
@@ -59,7 +61,7 @@ impl Volume {
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
         match self.subvolume_tree(id) {
-            Ok(tree) => self.finish_orphans_once(&tree),
+            Ok(tree) => self.finish_orphans_once(&tree)?,
             Err(error) => tracing::warn!(%id, %error, "files without a name are left"),
         }
         Ok(id)
@@ -67,6 +69,7 @@ impl Volume {
 
     fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
         check_name(name)?;
+        waiting::check()?;
         let permit = self.admit(Cost::items(16).bytes(4096))?;
         let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::fs::{
     Draft, FileId, FileTime, Inode, Locked, check_empty, check_name, find_entry, search_index,
 };
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -43,13 +45,14 @@ impl Volume {
         check: impl FnOnce(&Inode) -> Result<()>,
     ) -> Result<()> {
         check_name(name)?;
+        waiting::check()?;
         let permit = self.admit(Cost::items(12).freeing())?;
         let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.moves.lock();
         // It stays there: who moves subvolumes waits.
         let root = self.inodes.get(self, self.subvolume_entry(dir, name)?)?;
-        let locked = Locked::all([&parent, &root]);
+        let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
         tree.check_alive()?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
@@ -88,8 +91,8 @@ impl Volume {
     fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         let dir = parent.id;
         let permit = self.admit(Cost::items(4).freeing())?;
-        let _still = self.inodes.moves.lock();
-        let _state = parent.lock.write();
+        let _still = lock::lock(&self.inodes.moves)?;
+        let _state = lock::write(&parent.lock)?;
         if self.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
             return Err(Error::NotFound);
         }

@@ -1,5 +1,6 @@
 //! What can be changed of a subvolume as a whole, and of the volume: read-only, received from, default, label.
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{RootId, Transid, objectid};
 use ubtrfs_format::item::{RootItemFlags, Timespec};
@@ -9,6 +10,7 @@ use ubtrfs_format::uuid::Uuid;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::fs::{Draft, FileTime};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
@@ -26,6 +28,9 @@ impl Volume {
     /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
     /// kernel, one that was received and becomes writable goes on to say so.
     pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
+        if read_only {
+            waiting::check()?;
+        }
         let permit = self.admit(Cost::items(1))?;
         let tree = self.subvolume_tree(id)?;
         let txn = self.enter(permit)?;
@@ -49,7 +54,7 @@ impl Volume {
         let permit = self.admit(Cost::items(4))?;
         let tree = self.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
-        let _still = self.inodes.moves.lock();
+        let _still = lock::lock(&self.inodes.moves)?;
         let old = tree.item().received_uuid;
         let mut uuids = uuid_tree.as_ref().map(Draft::new);
         if let Some(uuids) = &mut uuids
@@ -80,7 +85,7 @@ impl Volume {
     pub fn set_default(&self, id: RootId) -> Result<()> {
         let permit = self.admit(Cost::items(1))?;
         let tree = self.subvolume_tree(id)?;
-        let _still = self.inodes.moves.lock();
+        let _still = lock::lock(&self.inodes.moves)?;
         let mut draft = Draft::new(self.root_tree_object());
         let dir = match self.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,

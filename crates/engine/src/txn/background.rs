@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ubtrfs_device::waiting;
+
 use super::writer::{Wakening, Writer};
 use crate::error::{Error, Result};
 use crate::volume::Volume;
@@ -17,6 +19,7 @@ impl Volume {
     /// Errors: read-only volume; a transaction that aborted, now or earlier; data of some file that is lost:
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
+        waiting::check()?;
         let written = self.write_back_all();
         self.commit_running()?;
         written
@@ -24,6 +27,7 @@ impl Volume {
 
     /// Commits what has entered so far, without writing back buffered data.
     pub(crate) fn commit_running(&self) -> Result<()> {
+        waiting::check()?;
         let writer = self.writer()?;
         let wanted = writer.running_transid();
         let alone = writer.committing.lock();

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex, RwLock};
+use ubtrfs_device::waiting;
 use ubtrfs_format::ids::Transid;
 
 use super::handle::Cost;
@@ -229,10 +230,12 @@ impl Writer {
                 self.want_commit();
             }
             if running.bytes() > self.delta_budget_bytes {
+                waiting::check()?;
                 self.wait_for_freeze(volume, running.transid)?;
             }
         }
         if !self.has_room(&running, cost) {
+            waiting::check()?;
             // What was freed and what is only reserved shows after a commit, and what is owed costs less
             // once it is done. Data that is lost in this is told to who syncs it.
             if self.owed_items.load(Ordering::Relaxed) > 0 {

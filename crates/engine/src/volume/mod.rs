@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use ubtrfs_device::{BlockDevice, Pool};
+use ubtrfs_device::{BlockDevice, Pool, waiting};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{Chunk, DevItem, RootItem};
@@ -315,7 +315,7 @@ impl Drop for Volume {
         };
         writer.stop_background();
         if writer.check_alive().is_ok()
-            && let Err(error) = self.sync()
+            && let Err(error) = waiting::while_allowed(|| self.sync())
         {
             tracing::error!(%error, "the last changes could not be committed");
         }

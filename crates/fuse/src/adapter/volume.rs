@@ -126,6 +126,8 @@ fn time(time: FileTime) -> Time {
 /// What the caller is told. What is wrong on disk only the log says.
 fn errno(error: Error) -> Errno {
     let errno = match &error {
+        error if error.is_would_wait() => Errno::WOULD_WAIT,
+        Error::WouldWait(_) => Errno::WOULD_WAIT,
         Error::NotFound => Errno::NOENT,
         Error::NotADirectory(_) => Errno::NOTDIR,
         Error::IsADirectory(_) => Errno::ISDIR,

@@ -19,6 +19,7 @@ use super::inode_item::read_inode;
 use super::new_inode::NewInode;
 use super::{FileId, FileTime, Inode};
 use crate::error::{CorruptItem, Error, Result};
+use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 use place::{Drafts, Place};
@@ -103,12 +104,12 @@ impl Volume {
                 || mode == RenameMode::Exchange
                     && new.as_ref().is_some_and(|place| place.moves_ways(dir));
             if moves && still.is_none() {
-                still = Some(self.inodes.moves.lock());
+                still = Some(lock::lock(&self.inodes.moves)?);
                 continue;
             }
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
             let inodes = places.filter_map(|place| place.inode.as_ref());
-            let locked = Locked::all(parents.iter().chain(inodes));
+            let locked = Locked::all(parents.iter().chain(inodes))?;
             let mut drafts = Drafts::new(self);
             if drafts.find(&parents[0], name)? != Some(old.entry)
                 || drafts.find(&parents[1], new_name)? != new.as_ref().map(|place| place.entry)

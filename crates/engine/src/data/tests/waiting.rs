@@ -1,0 +1,299 @@
+//! Threads that must not wait: what they are refused, that nothing is done then, and what they never are.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_sim::SlowDevice;
+
+use super::rig::{MIB, Rig, assert_sound, options};
+use crate::mkfs::MkfsOptions;
+use crate::{
+    Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Result, SetAttr, Volume, XattrMode,
+};
+
+/// A volume on a device that has nothing at hand.
+fn open_cold(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
+    let slow = SlowDevice::new(device.clone(), Duration::ZERO);
+    let device: Arc<dyn BlockDevice> = Arc::new(slow);
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], options).unwrap()
+}
+
+fn top(volume: &Volume) -> FileId {
+    volume.root_dir(RootId::FS_TREE).unwrap()
+}
+
+/// A directory `dir` of many files, so that it is not all in one block; `data` has contents on the device.
+fn filled() -> Arc<MemDevice> {
+    let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
+    let volume = rig.volume();
+    let dir = volume
+        .create(top(volume), b"dir", &NewInode::directory(0o755))
+        .unwrap();
+    for number in 0..2000 {
+        let name = format!("file {number}");
+        volume
+            .create(dir, name.as_bytes(), &NewInode::file(0o644))
+            .unwrap();
+    }
+    let data = volume
+        .create(top(volume), b"data", &NewInode::file(0o644))
+        .unwrap();
+    volume.write(data, 0, &vec![7; 1 << 16]).unwrap();
+    volume.sync().unwrap();
+    Arc::clone(&rig.device)
+}
+
+type Call = fn(&Volume) -> Result<()>;
+
+fn in_top(volume: &Volume, name: &str) -> Result<FileId> {
+    volume
+        .lookup(top(volume), name.as_bytes())?
+        .ok_or(Error::NotFound)
+}
+
+const CALLS: &[(&str, Call)] = &[
+    ("lookup", |v| in_top(v, "dir").map(drop)),
+    ("attr", |v| v.attr(top(v)).map(drop)),
+    ("readdir", |v| {
+        v.readdir(top(v), 0, &mut |_| ControlFlow::Continue(()))
+    }),
+    ("read", |v| {
+        let mut buf = [0; 100];
+        let len = v.read(in_top(v, "data")?, 5000, &mut buf)?;
+        assert_eq!(buf[..len], [7; 100]);
+        Ok(())
+    }),
+    ("create", |v| {
+        let new = NewInode::file(0o644);
+        v.create(top(v), b"new", &new).map(drop)
+    }),
+    ("link", |v| v.link(in_top(v, "data")?, top(v), b"link")),
+    ("rename", |v| {
+        let to = (top(v), &b"moved"[..]);
+        v.rename(top(v), b"data", to, RenameMode::Replace)
+    }),
+    ("unlink", |v| v.unlink(top(v), b"data")),
+    ("rmdir", |v| match v.rmdir(top(v), b"dir") {
+        Err(Error::NotEmpty(_)) => Ok(()),
+        other => other,
+    }),
+    ("set_attr", |v| {
+        let set = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        v.set_attr(top(v), &set)
+    }),
+    ("set_xattr", |v| {
+        v.set_xattr(top(v), b"user.a", b"b", XattrMode::Any)
+    }),
+    ("write", |v| v.write(in_top(v, "data")?, 3, b"bytes")),
+    ("truncate", |v| v.truncate(in_top(v, "data")?, 10)),
+    ("fallocate", |v| {
+        v.fallocate(in_top(v, "data")?, Fallocate::PunchHole, 0, 4096)
+    }),
+    ("sync", |v| v.sync()),
+    ("fsync", |v| v.fsync(in_top(v, "data")?)),
+    ("create_subvolume", |v| {
+        let root = NewInode::directory(0o755);
+        v.create_subvolume(top(v), b"sub", &root).map(drop)
+    }),
+    ("snapshot", |v| {
+        v.snapshot(RootId::FS_TREE, top(v), b"snap", true).map(drop)
+    }),
+];
+
+#[test]
+fn with_nothing_at_hand_every_call_would_wait_and_does_nothing() {
+    let device = filled();
+    for (name, call) in CALLS {
+        let volume = open_cold(&device, &options());
+        let before = volume.superblock().generation.get();
+        let refused = while_forbidden(|| call(&volume));
+        assert!(
+            refused.as_ref().is_err_and(Error::is_would_wait),
+            "{name}: {refused:?}"
+        );
+        volume.sync().unwrap();
+        assert_eq!(volume.superblock().generation.get(), before, "{name}");
+        assert_eq!(volume.pool().read_error_count(), 0, "{name}");
+        // As a copy, so that the next one finds what this one found.
+        drop(volume);
+        let copy = Arc::new(MemDevice::clone(&device));
+        let volume = open_cold(&copy, &options());
+        call(&volume).unwrap_or_else(|error| panic!("{name}: {error}"));
+        volume.close().unwrap();
+        assert_sound(&copy);
+    }
+}
+
+#[test]
+fn with_everything_at_hand_no_call_would_wait() {
+    let device = filled();
+    let volume = open_cold(&device, &options());
+    let top = top(&volume);
+    let dir = in_top(&volume, "dir").unwrap();
+    // Whatever these meet later, they have read.
+    let mut all = Vec::new();
+    volume
+        .readdir(dir, 0, &mut |entry| {
+            all.push(entry);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let data = in_top(&volume, "data").unwrap();
+    for entry in &all {
+        assert_eq!(volume.lookup(dir, &entry.name).unwrap(), Some(entry.id));
+        volume.attr(entry.id).unwrap();
+    }
+    let new = NewInode::file(0o644);
+    volume.create(dir, b"first", &new).unwrap();
+    volume.unlink(dir, b"first").unwrap();
+    while_forbidden(|| {
+        for (number, entry) in all.iter().enumerate() {
+            let name = format!("new {number}");
+            let made = volume.create(dir, name.as_bytes(), &new).unwrap();
+            volume.write(made, 0, &vec![1; 5000]).unwrap();
+            let mut read = [0; 5000];
+            assert_eq!(volume.read(made, 0, &mut read).unwrap(), 5000);
+            assert_eq!(read, [1; 5000]);
+            let held = volume.hold(made).unwrap();
+            assert!(held.close().is_ok());
+            volume.attr(entry.id).unwrap();
+            let moved = format!("moved {number}");
+            let to = (top, moved.as_bytes());
+            let mode = RenameMode::Replace;
+            volume.rename(dir, &entry.name, to, mode).unwrap();
+            volume.link(entry.id, dir, &entry.name).unwrap();
+            volume.unlink(dir, &entry.name).unwrap();
+            volume.unlink(top, moved.as_bytes()).unwrap();
+            volume
+                .set_xattr(made, b"user.a", b"b", XattrMode::Any)
+                .unwrap();
+        }
+        let mut left = 0;
+        volume
+            .readdir(dir, 0, &mut |_| {
+                left += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(left, all.len());
+        let mut buf = [0; 10];
+        assert!(
+            volume
+                .read(data, 0, &mut buf)
+                .is_err_and(|e| e.is_would_wait())
+        );
+    });
+    volume.sync().unwrap();
+    assert_eq!(volume.read(data, 0, &mut [0; 10]).unwrap(), 10);
+}
+
+#[test]
+fn data_that_a_device_has_at_hand_is_read_without_waiting() {
+    let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
+    let volume = rig.volume();
+    let file = rig.file(InodeFlags::empty());
+    volume.write(file, 0, &vec![9; 300_000]).unwrap();
+    volume.sync().unwrap();
+    let mut buf = vec![0; 300_000];
+    while_forbidden(|| volume.read(file, 0, &mut buf)).unwrap();
+    assert!(buf.iter().all(|&byte| byte == 9));
+}
+
+#[test]
+fn what_another_thread_holds_would_have_to_be_waited_for() {
+    let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
+    let volume = rig.volume();
+    let file = rig.file(InodeFlags::empty());
+    let inode = volume.inodes.get(volume, file).unwrap();
+    let held = inode.lock.write();
+    let refused = while_forbidden(|| volume.attr(file));
+    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    let refused = while_forbidden(|| volume.unlink(top(volume), b"f0"));
+    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    drop(held);
+    // A write-back holds it.
+    let held = inode.extents.lock();
+    let refused = while_forbidden(|| volume.unlink(top(volume), b"f0"));
+    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    assert_eq!(volume.attr(file).unwrap().nlink, 1);
+    drop(held);
+    while_forbidden(|| volume.unlink(top(volume), b"f0")).unwrap();
+}
+
+#[test]
+fn last_hold_on_a_file_without_a_name_is_given_back() {
+    let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
+    let volume = rig.volume();
+    let file = rig.file(InodeFlags::empty());
+    let first = volume.hold(file).unwrap();
+    let second = volume.hold(file).unwrap();
+    volume.unlink(top(volume), b"f0").unwrap();
+    assert!(while_forbidden(|| first.close()).is_ok());
+    let second = while_forbidden(|| second.close()).unwrap_err();
+    assert_eq!(volume.attr(file).unwrap().nlink, 0);
+    assert!(second.close().is_ok());
+    assert!(matches!(volume.attr(file), Err(Error::NoSuchInode(_))));
+    rig.assert_sound();
+}
+
+#[test]
+fn writes_beyond_the_buffers_budget_would_wait() {
+    let rig = Rig::on(
+        &MkfsOptions::default(),
+        256 * MIB,
+        options().buffer_bytes(MIB),
+    );
+    let volume = rig.volume();
+    let file = rig.file(InodeFlags::empty());
+    let part = vec![3; 100_000];
+    let mut written = 0;
+    let refused = loop {
+        match while_forbidden(|| volume.write(file, written, &part)) {
+            Ok(()) => written += part.len() as u64,
+            Err(error) => break error,
+        }
+        assert!(written < 10 * MIB);
+    };
+    assert!(refused.is_would_wait(), "{refused}");
+    assert_eq!(volume.attr(file).unwrap().size, written);
+    volume.write(file, written, &part).unwrap();
+    while_forbidden(|| volume.write(file, 0, &part)).unwrap();
+    rig.assert_sound();
+}
+
+#[test]
+fn changes_beyond_the_budget_of_a_transaction_would_wait() {
+    let rig = Rig::on(
+        &MkfsOptions::default(),
+        256 * MIB,
+        options().delta_bytes(200_000),
+    );
+    let volume = rig.volume();
+    let new = NewInode::file(0o644);
+    let mut made = 0;
+    rig.file(InodeFlags::empty());
+    let create = |number: u32| {
+        let name = format!("name {number}");
+        volume.create(top(volume), name.as_bytes(), &new)
+    };
+    let refused = loop {
+        match while_forbidden(|| create(made)) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 10_000);
+    };
+    assert!(refused.is_would_wait(), "{refused}");
+    create(made).unwrap();
+    while_forbidden(|| create(made + 1)).unwrap();
+    rig.assert_sound();
+}

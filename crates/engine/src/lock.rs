@@ -1,0 +1,36 @@
+//! Taking locks that others may hold while they read or write devices: those of inodes, of files' extents, and of
+//! the ways up to the top.
+//!
+//! Who must not wait (`ubtrfs_device::waiting`) tries a little, as the holder may be about to let go.
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use ubtrfs_device::waiting::{self, WouldWait};
+
+use crate::error::Result;
+
+const TRIES: usize = 64;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    take(|| mutex.try_lock(), || mutex.lock())
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> Result<RwLockReadGuard<'_, T>> {
+    take(|| lock.try_read(), || lock.read())
+}
+
+pub(crate) fn write<T>(lock: &RwLock<T>) -> Result<RwLockWriteGuard<'_, T>> {
+    take(|| lock.try_write(), || lock.write())
+}
+
+fn take<G>(attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> Result<G> {
+    if !waiting::is_forbidden() {
+        return Ok(wait());
+    }
+    for _ in 0..TRIES {
+        if let Some(guard) = attempt() {
+            return Ok(guard);
+        }
+        std::hint::spin_loop();
+    }
+    Err(WouldWait.into())
+}

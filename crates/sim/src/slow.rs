@@ -1,0 +1,81 @@
+//! A device that has nothing at hand: each read takes a while, those of a batch together.
+//!
+//! A thread that must not wait gets nothing from it. Writes take no time.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ubtrfs_device::waiting;
+use ubtrfs_device::{BlockDevice, DeviceRead};
+
+/// Reads that the device does at once.
+const DEPTH: usize = 64;
+
+#[derive(Debug)]
+pub struct SlowDevice {
+    inner: Arc<dyn BlockDevice>,
+    delay: Duration,
+    waits: AtomicU64,
+}
+
+impl SlowDevice {
+    pub fn new(inner: Arc<dyn BlockDevice>, delay: Duration) -> SlowDevice {
+        SlowDevice {
+            inner,
+            delay,
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    /// How often somebody waited for a read, or for reads that were done together.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        waiting::check()?;
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        if !self.delay.is_zero() {
+            thread::sleep(self.delay);
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for SlowDevice {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.wait()?;
+        self.inner.read_at(buf, offset)
+    }
+
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        for together in reads.chunks_mut(DEPTH) {
+            let waited = self.wait();
+            for read in together {
+                read.result = match &waited {
+                    Ok(()) => self.inner.read_at(read.buf, read.offset),
+                    Err(error) => Err(error.kind().into()),
+                };
+            }
+        }
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
