@@ -9,7 +9,7 @@ bindir      := $(DESTDIR)$(PREFIX)/bin
 datadir     := $(DESTDIR)$(PREFIX)/share
 ubtrfs      := target/release/ubtrfs
 
-.PHONY: help setup build demo test fmt clippy tidy unit doc soak install uninstall clean
+.PHONY: help setup build demo test fmt clippy tidy unit doc soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -42,6 +42,12 @@ doc:
 
 soak: setup ## the whole conformance matrix: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
+
+# QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
+bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; QUICK=1: 4
+	@scripts/setup --bench
+	$(CARGO) build --release --locked --package ubtrfs-bench
+	target/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)
 
 # Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
 # btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.

@@ -1,0 +1,87 @@
+//! What the machine counts: time of its CPUs, bytes written, memory.
+
+use std::fs;
+use std::ops::Sub;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const SECTOR_BYTES: u64 = 512;
+
+/// What went to a device since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceCounts {
+    /// Requests; 0 where only bytes are counted.
+    pub(crate) writes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) discards: u64,
+    pub(crate) discarded_bytes: u64,
+}
+
+impl DeviceCounts {
+    pub(crate) fn of_loop(device: &Path) -> Result<DeviceCounts> {
+        let name = device.file_name().context("a device has a name")?;
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("stat"))?;
+        let fields: Vec<u64> = text
+            .split_whitespace()
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        let field = |at: usize| fields.get(at).copied().unwrap_or_default();
+        Ok(DeviceCounts {
+            writes: field(4),
+            written_bytes: field(6) * SECTOR_BYTES,
+            discards: field(11),
+            discarded_bytes: field(13) * SECTOR_BYTES,
+        })
+    }
+
+    /// Bytes that a process made the storage write.
+    pub(crate) fn of_process(pid: u32) -> Result<DeviceCounts> {
+        let text = fs::read_to_string(format!("/proc/{pid}/io"))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes: "));
+        Ok(DeviceCounts {
+            written_bytes: line.context("no count of bytes")?.trim().parse()?,
+            ..DeviceCounts::default()
+        })
+    }
+}
+
+impl Sub for DeviceCounts {
+    type Output = DeviceCounts;
+
+    fn sub(self, before: DeviceCounts) -> DeviceCounts {
+        DeviceCounts {
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            discards: self.discards.saturating_sub(before.discards),
+            discarded_bytes: self.discarded_bytes.saturating_sub(before.discarded_bytes),
+        }
+    }
+}
+
+/// Seconds that all CPUs were busy since the machine started, with whatever ran.
+pub(crate) fn cpu_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().context("/proc/stat is empty")?;
+    let ticks: Vec<u64> = line
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq; what other machines stole is not ours.
+    let busy: u64 = [0, 1, 2, 5, 6]
+        .into_iter()
+        .filter_map(|at| ticks.get(at))
+        .sum();
+    Ok(busy as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The most memory that a process ever had.
+pub(crate) fn peak_memory_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}

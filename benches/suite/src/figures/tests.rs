@@ -1,0 +1,42 @@
+//! What rounds come to.
+
+use super::*;
+
+fn table(values: &[(Side, f64)]) -> Table {
+    let mut table = Table::default();
+    for &(side, value) in values {
+        let mut round = Round::default();
+        round.add("time", Unit::Seconds, value);
+        table.add(side, round);
+    }
+    table
+}
+
+#[test]
+fn the_median_of_an_even_number_lies_between() {
+    let table = table(&[(Side::Kernel, 4.0), (Side::Kernel, 1.0)]);
+    let summary = table.rows[0].summary(Side::Kernel).unwrap();
+    assert_eq!(
+        (summary.least, summary.median, summary.most),
+        (1.0, 2.5, 4.0)
+    );
+}
+
+#[test]
+fn a_ratio_is_the_median_by_the_kernels() {
+    let table = table(&[
+        (Side::Kernel, 2.0),
+        (Side::Mount, 1.0),
+        (Side::Mount, 9.0),
+        (Side::Mount, 3.0),
+    ]);
+    assert_eq!(table.rows[0].ratio(Side::Mount), Some(1.5));
+    assert_eq!(table.rows[0].ratio(Side::Kernel), None);
+    assert_eq!(table.rows[0].ratio(Side::Library), None);
+}
+
+#[test]
+fn no_ratio_by_zero() {
+    let table = table(&[(Side::Kernel, 0.0), (Side::Mount, 1.0)]);
+    assert_eq!(table.rows[0].ratio(Side::Mount), None);
+}

@@ -1,0 +1,215 @@
+//! `make bench`: published workloads on the kernel's btrfs and on ubtrfs, in turns.
+//!
+//! Each workload is run on every side in each round; the order of the sides changes from round to round.
+//! What fails is reported and the run goes on; the exit code tells. Everything that is made, mounts and
+//! loop devices included, is below one directory and goes when the run ends, also by a signal.
+
+mod cleanup;
+mod counters;
+mod figures;
+mod kit;
+mod latency;
+mod machine;
+mod report;
+mod run;
+mod stage;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+use self::cleanup::Undo;
+use self::figures::Table;
+use self::kit::Kit;
+use self::machine::Machine;
+use self::report::{Report, chart, page, text};
+use self::workload::{Outcome, WORKLOADS, Workload};
+
+/// FUSE over io_uring is off until root turns it on.
+pub(crate) const URING_SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Runs the benchmarks; needs root, kernel btrfs, btrfs-progs, fio, fs_mark and dbench
+#[derive(Debug, Parser)]
+#[command(name = "ubtrfs-bench")]
+struct Args {
+    /// The program to be measured
+    #[arg(long, default_value = "target/release/ubtrfs")]
+    ubtrfs: PathBuf,
+    /// Works in a new directory below this one; needs about 20 GiB
+    #[arg(long, default_value = "/var/tmp")]
+    tmp: PathBuf,
+    /// Where the page is written, with the folder of charts beside it
+    #[arg(long, default_value = "docs/benchmarks.md")]
+    page: PathBuf,
+    /// Where the figures are written
+    #[arg(long, default_value = "target/bench.json")]
+    json: PathBuf,
+    /// A tenth of the work, in one round
+    #[arg(long)]
+    quick: bool,
+    /// Rounds, for workloads that do not take long
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// No workload is begun later than this many minutes after the start
+    #[arg(long, default_value_t = 26)]
+    minutes: u64,
+    /// Only these workloads
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = bench(&args);
+    cleanup::everything();
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ubtrfs-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether all went well.
+fn bench(args: &Args) -> Result<bool> {
+    check_machine()?;
+    cleanup::on_signals()?;
+    let begin = Instant::now();
+    let ubtrfs = args
+        .ubtrfs
+        .canonicalize()
+        .with_context(|| format!("no program '{}'", args.ubtrfs.display()))?;
+    let dir = args
+        .tmp
+        .join(format!("ubtrfs-bench.{}", std::process::id()));
+    std::fs::create_dir(&dir).with_context(|| format!("cannot make '{}'", dir.display()))?;
+    cleanup::push(Undo::Directory(dir.clone()));
+    enable_uring();
+    let machine = Machine::look(&dir, &ubtrfs);
+    let rounds = if args.quick { 1 } else { args.rounds.max(1) };
+    let kit = Kit::new(dir, ubtrfs, args.quick, rounds);
+    let until = begin + Duration::from_secs(args.minutes * 60);
+    let mut all_well = true;
+    let mut tables = Vec::new();
+    for workload in chosen(&args.only)? {
+        let (table, went_well) = measure(&kit, workload, until);
+        print!("{}", text::table(&table));
+        all_well &= went_well;
+        tables.push(table);
+    }
+    let report = Report {
+        machine,
+        is_quick: args.quick,
+        rounds,
+        seconds: begin.elapsed().as_secs_f64(),
+        tables,
+    };
+    write(args, &report)?;
+    Ok(all_well)
+}
+
+fn check_machine() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("must run as root: it mounts with the kernel");
+    }
+    let known = std::fs::read_to_string("/proc/filesystems")?;
+    if !known.split_whitespace().any(|word| word == "btrfs") {
+        bail!("this kernel has no btrfs to compare with");
+    }
+    Ok(())
+}
+
+fn enable_uring() {
+    if let Ok(before) = std::fs::read_to_string(URING_SETTING)
+        && before.trim() == "N"
+        && std::fs::write(URING_SETTING, "Y").is_ok()
+    {
+        let path = URING_SETTING.into();
+        cleanup::push(Undo::Setting { path, before });
+    }
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Workload>> {
+    let known = |name: &String| WORKLOADS.iter().any(|workload| workload.name == name);
+    if let Some(name) = only.iter().find(|name| !known(name)) {
+        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        bail!("no workload '{name}'; there are {}", names.join(", "));
+    }
+    let wanted =
+        |workload: &&Workload| only.is_empty() || only.iter().any(|name| name == workload.name);
+    Ok(WORKLOADS.iter().filter(wanted).collect())
+}
+
+fn measure(kit: &Kit, workload: &Workload, until: Instant) -> (Table, bool) {
+    let mut table = Table {
+        name: workload.name,
+        title: workload.title,
+        text: workload.text,
+        ..Table::default()
+    };
+    let mut all_well = true;
+    for round in 0..kit.rounds.min(workload.most_rounds) {
+        if Instant::now() > until {
+            if round == 0 {
+                for &side in workload.sides {
+                    table.absent.insert(side, "no time was left".into());
+                }
+                all_well = false;
+            }
+            break;
+        }
+        let mut sides = workload.sides.to_vec();
+        if round % 2 == 1 {
+            sides.reverse();
+        }
+        for side in sides {
+            if table.absent.contains_key(&side) {
+                continue;
+            }
+            eprintln!("{}: {}, round {}", workload.name, side.name(), round + 1);
+            match (workload.run)(kit, side) {
+                Ok(Outcome::Figures(figures)) => table.add(side, figures),
+                Ok(Outcome::Absent(why)) => {
+                    table.absent.insert(side, why.into());
+                }
+                Err(error) => {
+                    eprintln!("{}: {}: {error:#}", workload.name, side.name());
+                    table.absent.insert(side, format!("failed: {error:#}"));
+                    all_well = false;
+                }
+            }
+        }
+    }
+    (table, all_well)
+}
+
+fn write(args: &Args, report: &Report) -> Result<()> {
+    let make_parent = |path: &Path| match path.parent() {
+        Some(parent) => std::fs::create_dir_all(parent),
+        None => Ok(()),
+    };
+    make_parent(&args.json)?;
+    std::fs::write(&args.json, serde_json::to_string_pretty(report)? + "\n")?;
+    let charts = args.page.with_extension("");
+    std::fs::create_dir_all(&charts)?;
+    let folder = charts
+        .file_name()
+        .context("the page has no name")?
+        .to_string_lossy()
+        .into_owned();
+    let mut drawn = Vec::new();
+    for table in &report.tables {
+        if let Some(svg) = chart::chart(table) {
+            std::fs::write(charts.join(format!("{}.svg", table.name)), svg)?;
+            drawn.push(table.name);
+        }
+    }
+    std::fs::write(&args.page, page::page(report, &folder, &drawn))?;
+    println!("\n{} and {}", args.page.display(), args.json.display());
+    Ok(())
+}

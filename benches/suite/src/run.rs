@@ -1,0 +1,58 @@
+//! Other programs, run to their end.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cleanup::{self, Undo};
+
+/// What a program did.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) took: Duration,
+    pub(crate) output: String,
+}
+
+/// Runs a program; it fails with what the program said when the program fails.
+pub(crate) fn run<A: AsRef<OsStr>>(program: &str, args: &[A]) -> Result<Ran> {
+    let mut command = Command::new(program);
+    command.args(args);
+    run_command(command)
+}
+
+pub(crate) fn run_command(mut command: Command) -> Result<Ran> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let begin = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let undo = Undo::Process(child.id());
+    cleanup::push(undo.clone());
+    let output = child.wait_with_output();
+    let took = begin.elapsed();
+    cleanup::done(&undo);
+    let output = output?;
+    if !output.status.success() {
+        bail!(
+            "{program}: {}: {}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(Ran {
+        took,
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+    })
+}
+
+/// The first line that a program prints, if it is there and succeeds.
+pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
+    let ran = run(program, args).ok()?;
+    ran.output.lines().next().map(|line| line.trim().to_owned())
+}

@@ -1,0 +1,170 @@
+//! A volume that is mounted, by the kernel or by ubtrfs, and what can be counted there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cleanup::{self, Undo};
+use crate::counters::{self, DeviceCounts};
+use crate::figures::Side;
+use crate::kit::Kit;
+use crate::run::run;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
+
+/// A mounted volume.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) dir: PathBuf,
+    mount: Undo,
+    server: Server,
+    ubtrfs: PathBuf,
+}
+
+/// Who serves the mount.
+#[derive(Debug)]
+enum Server {
+    Kernel { device: PathBuf },
+    Ubtrfs { process: Child },
+}
+
+impl Stage {
+    /// Mounts an image, with options of `mount -t btrfs`.
+    pub(crate) fn mount(kit: &Kit, side: Side, image: &Path, options: &str) -> Result<Stage> {
+        let dir = kit.fresh("mount");
+        fs::create_dir(&dir)?;
+        let mut server = match side {
+            Side::Kernel => mount_by_kernel(image, &dir, options)?,
+            Side::Mount => serve(kit, image, &dir, options)?,
+            Side::Library => bail!("the library has no mount"),
+        };
+        let mount = Undo::Mount(dir.clone());
+        cleanup::push(mount.clone());
+        wait_until_mounted(&dir, &mut server)?;
+        Ok(Stage {
+            dir,
+            mount,
+            server,
+            ubtrfs: kit.ubtrfs.clone(),
+        })
+    }
+
+    /// Makes everything durable. FUSE does not tell the server of a plain mount about syncfs(2).
+    pub(crate) fn sync(&self) -> Result<()> {
+        let dir = fs::File::open(&self.dir)?;
+        rustix::fs::syncfs(&dir)?;
+        if let Server::Ubtrfs { .. } = self.server {
+            let mut command = Command::new(&self.ubtrfs);
+            command.args(["filesystem", "sync"]).arg(&self.dir);
+            crate::run::run_command(command)?;
+        }
+        Ok(())
+    }
+
+    /// What was written so far to what lies below.
+    pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
+        match &self.server {
+            Server::Kernel { device } => DeviceCounts::of_loop(device),
+            Server::Ubtrfs { process } => DeviceCounts::of_process(process.id()),
+        }
+    }
+
+    /// The most memory that the server's process had, where there is one.
+    pub(crate) fn peak_memory_bytes(&self) -> Option<u64> {
+        match &self.server {
+            Server::Kernel { .. } => None,
+            Server::Ubtrfs { process } => counters::peak_memory_bytes(process.id()),
+        }
+    }
+
+    /// Unmounts, and waits until everything is durable and free.
+    pub(crate) fn end(mut self) -> Result<()> {
+        run("umount", &[&self.dir])?;
+        cleanup::done(&self.mount);
+        match &mut self.server {
+            Server::Kernel { device } => {
+                // `mount -o loop` lets the device go by itself.
+                cleanup::done(&Undo::Loop(device.clone()));
+            }
+            Server::Ubtrfs { process } => {
+                let ended = wait_for_end(process)?;
+                cleanup::done(&Undo::Process(process.id()));
+                if !ended.success() {
+                    bail!("the server of the mount ended: {ended}");
+                }
+            }
+        }
+        fs::remove_dir(&self.dir)?;
+        Ok(())
+    }
+}
+
+fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
+    let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
+    let device = PathBuf::from(ran.output.trim());
+    cleanup::push(Undo::Loop(device.clone()));
+    let mut args: Vec<&std::ffi::OsStr> = vec!["-t".as_ref(), "btrfs".as_ref()];
+    if !options.is_empty() {
+        args.extend(["-o".as_ref(), std::ffi::OsStr::new(options)]);
+    }
+    args.extend([device.as_os_str(), dir.as_os_str()]);
+    run("mount", &args)?;
+    // Gone with the mount, however that ends.
+    run("losetup", &[Path::new("-d"), &device])?;
+    Ok(Server::Kernel { device })
+}
+
+fn serve(kit: &Kit, image: &Path, dir: &Path, options: &str) -> Result<Server> {
+    let mut command = Command::new(&kit.ubtrfs);
+    command.args(["mount", "-f"]);
+    if !options.is_empty() {
+        command.args(["-o", options]);
+    }
+    let log = fs::File::create(dir.with_extension("log"))?;
+    let process = command
+        .arg(image)
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .context("cannot run ubtrfs")?;
+    cleanup::push(Undo::Process(process.id()));
+    Ok(Server::Ubtrfs { process })
+}
+
+fn wait_until_mounted(dir: &Path, server: &mut Server) -> Result<()> {
+    let begin = Instant::now();
+    let parent = dir.parent().context("a mountpoint has a parent")?;
+    let outside = rustix::fs::stat(parent)?.st_dev;
+    while rustix::fs::stat(dir)?.st_dev == outside {
+        if let Server::Ubtrfs { process } = server
+            && let Some(status) = process.try_wait()?
+        {
+            let said = fs::read_to_string(dir.with_extension("log")).unwrap_or_default();
+            bail!("cannot mount: {status}: {said}");
+        }
+        if begin.elapsed() > READY_WITHIN {
+            bail!("not mounted within {READY_WITHIN:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn wait_for_end(process: &mut Child) -> Result<std::process::ExitStatus> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(status);
+        }
+        if begin.elapsed() > ENDS_WITHIN {
+            bail!("the server of the mount does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,58 @@
+//! The work that is measured: one file each, all the same on every side.
+
+mod dbench;
+mod discard;
+mod fio;
+mod latency;
+mod many_files;
+mod meter;
+mod nocow;
+mod rename_fsync;
+mod send;
+mod slow_disk;
+mod tools;
+mod tree;
+
+use anyhow::Result;
+
+use crate::figures::{Round, Side};
+use crate::kit::Kit;
+
+/// Something to be measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What is done, for readers of the page.
+    pub(crate) text: &'static str,
+    pub(crate) sides: &'static [Side],
+    /// Rounds are no more than this, of what takes long.
+    pub(crate) most_rounds: u32,
+    pub(crate) run: fn(&Kit, Side) -> Result<Outcome>,
+}
+
+/// What one side made of one round.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Figures(Round),
+    /// Why there are none.
+    Absent(&'static str),
+}
+
+const MOUNTED: &[Side] = &[Side::Kernel, Side::Mount];
+const GIB: u64 = 1 << 30;
+
+/// In the order of the page.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    rename_fsync::WORKLOAD,
+    dbench::WORKLOAD,
+    nocow::WORKLOAD,
+    send::WORKLOAD,
+    discard::WORKLOAD,
+    many_files::WORKLOAD,
+    latency::WORKLOAD,
+    latency::ON_SLOW_DISK,
+    fio::WORKLOAD,
+    tree::WORKLOAD,
+    tools::WORKLOAD,
+];
