@@ -4,6 +4,7 @@
 //! `volume` (opening, trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
 //! except for the same cold block.
 
+pub mod archive;
 mod data;
 mod error;
 mod fs;

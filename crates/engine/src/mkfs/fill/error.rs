@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ubtrfs_format::compress::CodecError;
 
-use super::archive::ArchiveError;
+use crate::archive::ArchiveError;
 use crate::mkfs::error::MkfsError;
 
 #[derive(Debug, thiserror::Error)]

@@ -37,9 +37,9 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::InodeFlags;
 
-pub use self::archive::ArchiveError;
 pub use self::error::FillError;
 pub use self::times::TimeRule;
+pub use crate::archive::ArchiveError;
 
 use self::archive::Archive;
 use self::data_space::{DataSpace, PlacedData, Sharing};

@@ -14,6 +14,8 @@ use ubtrfs_format::item::InodeFlags;
 use super::data_space::PlacedExtent;
 use super::encode::{Encoder, Part};
 use super::error::FillError;
+use super::folder::{is_kept, kernel_rdev};
+use crate::archive::Member;
 use crate::fs::FileTime;
 
 /// What a file is besides its contents.
@@ -30,6 +32,29 @@ pub(super) struct Attributes {
     pub(super) xattrs: Vec<Xattr>,
     /// Asked for, or inherited from the directory.
     pub(super) flags: InodeFlags,
+}
+
+impl Attributes {
+    /// Of a member of an archive.
+    pub(super) fn of(member: &Member) -> Attributes {
+        let facts = &member.attributes;
+        let mut xattrs = facts.xattrs.clone();
+        xattrs.retain(|(name, _)| is_kept(name));
+        let (major, minor) = facts.device;
+        Attributes {
+            mode: facts.mode,
+            uid: facts.uid,
+            gid: facts.gid,
+            rdev: kernel_rdev(major, minor),
+            times: Times {
+                access: facts.atime,
+                modification: facts.mtime,
+                change: facts.ctime,
+            },
+            xattrs,
+            flags: InodeFlags::empty(),
+        }
+    }
 }
 
 /// Name and value.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use ubtrfs_format::compress::Compression;
 
-use super::error::ArchiveError;
-use super::sparse::Part as SparsePart;
-use super::stream::TarStream;
+use crate::archive::ArchiveError;
+use crate::archive::Part as SparsePart;
+use crate::archive::TarStream;
 use crate::mkfs::error::MkfsError;
 use crate::mkfs::fill::data_space::PlacedExtent;
 use crate::mkfs::fill::encode::{BLOCK_BYTES, Encoder, FileData, Part};

@@ -8,35 +8,27 @@
 //!
 //! Memory: the tree (`names`), and `LOG_BUDGET_BYTES` for attributes, targets of links and inline contents.
 //!
-//! Not here: the format of archives (`member`, `pax`, `sparse`).
+//! Not here: the format of archives (`crate::archive`).
 
 mod contents;
-mod error;
-mod member;
 mod names;
-mod pax;
 mod replay;
-mod sparse;
 mod stored;
-mod stream;
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use self::error::ArchiveError;
-
 use self::contents::{MemberData, read_stream};
-use self::member::{Member, MemberBody, Members};
 use self::names::{Names, Stored};
 use self::replay::Replay;
 use self::stored::StoredLog;
-use self::stream::TarStream;
 use super::data_space::DataSpace;
 use super::encode::{Coding, Part};
 use super::error::FillError;
 use super::marks::Marks;
-use super::source::Times;
+use super::source::{Attributes, Times};
+use crate::archive::{Member, MemberBody, Members};
 
 /// An archive before the walk.
 #[derive(Debug)]
@@ -55,11 +47,8 @@ impl Archive {
         made: Times,
         scratch_dir: &Path,
     ) -> Result<Archive, FillError> {
-        let offset = 0;
-        let stream = TarStream::new(file);
-        let stream = stream.map_err(|source| ArchiveError::Read { offset, source })?;
         Ok(Archive {
-            members: Members::new(stream),
+            members: Members::open(file)?,
             names: Names::new(marks, made),
             stored: StoredLog::new(scratch_dir),
             coding,
@@ -73,7 +62,7 @@ impl Archive {
 
     /// Meets all members of an archive that can be read anywhere.
     pub(super) fn scan(&mut self) -> Result<(), FillError> {
-        while let Some(member) = self.members.next()? {
+        while let Some(member) = self.members.next_member()? {
             self.meet(member, None)?;
         }
         Ok(self.names.finish()?)
@@ -81,7 +70,7 @@ impl Archive {
 
     /// Meets all members, and places their data.
     pub(super) fn receive(&mut self, data: &mut DataSpace<'_>) -> Result<(), FillError> {
-        while let Some(member) = self.members.next()? {
+        while let Some(member) = self.members.next_member()? {
             self.meet(member, Some(data))?;
             if data.is_over() {
                 self.coding.skip_contents();
@@ -108,9 +97,7 @@ impl Archive {
     }
 
     fn meet(&mut self, member: Member, data: Option<&mut DataSpace<'_>>) -> Result<(), FillError> {
-        let Member {
-            path, attributes, ..
-        } = &member;
+        let (path, attributes) = (&member.path, &Attributes::of(&member));
         if let MemberBody::HardLink(target) = &member.body {
             return Ok(self.names.link(path, attributes, target)?);
         }

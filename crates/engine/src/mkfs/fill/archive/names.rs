@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use ubtrfs_format::item::InodeFlags;
 
-use super::error::ArchiveError;
+use crate::archive::ArchiveError;
 use crate::mkfs::fill::marks::Marks;
 use crate::mkfs::fill::source::{Attributes, Times};
 

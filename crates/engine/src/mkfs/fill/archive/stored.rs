@@ -8,7 +8,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 
 use super::names::Stored;
-use super::sparse::Part as SparsePart;
+use crate::archive::Part as SparsePart;
 use crate::mkfs::error::MkfsError;
 use crate::mkfs::fill::byte_log::{ByteLog, LogReader};
 use crate::mkfs::fill::data_space::PlacedExtent;

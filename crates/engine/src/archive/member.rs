@@ -2,7 +2,9 @@
 //!
 //! Names of users and groups are not looked at: they are those of the machine that made the archive.
 //!
-//! Not here: where members belong (`names`), the data of files (`contents`).
+//! Not here: what is done with members.
+
+use std::fs::File;
 
 use ubtrfs_format::item::FileKind;
 
@@ -11,23 +13,42 @@ use super::pax::PaxRecords;
 use super::sparse::{self, Part};
 use super::stream::{BLOCK, TarStream};
 use crate::fs::FileTime;
-use crate::mkfs::fill::folder::{is_kept, kernel_rdev};
-use crate::mkfs::fill::source::{Attributes, Times};
 
-/// Names and extended headers beyond this are no archive's.
+/// Names and extended headers of a member, or for all members, that take more are no archive's.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
 
+/// One file of an archive.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) path: Vec<u8>,
-    pub(super) attributes: Attributes,
-    pub(super) body: MemberBody,
+pub struct Member {
+    pub path: Vec<u8>,
+    pub attributes: MemberAttributes,
+    pub body: MemberBody,
     /// Of its header.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
+}
+
+/// What a member is besides its contents.
+#[derive(Clone, Debug)]
+pub struct MemberAttributes {
+    /// With the kind's bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// As the modification, if the archive does not tell.
+    pub atime: FileTime,
+    pub mtime: FileTime,
+    pub ctime: FileTime,
+    /// By name.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// ACLs as text, which some writers have instead of attributes.
+    pub acl_access: Option<Vec<u8>>,
+    pub acl_default: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
-pub(super) enum MemberBody {
+pub enum MemberBody {
     Directory,
     /// Data is that of the parts, if it has holes.
     File {
@@ -43,8 +64,8 @@ pub(super) enum MemberBody {
 
 /// Reads one member after the other.
 #[derive(Debug)]
-pub(super) struct Members {
-    pub(super) stream: TarStream,
+pub struct Members {
+    pub(crate) stream: TarStream,
     /// Of headers for all members that follow.
     global: PaxRecords,
     /// Where the first header is, and the next.
@@ -61,7 +82,17 @@ struct Extensions {
 }
 
 impl Members {
-    pub(super) fn new(stream: TarStream) -> Members {
+    /// Reads a file, from where it stands, or a pipe.
+    ///
+    /// Errors: the file cannot be examined.
+    pub fn open(file: File) -> Result<Members, ArchiveError> {
+        let offset = 0;
+        let stream = TarStream::new(file);
+        let stream = stream.map_err(|source| ArchiveError::Read { offset, source })?;
+        Ok(Members::new(stream))
+    }
+
+    fn new(stream: TarStream) -> Members {
         Members {
             start: stream.position(),
             next: stream.position(),
@@ -71,11 +102,13 @@ impl Members {
     }
 
     /// The next member; its data is what the stream has next, as far as it is read.
-    pub(super) fn next(&mut self) -> Result<Option<Member>, ArchiveError> {
+    pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
         let mut extensions = Extensions {
             pax: self.global.clone(),
             ..Extensions::default()
         };
+        // Of the headers before the member's own.
+        let mut extension_bytes = 0;
         loop {
             let offset = self.next;
             let left = offset - self.stream.position();
@@ -83,11 +116,16 @@ impl Members {
             let Some(header) = self.header(offset)? else {
                 return Ok(None);
             };
-            let number = |value: std::io::Result<u64>, field| {
-                value.map_err(|_| ArchiveError::Number { offset, field })
-            };
-            let size = number(header.entry_size(), "size")?;
             let entry_type = header.entry_type();
+            let size = match (header.entry_size(), entry_type.as_byte()) {
+                (Ok(size), _) => size,
+                // The name of the archive: GNU tar leaves the field empty.
+                (Err(_), b'V') => 0,
+                (Err(_), _) => {
+                    let field = "size";
+                    return Err(ArchiveError::Number { offset, field });
+                }
+            };
             if !matches!(
                 entry_type.as_byte(),
                 b'x' | b'X' | b'g' | b'L' | b'K' | b'V'
@@ -96,7 +134,12 @@ impl Members {
             }
             let data = match entry_type.as_byte() {
                 b'V' => Vec::new(),
-                _ => self.extension(offset, size)?,
+                b'g' => self.extension(offset, size, self.global.len_bytes)?,
+                _ => {
+                    let data = self.extension(offset, size, extension_bytes)?;
+                    extension_bytes += size;
+                    data
+                }
             };
             match entry_type.as_byte() {
                 b'g' => {
@@ -117,7 +160,7 @@ impl Members {
     }
 
     /// Reads what is left behind the end, so that whoever writes to a pipe does not find it closed.
-    pub(super) fn drain(&mut self) -> Result<(), ArchiveError> {
+    pub fn drain(&mut self) -> Result<(), ArchiveError> {
         let offset = self.next;
         let mut buf = vec![0; 64 << 10];
         loop {
@@ -127,6 +170,11 @@ impl Members {
                 Err(source) => return Err(ArchiveError::Read { offset, source }),
             }
         }
+    }
+
+    /// Reads the next bytes of a member's data: those of its parts, one after the other.
+    pub fn read(&mut self, member: &Member, buf: &mut [u8]) -> Result<(), ArchiveError> {
+        self.stream.read_exact(buf, member.offset)
     }
 
     /// Notes where the next header is, behind a header of so many bytes and its data.
@@ -173,8 +221,14 @@ impl Members {
         }
     }
 
-    fn extension(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, ArchiveError> {
-        if len > MAX_EXTENSION_BYTES {
+    /// The data of a header that adds to what takes `held_bytes` already.
+    fn extension(
+        &mut self,
+        offset: u64,
+        len: u64,
+        held_bytes: u64,
+    ) -> Result<Vec<u8>, ArchiveError> {
+        if len > MAX_EXTENSION_BYTES.saturating_sub(held_bytes) {
             return Err(ArchiveError::TooLong { offset, len });
         }
         let mut data = vec![0; len as usize];
@@ -332,7 +386,7 @@ fn attributes(
     offset: u64,
     kind: FileKind,
     pax: &PaxRecords,
-) -> Result<Attributes, ArchiveError> {
+) -> Result<MemberAttributes, ArchiveError> {
     let wrong = |field| ArchiveError::Number { offset, field };
     let id = |key: &'static str, value: std::io::Result<u64>| {
         let value = pax.number(key).unwrap_or(value.ok());
@@ -349,37 +403,35 @@ fn attributes(
         FileKind::Symlink => 0o120_000,
     };
     let mode = header.mode().map_err(|_| wrong("mode"))? & 0o7777;
-    let rdev = match kind {
+    let device = match kind {
         FileKind::CharDevice | FileKind::BlockDevice => {
             let major = header.device_major().ok().flatten();
             let minor = header.device_minor().ok().flatten();
-            kernel_rdev(major.ok_or(wrong("major"))?, minor.ok_or(wrong("minor"))?)
+            (major.ok_or(wrong("major"))?, minor.ok_or(wrong("minor"))?)
         }
-        _ => 0,
+        _ => (0, 0),
     };
     // In GNU's numbers of 64 bits times before 1970 are negative.
     let seconds = header.mtime().ok().map(|seconds| FileTime {
         sec: seconds as i64,
         nsec: 0,
     });
-    let modification = pax.time("mtime").unwrap_or(seconds).ok_or(wrong("mtime"))?;
+    let mtime = pax.time("mtime").unwrap_or(seconds).ok_or(wrong("mtime"))?;
     let other = |key| {
-        let time = pax.time(key).unwrap_or(Some(modification));
+        let time = pax.time(key).unwrap_or(Some(mtime));
         time.ok_or(wrong(key))
     };
-    let mut xattrs = pax.xattrs();
-    xattrs.retain(|(name, _)| is_kept(name));
-    Ok(Attributes {
+    let text = |key| pax.get(key).map(<[u8]>::to_vec);
+    Ok(MemberAttributes {
         mode: format_bits | mode,
         uid: id("uid", header.uid())?,
         gid: id("gid", header.gid())?,
-        rdev,
-        times: Times {
-            access: other("atime")?,
-            modification,
-            change: other("ctime")?,
-        },
-        xattrs,
-        flags: Default::default(),
+        device,
+        atime: other("atime")?,
+        mtime,
+        ctime: other("ctime")?,
+        xattrs: pax.xattrs(),
+        acl_access: text("SCHILY.acl.access"),
+        acl_default: text("SCHILY.acl.default"),
     })
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::error::ArchiveError;
 
 const BUFFER_BYTES: usize = 1 << 20;
-pub(super) const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 
 #[derive(Debug)]
-pub(super) struct TarStream {
+pub(crate) struct TarStream {
     file: Arc<File>,
     /// Of a file that can be read anywhere.
     len_bytes: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) struct TarStream {
 }
 
 impl TarStream {
-    pub(super) fn new(mut file: File) -> io::Result<TarStream> {
+    pub(crate) fn new(mut file: File) -> io::Result<TarStream> {
         let metadata = file.metadata()?;
         let len_bytes = metadata.is_file().then_some(metadata.len());
         // Another may have read some of it.
@@ -39,16 +39,16 @@ impl TarStream {
         })
     }
 
-    pub(super) fn file(&self) -> Arc<File> {
+    pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
-    pub(super) fn is_seekable(&self) -> bool {
+    pub(crate) fn is_seekable(&self) -> bool {
         self.len_bytes.is_some()
     }
 
     /// Of the next byte, in the file.
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.next - (self.buffer.len() - self.taken) as u64
     }
 
@@ -73,7 +73,7 @@ impl TarStream {
     }
 
     /// Reads up to the length of `buf`, less at the end only.
-    pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
             if self.taken == self.buffer.len() && !self.refill()? {
@@ -89,7 +89,7 @@ impl TarStream {
     }
 
     /// As [`TarStream::read`]; the end is an error of the member whose header is at `offset`.
-    pub(super) fn read_exact(&mut self, buf: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
+    pub(crate) fn read_exact(&mut self, buf: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
         match self.read(buf) {
             Ok(read) if read == buf.len() => Ok(()),
             Ok(_) => Err(ArchiveError::Truncated { offset }),
@@ -98,7 +98,7 @@ impl TarStream {
     }
 
     /// Passes over so many bytes.
-    pub(super) fn skip(&mut self, len: u64, offset: u64) -> Result<(), ArchiveError> {
+    pub(crate) fn skip(&mut self, len: u64, offset: u64) -> Result<(), ArchiveError> {
         let mut left = len;
         while left > 0 {
             let held = (self.buffer.len() - self.taken) as u64;

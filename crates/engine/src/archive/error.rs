@@ -18,6 +18,8 @@ pub enum ArchiveError {
     Pax { offset: u64 },
     #[error("archive at byte {offset}: map of a sparse file is not well formed")]
     SparseMap { offset: u64 },
+    #[error("archive at byte {offset}: sparse file has more than {max} parts")]
+    TooManyParts { offset: u64, max: usize },
     #[error("archive at byte {offset}: name or header of {len} bytes is too long")]
     TooLong { offset: u64, len: u64 },
     #[error("archive at byte {offset}: part of a file that goes on in another volume")]

@@ -16,6 +16,8 @@ pub(super) struct PaxRecords {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     /// GNU sparse maps of version 0.0 repeat their keys.
     pub(super) sparse_parts: Vec<(u64, u64)>,
+    /// Of all values with their keys.
+    pub(super) len_bytes: u64,
 }
 
 impl PaxRecords {
@@ -37,15 +39,24 @@ impl PaxRecords {
                 }
                 // Takes back what a header for all members said.
                 key if value.is_empty() && !key.starts_with(XATTR) => {
-                    self.values.remove(key);
+                    self.forget(key);
                 }
                 key => {
+                    self.forget(key);
                     self.values.insert(key.to_vec(), value.to_vec());
+                    self.len_bytes += record.len() as u64;
                 }
             }
             bytes = &bytes[len..];
         }
         Some(())
+    }
+
+    fn forget(&mut self, key: &[u8]) {
+        if let Some(value) = self.values.remove(key) {
+            // With its "=".
+            self.len_bytes -= (key.len() + 1 + value.len()) as u64;
+        }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&[u8]> {

@@ -8,10 +8,10 @@ use super::stream::{BLOCK, TarStream};
 mod tests;
 
 /// Where data is in the file, and its length.
-pub(super) type Part = (u64, u64);
+pub type Part = (u64, u64);
 
-/// Of a map in the data; a file would have more parts than bytes.
-const MAX_PARTS: u64 = 1 << 28;
+/// So that a map takes bounded memory.
+const MAX_PARTS: usize = 1 << 24;
 
 /// GNU's own headers: four parts in the first, more in those that follow it. Gives the file's size as well.
 pub(super) fn read_gnu(
@@ -31,8 +31,14 @@ pub(super) fn read_gnu(
         Ok(())
     };
     add(&gnu.sparse)?;
+    let mut headers = 0;
     let mut goes_on = gnu.is_extended();
     while goes_on {
+        headers += 1;
+        // Each has room for 21.
+        if headers > MAX_PARTS / 21 {
+            return Err(too_many(offset));
+        }
         let mut more = tar::GnuExtSparseHeader::new();
         stream.read_exact(more.as_mut_bytes(), offset)?;
         add(more.sparse())?;
@@ -67,14 +73,22 @@ pub(super) fn read_in_data(
         offset,
     };
     let count = lines.next(stream)?;
-    if count > MAX_PARTS || count > stored_bytes {
+    if count > stored_bytes {
         return Err(wrong());
+    }
+    if count > MAX_PARTS as u64 {
+        return Err(too_many(offset));
     }
     let mut parts = Vec::new();
     for _ in 0..count {
         parts.push((lines.next(stream)?, lines.next(stream)?));
     }
     Ok(parts)
+}
+
+fn too_many(offset: u64) -> ArchiveError {
+    let max = MAX_PARTS;
+    ArchiveError::TooManyParts { offset, max }
 }
 
 /// Numbers from blocks.
