@@ -32,6 +32,7 @@ mod session;
 mod table;
 mod tar;
 mod units;
+mod unpack;
 mod walk;
 mod xattr_text;
 

@@ -12,6 +12,7 @@ mod device;
 mod export;
 mod filesystem;
 mod getfattr;
+mod import;
 mod inspect_internal;
 mod ln;
 mod ls;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Export(export::Export),
     Filesystem(filesystem::Filesystem),
     Getfattr(getfattr::Getfattr),
+    Import(import::Import),
     InspectInternal(inspect_internal::InspectInternal),
     Ln(ln::Ln),
     Ls(ls::Ls),
@@ -80,6 +82,7 @@ impl Command {
             Command::Export(command) => command.run(console),
             Command::Filesystem(group) => group.run(console),
             Command::Getfattr(command) => command.run(console),
+            Command::Import(command) => command.run(console),
             Command::InspectInternal(group) => group.run(console),
             Command::Ln(command) => command.run(console),
             Command::Ls(command) => command.run(console),

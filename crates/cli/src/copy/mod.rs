@@ -26,8 +26,8 @@ use ubtrfs_engine::{Error, FileKind};
 
 use self::dest::DestError;
 pub(crate) use self::dest::open_directory;
-use self::destination::Destination;
-use self::facts::Facts;
+pub(crate) use self::destination::Destination;
+pub(crate) use self::facts::Facts;
 pub(crate) use self::from_host::{FromHost, HostFile};
 pub(crate) use self::from_volume::FromVolume;
 use self::metadata::MetadataError;
@@ -108,7 +108,7 @@ pub(crate) enum CopyError {
 
 impl CopyError {
     /// Whether everything else would fail for the same reason.
-    fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         match self {
             CopyError::Make(error) => is_final_error(error),
             CopyError::Keep { source, .. } => is_final_error(source),

@@ -1,8 +1,11 @@
 //! A POSIX ACL, as an extended attribute holds it, in the text form that archives carry.
 //!
-//! Numbers stand for users and groups: names would be those of this machine, not of the volume's.
+//! Numbers are written for users and groups: names would be those of this machine, not of the volume's. What is
+//! read may have names, which are then those of this machine, or a number behind the permissions.
 
 use std::fmt::Write;
+
+use crate::owners::{group_id, user_id};
 
 #[cfg(test)]
 mod tests;
@@ -10,6 +13,15 @@ mod tests;
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
+
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const OWNING_GROUP: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+/// Of entries that are of nobody by name.
+const NO_ID: u32 = u32::MAX;
 
 /// None if the bytes are no ACL.
 pub(super) fn acl_text(bytes: &[u8]) -> Option<String> {
@@ -30,12 +42,12 @@ pub(super) fn acl_text(bytes: &[u8]) -> Option<String> {
         }
         // Writing to a String cannot fail.
         let _ = match u16::from_le_bytes([tag_low, tag_high]) {
-            0x01 => write!(text, "user::"),
-            0x02 => write!(text, "user:{id}:"),
-            0x04 => write!(text, "group::"),
-            0x08 => write!(text, "group:{id}:"),
-            0x10 => write!(text, "mask::"),
-            0x20 => write!(text, "other::"),
+            OWNER => write!(text, "user::"),
+            USER => write!(text, "user:{id}:"),
+            OWNING_GROUP => write!(text, "group::"),
+            GROUP => write!(text, "group:{id}:"),
+            MASK => write!(text, "mask::"),
+            OTHER => write!(text, "other::"),
             _ => return None,
         };
         for (bit, letter) in [(4, 'r'), (2, 'w'), (1, 'x')] {
@@ -43,4 +55,63 @@ pub(super) fn acl_text(bytes: &[u8]) -> Option<String> {
         }
     }
     Some(text)
+}
+
+/// The ACL that a text means; None if it means none, or one of users that this machine does not know.
+pub(crate) fn acl_bytes(text: &[u8]) -> Option<Vec<u8>> {
+    let text = str::from_utf8(text).ok()?;
+    let mut entries = Vec::new();
+    for line in text.split([',', '\n']) {
+        // What effect the mask has may follow as a comment.
+        let entry = line.split('#').next().unwrap_or_default().trim();
+        if !entry.is_empty() {
+            entries.push(entry_of(entry)?);
+        }
+    }
+    // The order in which the kernel wants them.
+    entries.sort_unstable();
+    let mut bytes = VERSION.to_le_bytes().to_vec();
+    for (tag, id, permissions) in &entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    (!entries.is_empty()).then_some(bytes)
+}
+
+/// Tag, id and permissions of "user:1000:rwx".
+fn entry_of(entry: &str) -> Option<(u16, u32, u16)> {
+    let entry = entry.strip_prefix("default:").unwrap_or(entry);
+    let mut fields = entry.split(':');
+    let (kind, name) = (fields.next()?, fields.next()?);
+    // Some writers leave the empty name of these out.
+    let (name, letters) = match (kind, fields.next()) {
+        ("mask" | "m" | "other" | "o", None) => ("", name),
+        (_, letters) => (name, letters?),
+    };
+    let number = fields.next();
+    let id = |by_name: fn(&str) -> Option<u32>| {
+        let number = number.or(Some(name)).and_then(|number| number.parse().ok());
+        number.or_else(|| by_name(name))
+    };
+    let (tag, id) = match (kind, name) {
+        ("user" | "u", "") => (OWNER, NO_ID),
+        ("user" | "u", _) => (USER, id(|name| Some(user_id(name)?.0))?),
+        ("group" | "g", "") => (OWNING_GROUP, NO_ID),
+        ("group" | "g", _) => (GROUP, id(group_id)?),
+        ("mask" | "m", "") => (MASK, NO_ID),
+        ("other" | "o", "") => (OTHER, NO_ID),
+        _ => return None,
+    };
+    let mut permissions = 0;
+    for letter in letters.chars() {
+        permissions |= match letter {
+            'r' => 4,
+            'w' => 2,
+            'x' => 1,
+            '-' => 0,
+            _ => return None,
+        };
+    }
+    Some((tag, id, permissions))
 }

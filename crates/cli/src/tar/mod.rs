@@ -4,7 +4,7 @@
 //! Names are bytes and are written as they are. The two zero blocks at the end and the padding to a
 //! record of 20 blocks make the archive readable by every tar.
 
-mod acl_text;
+pub(crate) mod acl_text;
 mod pax;
 
 use std::io::{self, Write};

@@ -6,6 +6,7 @@ mod copies_in;
 mod crafted;
 mod edits;
 mod errors;
+mod imports;
 mod kept_images;
 mod listings;
 mod process;

@@ -1,6 +1,6 @@
 //! The text of an ACL that `setfacl -m u:1000:r` made, and of bytes that are none.
 
-use super::acl_text;
+use super::{acl_bytes, acl_text};
 
 const ACL: [u8; 44] = [
     2, 0, 0, 0, //
@@ -26,4 +26,41 @@ fn other_bytes_are_no_acl() {
     assert_eq!(acl_text(&ACL[..43]), None);
     assert_eq!(acl_text(&[1, 0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0]), None);
     assert_eq!(acl_text(&[2, 0, 0, 0, 3, 0, 6, 0, 0, 0, 0, 0]), None);
+}
+
+#[test]
+fn texts_of_several_writers_are_read() {
+    for text in [
+        "user::rw-,user:1000:r--,group::r--,mask::rwx,other::r--",
+        "user::rw-\nuser:1000:r--\t#effective:r--\ngroup::r--\nmask::rwx\nother::r--\n",
+        "u::rw,other:r--,mask:rwx,group::r--,user:somebody:r--:1000",
+        "default:user::rw-,default:user:1000:r--,default:group::r--,default:mask::rwx,default:other::r--",
+    ] {
+        let bytes = acl_bytes(text.as_bytes()).expect(text);
+        let again = acl_text(&bytes).expect(text);
+        assert_eq!(
+            again,
+            "user::rw-,user:1000:r--,group::r--,mask::rwx,other::r--"
+        );
+    }
+    let root = acl_bytes(b"user:root:r--,group:root:-w-").expect("root is known everywhere");
+    assert_eq!(acl_text(&root).expect("an ACL"), "user:0:r--,group:0:-w-");
+}
+
+#[test]
+fn other_texts_are_no_acl() {
+    for text in [
+        "",
+        "user",
+        "user::",
+        "nobody::r--",
+        "user::rq-",
+        "user:no such user:r--",
+        "mask:x:r--",
+    ] {
+        let bytes = acl_bytes(text.as_bytes());
+        // No permissions at all are some.
+        assert_eq!(bytes.is_some(), text == "user::", "{text}");
+    }
+    assert_eq!(acl_bytes(&[0xff]), None);
 }

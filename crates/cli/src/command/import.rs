@@ -1,0 +1,102 @@
+//! `ubtrfs import`: an archive unpacked into a directory of a volume.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use ubtrfs_engine::archive::Members;
+
+use crate::changes::Changes;
+use crate::console::{COPY_PROGRESS, Console};
+use crate::location::{Location, VolumeOptions};
+use crate::quoting::Escaped;
+use crate::unpack::Unpacker;
+
+/// Unpack a tar archive into a directory of a volume
+///
+/// Archives of GNU tar, POSIX (pax, ustar) and older ones are read, with owners by their numbers, modes, times,
+/// extended attributes, ACLs, hard links, devices and sparse files. Files that exist are replaced. Nothing outside
+/// the directory is touched: links on the way are followed as if it were the root, and a member whose path has
+/// ".." is refused. What cannot be unpacked is reported, and the rest is unpacked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Import {
+    /// The archive is a tar archive (the only kind)
+    #[arg(long)]
+    tar: bool,
+    /// The archive; - is standard input
+    #[arg(value_name = "ARCHIVE")]
+    archive: PathBuf,
+    #[arg(value_name = "IMAGE:/DIR")]
+    location: Location,
+    /// Name each file that is unpacked
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+/// What compressed archives begin with, and the command that decompresses them.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ", "xz"),
+    (b"BZh", "bzip2"),
+];
+
+impl Import {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let shown = Escaped(self.archive.as_os_str().as_bytes());
+        let file = self.open()?;
+        let mut changes = Changes::new(&self.volume);
+        let target = changes.open(&self.location)?;
+        let Some(top) = target.directory(&self.location.path)? else {
+            bail!("'{}' is not a directory", self.location);
+        };
+        let refused = || format!("cannot unpack '{shown}'");
+        let mut members = Members::open(file).with_context(refused)?;
+        console.start_progress(COPY_PROGRESS);
+        let mut unpacker = Unpacker::new(&target.volume, top, console, self.verbose);
+        let unpacked = unpacker.all(&mut members);
+        console.end_progress();
+        if let Err(error) = unpacked {
+            let error = anyhow::Error::from(error).context(refused());
+            console.error(format_args!("{error:#}"));
+        }
+        // What was unpacked before an error stays.
+        changes.commit()
+    }
+
+    fn open(&self) -> anyhow::Result<File> {
+        let shown = Escaped(self.archive.as_os_str().as_bytes());
+        if self.archive.as_os_str() == "-" {
+            if self.location.session().is_some() {
+                bail!("standard input is the shell's own");
+            }
+            if io::stdin().is_terminal() {
+                bail!("refusing to read an archive from a terminal");
+            }
+            return Ok(File::from(rustix::io::dup(io::stdin())?));
+        }
+        let refused = || format!("cannot open '{shown}'");
+        let mut file = File::open(&self.archive).with_context(refused)?;
+        if file.metadata().with_context(refused)?.is_file() {
+            let mut start = Vec::new();
+            let most = COMPRESSED.map(|(start, _)| start.len() as u64);
+            let most = most.into_iter().max().unwrap_or(0);
+            (&mut file)
+                .take(most)
+                .read_to_end(&mut start)
+                .with_context(refused)?;
+            file.rewind().with_context(refused)?;
+            let found = COMPRESSED
+                .iter()
+                .find(|(magic, _)| start.starts_with(magic));
+            if let Some((_, program)) = found {
+                bail!("'{shown}' is compressed: {program} -dc '{shown}' | ubtrfs import - ...");
+            }
+        }
+        Ok(file)
+    }
+}

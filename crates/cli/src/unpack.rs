@@ -1,0 +1,396 @@
+//! An archive unpacked into a directory of a volume.
+//!
+//! Invariants
+//! - UNPACK-1: nothing outside the directory is touched. A member whose path has ".." is refused; links on the way
+//!   to a member are followed as if the directory were the root, so that none leads out of it.
+//! - UNPACK-2: what cannot be unpacked is reported and the rest is unpacked, unless all of it would fail.
+//! - UNPACK-3: a directory has its times after all that is in it was made.
+//!
+//! Memory: one member without its data, and the times of `MAX_TIMED` directories.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use ubtrfs_engine::archive::{ArchiveError, Member, MemberBody, Members};
+use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
+
+use crate::console::Console;
+use crate::copy::{CopyError, Destination, Facts, ToVolume};
+use crate::file_data::READ_BYTES;
+use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
+use crate::quoting::{Escaped, ShellQuoted};
+use crate::rdev::DeviceNumber;
+use crate::tar::acl_text::acl_bytes;
+
+#[cfg(test)]
+mod tests;
+
+/// As many as the kernel follows on one path.
+const MAX_LINKS: usize = 40;
+/// Of directories that have no member of their own.
+const MADE_ON_THE_WAY: u32 = 0o755;
+/// As many directories wait for their times.
+const MAX_TIMED: usize = 1 << 18;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnpackError {
+    /// The archive cannot be read on.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    #[error("refused: its path leads out of the directory")]
+    Outside,
+    #[error("its path is that of the directory itself")]
+    Root,
+    #[error("it is another name of '{0}', which does not exist")]
+    NoTarget(String),
+    #[error("it would replace a directory that is not empty")]
+    ReplacesFullDirectory,
+    #[error(
+        "its ACL is left out: malformed, or of users or groups that this machine does not know"
+    )]
+    Acl,
+    #[error("cannot keep the times of directory {dir:?}: {source}")]
+    Times { dir: FileId, source: Box<Error> },
+}
+
+impl From<Error> for UnpackError {
+    fn from(error: Error) -> UnpackError {
+        UnpackError::Copy(CopyError::Make(error))
+    }
+}
+
+impl UnpackError {
+    fn is_final(&self) -> bool {
+        match self {
+            UnpackError::Archive(_) => true,
+            UnpackError::Copy(error) => error.is_final(),
+            UnpackError::Times { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+pub(crate) struct Unpacker<'a> {
+    volume: &'a Volume,
+    /// The directory that is unpacked into.
+    top: FileId,
+    destination: ToVolume<'a>,
+    console: &'a mut Console,
+    verbose: bool,
+    /// Access and modification that directories get in the end.
+    times: HashMap<FileId, (FileTime, FileTime)>,
+    /// Directories got their times already, so that the next change of one must not lose them.
+    has_kept_times: bool,
+    max_timed: usize,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Unpacker<'a> {
+    pub(crate) fn new(
+        volume: &'a Volume,
+        top: FileId,
+        console: &'a mut Console,
+        verbose: bool,
+    ) -> Unpacker<'a> {
+        Unpacker {
+            volume,
+            top,
+            destination: ToVolume::new(volume, true),
+            console,
+            verbose,
+            times: HashMap::new(),
+            has_kept_times: false,
+            max_timed: MAX_TIMED,
+            buffer: vec![0; READ_BYTES],
+        }
+    }
+
+    /// Unpacks all members. An error is one that ended it early.
+    pub(crate) fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+        let unpacked = self.members(members);
+        // Also after an error: what was unpacked shall be as it was.
+        let kept = self.keep_times();
+        unpacked.and(kept)
+    }
+
+    fn members(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+        while let Some(member) = members.next_member()? {
+            if let Some(bar) = self.console.progress() {
+                bar.set_message(Escaped(&member.path).to_string());
+            }
+            if self.verbose {
+                let _ = writeln!(self.console.out, "{}", ShellQuoted(&member.path));
+            }
+            if let Err(error) = self.member(&member, members) {
+                self.report(&member.path, error)?;
+            }
+        }
+        Ok(members.drain()?)
+    }
+
+    fn report(&mut self, path: &[u8], error: UnpackError) -> Result<(), UnpackError> {
+        if error.is_final() {
+            return Err(error);
+        }
+        let path = Escaped(path);
+        self.console
+            .error(format_args!("cannot unpack '{path}': {error}"));
+        Ok(())
+    }
+
+    /// Gives directories their times.
+    fn keep_times(&mut self) -> Result<(), UnpackError> {
+        for (dir, (atime, mtime)) in std::mem::take(&mut self.times) {
+            let times = SetAttr {
+                atime: Some(SetTime::At(atime)),
+                mtime: Some(SetTime::At(mtime)),
+                ..SetAttr::default()
+            };
+            let set = self.volume.set_attr(dir, &times);
+            set.map_err(|error| UnpackError::Times {
+                dir,
+                source: Box::new(error),
+            })?;
+        }
+        self.has_kept_times = true;
+        Ok(())
+    }
+
+    fn set_times_later(&mut self, dir: FileId, facts: &Facts) -> Result<(), UnpackError> {
+        if self.times.len() >= self.max_timed {
+            self.keep_times()?;
+        }
+        self.times.insert(dir, (facts.atime, facts.mtime));
+        Ok(())
+    }
+
+    /// Sees to it that a directory which is about to change has its times in the end (UNPACK-3).
+    fn before_change(&mut self, dir: FileId) -> Result<(), UnpackError> {
+        if self.has_kept_times && !self.times.contains_key(&dir) {
+            let attr = self.volume.attr(dir)?;
+            self.set_times_later(dir, &Facts::of(&attr, Vec::new()))?;
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, member: &Member, members: &mut Members) -> Result<(), UnpackError> {
+        let (facts, is_whole) = facts_of(member);
+        if !is_whole {
+            self.report(&member.path, UnpackError::Acl)?;
+        }
+        let names = names_of(&member.path)?;
+        let Some((name, above)) = names.split_last() else {
+            if facts.kind != FileKind::Directory {
+                return Err(UnpackError::Root);
+            }
+            return self.keep_directory(self.top, &facts, &member.path);
+        };
+        let parent = self.directory(above, OnTheWay::Make)?;
+        self.before_change(parent)?;
+        if facts.kind == FileKind::Directory {
+            let dir = self.make_directory(parent, name, &facts)?;
+            return self.keep_directory(dir, &facts, &member.path);
+        }
+        self.clear(parent, name)?;
+        let made = match &member.body {
+            MemberBody::HardLink(target) => return self.link(target, parent, name),
+            MemberBody::Symlink(target) => self.destination.symlink(&parent, name, target)?,
+            MemberBody::File { size, parts } => {
+                let made = self.destination.file(&parent, name, &facts, None)?;
+                let whole = [(0, *size)];
+                for &(at, len) in parts.as_deref().unwrap_or(&whole) {
+                    self.data(member, members, made, (at, len))?;
+                }
+                self.destination.set_size(&made, *size)?;
+                made
+            }
+            _ => self.destination.node(&parent, name, &facts)?,
+        };
+        self.keep(made, &facts, &member.path)
+    }
+
+    fn keep(&mut self, made: FileId, facts: &Facts, path: &[u8]) -> Result<(), UnpackError> {
+        for problem in self.destination.keep(&made, facts) {
+            self.report(path, problem.into())?;
+        }
+        Ok(())
+    }
+
+    fn keep_directory(
+        &mut self,
+        dir: FileId,
+        facts: &Facts,
+        path: &[u8],
+    ) -> Result<(), UnpackError> {
+        self.keep(dir, facts, path)?;
+        self.set_times_later(dir, facts)
+    }
+
+    fn data(
+        &mut self,
+        member: &Member,
+        members: &mut Members,
+        made: FileId,
+        (mut at, mut left): (u64, u64),
+    ) -> Result<(), UnpackError> {
+        while left > 0 {
+            let len = left.min(READ_BYTES as u64);
+            let bytes = &mut self.buffer[..len as usize];
+            members.read(member, bytes)?;
+            self.destination.write(&made, at, bytes)?;
+            if let Some(bar) = self.console.progress() {
+                bar.inc(len);
+            }
+            at += len;
+            left -= len;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, target: &[u8], parent: FileId, name: &[u8]) -> Result<(), UnpackError> {
+        let missing = || UnpackError::NoTarget(Escaped(target).to_string());
+        let names = names_of(target)?;
+        let (last, above) = names.split_last().ok_or_else(missing)?;
+        let found = match self.directory(above, OnTheWay::MustExist) {
+            Ok(dir) => self.volume.lookup(dir, last)?,
+            Err(_) => None,
+        };
+        let first = found.ok_or_else(missing)?;
+        Ok(self.destination.link(&self.top, &first, &parent, name)?)
+    }
+
+    /// Makes a directory, or takes the one that is there; anything else goes.
+    fn make_directory(
+        &mut self,
+        parent: FileId,
+        name: &[u8],
+        facts: &Facts,
+    ) -> Result<FileId, UnpackError> {
+        if let Some(existing) = self.volume.lookup(parent, name)?
+            && self.volume.attr(existing)?.kind != FileKind::Directory
+        {
+            self.volume.unlink(parent, name)?;
+        }
+        let (dir, _) = self.destination.directory(&parent, name, facts)?;
+        Ok(dir)
+    }
+
+    /// Takes an empty directory out of the way of something else.
+    fn clear(&mut self, parent: FileId, name: &[u8]) -> Result<(), UnpackError> {
+        let Some(existing) = self.volume.lookup(parent, name)? else {
+            return Ok(());
+        };
+        if self.volume.attr(existing)?.kind != FileKind::Directory {
+            return Ok(());
+        }
+        match self.volume.rmdir(parent, name) {
+            Ok(()) => {
+                self.times.remove(&existing);
+                Ok(())
+            }
+            Err(Error::NotEmpty(_)) => Err(UnpackError::ReplacesFullDirectory),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The directory that `names` lead to from the top (UNPACK-1).
+    fn directory(&mut self, names: &[&[u8]], on_the_way: OnTheWay) -> Result<FileId, UnpackError> {
+        let mut way = vec![self.top];
+        let mut pending: Vec<Vec<u8>> = names.iter().rev().map(|name| name.to_vec()).collect();
+        let mut links = 0;
+        while let Some(name) = pending.pop() {
+            let at = way.last().copied().unwrap_or(self.top);
+            match name.as_slice() {
+                b"" | b"." => continue,
+                b".." => {
+                    if way.len() > 1 {
+                        way.pop();
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let next = match self.volume.lookup(at, &name)? {
+                Some(next) => next,
+                None if on_the_way == OnTheWay::Make => {
+                    self.before_change(at)?;
+                    let new = NewInode::directory(MADE_ON_THE_WAY);
+                    self.volume.create(at, &name, &new)?
+                }
+                None => return Err(Error::NotFound.into()),
+            };
+            match self.volume.attr(next)?.kind {
+                FileKind::Directory => way.push(next),
+                FileKind::Symlink => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Error::TooManySymlinks.into());
+                    }
+                    let target = self.volume.readlink(next)?;
+                    if target.starts_with(b"/") {
+                        way.truncate(1);
+                    }
+                    let names = target.split(|&byte| byte == b'/');
+                    pending.extend(names.rev().map(<[u8]>::to_vec));
+                }
+                _ => return Err(Error::NotADirectory(next).into()),
+            }
+        }
+        Ok(way.last().copied().unwrap_or(self.top))
+    }
+}
+
+/// What becomes of directories that are missing on the way to something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum OnTheWay {
+    Make,
+    MustExist,
+}
+
+/// The names of a path from the top, which a leading slash stands for as well.
+fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
+    let names = path.split(|&byte| byte == b'/');
+    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+    match names.contains(&&b".."[..]) {
+        true => Err(UnpackError::Outside),
+        false => Ok(names),
+    }
+}
+
+/// False if an ACL had to be left out.
+fn facts_of(member: &Member) -> (Facts, bool) {
+    let attributes = &member.attributes;
+    let mut xattrs = attributes.xattrs.clone();
+    let mut is_whole = true;
+    let texts = [
+        (ACL_ACCESS, &attributes.acl_access),
+        (ACL_DEFAULT, &attributes.acl_default),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text.as_deref().filter(|text| !text.is_empty())
+            && !xattrs.iter().any(|(known, _)| known == name)
+        {
+            match acl_bytes(text) {
+                Some(bytes) => xattrs.push((name.to_vec(), bytes)),
+                None => is_whole = false,
+            }
+        }
+    }
+    let (major, minor) = attributes.device;
+    let kind = FileKind::from_mode(attributes.mode).unwrap_or(FileKind::Regular);
+    let facts = Facts {
+        kind,
+        mode: attributes.mode,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        nlink: 1,
+        size: 0,
+        rdev: DeviceNumber { major, minor }.to_inode(),
+        atime: attributes.atime,
+        mtime: attributes.mtime,
+        xattrs,
+    };
+    (facts, is_whole)
+}

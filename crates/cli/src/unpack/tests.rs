@@ -1,0 +1,89 @@
+//! Paths of members, and the times of more directories than are remembered.
+
+use std::io::{Seek, Write};
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::OpenOptions;
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+
+use super::*;
+use crate::console::Format;
+
+#[test]
+fn paths_begin_at_the_directory() {
+    for path in ["a/b", "/a/b", "./a//b/", "///a/./b"] {
+        assert_eq!(names_of(path.as_bytes()).unwrap(), [b"a", b"b"], "{path}");
+    }
+    for path in ["", "/", ".", "./"] {
+        assert!(names_of(path.as_bytes()).unwrap().is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn no_path_leads_upward() {
+    for path in ["..", "../a", "a/../b", "a/..", "/.."] {
+        let refused = names_of(path.as_bytes());
+        assert!(matches!(refused, Err(UnpackError::Outside)), "{path}");
+    }
+}
+
+fn empty_volume() -> Arc<Volume> {
+    let len_bytes = 256 << 20;
+    let created = Timespec {
+        sec: 1_700_000_000.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[len_bytes]).unwrap();
+    let device = MemDevice::new(len_bytes);
+    plan.write(&[&device], false).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    Volume::from_devices(vec![("memory".into(), device)], &options).unwrap()
+}
+
+fn header(path: &str, kind: ::tar::EntryType, mtime: u64) -> ::tar::Header {
+    let mut header = ::tar::Header::new_ustar();
+    header.set_path(path).unwrap();
+    header.set_entry_type(kind);
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(0);
+    header.set_mtime(mtime);
+    header.set_cksum();
+    header
+}
+
+#[test]
+fn directories_keep_their_times_however_many_there_are() {
+    const DIRS: u64 = 20;
+    let mut archive = ::tar::Builder::new(tempfile::tempfile().unwrap());
+    for dir in 0..DIRS {
+        let header = header(&format!("{dir}/"), ::tar::EntryType::Directory, dir);
+        archive.append(&header, &b""[..]).unwrap();
+    }
+    for path in (0..DIRS).flat_map(|dir| [format!("{dir}/file"), format!("{dir}/made/file")]) {
+        let header = header(&path, ::tar::EntryType::Regular, 5);
+        archive.append(&header, &b""[..]).unwrap();
+    }
+    let mut file = archive.into_inner().unwrap();
+    file.flush().unwrap();
+    file.rewind().unwrap();
+
+    let volume = empty_volume();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut console = Console::new(Format::Text, 0, true).unwrap();
+    let mut unpacker = Unpacker::new(&volume, top, &mut console, false);
+    unpacker.max_timed = 3;
+    unpacker.all(&mut Members::open(file).unwrap()).unwrap();
+    for dir in 0..DIRS {
+        let id = volume.lookup(top, dir.to_string().as_bytes()).unwrap();
+        let attr = volume.attr(id.unwrap()).unwrap();
+        assert_eq!(attr.mtime.sec, dir as i64);
+        assert!(volume.lookup(id.unwrap(), b"file").unwrap().is_some());
+    }
+}
