@@ -1,8 +1,8 @@
 //! The requests that a mounted file system answers: one trait, whatever carries them.
 //!
 //! A transport reads requests from the kernel, calls these verbs from as many threads as it likes, and
-//! encodes the answers. The trait holds nothing of one transport's making, so that the adapter over
-//! fuser, readers of `/dev/fuse` of our own and io_uring queues can drive the same file system.
+//! encodes the answers. The trait holds nothing of one transport's making, so that readers of `/dev/fuse`
+//! and io_uring queues can drive the same file system.
 //!
 //! Contract
 //! - REQ-1: contents (`read`, `readlink`, xattrs) go straight into a buffer that the transport gives,

@@ -1,0 +1,96 @@
+//! What is agreed on with kernels of different offers.
+
+use zerocopy::IntoBytes;
+
+use super::*;
+
+const READ_ONLY: Wishes = Wishes {
+    posix_acl: true,
+    writable: false,
+    writeback_cache: false,
+};
+const WRITABLE: Wishes = Wishes {
+    posix_acl: false,
+    writable: true,
+    writeback_cache: true,
+};
+
+fn offer(minor: u32, flags: u64) -> Offer {
+    Offer {
+        major: 7,
+        minor,
+        flags,
+    }
+}
+
+fn flags(answer: &InitOut) -> u64 {
+    u64::from(answer.flags) | u64::from(answer.flags2) << 32
+}
+
+#[test]
+fn nothing_is_asked_for_that_was_not_offered() {
+    for bit in 0..64 {
+        let offered = 1 << bit;
+        let (_, answer) = settle(&offer(45, offered), &WRITABLE).unwrap();
+        assert_eq!(flags(&answer) & !offered, 0);
+    }
+    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY).unwrap();
+    assert_eq!(flags(&answer), 0);
+    assert!(!settled.elide_open && !settled.setxattr_ext);
+    assert_eq!(settled.request_bytes, REQUEST_SMALL_BYTES);
+    assert!(!settled.has_epoch());
+}
+
+#[test]
+fn wishes_decide_what_only_they_need() {
+    let asked = |wishes| flags(&settle(&offer(45, u64::MAX), wishes).unwrap().1);
+    let reading = asked(&READ_ONLY);
+    assert_ne!(reading & flag::POSIX_ACL, 0);
+    assert_eq!(
+        reading & (flag::WRITEBACK_CACHE | flag::HANDLE_KILLPRIV_V2),
+        0
+    );
+    let writing = asked(&WRITABLE);
+    assert_eq!(writing & flag::POSIX_ACL, 0);
+    for flag in [flag::WRITEBACK_CACHE, flag::HANDLE_KILLPRIV_V2] {
+        assert_ne!(writing & flag, 0);
+    }
+}
+
+#[test]
+fn the_version_is_the_older_of_both() {
+    for (offered, minor) in [(31, 31), (45, 45), (99, 45)] {
+        let (settled, answer) = settle(&offer(offered, u64::MAX), &READ_ONLY).unwrap();
+        assert_eq!((settled.minor, answer.minor), (minor, minor));
+        assert_eq!(answer.max_write as usize, REQUEST_MAX_BYTES);
+    }
+    assert!(settle(&offer(30, u64::MAX), &READ_ONLY).is_err());
+    let old = Offer {
+        major: 6,
+        ..offer(45, 0)
+    };
+    assert!(settle(&old, &READ_ONLY).is_err());
+}
+
+#[test]
+fn offers_are_read_in_both_lengths() {
+    let mut first = InitIn {
+        major: 7,
+        minor: 35,
+        max_readahead: 0,
+        flags: 5,
+    };
+    assert_eq!(Offer::parse(first.as_bytes()), Some(offer(35, 5)));
+    first.flags |= flag::INIT_EXT as u32;
+    assert_eq!(Offer::parse(first.as_bytes()), None);
+    let more = InitInMore {
+        flags2: 1 << 4,
+        unused: [0; 11],
+    };
+    let both = [first.as_bytes(), more.as_bytes()].concat();
+    let wanted = flag::DIRECT_IO_ALLOW_MMAP | flag::INIT_EXT | 5;
+    assert_eq!(Offer::parse(&both), Some(offer(35, wanted)));
+    for len in 0..size_of::<InitIn>() {
+        assert_eq!(Offer::parse(&both[..len]), None);
+    }
+}
