@@ -11,7 +11,6 @@ mod fs;
 pub mod inspect;
 mod lock;
 pub mod mkfs;
-#[allow(dead_code, unused_imports)]
 mod space;
 mod subvol;
 mod txn;

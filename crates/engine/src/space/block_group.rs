@@ -205,11 +205,6 @@ impl BlockGroup {
         self.recount(&mut self.state.lock());
     }
 
-    /// What could be allocated, as of a moment ago.
-    pub(super) fn room(&self) -> u64 {
-        self.room.load(Ordering::Relaxed)
-    }
-
     /// The longest free run, as of a moment ago; what fits at best, if it is not loaded.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)

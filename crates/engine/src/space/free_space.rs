@@ -147,12 +147,6 @@ impl FreeSpace {
         taken * self.unit_bytes
     }
 
-    /// Whether all of `len` bytes is free.
-    pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
-        self.units_of(start, len)
-            .is_ok_and(|range| self.all_free(&range))
-    }
-
     /// A free piece of at most `wanted.bytes`: the first one at the hint or behind it that is as long, else
     /// the first in the group, else the longest there is.
     pub(crate) fn find(&self, wanted: &Wanted) -> Option<(u64, u64)> {
@@ -185,17 +179,6 @@ impl FreeSpace {
         let (start, len) = self.find(wanted)?;
         self.remove(start, len).ok()?;
         Some((start, len))
-    }
-
-    /// All runs, ascending.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let run = self.run_from(at)?;
-            at = run.end;
-            let start = self.start + run.start * self.unit_bytes;
-            Some((start, (run.end - run.start) * self.unit_bytes))
-        })
     }
 
     fn units_of(&self, start: u64, len: u64) -> Result<Range<u64>, FreeSpaceError> {

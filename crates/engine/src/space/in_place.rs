@@ -75,10 +75,6 @@ impl InPlaceWrite {
         // Not `then_some`: a write that is made and dropped leaves the gate.
         group.gate().enter().then(|| InPlaceWrite { group })
     }
-
-    pub(crate) fn group(&self) -> &Arc<BlockGroup> {
-        &self.group
-    }
 }
 
 impl Drop for InPlaceWrite {

@@ -116,16 +116,6 @@ impl std::fmt::Debug for Space {
 #[derive(Debug, Default)]
 pub(crate) struct Pinned(Vec<Range<u64>>);
 
-impl Pinned {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.iter().map(|range| range.end - range.start).sum()
-    }
-}
-
 impl Space {
     /// Of a volume with these block groups (start, length, flags, used bytes), whose chunks `pool` knows, and
     /// these devices, those on which chunks may be made.

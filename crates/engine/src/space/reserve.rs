@@ -32,15 +32,6 @@ impl Space {
         release(&self.class(SpaceKind::Data).reserved_data, bytes);
     }
 
-    /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
-    /// devices' unallocated space could add. Of promises only those of data in mixed groups are taken off.
-    pub(crate) fn metadata_room(&self) -> u64 {
-        let class = self.class(SpaceKind::Metadata);
-        let data = class.reserved_data.load(Ordering::SeqCst);
-        let room = class.room().saturating_add(class.growth());
-        room.saturating_sub(data)
-    }
-
     /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
     /// them. If that cannot be kept, the promise stays as it was.
     pub(crate) fn promise_metadata(&self, bytes: u64) -> bool {

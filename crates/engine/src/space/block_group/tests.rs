@@ -8,6 +8,13 @@ use super::*;
 use crate::space::in_place::InPlaceWrite;
 use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
+impl BlockGroup {
+    /// What could be allocated, as of a moment ago.
+    pub(in crate::space) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+}
+
 const START: u64 = 64 * MIB;
 const LEN: u64 = 8 * MIB;
 const SUPERBLOCK: Range<u64> = START + MIB..START + MIB + (64 << 10);

@@ -4,6 +4,25 @@ use ubtrfs_sim::{Rng, seed};
 
 use super::*;
 
+impl FreeSpace {
+    /// Whether all of `len` bytes is free.
+    fn is_free(&self, start: u64, len: u64) -> bool {
+        self.units_of(start, len)
+            .is_ok_and(|range| self.all_free(&range))
+    }
+
+    /// All runs, ascending.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let run = self.run_from(at)?;
+            at = run.end;
+            let start = self.start + run.start * self.unit_bytes;
+            Some((start, (run.end - run.start) * self.unit_bytes))
+        })
+    }
+}
+
 const SECTOR: u64 = 4096;
 
 /// A bit for each sector.
