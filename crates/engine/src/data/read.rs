@@ -79,7 +79,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<usize> {
         let buf = within(attr.size, offset, buf);
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         let _epoch = self.node_store().epoch();
         let mut reader = Reader::new(self, &tree, id, attr.flags);
         reader.plan(offset, 0..buf.len(), buf)?;

@@ -51,7 +51,7 @@ impl Volume {
             .map(|inode| lock::read(&inode.lock))
             .transpose()?;
         let item_size = self.stored_attr(id)?.size;
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         let none = WriteBuffer::default();
         let buffer = state.as_ref().map_or(&none, |state| &state.buffer);
         look(&Layout {

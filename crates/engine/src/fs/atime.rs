@@ -29,7 +29,7 @@ impl Volume {
         if policy == AtimePolicy::Never || !self.is_writable() || id.is_stub() {
             return Ok(());
         }
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         if tree.is_read_only() || !is_due(&read_inode(&tree.view, id)?, policy, now) {
             return Ok(());
         }

@@ -108,7 +108,7 @@ impl Volume {
                 ..dir
             });
         }
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         Attr::of(id, &read_inode(&tree.view, id)?)
     }
 }

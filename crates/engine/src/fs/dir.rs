@@ -31,7 +31,7 @@ impl Volume {
         if dir.is_stub() {
             return Ok(None);
         }
-        let tree = self.subvolume_tree(dir.root)?;
+        let tree = self.tree_of(dir)?;
         match find_entry(&tree.view, dir.ino.0, name)? {
             Some(entry) => {
                 let key = entry_key(dir.ino.0, name);
@@ -55,7 +55,7 @@ impl Volume {
         if dir.is_stub() {
             return Ok(());
         }
-        let tree = self.subvolume_tree(dir.root)?;
+        let tree = self.tree_of(dir)?;
         let mut cursor = tree.view.cursor().sequential();
         let mut more = cursor.seek(&Key::new(dir.ino.0, KeyType::DIR_INDEX, from))?;
         while more {
@@ -147,7 +147,7 @@ impl Volume {
         if let Some(parent) = dir.stub_parent() {
             return Ok((parent, 0));
         }
-        let tree = self.subvolume_tree(dir.root)?;
+        let tree = self.tree_of(dir)?;
         if dir.ino.0 == tree.item().root_dirid.get() {
             let place = self.subvolume_place(dir.root)?;
             return Ok(place.map_or((dir, 0), |place| (place.dir, place.sequence)));

@@ -11,7 +11,8 @@ use crate::volume::Tree;
 
 /// Whether a directory may get another entry.
 pub(super) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
-    if dir.nlink.get() == 0 {
+    let is_gone = || tree.is_deleted() && tree.item().root_dirid.get() == id.ino.0;
+    if dir.nlink.get() == 0 || is_gone() {
         return Err(Error::NotFound);
     }
     may_write(tree, id, dir)

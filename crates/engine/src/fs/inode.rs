@@ -119,7 +119,7 @@ impl InodeTable {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
         }
-        let tree = volume.subvolume_tree(id.root)?;
+        let tree = volume.tree_of(id)?;
         let mut shard = self.shard(id).lock();
         if shard.inodes.len() >= shard.limit {
             shard

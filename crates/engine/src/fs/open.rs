@@ -31,7 +31,7 @@ impl OpenFile {
         if waiting::is_forbidden() {
             let is_quick = lock::read(&self.inode.lock)
                 .is_ok_and(|state| !state.unlinked || state.open_count > 1);
-            if !is_quick {
+            if !is_quick || self.inode.tree.is_deleted() {
                 return Err(self);
             }
         }
@@ -39,7 +39,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// `inode` has been counted already.
+    /// `inode` and its tree have been counted already.
     pub(super) fn counted(volume: Arc<Volume>, inode: Arc<Inode>) -> OpenFile {
         OpenFile { volume, inode }
     }
@@ -58,6 +58,7 @@ impl Volume {
         if state.open_count == 0 && read_inode(&inode.tree.view, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
         }
+        inode.tree.hold()?;
         state.open_count += 1;
         drop(state);
         Ok(OpenFile::counted(Arc::clone(self), inode))
@@ -88,8 +89,14 @@ impl Drop for OpenFile {
         state.open_count -= 1;
         let gone = state.open_count == 0 && state.unlinked;
         drop(state);
-        if gone {
-            waiting::while_allowed(|| self.volume.evict_or_leave(&self.inode));
-        }
+        let tree = &self.inode.tree;
+        waiting::while_allowed(|| {
+            if gone && !tree.is_deleted() {
+                self.volume.evict_or_leave(&self.inode);
+            }
+            if tree.let_go() {
+                self.volume.let_go_of_deleted(tree.id());
+            }
+        });
     }
 }

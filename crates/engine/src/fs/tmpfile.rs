@@ -47,6 +47,7 @@ impl Volume {
         let inode = self.inodes.get(self, id)?;
         let mut held = lock::write(&inode.lock)?;
         let txn = self.enter_tree(permit, &parent.tree)?;
+        inode.tree.hold()?;
         draft.enter(&txn);
         held.open_count = 1;
         held.unlinked = true;

@@ -51,7 +51,7 @@ impl Volume {
         if id.is_stub() {
             return Ok(None);
         }
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         find_xattr(&tree.view, id.ino, name)
     }
 
@@ -61,7 +61,7 @@ impl Volume {
         if id.is_stub() {
             return Ok(all);
         }
-        let tree = self.subvolume_tree(id.root)?;
+        let tree = self.tree_of(id)?;
         let mut cursor = tree.view.cursor();
         let mut more = cursor.seek(&Key::new(id.ino.0, KeyType::XATTR_ITEM, 0))?;
         while more {

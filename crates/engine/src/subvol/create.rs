@@ -119,7 +119,8 @@ impl Volume {
             items.insert_root_dir(root, &from, now)?;
         }
         let txn = self.enter_tree(permit, &parent.tree)?;
-        plan.check_alive()?;
+        parent.tree.check_undeleted()?;
+        plan.check_undeleted()?;
         let origin = match plan {
             Plan::New(_) => Origin::New(items.into_puts(&txn)),
             Plan::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
@@ -151,10 +152,10 @@ impl Plan<'_> {
         Key::new(id.0, KeyType::ROOT_ITEM, offset)
     }
 
-    fn check_alive(&self) -> Result<()> {
+    fn check_undeleted(&self) -> Result<()> {
         match self {
             Plan::New(_) => Ok(()),
-            Plan::Snapshot { of, .. } => of.check_alive(),
+            Plan::Snapshot { of, .. } => of.check_undeleted(),
         }
     }
 

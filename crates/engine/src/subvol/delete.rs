@@ -19,7 +19,8 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
-    /// commits.
+    /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
+    /// go.
     ///
     /// Errors: it is the default subvolume, or holds others; `name` is none.
     pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
@@ -54,7 +55,7 @@ impl Volume {
         let root = self.inodes.get(self, self.subvolume_entry(dir, name)?)?;
         let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
-        tree.check_alive()?;
+        tree.check_undeleted()?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
         Draft::new(tree).refuse_guarded(root.id)?;
         self.check_deletable(root.id)?;
@@ -84,7 +85,9 @@ impl Volume {
         drop(txn);
         drop(locked);
         drop(still);
-        self.forget_inodes(id);
+        if tree.check_alive().is_err() {
+            self.forget_inodes(id);
+        }
         Ok(())
     }
 
@@ -133,6 +136,14 @@ impl Volume {
             return Err(Error::NotEmpty(root));
         }
         Ok(())
+    }
+
+    /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
+    pub(crate) fn let_go_of_deleted(&self, root: RootId) {
+        self.forget_inodes(root);
+        if let Ok(writer) = self.writer() {
+            writer.set_unclean();
+        }
     }
 
     /// Lets go of what was written to a subvolume that is no more.

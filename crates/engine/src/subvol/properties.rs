@@ -34,7 +34,7 @@ impl Volume {
         let permit = self.admit(Cost::items(1))?;
         let tree = self.subvolume_tree(id)?;
         let txn = self.enter(permit)?;
-        tree.check_alive()?;
+        tree.check_undeleted()?;
         txn.change_root_item(&tree, |item| {
             let mut flags = item.flags();
             flags.set(RootItemFlags::RDONLY, read_only);
@@ -67,6 +67,7 @@ impl Volume {
         }
         let now = FileTime::now();
         let txn = self.enter_tree(permit, &tree)?;
+        tree.check_undeleted()?;
         if let Some(uuids) = uuids {
             uuids.enter(&txn);
         }
@@ -93,7 +94,7 @@ impl Volume {
         };
         draft.redirect_entry(dir, b"default", tree.root_key())?;
         let txn = self.enter(permit)?;
-        tree.check_alive()?;
+        tree.check_undeleted()?;
         draft.enter(&txn);
         txn.edit_superblock(|edits| edits.use_feature(Incompat::DEFAULT_SUBVOL));
         Ok(())

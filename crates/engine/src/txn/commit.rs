@@ -77,6 +77,8 @@ struct Commit<'v> {
     rebuilt: bool,
     /// Deleted subvolumes wait to be freed.
     unclean: bool,
+    /// Those that were held at the freeze, and may have been changed since.
+    kept: Vec<RootId>,
     removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
     /// Entries for the superblock's array, key and item.

@@ -31,7 +31,7 @@ pub(crate) use writable::now;
 
 use crate::data::{DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::InodeTable;
+use crate::fs::{FileId, InodeTable};
 use crate::txn::{Writer, WriterStats};
 use tree::TreeTable;
 use writable::check_writable;
@@ -249,7 +249,20 @@ impl Volume {
         self.find_tree(id)?.ok_or(Error::NoSuchTree(id))
     }
 
-    /// The tree of a subvolume that can be entered: one that is not being deleted.
+    /// The deleted subvolumes that are not to be freed yet (TREE-3).
+    pub(crate) fn kept_subvolumes(&self) -> Vec<RootId> {
+        self.trees.kept()
+    }
+
+    /// The tree that an inode is in.
+    pub(crate) fn tree_of(&self, id: FileId) -> Result<Arc<Tree>> {
+        match self.find_tree(id.root)? {
+            Some(tree) if id.root.is_subvolume() && tree.check_alive().is_ok() => Ok(tree),
+            _ => Err(Error::NoSuchSubvolume(id.root)),
+        }
+    }
+
+    /// The tree of a subvolume that can be entered: one that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         match self.find_tree(id)? {
             Some(tree) if id.is_subvolume() && tree.item().refs.get() > 0 => Ok(tree),

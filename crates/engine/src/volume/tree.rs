@@ -5,6 +5,8 @@
 //!   are not committed: its delta is nowhere else.
 //! - TREE-2: the item of a tree of a writable volume is the truth; the one in the root tree is as of the
 //!   last commit, and only commits write it.
+//! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
+//!   any, nobody can again; only then its blocks are freed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub struct Tree {
     pub(crate) next_ino: Mutex<Option<u64>>,
     /// Whether inodes without a name that were left in it have been looked for.
     pub(crate) orphans_finished: AtomicBool,
+    /// Holds on its inodes (TREE-3).
+    holders: AtomicU64,
     /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
     /// the snapshot shows until it is made.
     pub(crate) in_place: RwLock<()>,
@@ -55,6 +59,7 @@ impl Tree {
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
             orphans_finished: AtomicBool::new(false),
+            holders: AtomicU64::new(0),
             in_place: RwLock::new(()),
         }
     }
@@ -77,12 +82,48 @@ impl Tree {
         self.item.read().flags().contains(RootItemFlags::RDONLY)
     }
 
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.item.read().refs.get() == 0
+    }
+
     /// Refuses a subvolume that has been deleted.
-    pub(crate) fn check_alive(&self) -> Result<()> {
-        match self.item.read().refs.get() {
-            0 => Err(Error::NoSuchSubvolume(self.id)),
-            _ => Ok(()),
+    pub(crate) fn check_undeleted(&self) -> Result<()> {
+        match self.is_deleted() {
+            true => Err(Error::NoSuchSubvolume(self.id)),
+            false => Ok(()),
         }
+    }
+
+    /// Refuses a subvolume that has been deleted and that nobody holds.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match self.is_deleted() && !self.is_held() {
+            true => Err(Error::NoSuchSubvolume(self.id)),
+            false => Ok(()),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a hold on an inode.
+    pub(crate) fn hold(&self) -> Result<()> {
+        // Who deletes it waits, and meets the hold.
+        let item = self.item.read();
+        let held = self
+            .holders
+            .try_update(Ordering::AcqRel, Ordering::Acquire, |holders| {
+                (holders > 0 || item.refs.get() > 0).then_some(holders + 1)
+            });
+        match held {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::NoSuchSubvolume(self.id)),
+        }
+    }
+
+    /// Lets go of a hold. True if it was the last one of a subvolume that has been deleted.
+    pub(crate) fn let_go(&self) -> bool {
+        self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
     }
 
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
@@ -135,6 +176,15 @@ impl TreeTable {
         }
         let id = tree.id;
         Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
+    }
+
+    /// The deleted subvolumes that are held.
+    pub(super) fn kept(&self) -> Vec<RootId> {
+        let trees = self.trees.read();
+        let kept = trees
+            .values()
+            .filter(|tree| tree.id.is_subvolume() && tree.is_held() && tree.is_deleted());
+        kept.map(|tree| tree.id).collect()
     }
 
     pub(super) fn remove(&self, id: RootId) {

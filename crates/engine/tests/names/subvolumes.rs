@@ -149,7 +149,6 @@ fn deleted_subvolume_is_gone_with_all_in_it() {
     let copy = snapshot(&world, id, "copy", true);
     let volume = world.volume();
     let uuid = volume.subvolume_tree(id).unwrap().item().uuid;
-    let held = volume.hold(file).unwrap();
     volume.delete_subvolume(world.top(), b"sub").unwrap();
     assert!(is_missing(volume, "sub"));
     let deleted = volume.deleted_subvolumes().unwrap();
@@ -160,7 +159,6 @@ fn deleted_subvolume_is_gone_with_all_in_it() {
     let create = volume.create(at(volume, ""), b"x", &NewInode::file(0o600));
     create.unwrap();
     assert!(matches!(volume.attr(file), Err(Error::NoSuchSubvolume(_))));
-    drop(held);
     volume.sync().unwrap();
     volume.sync().unwrap();
     world.shows(|volume| {
@@ -172,6 +170,59 @@ fn deleted_subvolume_is_gone_with_all_in_it() {
         assert!(by_uuid(volume, KeyType::UUID_KEY_SUBVOL, &uuid).is_empty());
         assert_eq!(at(volume, "copy/file"), FileId::new(copy, file.ino));
     });
+}
+
+#[test]
+fn held_files_of_a_deleted_subvolume_go_on_until_they_are_let_go() {
+    let mut world = World::new();
+    let id = subvolume(&world, "sub");
+    let file = world.file("sub/file");
+    let lost = world.file("sub/lost");
+    let dir = world.dir("sub/dir");
+    let volume = world.volume();
+    volume.write(file, 0, b"before").unwrap();
+    volume.write(lost, 0, b"x").unwrap();
+    let root = volume.root_dir(id).unwrap();
+    let held = volume.hold(file).unwrap();
+    let held_dir = volume.hold(dir).unwrap();
+    volume.delete_subvolume(world.top(), b"sub").unwrap();
+    volume.free_deleted_subvolumes().unwrap();
+    assert!(is_missing(volume, "sub"));
+    let new = NewInode::file(0o600);
+    for round in 0..3u8 {
+        volume.write(file, 6, &vec![round; 70_000]).unwrap();
+        volume.fsync(file).unwrap();
+        let name = [b'a' + round];
+        volume.create(dir, &name, &new).unwrap();
+        volume.sync().unwrap();
+        let mut buf = vec![0; 70_006];
+        assert_eq!(volume.read(file, 0, &mut buf).unwrap(), 70_006);
+        assert_eq!((&buf[..6], buf[70_005]), (&b"before"[..], round));
+        assert_eq!(volume.lookup(dir, &name).unwrap().unwrap().root, id);
+    }
+    assert_eq!(volume.deleted_subvolumes().unwrap().len(), 1);
+    // Nothing of it can be reached by a way, nor can anything be put where it was, nor copied.
+    let refused = volume.create(root, b"x", &new);
+    assert!(matches!(refused, Err(Error::NotFound)));
+    let refused = volume.snapshot(id, world.top(), b"copy", false);
+    assert!(matches!(refused, Err(Error::NoSuchSubvolume(_))));
+    let sub = NewInode::directory(0o755);
+    let refused = volume.create_subvolume(dir, b"sub", &sub);
+    assert!(matches!(refused, Err(Error::NoSuchSubvolume(_))));
+    let other = volume.create_subvolume(world.top(), b"other", &sub);
+    let to = (dir, &b"other"[..]);
+    let refused = volume.rename(world.top(), b"other", to, RenameMode::Replace);
+    assert!(matches!(refused, Err(Error::NoSuchSubvolume(_))));
+    assert!(volume.root_dir(other.unwrap()).is_ok());
+
+    volume.unlink(dir, b"a").unwrap();
+    drop(held_dir);
+    assert_eq!(volume.attr(lost).unwrap().size, 1);
+    drop(held);
+    assert!(matches!(volume.attr(file), Err(Error::NoSuchSubvolume(_))));
+    assert!(volume.hold(file).is_err());
+    volume.free_deleted_subvolumes().unwrap();
+    world.shows(|volume| assert!(volume.deleted_subvolumes().unwrap().is_empty()));
 }
 
 #[test]

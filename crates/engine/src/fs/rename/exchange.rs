@@ -39,6 +39,10 @@ impl<'a> Rename<'a> {
         }
         let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
+        if old.dir.id.root != new_dir.id.root {
+            old.dir.tree.check_undeleted()?;
+            new_dir.tree.check_undeleted()?;
+        }
         drafts.enter(&txn);
         locked.state(new_dir.id).next_index = Some(index + 1);
         locked.state(old.dir.id).next_index = Some(old_index + 1);

@@ -189,7 +189,7 @@ impl Rename<'_> {
         if place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.subvolume_tree(place.id.root)?;
+        let tree = self.volume.tree_of(place.id)?;
         refuse_guarded(place.id, &read_inode(&tree.view, place.id)?)
     }
 
@@ -198,7 +198,7 @@ impl Rename<'_> {
         if self.within_dir() || !place.is_dir() || place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.subvolume_tree(place.id.root)?;
+        let tree = self.volume.tree_of(place.id)?;
         may_write(&tree, place.id, &read_inode(&tree.view, place.id)?)
     }
 

@@ -62,6 +62,9 @@ impl<'a> Rename<'a> {
 
         let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
+        if old.is_subvolume() {
+            new_dir.tree.check_undeleted()?;
+        }
         drafts.enter(&txn);
         locked.state(new_dir.id).next_index = Some(index + 1);
         if let Some(next) = old_next {

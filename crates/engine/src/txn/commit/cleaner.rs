@@ -8,6 +8,8 @@
 //! tree's name, they are referred to in the block's name from then on, all the way down (`disown`): no
 //! reference may outlive its tree.
 //!
+//! One that is held is left alone: who lets go of it says that there is something to clean again.
+//!
 //! Invariants
 //! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
 //!   second visit unless the kernel set it, which is why nodes are looked into all the same.
@@ -76,6 +78,7 @@ impl Commit<'_> {
             // The root tree has orphans of its own, which are inodes of caches.
             let id = RootId(key.offset);
             if id.is_subvolume()
+                && !self.kept.contains(&id)
                 && let Some(tree) = self.volume.find_tree(id)?
                 && tree.item().refs.get() == 0
             {

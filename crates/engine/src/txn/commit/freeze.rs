@@ -17,7 +17,7 @@ use crate::volume::Volume;
 impl<'v> Commit<'v> {
     /// None if there is nothing to commit.
     pub(super) fn freeze(volume: &'v Volume, writer: &'v Writer) -> Result<Option<Commit<'v>>> {
-        let (old, trees, unclean) = {
+        let (old, trees, unclean, kept) = {
             let mut running = writer.running.write();
             let unclean = writer.take_unclean();
             if running.is_empty() && !unclean {
@@ -34,7 +34,11 @@ impl<'v> Commit<'v> {
                     ..CommitTree::unchanged(tree)
                 })
                 .collect();
-            (old, trees, unclean)
+            let kept = match unclean {
+                true => volume.kept_subvolumes(),
+                false => Vec::new(),
+            };
+            (old, trees, unclean, kept)
         };
         writer.froze();
         let transid = old.transid;
@@ -58,6 +62,7 @@ impl<'v> Commit<'v> {
             gone: Vec::new(),
             removed_groups: Vec::new(),
             unclean,
+            kept,
             rebuilt: false,
             edits,
             new_system_chunks: Vec::new(),
