@@ -37,6 +37,8 @@ pub enum Error {
     Aborted(String),
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
+    #[error("the volume is a seed, which is only read")]
+    Seed,
     #[error("no space left on the volume")]
     NoSpace,
     #[error("the file would be too large")]
@@ -135,6 +137,18 @@ impl Error {
             Error::DataRead { source, .. } => source.is_would_wait(),
             _ => false,
         }
+    }
+
+    /// Whether it says that the volume, or what it lies on, is protected from being written. The kernel's btrfs
+    /// says as much in the same cases, and mount(8) then tries without writing.
+    pub fn is_write_protected(&self) -> bool {
+        let Error::Device(DeviceError::Open { source, .. }) = self else {
+            return matches!(self, Error::Seed);
+        };
+        matches!(
+            source.kind(),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+        )
     }
 
     /// Whether it says that the volume is full.

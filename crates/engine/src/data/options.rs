@@ -1,6 +1,7 @@
 //! How a volume stores data.
 
 use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeFlags;
 
 /// How files are compressed that do not say it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,22 @@ pub(crate) struct DataOptions {
     pub(crate) max_inline_bytes: u64,
     /// Budget of written data that has no extent yet.
     pub(crate) buffer_bytes: u64,
+    /// New files are overwritten where they lie, without checksums.
+    pub(crate) no_data_cow: bool,
+    /// New files have no checksums.
+    pub(crate) no_data_sum: bool,
+    /// Whoever syncs a file has the data of all others written back before the commit.
+    pub(crate) flush_on_commit: bool,
+}
+
+impl DataOptions {
+    /// What a new regular file has besides what its directory hands on, as the kernel has it.
+    pub(crate) fn new_file_flags(&self) -> InodeFlags {
+        let mut flags = InodeFlags::empty();
+        flags.set(InodeFlags::NODATACOW, self.no_data_cow);
+        flags.set(InodeFlags::NODATASUM, self.no_data_cow || self.no_data_sum);
+        flags
+    }
 }
 
 impl Default for DataOptions {
@@ -29,6 +46,9 @@ impl Default for DataOptions {
             compress: Compress::default(),
             max_inline_bytes: 2048,
             buffer_bytes: 64 << 20,
+            no_data_cow: false,
+            no_data_sum: false,
+            flush_on_commit: false,
         }
     }
 }

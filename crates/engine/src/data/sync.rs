@@ -37,6 +37,10 @@ impl Volume {
     pub fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
+        if self.data.options.flush_on_commit {
+            // Losses are told to who syncs the file.
+            let _ = self.write_back_all();
+        }
         let written = self.write_back(&inode);
         let failure = inode.lock.write().buffer.take_failure();
         if let Some(reason) = failure {

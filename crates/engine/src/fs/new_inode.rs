@@ -127,7 +127,7 @@ impl Draft<'_> {
         (item.atime, item.ctime, item.mtime, item.otime) = (time, time, time, time);
         let mode = self.insert_acls(ino, kind, mode, new.umask, parent.inherited)?;
         item.mode = mode.into();
-        let flags = flags_in(parent.item.flags(), kind);
+        let flags = flags_in(parent.item.flags(), kind) | self.tree().new_inode_flags(kind);
         let flags = self.insert_property(ino, kind, flags, parent.inherited)?;
         item.flags = flags.bits().into();
         if kind == FileKind::Symlink {

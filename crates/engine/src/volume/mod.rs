@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use ubtrfs_device::{BlockDevice, Pool, waiting};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
-use ubtrfs_format::item::{Chunk, DevItem, RootItem};
+use ubtrfs_format::item::{Chunk, DevItem, InodeFlags, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
@@ -80,7 +80,9 @@ impl Volume {
         if options.writable {
             check_writable(&superblock)?;
         }
-        let tree = |committed| Arc::new(open_tree(&store, committed, options.writable, 0, None));
+        let flags = options.data.new_file_flags();
+        let writable = options.writable;
+        let tree = |committed| Arc::new(open_tree(&store, committed, (writable, flags), 0, None));
         let volume = Volume {
             chunk_tree: tree(chunk_root(&superblock)),
             root_tree: tree(tree_root(&superblock)),
@@ -89,7 +91,7 @@ impl Volume {
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
             inodes: InodeTable::default(),
-            writable: options.writable,
+            writable,
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),
             pool,
@@ -219,15 +221,14 @@ impl Volume {
             level: item.level,
             generation: Some(item.transid()),
         };
-        let tree = open_tree(
-            &self.store,
-            root,
-            self.is_writable(),
-            key.offset,
-            Some(item),
-        );
+        let tree = open_tree(&self.store, root, self.tree_use(), key.offset, Some(item));
         let committed = self.writer.get().map_or(u64::MAX, |w| w.committed().0);
         Ok(Some(self.trees.get_or_insert(tree, committed)))
+    }
+
+    /// Whether trees are edited, and what regular files that are made in them begin with.
+    fn tree_use(&self) -> (bool, InodeFlags) {
+        (self.writable, self.data.options.new_file_flags())
     }
 
     /// A tree that is in memory.
@@ -303,7 +304,7 @@ fn tree_root(sb: &Superblock) -> CommittedRoot {
 fn open_tree(
     store: &Arc<NodeStore>,
     root: CommittedRoot,
-    writable: bool,
+    (writable, new_file_flags): (bool, InodeFlags),
     key_offset: u64,
     item: Option<RootItem>,
 ) -> Tree {
@@ -317,6 +318,7 @@ fn open_tree(
         live,
         key_offset,
         item.unwrap_or_else(RootItem::new_zeroed),
+        new_file_flags,
     )
 }
 

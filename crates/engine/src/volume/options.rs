@@ -107,6 +107,27 @@ impl OpenOptions {
         self
     }
 
+    /// Has new files overwritten where they lie, without checksums.
+    #[must_use]
+    pub fn no_data_cow(mut self, no_data_cow: bool) -> Self {
+        self.data.no_data_cow = no_data_cow;
+        self
+    }
+
+    /// Gives new files no checksums.
+    #[must_use]
+    pub fn no_data_sum(mut self, no_data_sum: bool) -> Self {
+        self.data.no_data_sum = no_data_sum;
+        self
+    }
+
+    /// Has the data of all files written back when one is synced.
+    #[must_use]
+    pub fn flush_on_commit(mut self, flush_on_commit: bool) -> Self {
+        self.data.flush_on_commit = flush_on_commit;
+        self
+    }
+
     /// Budget of written data that has no extent yet, in bytes. Who writes beyond it writes back first.
     #[must_use]
     pub fn buffer_bytes(mut self, buffer_bytes: u64) -> Self {

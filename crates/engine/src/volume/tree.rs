@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{RootItem, RootItemFlags};
+use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
 
@@ -30,6 +30,8 @@ pub struct Tree {
     pub(crate) item: RwLock<RootItem>,
     /// None on a volume that is only read.
     live: Option<Arc<LiveTree>>,
+    /// What the volume's options have regular files that are made in it begin with.
+    new_file_flags: InodeFlags,
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
     /// The next inode number to be given out; None until somebody asks.
@@ -49,6 +51,7 @@ impl Tree {
         live: Option<Arc<LiveTree>>,
         key_offset: u64,
         item: RootItem,
+        new_file_flags: InodeFlags,
     ) -> Tree {
         Tree {
             id: view.tree(),
@@ -56,6 +59,7 @@ impl Tree {
             key_offset,
             item: RwLock::new(item),
             live,
+            new_file_flags,
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
             orphans_finished: AtomicBool::new(false),
@@ -133,6 +137,14 @@ impl Tree {
         match self.is_read_only() {
             true => Err(Error::ReadOnlySubvolume(self.id)),
             false => Ok(()),
+        }
+    }
+
+    /// What the volume's options add to the flags of an inode of `kind` that is made in it.
+    pub(crate) fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
+        match kind {
+            FileKind::Regular => self.new_file_flags,
+            _ => InodeFlags::empty(),
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) fn check_writable(sb: &Superblock) -> Result<()> {
         return refuse("a conversion of it was broken off".to_owned());
     }
     if sb.flags.get() & flags::SEEDING != 0 {
-        return refuse("it is a seed".to_owned());
+        return Err(Error::Seed);
     }
     if sb.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0 {
         return refuse("it is a dump of metadata".to_owned());
@@ -218,7 +218,7 @@ impl Volume {
 
     /// Has the volume know a tree that a commit has just built and that no root item names yet.
     pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
-        let tree = open_tree(&self.store, root, true, 0, Some(item));
+        let tree = open_tree(&self.store, root, self.tree_use(), 0, Some(item));
         self.trees.get_or_insert(tree, u64::MAX)
     }
 
