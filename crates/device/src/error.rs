@@ -135,8 +135,8 @@ impl DeviceError {
 /// Who uses a device that we may not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Another process holds the lock that ubtrfs takes.
-    Lock,
+    /// Another process, if it is known which, holds the lock that ubtrfs takes.
+    Lock { pid: Option<u32> },
     /// A loop device of this name is backed by the file.
     Loop(String),
     /// It is claimed exclusively: mounted, part of another device, or opened so by a program.
@@ -146,7 +146,8 @@ pub enum Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Holder::Lock => f.write_str("it holds the lock"),
+            Holder::Lock { pid: None } => f.write_str("it holds the lock"),
+            Holder::Lock { pid: Some(pid) } => write!(f, "process {pid} holds the lock"),
             Holder::Loop(name) => write!(f, "attached to {name}"),
             Holder::Kernel => f.write_str("mounted, or claimed by another program"),
         }

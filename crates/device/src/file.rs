@@ -1,8 +1,9 @@
 //! Image files and block devices.
 //!
-//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide. The
-//! kernel takes no such lock: a writer refuses an image behind a loop device, and claims a block device
-//! with O_EXCL. A reader may look at what the kernel has mounted, as btrfs-progs allows, and is warned.
+//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide; a loop
+//! device is locked along with its image. The kernel takes no such lock: a writer refuses an image behind a
+//! loop device, and claims a block device with O_EXCL. A reader may look at what the kernel has mounted, as
+//! btrfs-progs allows, and is warned.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
@@ -10,23 +11,21 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::file_clone;
+use crate::lock::{lock, lock_backing};
 use crate::uring::{self, Request};
 use crate::waiting::{self, WouldWait};
 
 #[cfg(test)]
 mod tests;
-
-/// How long a lock on a block device is waited for: udev locks one for a moment to probe it.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +53,10 @@ pub struct FileDevice {
     tells_cached: AtomicBool,
     is_block: bool,
     holder: Option<Holder>,
+    /// What keeps the kernel and others who claim devices away.
+    claim: Mutex<Option<File>>,
+    /// The image behind a loop device, locked.
+    _backing: Option<File>,
 }
 
 impl FileDevice {
@@ -63,8 +66,10 @@ impl FileDevice {
         check_kind(path, &metadata)?;
         let is_block = metadata.file_type().is_block_device();
         let mut holder = None;
+        let mut claim = None;
         let file = if is_block {
-            open_block(path, access, &mut holder)?
+            claim = claim_block(path, access, &mut holder)?;
+            open_file(path, access, OFlags::empty()).map_err(&failed)?
         } else {
             holder = loop_on(&metadata).map(Holder::Loop);
             if let (Access::Write, Some(holder)) = (access, &holder) {
@@ -72,11 +77,34 @@ impl FileDevice {
             }
             open_file(path, access, OFlags::empty()).map_err(&failed)?
         };
-        lock(&file, path, access, is_block)?;
+        lock(&file, path, access)?;
+        let backing = match is_block {
+            true => lock_backing(&metadata, access)?,
+            false => None,
+        };
         if let Some(holder) = &holder {
             tracing::warn!(path = %path.display(), %holder, "reading a device that is in use");
         }
-        Self::from_file(file, path, is_block, holder)
+        Ok(FileDevice {
+            claim: Mutex::new(claim),
+            _backing: backing,
+            ..Self::from_file(file, path, is_block, holder)?
+        })
+    }
+
+    /// Lets others claim the block device, as the kernel does for a mount of it. Locks stay.
+    pub fn release_claim(&self) {
+        *self.claim.lock() = None;
+    }
+
+    /// Claims the block device again, after [`FileDevice::release_claim`].
+    pub fn renew_claim(&self) -> Result<(), DeviceError> {
+        let mut holder = None;
+        *self.claim.lock() = match self.is_block {
+            true => claim_block(&self.path, Access::Write, &mut holder)?,
+            false => None,
+        };
+        Ok(())
     }
 
     /// Opens for a look that neither takes a lock nor asks who else is there.
@@ -110,7 +138,7 @@ impl FileDevice {
             .truncate(false)
             .open(path)
             .map_err(&failed)?;
-        lock(&file, path, Access::Write, false)?;
+        lock(&file, path, Access::Write)?;
         // Only under the lock: another process's image must not be emptied.
         file.set_len(0).map_err(&failed)?;
         file.set_len(len_bytes).map_err(&failed)?;
@@ -131,6 +159,8 @@ impl FileDevice {
             tells_cached: AtomicBool::new(true),
             is_block,
             holder,
+            claim: Mutex::new(None),
+            _backing: None,
         })
     }
 
@@ -233,14 +263,14 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), DeviceError> {
     })
 }
 
-fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
+pub(crate) fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
     move |source| DeviceError::Open {
         path: path.to_owned(),
         source,
     }
 }
 
-fn in_use(path: &Path, holder: Holder) -> DeviceError {
+pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
     DeviceError::InUse {
         path: path.to_owned(),
         holder,
@@ -261,50 +291,22 @@ fn open_file(path: &Path, access: Access, flags: OFlags) -> io::Result<File> {
 }
 
 /// A writer keeps the claim; a reader only asks whether it could have it.
-fn open_block(
+fn claim_block(
     path: &Path,
     access: Access,
     holder: &mut Option<Holder>,
-) -> Result<File, DeviceError> {
-    let failed = open_error(path);
+) -> Result<Option<File>, DeviceError> {
     let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-    match open_file(path, access, OFlags::EXCL) {
-        Ok(file) if access == Access::Write => return Ok(file),
-        Ok(claim) => drop(claim),
+    match open_file(path, Access::Read, OFlags::EXCL) {
+        Ok(claim) => Ok((access == Access::Write).then_some(claim)),
         Err(error) if is_busy(&error) && access == Access::Write => {
-            return Err(in_use(path, Holder::Kernel));
+            Err(in_use(path, Holder::Kernel))
         }
-        Err(error) if is_busy(&error) => *holder = Some(Holder::Kernel),
-        Err(error) => return Err(failed(error)),
-    }
-    open_file(path, access, OFlags::empty()).map_err(failed)
-}
-
-fn lock(file: &File, path: &Path, access: Access, is_block: bool) -> Result<(), DeviceError> {
-    let operation = match access {
-        Access::Read => FlockOperation::NonBlockingLockShared,
-        Access::Write => FlockOperation::NonBlockingLockExclusive,
-    };
-    let patience = if is_block {
-        LOCK_PATIENCE
-    } else {
-        Duration::ZERO
-    };
-    let start = Instant::now();
-    loop {
-        match rustix::fs::flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(Errno::WOULDBLOCK) => return Err(in_use(path, Holder::Lock)),
-            // Some network file systems have no locks; reading them is still of use.
-            Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) if access == Access::Read => {
-                return Ok(());
-            }
-            Err(errno) => return Err(open_error(path)(errno.into())),
+        Err(error) if is_busy(&error) => {
+            *holder = Some(Holder::Kernel);
+            Ok(None)
         }
+        Err(error) => Err(open_error(path)(error)),
     }
 }
 

@@ -10,6 +10,7 @@ mod chunk_map;
 mod error;
 mod file;
 mod file_clone;
+mod lock;
 mod memory;
 mod parity;
 mod pool;

@@ -43,7 +43,7 @@ fn readers_share_and_a_writer_is_alone() {
         matches!(
             FileDevice::open(&path, access),
             Err(DeviceError::InUse {
-                holder: Holder::Lock,
+                holder: Holder::Lock { pid: None },
                 ..
             })
         )

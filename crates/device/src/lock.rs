@@ -1,0 +1,137 @@
+//! The locks by which processes of ours keep out of each other's volumes, and who holds one.
+
+use std::fs::{self, File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, major, minor};
+use rustix::io::Errno;
+
+use crate::error::{DeviceError, Holder};
+use crate::file::{Access, in_use, open_error};
+
+/// How long a lock is waited for: the process behind a mount lets go a moment after umount(8) has returned,
+/// and udev locks a block device for a moment to probe it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Locks for as long as `file` is open.
+pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), DeviceError> {
+    let operation = match access {
+        Access::Read => FlockOperation::NonBlockingLockShared,
+        Access::Write => FlockOperation::NonBlockingLockExclusive,
+    };
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let pid = file.metadata().ok().and_then(|locked| holder_of(&locked));
+                return Err(in_use(path, Holder::Lock { pid }));
+            }
+            // Some network file systems have no locks; reading them is still of use.
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) if access == Access::Read => {
+                return Ok(());
+            }
+            Err(errno) => return Err(open_error(path)(errno.into())),
+        }
+    }
+}
+
+/// Locks the image that a loop device shows as a whole. One that shows a part of an image may have others
+/// beside it.
+pub(crate) fn lock_backing(device: &Metadata, access: Access) -> Result<Option<File>, DeviceError> {
+    let Some(path) = backing(device.rdev()) else {
+        return Ok(None);
+    };
+    // It may have been deleted, or be out of sight.
+    let Ok(file) = File::open(&path) else {
+        return Ok(None);
+    };
+    lock(&file, &path, access)?;
+    Ok(Some(file))
+}
+
+fn backing(device: u64) -> Option<PathBuf> {
+    let folder = format!("/sys/dev/block/{}:{}/loop", major(device), minor(device));
+    let read = |name: &str| fs::read(format!("{folder}/{name}")).ok();
+    if read("offset")?.trim_ascii() != b"0" {
+        return None;
+    }
+    let path = read("backing_file")?;
+    let path = path.strip_suffix(b"\n").unwrap_or(&path);
+    Some(std::ffi::OsStr::from_bytes(path).into())
+}
+
+/// A process, other than this one, that has a lock on the file.
+fn holder_of(file: &Metadata) -> Option<u32> {
+    let table = fs::read_to_string("/proc/locks").ok()?;
+    let holders = table.lines().filter_map(parse_lock);
+    let of_inode = holders.filter(|(_, ino)| *ino == file.ino());
+    of_inode
+        .map(|(pid, _)| pid)
+        .find(|&pid| pid != std::process::id() && has_open(pid, file))
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`
+fn parse_lock(line: &str) -> Option<(u32, u64)> {
+    let mut fields = line.split_whitespace().skip(1);
+    if fields.next()? != "FLOCK" {
+        return None;
+    }
+    let pid = fields.nth(2)?.parse().ok()?;
+    let inode = fields.next()?.rsplit(':').next()?;
+    Some((pid, inode.parse().ok()?))
+}
+
+/// Whether a process has the file open; numbers of inodes alone are not unique. Processes of others cannot
+/// be looked into, and are believed.
+fn has_open(pid: u32, file: &Metadata) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return true;
+    };
+    descriptors.flatten().any(|descriptor| {
+        fs::metadata(descriptor.path())
+            .is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_files_are_read_from_the_table() {
+        let line = "1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF";
+        assert_eq!(parse_lock(line), Some((5494, 5719352)));
+        let waiting = "1: -> FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF";
+        assert_eq!(parse_lock(waiting), None);
+        assert_eq!(parse_lock("2: POSIX  ADVISORY  WRITE 1 0:19:3 0 EOF"), None);
+        assert_eq!(parse_lock(""), None);
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_named_unless_it_is_this_process() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut holder = std::process::Command::new("flock")
+            .arg(file.path())
+            .args(["sh", "-c", "echo; read line"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0];
+        let mut said = holder.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut said, &mut ready).unwrap();
+        let metadata = file.as_file().metadata().unwrap();
+        assert_eq!(holder_of(&metadata), Some(holder.id()));
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert_eq!(holder_of(&metadata), None);
+    }
+}
