@@ -193,7 +193,7 @@ pub(crate) fn is_final_error(error: &Error) -> bool {
     error.is_no_space()
         || matches!(
             error,
-            Error::Aborted(_) | Error::ReadOnly | Error::Unwritable(_)
+            Error::Aborted(_) | Error::ReadOnly | Error::Seed | Error::Unwritable(_)
         )
 }
 

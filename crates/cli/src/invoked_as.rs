@@ -12,6 +12,10 @@ pub(crate) enum InvokedAs {
     Btrfs,
     Mkfs,
     Fsck,
+    /// By mount(8).
+    MountHelper,
+    /// By umount(8).
+    UmountHelper,
 }
 
 pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
@@ -22,6 +26,12 @@ pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
         Some(b"btrfs") => InvokedAs::Btrfs,
         Some(b"mkfs.btrfs") => InvokedAs::Mkfs,
         Some(b"fsck.btrfs") => InvokedAs::Fsck,
+        Some(b"mount.ubtrfs" | b"mount.fuse.ubtrfs" | b"mount.fuseblk.ubtrfs") => {
+            InvokedAs::MountHelper
+        }
+        Some(b"umount.ubtrfs" | b"umount.fuse.ubtrfs" | b"umount.fuseblk.ubtrfs") => {
+            InvokedAs::UmountHelper
+        }
         _ => InvokedAs::Ubtrfs,
     }
 }

@@ -196,19 +196,26 @@ impl DeviceOptions {
     }
 
     fn open_images(&self, images: &[PathBuf], access: Access) -> anyhow::Result<Arc<Volume>> {
+        let options = match access {
+            Access::Read => OpenOptions::new(),
+            // A command commits when it has done its work.
+            Access::Write => OpenOptions::new().writable(true).commit_interval(None),
+        };
+        self.open_with(images, options)
+    }
+
+    /// Opens the volume of `images` and of the devices that these options name.
+    pub(crate) fn open_with(
+        &self,
+        images: &[PathBuf],
+        options: OpenOptions,
+    ) -> anyhow::Result<Arc<Volume>> {
         for image in images {
             check_accessible(image)?;
         }
         let mut paths = images.to_vec();
         paths.extend(self.devices.iter().cloned());
-        let options = OpenOptions::new()
-            .degraded(self.degraded)
-            .scan(self.scan.clone());
-        let options = match access {
-            Access::Read => options,
-            // A command commits when it has done its work.
-            Access::Write => options.writable(true).commit_interval(None),
-        };
+        let options = options.degraded(self.degraded).scan(self.scan.clone());
         Volume::open(&paths, &options).with_context(|| {
             format!(
                 "cannot open '{}'",

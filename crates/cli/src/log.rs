@@ -1,14 +1,24 @@
-//! Logs of the layers below, on standard error beside the command's own messages and in their form.
+//! Logs of the layers below: on standard error beside the command's own messages and in their form, in a
+//! file, or handed to the system's logger.
+//!
+//! A mount changes the place while it runs: it begins on the command's standard error, and goes on without.
+
+mod syslog;
 
 use std::fmt;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use clap::ValueEnum;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
+
+use self::syslog::Syslog;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LogLevel {
@@ -19,24 +29,138 @@ pub(crate) enum LogLevel {
     Quiet,
 }
 
+impl LogLevel {
+    fn directive(self) -> &'static str {
+        match self {
+            LogLevel::Quiet => "error",
+            LogLevel::Default => "warn",
+            LogLevel::Info | LogLevel::Verbose => "info",
+            LogLevel::Debug => "debug",
+        }
+    }
+}
+
+type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
+
+static PLACE: RwLock<Place> = RwLock::new(Place::Stderr);
+static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+
+/// The variable that has the last word on levels.
+const LEVEL_VARIABLE: &str = "UBTRFS_LOG";
+
 /// Warnings are shown, and more as the options ask. UBTRFS_LOG has the last word.
 pub(crate) fn start(level: Option<LogLevel>, verbose: u8, quiet: bool) {
     let by_options = match (level, quiet, verbose) {
-        (Some(LogLevel::Quiet), ..) | (None, true, _) => "error",
-        (Some(LogLevel::Info | LogLevel::Verbose), ..) | (None, false, 1) => "info",
-        (Some(LogLevel::Debug), ..) | (None, false, 2..) => "debug",
-        (Some(LogLevel::Default), ..) | (None, false, 0) => "warn",
+        (Some(level), ..) => level,
+        (None, true, _) => LogLevel::Quiet,
+        (None, false, 0) => LogLevel::Default,
+        (None, false, 1) => LogLevel::Info,
+        (None, false, 2..) => LogLevel::Debug,
     };
-    let filter = EnvFilter::builder()
-        .with_env_var("UBTRFS_LOG")
-        .try_from_env()
-        .unwrap_or_else(|_| EnvFilter::new(by_options));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
+    let builder = tracing_subscriber::fmt()
+        .with_writer(Output)
         .with_ansi(false)
         .event_format(Message)
-        .init();
+        .with_env_filter(filter(by_options))
+        .with_filter_reloading();
+    let handle = builder.reload_handle();
+    let _ = SET_FILTER.set(Box::new(move |filter| {
+        // It is gone only when the program ends.
+        let _ = handle.reload(filter);
+    }));
+    builder.init();
+}
+
+fn filter(level: LogLevel) -> EnvFilter {
+    EnvFilter::builder()
+        .with_env_var(LEVEL_VARIABLE)
+        .try_from_env()
+        .unwrap_or_else(|_| EnvFilter::new(level.directive()))
+}
+
+/// Changes what is logged, unless UBTRFS_LOG says it.
+pub(crate) fn set_level(level: LogLevel) {
+    if let Some(set) = SET_FILTER.get() {
+        set(filter(level));
+    }
+}
+
+/// Where logs go.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Stderr,
+    File(File),
+    Syslog(Syslog),
+}
+
+impl Place {
+    /// Lines are added to what the file holds.
+    pub(crate) fn file(path: &Path) -> io::Result<Place> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        Ok(Place::File(file))
+    }
+
+    /// The system's logger, if it is there.
+    pub(crate) fn syslog() -> io::Result<Place> {
+        Ok(Place::Syslog(Syslog::connect()?))
+    }
+}
+
+/// From now on logs go there.
+pub(crate) fn redirect(place: Place) {
+    *PLACE.write().unwrap_or_else(PoisonError::into_inner) = place;
+}
+
+struct Output;
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line {
+            level: Level::INFO,
+            text: Vec::new(),
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
+        Line {
+            level: *metadata.level(),
+            text: Vec::new(),
+        }
+    }
+}
+
+/// A message on its way, sent as a whole when it is dropped.
+struct Line {
+    level: Level,
+    text: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // There is nowhere left to complain.
+        let _ = match &*PLACE.read().unwrap_or_else(PoisonError::into_inner) {
+            Place::Stderr => io::stderr().write_all(&self.text),
+            Place::File(file) => {
+                let mut line = format!("{:.6} ", jiff::Timestamp::now()).into_bytes();
+                line.extend_from_slice(&self.text);
+                (&*file).write_all(&line)
+            }
+            Place::Syslog(syslog) => syslog.send(self.level, &self.text),
+        };
+    }
 }
 
 /// "WARNING: bad mirror logical=13672448 mirror=1"

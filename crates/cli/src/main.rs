@@ -1,6 +1,7 @@
 //! The `ubtrfs` command: btrfs images and devices from the command line.
 //!
-//! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command.
+//! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command; through
+//! `mount.fuse.ubtrfs` and the like as the helper of mount(8) and umount(8).
 //! Exit codes: 0 for success, 1 for any error (usage errors as well), 141 when the reader of
 //! standard output went away, as a program that SIGPIPE ends.
 //!
@@ -19,6 +20,7 @@ mod json;
 mod location;
 mod log;
 mod mode_change;
+mod mount_helper;
 mod operand;
 mod owners;
 mod permissions;
@@ -101,7 +103,18 @@ pub(crate) struct GlobalOptions {
 
 fn main() -> ExitCode {
     let mut args: Vec<_> = std::env::args_os().collect();
-    let name = match invoked_as::invoked_as(args.first().map(|arg| arg.as_os_str())) {
+    let invoked_as = invoked_as::invoked_as(args.first().map(|arg| arg.as_os_str()));
+    let name = match invoked_as {
+        InvokedAs::MountHelper => {
+            let ours = mount_helper::mount(args.get(1..).unwrap_or_default());
+            args.splice(1.., ours);
+            "ubtrfs"
+        }
+        InvokedAs::UmountHelper => {
+            let ours = mount_helper::umount(args.get(1..).unwrap_or_default());
+            args.splice(1.., ours);
+            "ubtrfs"
+        }
         InvokedAs::Fsck => return invoked_as::fsck(args.get(1..).unwrap_or_default()),
         InvokedAs::Mkfs => {
             args.insert(1, "mkfs".into());
@@ -115,9 +128,15 @@ fn main() -> ExitCode {
         .bin_name(name)
         .try_get_matches_from(args)
         .and_then(|matches| Cli::from_arg_matches(&matches));
-    match parsed {
+    let code = match parsed {
         Ok(cli) => run(&cli),
         Err(error) => usage(&error),
+    };
+    match invoked_as {
+        InvokedAs::MountHelper | InvokedAs::UmountHelper if code == ExitCode::FAILURE => {
+            ExitCode::from(mount_helper::FAILED)
+        }
+        _ => code,
     }
 }
 

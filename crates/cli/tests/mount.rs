@@ -119,6 +119,19 @@ fn the_mount_is_ready_when_the_command_returns() {
     let again = place.mount("ro");
     assert_eq!(again.status.code(), Some(1));
     assert!(text(&again.stderr).contains("already mounted on"));
+    let elsewhere = place.dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let link = place.dir.path().join("link.img");
+    fs::hard_link(place.image(), &link).unwrap();
+    let writing = ubtrfs()
+        .arg("mount")
+        .args([&link, &elsewhere])
+        .output()
+        .unwrap();
+    assert_eq!(writing.status.code(), Some(1));
+    let said = text(&writing.stderr);
+    let mounted = format!("already mounted on {}", place.mountpoint().display());
+    assert!(said.contains(&mounted), "{said}");
 
     assert_ok(&place.umount());
     assert!(!place.is_mounted());
@@ -175,7 +188,7 @@ fn subvolumes_are_mounted_by_path_and_by_id() {
 fn what_cannot_be_mounted_is_refused_with_one_line() {
     let Some(place) = Place::new() else { return };
     for (options, complaint) in [
-        ("rw", "read-write mounts are not supported yet; use -o ro"),
+        ("rescue=all", "'rescue' needs 'ro' as well"),
         ("ro,bogus", "unknown mount option 'bogus'"),
         (
             "ro,rescue=ibadroots",
@@ -245,4 +258,82 @@ fn a_mount_that_nobody_waits_for_is_undone() {
         .unwrap();
     assert!(!output.status.success());
     assert!(!place.is_mounted());
+}
+
+/// Runs the command through a link, as mount(8) and umount(8) do.
+fn helper(place: &Place, name: &str) -> Command {
+    let link = place.dir.path().join(name);
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ubtrfs"), &link).unwrap();
+    }
+    Command::new(link)
+}
+
+#[test]
+fn the_helpers_do_what_mount_and_umount_ask() {
+    let Some(place) = Place::new() else { return };
+    let mount = |words: &str| {
+        helper(&place, "mount.fuse.ubtrfs")
+            .args([place.image(), place.mountpoint()])
+            .args(["-o", words, "-t", "fuse.ubtrfs"])
+            .output()
+            .unwrap()
+    };
+    assert_ok(&mount("rw,noatime,x-gvfs-show,nofail"));
+    assert!(place.mountpoint().join("hello").exists());
+    let ended = helper(&place, "umount.fuse.ubtrfs")
+        .arg(place.mountpoint())
+        .args(["-t", "fuse.ubtrfs"])
+        .output()
+        .unwrap();
+    assert_ok(&ended);
+    assert!(!place.is_mounted());
+
+    assert_eq!(mount("rw,bogus").status.code(), Some(32));
+    let fake = helper(&place, "mount.ubtrfs")
+        .args([place.image(), place.mountpoint()])
+        .args(["-sf", "-o", "rw,bogus"])
+        .output()
+        .unwrap();
+    assert_ok(&fake);
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_log_file_tells_of_the_mount() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir.path().join("mount.log");
+    let options = format!("ro,loglevel=info,log={}", log.display());
+    assert_ok(&place.mount(&options));
+    assert_ok(&place.umount());
+    let said = fs::read_to_string(&log).unwrap();
+    let line = said.lines().find(|line| line.contains("INFO: mounted"));
+    assert!(line.is_some_and(|line| line.starts_with("20")), "{said}");
+}
+
+#[test]
+fn an_image_that_cannot_be_written_is_mounted_for_reading_unless_rw_is_asked_for() {
+    let Some(place) = Place::new() else { return };
+    // A seed, of which the kernel says the same as of a device that is write-protected.
+    let tune = Command::new("btrfstune")
+        .args(["-S", "1"])
+        .arg(place.image())
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .output();
+    if !tune.is_ok_and(|tune| tune.status.success()) {
+        skip("no btrfstune");
+        return;
+    }
+    let refused = place.mount("rw");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("seed"));
+    let mounted = place.mount("noatime");
+    assert_ok(&mounted);
+    let said = text(&mounted.stderr);
+    assert!(
+        said.contains("WARNING: source write-protected, mounted read-only"),
+        "{said}"
+    );
+    assert!(File::create(place.mountpoint().join("new")).is_err());
+    assert_ok(&place.umount());
 }

@@ -3,30 +3,38 @@
 //! Without `-f` the command runs itself again to serve the mount (see `ubtrfs_fuse::mount::launch`), and
 //! returns when the mount can be used. The second run finds a variable in its environment.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
+use ubtrfs_device::{DeviceError, Holder};
+use ubtrfs_engine::Volume;
 use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Rescue};
 
 use crate::console::Console;
 use crate::location::DeviceOptions;
+use crate::log::{self, LogLevel};
 
 /// Tells the second run that it is one.
 const SERVE: &str = "UBTRFS_SERVE_MOUNT";
 /// This very program, even if its file was replaced meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Mount a volume on a directory, read-only, without the kernel's btrfs
+/// Mount a volume on a directory without the kernel's btrfs
 ///
-/// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, degraded, device=DEVICE,
-/// rescue=..., noacl; those of mount(8): noexec, noatime, suid, dev; and those of FUSE: allow_other,
-/// fsname=NAME, threads=N, fakeroot (who mounts may read everything, whatever modes and owners say).
-/// Options that only matter to a writer are accepted. A mount by root is open to all users; users who
-/// mount need fusermount3 and have the mount to themselves.
+/// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
+/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, degraded,
+/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed; those of mount(8): sync, dirsync, noexec, noatime,
+/// strictatime, suid, dev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
+/// mounts may read everything, whatever modes and owners say); and of this program:
+/// transport=auto|uring|classic, log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here
+/// is accepted. A mount by root is open to all users; users who mount need fusermount3 and have the mount
+/// to themselves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mount {
     /// Options, separated by commas; repeat for more
@@ -35,6 +43,18 @@ pub(crate) struct Mount {
     /// Stay in the foreground; interrupt (Ctrl-C) unmounts
     #[arg(short, long)]
     foreground: bool,
+    /// Mount for reading only, as -o ro
+    #[arg(short, long)]
+    read_only: bool,
+    /// Take unknown options, with a warning
+    #[arg(short, long)]
+    sloppy: bool,
+    /// Check options and stop before the volume is opened
+    #[arg(long)]
+    fake: bool,
+    /// The options are mount(8)'s, which says `rw` whenever nobody said `ro`
+    #[arg(long, hide = true)]
+    helper: bool,
     #[command(flatten)]
     devices: DeviceOptions,
     /// Image or device
@@ -48,6 +68,9 @@ pub(crate) struct Mount {
 impl Mount {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let options = self.parse_options()?;
+        if self.fake {
+            return Ok(());
+        }
         if std::env::var_os(SERVE).is_some() {
             self.serve(&options, Some(Readiness::inherit()?))
         } else if self.foreground {
@@ -58,17 +81,21 @@ impl Mount {
     }
 
     fn parse_options(&self) -> anyhow::Result<Options> {
-        let mut options = Options::default();
+        let mut options = Options {
+            sloppy: self.sloppy,
+            ..Options::default()
+        };
         for words in &self.options {
             options.add(words)?;
         }
+        if self.read_only {
+            options.read_only = Some(true);
+        }
+        if self.helper && options.read_only == Some(false) {
+            options.read_only = None;
+        }
         options.check()?;
-        if options.rescue != Rescue::default() {
-            check_rescue(&options.rescue)?;
-        }
-        for word in &options.without_effect {
-            tracing::debug!("mount option '{word}' has no effect on a read-only mount");
-        }
+        check_rescue(&options.rescue)?;
         Ok(options)
     }
 
@@ -93,6 +120,15 @@ impl Mount {
 
     /// Mounts, and returns when the volume has been unmounted.
     fn serve(&self, options: &Options, readiness: Option<Readiness>) -> anyhow::Result<()> {
+        start_log(options)?;
+        for idle in &options.without_effect {
+            match idle.warning {
+                Some(reason) => {
+                    tracing::warn!("mount option '{}' has no effect: {reason}", idle.word);
+                }
+                None => tracing::debug!("mount option '{}' has no effect", idle.word),
+            }
+        }
         let shown = self.image.display();
         let image = self
             .image
@@ -102,13 +138,7 @@ impl Mount {
             Some(name) => OsString::from_vec(name.clone()).into(),
             None => image.clone(),
         };
-        let mut paths = vec![image];
-        paths.extend_from_slice(&options.devices);
-        let volume = self
-            .devices
-            .clone()
-            .or_degraded(options.degraded)
-            .open_all(&paths)?;
+        let volume = self.open(&image, options)?;
         let session = mount::mount(volume, &source, &self.mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
@@ -118,8 +148,89 @@ impl Mount {
             readiness
                 .announce()
                 .context("the command that was to mount has ended")?;
+            leave_stderr(options);
         }
-        Ok(session.wait()?)
+        let ended = session.wait();
+        if let Err(error) = &ended {
+            tracing::error!("{error}");
+        }
+        Ok(ended?)
+    }
+
+    /// For writing, unless that is not wanted or what the volume lies on is protected from it.
+    fn open(&self, image: &Path, options: &Options) -> anyhow::Result<Arc<Volume>> {
+        let mut paths = vec![image.to_owned()];
+        paths.extend_from_slice(&options.devices);
+        let devices = self.devices.clone().or_degraded(options.degraded);
+        let open = |writable| {
+            let opened = devices.open_with(&paths, options.open_options(writable));
+            opened.map_err(name_the_mount)
+        };
+        if options.read_only == Some(true) {
+            return open(false);
+        }
+        match open(true) {
+            Err(error) if options.read_only.is_none() && is_write_protected(&error) => {
+                let volume = open(false)?;
+                tracing::warn!("source write-protected, mounted read-only");
+                Ok(volume)
+            }
+            opened => opened,
+        }
+    }
+}
+
+fn is_write_protected(error: &anyhow::Error) -> bool {
+    let engine = error.downcast_ref::<ubtrfs_engine::Error>();
+    engine.is_some_and(ubtrfs_engine::Error::is_write_protected)
+}
+
+/// Adds where it is mounted to the news that another process has the volume.
+fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
+    let Some(ubtrfs_engine::Error::Device(DeviceError::InUse {
+        path,
+        holder: Holder::Lock { pid: Some(pid) },
+    })) = error.downcast_ref()
+    else {
+        return error;
+    };
+    match mount::mountpoint_served_by(*pid) {
+        Some(mountpoint) => anyhow::anyhow!(
+            "{} already mounted on {} (process {pid})",
+            path.display(),
+            mountpoint.display()
+        ),
+        None => error,
+    }
+}
+
+/// Logs go where the options say, from the beginning.
+fn start_log(options: &Options) -> anyhow::Result<()> {
+    if let Some(level) = &options.log_level {
+        let Ok(level) = LogLevel::from_str(level, true) else {
+            bail!("mount option 'loglevel': bad value '{level}'");
+        };
+        log::set_level(level);
+    }
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    let place = match options.log.as_deref() {
+        None | Some(b"stderr") => return Ok(()),
+        Some(b"syslog") => log::Place::syslog().context("cannot log to the system's logger")?,
+        Some(path) => {
+            let path = Path::new(OsStr::from_bytes(path));
+            log::Place::file(path).with_context(|| format!("cannot log to '{}'", path.display()))?
+        }
+    };
+    log::redirect(place);
+    Ok(())
+}
+
+/// What serves in the background has no standard error: what nobody gave a place goes to the system's logger.
+fn leave_stderr(options: &Options) {
+    if options.log.is_none()
+        && let Ok(syslog) = log::Place::syslog()
+    {
+        log::redirect(syslog);
     }
 }
 

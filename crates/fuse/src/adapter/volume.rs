@@ -157,6 +157,7 @@ fn errno(error: Error) -> Errno {
         Error::ReadOnly
         | Error::ReadOnlySubvolume(_)
         | Error::Aborted(_)
+        | Error::Seed
         | Error::Unwritable(_) => Errno::ROFS,
         Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
         Error::Space(SpaceError::Device(_)) => Errno::IO,

@@ -20,7 +20,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{getegid, geteuid};
 
 use super::error::MountError;
-use super::table::FS_TYPE;
+use super::table::{BLOCK_FS_TYPE, FS_TYPE};
 
 const HELPER: &str = "fusermount3";
 /// Where fusermount3 reads which descriptor its socket is.
@@ -52,7 +52,27 @@ pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     through_helper(wanted)
 }
 
+/// The same for a block device; `wanted.source` is its path. Only root may.
+pub(super) fn attach_block(
+    wanted: &Attachment<'_>,
+    sector_bytes: u32,
+) -> Result<OwnedFd, MountError> {
+    mount_directly(
+        wanted,
+        BLOCK_FS_TYPE,
+        &format!(",blksize={}", sector_bytes.min(4096)),
+    )
+}
+
 fn direct(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
+    mount_directly(wanted, FS_TYPE, "")
+}
+
+fn mount_directly(
+    wanted: &Attachment<'_>,
+    fs_type: &str,
+    more_data: &str,
+) -> Result<OwnedFd, MountError> {
     let device: OwnedFd = OpenOptions::new()
         .read(true)
         .write(true)
@@ -72,6 +92,7 @@ fn direct(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
         data.push(',');
         data.push_str(option);
     }
+    data.push_str(more_data);
     let failed = |error: io::Error| MountError::Mount {
         mountpoint: wanted.mountpoint.into(),
         error,
@@ -80,7 +101,7 @@ fn direct(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     rustix::mount::mount(
         wanted.source,
         wanted.mountpoint,
-        FS_TYPE,
+        fs_type,
         wanted.flags,
         Some(data.as_c_str()),
     )

@@ -18,6 +18,8 @@ pub enum MountError {
         source_path: PathBuf,
         mountpoint: PathBuf,
     },
+    #[error("{}: not a block device, or not root: mount option 'blkdev' needs both", .0.display())]
+    NotABlockMount(PathBuf),
     #[error("no /dev/fuse: the kernel has no FUSE, or its module is not loaded (modprobe fuse)")]
     NoFuse,
     #[error("cannot open /dev/fuse: {0}")]

@@ -1,11 +1,12 @@
 //! Mounting a volume: options, the mount itself, its life as a process, and its end.
 //!
-//! The mount's type is `fuse.ubtrfs` and its source is the image, so `findmnt -t fuse.ubtrfs` lists
-//! ours. Set-user-id bits and device nodes of an image do not count unless `suid` and `dev` ask for it,
+//! The mount's type is `fuse.ubtrfs` (`fuseblk.ubtrfs` of a block device, see `block`) and its source is the
+//! image, so `findmnt -t fuse.ubtrfs` lists ours. Set-user-id bits and device nodes of an image do not count unless `suid` and `dev` ask for it,
 //! as is usual with FUSE: an image is more easily forged than a disk.
 
 mod attach;
 mod background;
+mod block;
 mod closing;
 mod companion;
 mod detach;
@@ -18,14 +19,16 @@ mod table;
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
-use ubtrfs_engine::Volume;
+use ubtrfs_engine::{AtimePolicy, Volume};
 
 use self::attach::{Attachment, attach};
+use self::block::attach_volume;
 use self::closing::Closing;
 use self::table::mount_at;
 use crate::adapter::Adapter;
@@ -36,10 +39,10 @@ pub use self::background::{Launched, Readiness, launch};
 pub use self::companion::Companion;
 pub use self::detach::{IfBusy, unmount};
 pub use self::error::{MountError, UnmountError};
-pub use self::options::{OptionError, Options, Rescue};
-pub use self::server::Server;
+pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
+pub use self::server::{Server, mountpoint_served_by};
 pub use self::session::Session;
-pub use self::table::{FS_TYPE, TableEntry, mount_table};
+pub use self::table::{BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_ours, mount_table};
 pub use crate::transport::TransportChoice;
 
 /// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table
@@ -51,13 +54,20 @@ pub fn mount(
     options: &Options,
 ) -> Result<Session, MountError> {
     let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
+    let writable = volume.is_writable();
     let wishes = Wishes {
         posix_acl: !options.no_acl && !options.fakeroot,
-        writable: false,
-        writeback_cache: false,
+        writable,
+        writeback_cache: writable,
     };
     let adapter = Adapter::new(Arc::clone(&volume), root, wishes);
-    let mut session = mount_file_system(adapter, source, mountpoint, options)?;
+    let mountpoint = check_mountpoint(mountpoint, source)?;
+    let device = attach_volume(
+        &volume,
+        &attachment(&mountpoint, source, writable, options),
+        options,
+    )?;
+    let mut session = serve(adapter, device, mountpoint, options)?;
     // The first to come is the last to end.
     session.accompany(Closing::new(volume));
     Ok(session)
@@ -71,14 +81,32 @@ pub fn mount_file_system(
     options: &Options,
 ) -> Result<Session, MountError> {
     let mountpoint = check_mountpoint(mountpoint, source)?;
-    let attachment = Attachment {
-        mountpoint: &mountpoint,
+    let writable = file_system.wishes().writable;
+    let device = attach(&attachment(&mountpoint, source, writable, options))?;
+    serve(file_system, device, mountpoint, options)
+}
+
+fn attachment<'a>(
+    mountpoint: &'a Path,
+    source: &'a Path,
+    writable: bool,
+    options: &Options,
+) -> Attachment<'a> {
+    Attachment {
+        mountpoint,
         source,
-        flags: mount_flags(options),
+        flags: mount_flags(options, writable),
         allow_other: allow_other(options),
         default_permissions: !options.fakeroot,
-    };
-    let device = attach(&attachment)?;
+    }
+}
+
+fn serve(
+    file_system: impl FileSystem,
+    device: OwnedFd,
+    mountpoint: PathBuf,
+    options: &Options,
+) -> Result<Session, MountError> {
     let threads = options.threads.unwrap_or_else(default_threads);
     let connected = device
         .try_clone()
@@ -106,7 +134,7 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
     };
     let path = mountpoint.canonicalize().map_err(failed)?;
     if let Ok(Some(there)) = mount_at(&path)
-        && there.fs_type == FS_TYPE
+        && is_ours(&there.fs_type)
         && there.source == source
     {
         return Err(MountError::AlreadyMounted {
@@ -120,12 +148,20 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
     Ok(path)
 }
 
-fn mount_flags(options: &Options) -> MountFlags {
-    let mut flags = MountFlags::RDONLY;
+fn mount_flags(options: &Options, writable: bool) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, !writable);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, options.no_exec);
-    flags.set(MountFlags::NOATIME, options.no_atime);
+    flags.set(MountFlags::NOATIME, options.atime == AtimePolicy::Never);
+    flags.set(
+        MountFlags::STRICTATIME,
+        options.atime == AtimePolicy::Always,
+    );
+    flags.set(MountFlags::NODIRATIME, options.no_diratime);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
+    flags.set(MountFlags::DIRSYNC, options.dirsync);
     flags
 }
 

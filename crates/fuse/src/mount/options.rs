@@ -1,16 +1,25 @@
 //! The options of `-o`, by the names of `mount -t btrfs`, mount(8) and FUSE.
 //!
-//! Every option that the kernel's btrfs knows is known here: it is obeyed, or has no meaning for a mount
-//! that is read-only and is accepted, or is refused with the reason. What nobody knows is refused by
-//! name. Later words override earlier ones, as in mount(8).
+//! Every option that the kernel's btrfs knows is known here: it is obeyed, or accepted and said to do
+//! nothing, or refused with the reason. What nobody knows is refused by name. Later words override earlier
+//! ones, as in mount(8), with the consequences that the kernel draws: compression ends `nodatacow`, and so on.
+//!
+//! Not here: which words there are (`words`), values (`values`), what they ask of the engine (`volume`).
+
+mod values;
+mod volume;
+mod words;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use ubtrfs_engine::{AtimePolicy, Compress};
 use ubtrfs_format::ids::RootId;
 
+use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, UNSUPPORTED, is_for_others};
 use crate::transport::TransportChoice;
 
 /// What the words of `-o` ask for.
@@ -36,12 +45,50 @@ pub struct Options {
     pub no_acl: bool,
     pub threads: Option<NonZeroUsize>,
     pub transport: TransportChoice,
+    pub block_mount: BlockMount,
     pub suid: bool,
     pub dev: bool,
     pub no_exec: bool,
-    pub no_atime: bool,
-    /// Words that were accepted and change nothing.
-    pub without_effect: Vec<String>,
+    pub atime: AtimePolicy,
+    pub no_diratime: bool,
+    /// Each write is durable when it returns.
+    pub sync: bool,
+    /// Each change of a directory is durable when it returns.
+    pub dirsync: bool,
+    pub compress: Compress,
+    pub no_data_cow: bool,
+    pub no_data_sum: bool,
+    pub max_inline_bytes: Option<u64>,
+    pub commit: Option<Duration>,
+    pub flush_on_commit: bool,
+    /// Users may delete subvolumes of theirs.
+    pub user_subvol_rm_allowed: bool,
+    /// Where logs go: a path, or `syslog`, or `stderr`.
+    pub log: Option<Vec<u8>>,
+    /// From which level on is logged.
+    pub log_level: Option<String>,
+    /// Takes words that nobody knows (`mount -s`).
+    pub sloppy: bool,
+    /// What was accepted and changes nothing.
+    pub without_effect: Vec<WithoutEffect>,
+}
+
+/// Whether a block device is mounted as one, so that the kernel waits for the last commit when it unmounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockMount {
+    /// Where it can be.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// A word that was accepted and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithoutEffect {
+    pub word: String,
+    /// Why whoever asks for it should know.
+    pub warning: Option<&'static str>,
 }
 
 /// Ways to read a damaged volume.
@@ -57,8 +104,6 @@ pub struct Rescue {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum OptionError {
-    #[error("read-write mounts are not supported yet; use -o ro")]
-    ReadWrite,
     #[error("unknown mount option '{0}'")]
     Unknown(String),
     #[error("mount option '{0}' needs a value")]
@@ -67,90 +112,13 @@ pub enum OptionError {
     UnwantedValue(String),
     #[error("mount option '{name}': bad value '{value}'")]
     BadValue { name: String, value: String },
-    #[error("mount option '{0}' is not supported")]
-    Unsupported(String),
+    #[error("mount option '{0}' is not supported: {1}")]
+    Unsupported(String, &'static str),
     #[error("mount options '{0}' and '{1}' exclude each other")]
     Conflict(&'static str, &'static str),
+    #[error("mount option '{0}' needs 'ro' as well")]
+    NeedsReadOnly(&'static str),
 }
-
-/// Options of the kernel's btrfs without a value that do nothing to a read-only mount.
-const IDLE: &[&str] = &[
-    "autodefrag",
-    "barrier",
-    "clear_cache",
-    "compress",
-    "compress-force",
-    "datacow",
-    "datasum",
-    "discard",
-    "enospc_debug",
-    "flushoncommit",
-    "inode_cache",
-    "nobarrier",
-    "nodatacow",
-    "nodatasum",
-    "nodiscard",
-    "noautodefrag",
-    "noenospc_debug",
-    "noflushoncommit",
-    "noinode_cache",
-    "nospace_cache",
-    "nossd",
-    "nossd_spread",
-    "notreelog",
-    "nouser_subvol_rm_allowed",
-    "rescan_uuid_tree",
-    "skip_balance",
-    "space_cache",
-    "ssd",
-    "ssd_spread",
-    "treelog",
-    "user_subvol_rm_allowed",
-];
-
-/// The same, with a value.
-const IDLE_WITH_VALUE: &[&str] = &[
-    "commit",
-    "compress",
-    "compress-force",
-    "discard",
-    "fatal_errors",
-    "max_inline",
-    "metadata_ratio",
-    "space_cache",
-];
-
-/// Words of mount(8) and fstab(5) that are for mount(8), or do nothing to a read-only mount.
-const GENERIC: &[&str] = &[
-    "_netdev",
-    "async",
-    "atime",
-    "auto",
-    "defaults",
-    "diratime",
-    "dirsync",
-    "group",
-    "iversion",
-    "lazytime",
-    "loop",
-    "loud",
-    "noauto",
-    "nodiratime",
-    "nofail",
-    "nogroup",
-    "noiversion",
-    "nolazytime",
-    "noowner",
-    "norelatime",
-    "nostrictatime",
-    "nouser",
-    "nousers",
-    "owner",
-    "relatime",
-    "silent",
-    "strictatime",
-    "sync",
-];
 
 impl Options {
     /// Takes the words of one `-o` in.
@@ -159,18 +127,31 @@ impl Options {
             .as_bytes()
             .split(|&byte| byte == b',')
             .filter(|word| !word.is_empty())
-            .try_for_each(|word| self.add_word(word))
+            .try_for_each(|word| match self.add_word(word) {
+                Err(OptionError::Unknown(word)) if self.sloppy => {
+                    self.idle(word, Some("nobody knows it"));
+                    Ok(())
+                }
+                outcome => outcome,
+            })
     }
 
     /// Checks what only all the words together tell.
     pub fn check(&self) -> Result<(), OptionError> {
-        if self.read_only != Some(true) {
-            return Err(OptionError::ReadWrite);
+        if self.rescue != Rescue::default() && self.read_only != Some(true) {
+            return Err(OptionError::NeedsReadOnly("rescue"));
         }
         if self.fakeroot && self.allow_other == Some(true) {
             return Err(OptionError::Conflict("fakeroot", "allow_other"));
         }
         Ok(())
+    }
+
+    fn idle(&mut self, word: impl Into<String>, warning: Option<&'static str>) {
+        self.without_effect.push(WithoutEffect {
+            word: word.into(),
+            warning,
+        });
     }
 
     fn add_word(&mut self, word: &[u8]) -> Result<(), OptionError> {
@@ -184,44 +165,57 @@ impl Options {
     }
 
     fn add_plain(&mut self, name: &str) -> Result<(), OptionError> {
+        if self.add_volume_flag(name) || self.add_mount_flag(name) {
+            return Ok(());
+        }
+        if let Some((_, reason)) = UNSUPPORTED.iter().find(|(word, _)| *word == name) {
+            return Err(OptionError::Unsupported(name.into(), reason));
+        }
+        if NEEDS_VALUE.contains(&name) {
+            return Err(OptionError::NoValue(name.into()));
+        }
+        let idle = IDLE.iter().find(|(word, _)| *word == name);
+        match idle {
+            Some((_, warning)) => self.idle(name, *warning),
+            None if is_for_others(name) => self.idle(name, None),
+            None => return Err(OptionError::Unknown(name.into())),
+        }
+        Ok(())
+    }
+
+    /// Flags of mount(8) and FUSE.
+    fn add_mount_flag(&mut self, name: &str) -> bool {
         match name {
             "ro" => self.read_only = Some(true),
             "rw" => self.read_only = Some(false),
-            "degraded" => self.degraded = true,
-            "acl" => self.no_acl = false,
-            "noacl" => self.no_acl = true,
             "allow_other" => self.allow_other = Some(true),
             "fakeroot" => self.fakeroot = true,
             "default_permissions" => self.fakeroot = false,
+            "blkdev" => self.block_mount = BlockMount::Always,
+            "noblkdev" => self.block_mount = BlockMount::Never,
             "suid" => self.suid = true,
             "nosuid" => self.suid = false,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
             "exec" => self.no_exec = false,
             "noexec" => self.no_exec = true,
-            "noatime" => self.no_atime = true,
+            "noatime" => self.atime = AtimePolicy::Never,
+            "atime" | "relatime" | "nostrictatime" => self.atime = AtimePolicy::Relative,
+            "strictatime" | "norelatime" => self.atime = AtimePolicy::Always,
+            "nodiratime" => self.no_diratime = true,
+            "diratime" => self.no_diratime = false,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dirsync = true,
             "user" | "users" => {
                 // As in mount(8): what a user may mount is not to be trusted.
                 self.suid = false;
                 self.dev = false;
                 self.no_exec = true;
             }
-            "usebackuproot" | "recovery" => self.rescue.use_backup_root = true,
-            "nologreplay" | "norecovery" => self.rescue.no_log_replay = true,
-            "allow_root" | "auto_unmount" | "blkdev" | "remount" | "bind" | "rbind" | "move" => {
-                return Err(OptionError::Unsupported(name.into()));
-            }
-            "subvol" | "subvolid" | "rescue" | "device" | "threads" | "thread_pool"
-            | "transport" | "fsname" | "commit" | "max_inline" | "metadata_ratio"
-            | "fatal_errors" => {
-                return Err(OptionError::NoValue(name.into()));
-            }
-            _ if IDLE.contains(&name) || GENERIC.contains(&name) || is_for_others(name) => {
-                self.without_effect.push(name.into());
-            }
-            _ => return Err(OptionError::Unknown(name.into())),
+            _ => return false,
         }
-        Ok(())
+        true
     }
 
     fn add_with_value(&mut self, name: &str, value: &[u8], word: &[u8]) -> Result<(), OptionError> {
@@ -234,19 +228,19 @@ impl Options {
             "subvol" => self.subvol = Some(value.into()),
             // 0 means the top level, as it does to the kernel.
             "subvolid" => {
-                self.subvolid = Some(match number(text()?).ok_or_else(bad)? {
+                self.subvolid = Some(match values::number(text()?).ok_or_else(bad)? {
                     0 => RootId::FS_TREE,
                     id => RootId(id),
                 });
             }
             "rescue" => text()?
                 .split(':')
-                .try_for_each(|way| self.add_rescue(way).ok_or_else(bad))?,
+                .try_for_each(|way| self.rescue.add(way).ok_or_else(bad))?,
             "device" if value.is_empty() => return Err(bad()),
             "device" => self.devices.push(OsStr::from_bytes(value).into()),
             "fsname" => self.fsname = Some(value.into()),
             "threads" | "thread_pool" => {
-                let threads = number(text()?)
+                let threads = values::number(text()?)
                     .and_then(|threads| usize::try_from(threads).ok())
                     .filter(|&threads| threads <= 1024)
                     .and_then(NonZeroUsize::new);
@@ -260,56 +254,51 @@ impl Options {
                     _ => return Err(bad()),
                 };
             }
+            "log" if value.is_empty() => return Err(bad()),
+            "log" => self.log = Some(value.into()),
+            "loglevel" => self.log_level = Some(text()?.into()),
             "subtype" if value == b"ubtrfs" => {}
-            "subtype" | "uid" | "gid" | "umask" | "fd" | "rootmode" | "user_id" | "group_id"
-            | "max_read" | "blksize" => return Err(OptionError::Unsupported(name.into())),
-            _ if IDLE_WITH_VALUE.contains(&name) || is_for_others(name) => {
-                self.without_effect
-                    .push(String::from_utf8_lossy(word).into_owned());
-            }
-            _ if Self::default().add_plain(name).is_ok() => {
-                return Err(OptionError::UnwantedValue(name.into()));
-            }
-            _ => return Err(OptionError::Unknown(name.into())),
+            _ if self.add_volume_value(name, text()?).ok_or_else(bad)? => {}
+            _ => return self.add_idle_value(name, word),
         }
         Ok(())
     }
 
-    fn add_rescue(&mut self, way: &str) -> Option<()> {
-        let rescue = &mut self.rescue;
+    fn add_idle_value(&mut self, name: &str, word: &[u8]) -> Result<(), OptionError> {
+        if let Some((_, reason)) = UNSUPPORTED.iter().find(|(known, _)| *known == name) {
+            return Err(OptionError::Unsupported(name.into(), reason));
+        }
+        if IDLE_WITH_VALUE.contains(&name) || is_for_others(name) {
+            self.idle(String::from_utf8_lossy(word), None);
+            return Ok(());
+        }
+        if Self::default().add_plain(name).is_ok() {
+            return Err(OptionError::UnwantedValue(name.into()));
+        }
+        Err(OptionError::Unknown(name.into()))
+    }
+}
+
+impl Rescue {
+    fn add(&mut self, way: &str) -> Option<()> {
         match way {
-            "usebackuproot" => rescue.use_backup_root = true,
-            "nologreplay" => rescue.no_log_replay = true,
-            "ignorebadroots" | "ibadroots" => rescue.ignore_bad_roots = true,
-            "ignoredatacsums" | "idatacsums" => rescue.ignore_data_csums = true,
-            "ignoremetacsums" | "imetacsums" => rescue.ignore_meta_csums = true,
-            "ignoresuperflags" | "isuperflags" => rescue.ignore_super_flags = true,
+            "usebackuproot" => self.use_backup_root = true,
+            "nologreplay" => self.no_log_replay = true,
+            "ignorebadroots" | "ibadroots" => self.ignore_bad_roots = true,
+            "ignoredatacsums" | "idatacsums" => self.ignore_data_csums = true,
+            "ignoremetacsums" | "imetacsums" => self.ignore_meta_csums = true,
+            "ignoresuperflags" | "isuperflags" => self.ignore_super_flags = true,
             // What "all" stands for, as the kernel has it: everything that makes the most readable.
             "all" => {
-                rescue.no_log_replay = true;
-                rescue.ignore_bad_roots = true;
-                rescue.ignore_data_csums = true;
-                rescue.ignore_meta_csums = true;
-                rescue.ignore_super_flags = true;
+                self.no_log_replay = true;
+                self.ignore_bad_roots = true;
+                self.ignore_data_csums = true;
+                self.ignore_meta_csums = true;
+                self.ignore_super_flags = true;
             }
             _ => return None,
         }
         Some(())
-    }
-}
-
-/// Words that fstab(5) leaves to other programs.
-fn is_for_others(name: &str) -> bool {
-    name.starts_with("x-") || name.starts_with("X-") || name == "comment"
-}
-
-/// A number as the kernel reads it from an option: decimal, or hexadecimal after 0x, or octal after 0.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(text, 8).ok(),
-        None if text.starts_with('+') => None,
-        None => text.parse().ok(),
     }
 }
 

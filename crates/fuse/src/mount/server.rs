@@ -3,7 +3,7 @@
 //! When a mount is gone its server still has to let the volume go, locks included. Whoever unmounts to
 //! do something else with the volume waits for that. Nothing names the server of a mount directly; but
 //! the kernel tells, for each descriptor of `/dev/fuse`, which connection it is of, and the number of the
-//! connection is the minor number of the mount's device. Kernels that do not tell, and processes that
+//! connection is that of the mount's device. Kernels that do not tell, and processes that
 //! this user may not look into, just give no server.
 
 use std::fs;
@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::detach::{find, resolve};
+use super::table::{TableEntry, is_ours};
 
 /// A process that serves a mount.
 #[derive(Debug)]
@@ -24,12 +25,27 @@ pub struct Server {
     folder: PathBuf,
 }
 
+/// Where a process serves a mount of ours, if it does.
+pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
+    let table = super::mount_table().ok()?;
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let ours = table.into_iter().filter(|entry| is_ours(&entry.fs_type));
+    let mut served = ours.filter(|entry| serves(&folder, connection(entry)));
+    served.next().map(|entry| entry.mountpoint)
+}
+
+/// The number of a mount's connection, which is the kernel's number of its device.
+fn connection(mount: &TableEntry) -> u32 {
+    let (major, minor) = mount.device;
+    major << 20 | minor
+}
+
 impl Server {
     /// The process, other than this one, behind the mount that `unmount` would take for `path`.
     pub fn of(path: &Path) -> Option<Server> {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
-        let (_, connection) = entry.device;
+        let connection = connection(entry);
         fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
             let folder = process.path();
             let pid: i32 = process.file_name().to_str()?.parse().ok()?;

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::companion::Companion;
 use super::detach::{IfBusy, detach};
 use super::error::{MountError, UnmountError};
-use super::table::mount_at;
+use super::table::{BLOCK_FS_TYPE, mount_at};
 use crate::transport::Connection;
 
 /// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
@@ -139,7 +139,12 @@ impl Session {
             return;
         };
         let (major, minor) = entry.device;
-        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        // A block device has one of its own besides.
+        let suffix = match entry.fs_type.as_str() {
+            BLOCK_FS_TYPE => "-fuseblk",
+            _ => "",
+        };
+        let path = format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb");
         let raised = OpenOptions::new()
             .write(true)
             .open(&path)

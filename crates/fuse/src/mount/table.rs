@@ -7,6 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// The type that our mounts have: the kernel's `fuse` with our subtype.
 pub const FS_TYPE: &str = "fuse.ubtrfs";
+/// The type of those that root makes of block devices.
+pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
+
+/// Whether a mount of this type is one of ours.
+pub fn is_ours(fs_type: &str) -> bool {
+    matches!(fs_type, FS_TYPE | BLOCK_FS_TYPE)
+}
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,18 +10,6 @@ fn parse(words: &str) -> Result<Options, OptionError> {
 }
 
 #[test]
-fn a_mount_that_is_not_read_only_is_refused_with_the_way_out() {
-    for words in ["", "rw", "ro,rw", "noatime"] {
-        let error = parse(words).unwrap_err();
-        assert_eq!(error, OptionError::ReadWrite);
-        assert_eq!(
-            error.to_string(),
-            "read-write mounts are not supported yet; use -o ro"
-        );
-    }
-}
-
-#[test]
 fn subvolume_options_are_read() {
     let options = parse("ro,subvol=/a/b=c,subvolid=0x101").unwrap();
     assert_eq!(options.subvol.as_deref(), Some(&b"/a/b=c"[..]));
@@ -47,13 +35,118 @@ fn unknown_options_are_refused_by_name() {
     assert_eq!(parse("ro=1"), Err(OptionError::UnwantedValue("ro".into())));
 }
 
+/// Words taken that change nothing, in their order.
+fn idle_words(options: &Options) -> Vec<&str> {
+    let words = options.without_effect.iter();
+    words.map(|idle| idle.word.as_str()).collect()
+}
+
 #[test]
-fn options_of_btrfs_that_only_matter_to_writers_are_accepted() {
-    let words = "ro,compress=zstd:3,compress-force,commit=30,space_cache=v2,ssd,autodefrag,\
-                 discard=async,max_inline=2048,noatime,nodatacow,x-systemd.automount,defaults,nofail";
+fn words_that_change_nothing_are_accepted_and_some_warned_of() {
+    let words = "ssd,autodefrag,discard=async,nobarrier,space_cache=v2,x-systemd.automount,defaults,nofail,\
+                 metadata_ratio=4,comment=systemd";
     let options = parse(words).unwrap();
-    assert!(options.no_atime);
-    assert!(options.without_effect.contains(&"compress=zstd:3".into()));
+    let known = [
+        "ssd",
+        "autodefrag",
+        "discard",
+        "nobarrier",
+        "x-systemd.automount",
+        "defaults",
+        "nofail",
+        "metadata_ratio=4",
+        "comment=systemd",
+    ];
+    assert_eq!(idle_words(&options), known);
+    let warned = options.without_effect.iter();
+    let warned: Vec<_> = warned
+        .filter(|idle| idle.warning.is_some())
+        .map(|idle| idle.word.as_str())
+        .collect();
+    assert_eq!(warned, ["autodefrag", "nobarrier"]);
+}
+
+#[test]
+fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
+    let options = parse("nodatacow,compress=zstd:9").unwrap();
+    assert!(!options.no_data_cow && !options.no_data_sum);
+    assert_eq!(options.compress.level, 9);
+    let options = parse("compress,nodatacow").unwrap();
+    assert!(options.no_data_cow && options.no_data_sum);
+    assert_eq!(options.compress, Compress::default());
+    let options = parse("nodatacow,compress=no,datacow").unwrap();
+    assert!(!options.no_data_cow && options.no_data_sum);
+    let options = parse("nodatacow,datasum").unwrap();
+    assert!(!options.no_data_cow && !options.no_data_sum);
+    assert!(parse("compress-force").unwrap().compress.force);
+    for bad in [
+        "compress=zip",
+        "max_inline=x",
+        "commit=soon",
+        "discard=later",
+        "space_cache=v1",
+    ] {
+        let refused = matches!(parse(bad), Err(OptionError::BadValue { .. }));
+        assert!(refused, "{bad}");
+    }
+}
+
+#[test]
+fn numbers_of_a_writer_are_read() {
+    let options = parse("commit=5,max_inline=1k,flushoncommit,user_subvol_rm_allowed").unwrap();
+    assert_eq!(options.commit, Some(Duration::from_secs(5)));
+    assert_eq!(options.max_inline_bytes, Some(1024));
+    assert!(options.flush_on_commit && options.user_subvol_rm_allowed);
+    assert_eq!(parse("commit=5,commit=0").unwrap().commit, None);
+}
+
+#[test]
+fn access_times_follow_the_last_word() {
+    let atime = |words| parse(words).unwrap().atime;
+    assert_eq!(atime(""), AtimePolicy::Relative);
+    assert_eq!(atime("noatime"), AtimePolicy::Never);
+    assert_eq!(atime("noatime,strictatime"), AtimePolicy::Always);
+    assert_eq!(atime("strictatime,relatime"), AtimePolicy::Relative);
+}
+
+#[test]
+fn what_is_known_and_refused_says_why() {
+    for words in [
+        "remount",
+        "remount,ro",
+        "bind",
+        "uid=3",
+        "max_read=4096",
+        "nospace_cache",
+    ] {
+        let refused = matches!(parse(words), Err(OptionError::Unsupported(..)));
+        assert!(refused, "{words}");
+    }
+    let error = parse("rescue=all").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "mount option 'rescue' needs 'ro' as well"
+    );
+}
+
+#[test]
+fn a_sloppy_mount_takes_what_nobody_knows() {
+    let mut options = Options {
+        sloppy: true,
+        ..Options::default()
+    };
+    options.add(OsStr::new("frobnicate=3,ro")).unwrap();
+    assert_eq!(idle_words(&options), ["frobnicate"]);
+    assert_eq!(options.read_only, Some(true));
+}
+
+#[test]
+fn logs_and_the_kind_of_mount_are_chosen() {
+    let options = parse("log=/var/log/a b.log,loglevel=debug,noblkdev").unwrap();
+    assert_eq!(options.log.as_deref(), Some(&b"/var/log/a b.log"[..]));
+    assert_eq!(options.log_level.as_deref(), Some("debug"));
+    assert_eq!(options.block_mount, BlockMount::Never);
+    assert!(parse("log=").is_err());
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! The options that are the volume's own: those of `mount -t btrfs`.
+
+use std::time::Duration;
+
+use ubtrfs_engine::{Compress, OpenOptions};
+
+use super::{Options, values};
+
+/// The kernel has the older one still, and means to drop it.
+pub(super) const ONLY_V2: &str = "free space is kept in a tree: space_cache=v2 is the only kind";
+
+impl Options {
+    /// How the volume is to be opened. Devices are named elsewhere.
+    pub fn open_options(&self, writable: bool) -> OpenOptions {
+        let mut options = OpenOptions::new()
+            .writable(writable)
+            .compress(self.compress)
+            .no_data_cow(self.no_data_cow)
+            .no_data_sum(self.no_data_sum)
+            .flush_on_commit(self.flush_on_commit);
+        if let Some(bytes) = self.max_inline_bytes {
+            options = options.max_inline_bytes(bytes);
+        }
+        if let Some(interval) = self.commit {
+            options = options.commit_interval(Some(interval));
+        }
+        options
+    }
+
+    /// Takes a word without a value; false if it is none of these.
+    pub(super) fn add_volume_flag(&mut self, name: &str) -> bool {
+        match name {
+            "degraded" => self.degraded = true,
+            "acl" => self.no_acl = false,
+            "noacl" => self.no_acl = true,
+            "usebackuproot" | "recovery" => self.rescue.use_backup_root = true,
+            "nologreplay" | "norecovery" => self.rescue.no_log_replay = true,
+            "compress" | "compress-force" => {
+                let usual = values::compress("zlib", name == "compress-force");
+                self.set_compress(usual.unwrap_or_default());
+            }
+            "datacow" => self.no_data_cow = false,
+            "nodatacow" => {
+                self.compress = Compress::default();
+                self.no_data_cow = true;
+                self.no_data_sum = true;
+            }
+            "datasum" => {
+                self.no_data_cow = false;
+                self.no_data_sum = false;
+            }
+            "nodatasum" => self.no_data_sum = true,
+            "flushoncommit" => self.flush_on_commit = true,
+            "noflushoncommit" => self.flush_on_commit = false,
+            "user_subvol_rm_allowed" => self.user_subvol_rm_allowed = true,
+            "nouser_subvol_rm_allowed" => self.user_subvol_rm_allowed = false,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes a word with a value: whether it is one of these, or None if the value is bad.
+    pub(super) fn add_volume_value(&mut self, name: &str, value: &str) -> Option<bool> {
+        match name {
+            "compress" | "compress-force" => {
+                self.set_compress(values::compress(value, name == "compress-force")?);
+            }
+            "max_inline" => self.max_inline_bytes = Some(values::bytes(value)?),
+            "commit" => {
+                let seconds = values::number(value).filter(|&seconds| seconds <= MAX_COMMIT)?;
+                self.commit = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "discard" if matches!(value, "sync" | "async") => self.idle(name, None),
+            "discard" => return None,
+            "space_cache" if value == "v2" => {}
+            "space_cache" => return None,
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+
+    /// As in the kernel, asking for compression is asking for copies on write and checksums.
+    fn set_compress(&mut self, compress: Compress) {
+        if compress != Compress::default() {
+            self.no_data_cow = false;
+            self.no_data_sum = false;
+        }
+        self.compress = compress;
+    }
+}
+
+/// Longer than a century overflows clocks.
+const MAX_COMMIT: u64 = u32::MAX as u64;
