@@ -8,7 +8,7 @@ use rustix::mount::UnmountFlags;
 
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
-use super::table::{self, TableEntry, is_ours};
+use super::table::{self, TableEntry};
 
 /// What to do with a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     let table = table::mount_table().map_err(UnmountError::Table)?;
     match find(&table, &place) {
         None => Err(UnmountError::NotMounted(path.into())),
-        Some(entry) if !is_ours(&entry.fs_type) => Err(UnmountError::NotOurs {
+        Some(entry) if !entry.is_ours() => Err(UnmountError::NotOurs {
             path: path.into(),
             fs_type: entry.fs_type.clone(),
         }),
@@ -35,7 +35,7 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
 /// The mount at `place`, of whatever type, or else our last one of the image or device `place`.
 pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
     let at = table.iter().rfind(|entry| entry.mountpoint == place);
-    let is_of = |entry: &&TableEntry| is_ours(&entry.fs_type) && entry.source == place;
+    let is_of = |entry: &&TableEntry| entry.is_ours() && entry.source == place;
     at.or_else(|| table.iter().rfind(is_of))
 }
 

@@ -42,7 +42,7 @@ pub use self::error::{MountError, UnmountError};
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::server::{Server, mountpoint_served_by};
 pub use self::session::Session;
-pub use self::table::{BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_ours, mount_table};
+pub use self::table::{BLOCK_FS_TYPE, FS_TYPE, TableEntry, mount_table};
 pub use crate::transport::TransportChoice;
 
 /// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table
@@ -134,7 +134,7 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
     };
     let path = mountpoint.canonicalize().map_err(failed)?;
     if let Ok(Some(there)) = mount_at(&path)
-        && is_ours(&there.fs_type)
+        && there.is_ours()
         && there.source == source
     {
         return Err(MountError::AlreadyMounted {

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::detach::{find, resolve};
-use super::table::{TableEntry, is_ours};
+use super::table::TableEntry;
 
 /// A process that serves a mount.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Server {
 pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     let table = super::mount_table().ok()?;
     let folder = PathBuf::from(format!("/proc/{pid}"));
-    let ours = table.into_iter().filter(|entry| is_ours(&entry.fs_type));
+    let ours = table.into_iter().filter(TableEntry::is_ours);
     let mut served = ours.filter(|entry| serves(&folder, connection(entry)));
     served.next().map(|entry| entry.mountpoint)
 }

@@ -10,11 +10,6 @@ pub const FS_TYPE: &str = "fuse.ubtrfs";
 /// The type of those that root makes of block devices.
 pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
 
-/// Whether a mount of this type is one of ours.
-pub fn is_ours(fs_type: &str) -> bool {
-    matches!(fs_type, FS_TYPE | BLOCK_FS_TYPE)
-}
-
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
@@ -32,6 +27,11 @@ pub struct TableEntry {
 }
 
 impl TableEntry {
+    /// Whether this program serves it.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.fs_type.as_str(), FS_TYPE | BLOCK_FS_TYPE)
+    }
+
     /// Who mounted a FUSE file system.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.options.split(',');
