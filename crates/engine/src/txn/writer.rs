@@ -269,6 +269,12 @@ impl Writer {
         running.bytes() > self.delta_budget_bytes / 2 || !self.has_room(&running, cost)
     }
 
+    /// References that the cleaner may change in one commit, which holds them beside the delta.
+    pub(super) fn cleaner_refs(&self) -> usize {
+        const REF_BYTES: u64 = 640;
+        usize::try_from(self.delta_budget_bytes / REF_BYTES).unwrap_or(usize::MAX)
+    }
+
     pub(crate) fn count_data(&self, bytes: u64) {
         self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

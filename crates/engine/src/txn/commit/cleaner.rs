@@ -13,6 +13,8 @@
 //! Invariants
 //! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
 //!   second visit unless the kernel set it, which is why nodes are looked into all the same.
+//! - CLEAN-2: a step drops something, however little time there is.
+//! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,6 @@ use crate::txn::delayed_refs::RefKey;
 
 /// How much of a commit may go to the cleaner.
 const STEP: Duration = Duration::from_millis(50);
-const STEP_REFS: usize = 200_000;
 
 /// A node on the way down, and the child that is next.
 struct Step {
@@ -45,7 +46,13 @@ struct Walk {
     /// Blocks not newer than this are another tree's: the snapshot was made then.
     origin: Transid,
     path: Vec<Step>,
+}
+
+/// Where a step ends.
+#[derive(Clone, Copy)]
+struct Limit {
     until: Instant,
+    refs: usize,
 }
 
 impl Commit<'_> {
@@ -55,9 +62,13 @@ impl Commit<'_> {
             return Ok(());
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
-        let until = Instant::now() + STEP;
-        for id in self.deleted_subvolumes()? {
-            if !self.clean(id, until)? {
+        let deleted = self.deleted_subvolumes()?;
+        let limit = Limit {
+            until: Instant::now() + STEP,
+            refs: self.blocks.refs.len() + self.writer.cleaner_refs(),
+        };
+        for id in deleted {
+            if !self.clean(id, limit)? {
                 self.writer.set_unclean();
                 break;
             }
@@ -90,12 +101,17 @@ impl Commit<'_> {
     }
 
     /// True if nothing is left of the tree.
-    fn clean(&mut self, id: RootId, until: Instant) -> Result<bool> {
-        let mut walk = self.begin_walk(id, until)?;
+    fn clean(&mut self, id: RootId, limit: Limit) -> Result<bool> {
+        let mut walk = self.begin_walk(id)?;
+        let mut has_dropped = false;
         while let Some(step) = walk.path.last_mut() {
             let level = step.block.node().level();
-            let is_over = Instant::now() >= walk.until || self.blocks.refs.len() >= STEP_REFS;
-            if is_over && let Some(key) = step.block.node().key(step.slot) {
+            let is_over = Instant::now() >= limit.until || self.blocks.refs.len() >= limit.refs;
+            if is_over
+                && has_dropped
+                && level > 0
+                && let Some(key) = step.block.node().key(step.slot)
+            {
                 let tree = self.tree(id)?;
                 tree.item.drop_progress = DiskKey::from(key);
                 tree.item.drop_level = level;
@@ -104,16 +120,17 @@ impl Commit<'_> {
             }
             if level == 0 || step.slot >= step.block.node().len() {
                 self.finish_block(&mut walk)?;
+                has_dropped = true;
                 continue;
             }
-            self.visit_child(&mut walk)?;
+            has_dropped |= self.visit_child(&mut walk)?;
         }
         self.remove_root(id)?;
         Ok(true)
     }
 
     /// The path to where the last step ended, or the root.
-    fn begin_walk(&mut self, id: RootId, until: Instant) -> Result<Walk> {
+    fn begin_walk(&mut self, id: RootId) -> Result<Walk> {
         let view = self.view(id)?;
         let tree = self.tree(id)?;
         let progress = tree.item.drop_progress.get();
@@ -123,7 +140,6 @@ impl Commit<'_> {
             root: id,
             origin: Transid(tree.tree.key_offset),
             path: Vec::new(),
-            until,
         };
         let mut block = view.read_root()?;
         let mut held_by = RefKey::TreeRoot(id);
@@ -157,17 +173,17 @@ impl Commit<'_> {
         Ok(self.volume.node_store().read(id, expect)?)
     }
 
-    /// Drops the reference to the next child of the last node, or goes into it.
-    fn visit_child(&mut self, walk: &mut Walk) -> Result<()> {
+    /// Drops the reference to the next child of the last node, or goes into it. True if it was dropped.
+    fn visit_child(&mut self, walk: &mut Walk) -> Result<bool> {
         let (id, origin) = (walk.root, walk.origin);
         let Some(step) = walk.path.last_mut() else {
-            return Ok(());
+            return Ok(false);
         };
         let slot = step.slot;
         let held_by = child_holder(id, &step.block, step.full_backref);
         let block = step.block.clone();
         let Some(expect) = walk.expect(&block, slot) else {
-            return Ok(());
+            return Ok(false);
         };
         let level = block.node().level() - 1;
         let sharing = self.blocks.sharing(expect.bytenr, level)?;
@@ -179,7 +195,7 @@ impl Commit<'_> {
                 held_by,
                 full_backref: sharing.full_backref,
             });
-            return Ok(());
+            return Ok(false);
         }
         let is_own = expect
             .generation
@@ -191,7 +207,7 @@ impl Commit<'_> {
         if let Some(step) = walk.path.last_mut() {
             step.slot += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Has the children of a shared block be referred to in the block's name (CLEAN-1).

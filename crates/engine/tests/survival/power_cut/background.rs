@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use ubtrfs_engine::OpenOptions;
+use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::compress::Compression;
 use ubtrfs_sim::oracle::{DataRule, Mark, Promise, Rules, every_sync, judge_crash, record_threads};
 use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder};
 use ubtrfs_sim::script::{RunOptions, Shape, ThreadPlan};
@@ -22,7 +23,8 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     let seed = seed(name);
     let recorder = Recorder::new();
     let devices = recorded(layout, &recorder);
-    let mut plan = ThreadPlan::apart(shape, seed, THREADS, count(80, 500), false);
+    let in_subvolumes = shape == Shape::Snapshots;
+    let mut plan = ThreadPlan::apart(shape, seed, THREADS, count(80, 500), in_subvolumes);
     for ops in &mut plan.threads {
         *ops = copied_on_write(std::mem::take(ops));
     }
@@ -40,10 +42,10 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
         ..Rules::default()
     };
     let plan = CrashPlan::new(seed)
-        .random_states(count(30, 1000))
+        .random_states(count(12, 1000))
         .since(Mark::Durable { thread: 0, ops: 0 });
     let recording = recorder.recording();
-    let step = (recording.flushes() + plan.random_states) / count(40, 1000);
+    let step = (recording.flushes() + plan.random_states) / count(14, 1000);
     let judge = |state: &CrashState| {
         let survivor = Survivor::open(state, &quiet())?;
         let shown = survivor.shown();
@@ -76,4 +78,33 @@ fn threads_and_commits_under_pressure_on_raid1() {
         .delta_bytes(256 << 10);
     let layout = Layout::new(2, 512 * MIB).profiles(Profile::Raid1, Profile::Raid1);
     threads_survive("cuts, pressure", &layout, &options, Shape::Mixed);
+}
+
+#[test]
+fn threads_with_compressed_and_shared_data_on_dup() {
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(Some(Duration::from_millis(3)))
+        .compress(Compress {
+            algorithm: Compression::Zstd,
+            level: 1,
+            force: true,
+        });
+    let layout = Layout::new(1, 1024 * MIB).profiles(Profile::Dup, Profile::Dup);
+    threads_survive("cuts, threads, dup", &layout, &options, Shape::BigFile);
+}
+
+#[test]
+fn threads_with_snapshots_deleted_in_steps() {
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(Some(Duration::from_millis(5)))
+        .delta_bytes(64 << 10);
+    let layout = Layout::new(1, 512 * MIB).nodesize(4096);
+    threads_survive(
+        "cuts, threads, snapshots",
+        &layout,
+        &options,
+        Shape::Snapshots,
+    );
 }

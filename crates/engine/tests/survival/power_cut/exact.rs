@@ -26,7 +26,7 @@ fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
 
     let recording = recorder.recording();
-    let wanted = count(24, 1000);
+    let wanted = count(15, 1000);
     let flushes = recording.flushes() + 1;
     let plan = CrashPlan::new(seed).random_states(wanted.saturating_sub(flushes).max(wanted / 2));
     let step = (flushes + plan.random_states).div_ceil(wanted);
@@ -91,6 +91,12 @@ fn snapshots_on_raid1c3_of_old_features() {
 fn mixed_groups() {
     let layout = Layout::new(1, 128 * MIB).mixed();
     survives("cuts, mixed groups", &layout, &quiet(), Shape::Mixed);
+}
+
+#[test]
+fn chunks_that_come_and_go_on_a_full_disk() {
+    let layout = Layout::new(1, 160 * MIB);
+    survives("cuts, full disk", &layout, &quiet(), Shape::FullDisk);
 }
 
 #[test]

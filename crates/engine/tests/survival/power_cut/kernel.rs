@@ -29,7 +29,7 @@ fn kernel_agrees(name: &str, layout: &Layout, shape: Shape) {
     let mut engine = Engine::open(&devices, &quiet()).unwrap().exact();
     let history = history(&mut engine, &ops, &recorder);
     drop(engine);
-    let wanted = count(3, 30);
+    let wanted = count(2, 30);
     let plan = CrashPlan::new(seed)
         .random_states(wanted)
         .sector_bytes(SECTOR_BYTES);

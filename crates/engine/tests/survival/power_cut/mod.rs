@@ -7,6 +7,7 @@ mod background;
 mod exact;
 mod in_place;
 mod kernel;
+mod steps;
 
 use std::sync::Arc;
 
@@ -81,7 +82,10 @@ impl Survivor {
             volume.write(file, 0, &[7; 10_000])?;
             volume.sync()
         };
-        work().map_err(|error| error.to_string())?;
+        match work() {
+            Err(error) if !error.is_no_space() => return Err(error.to_string()),
+            _ => {}
+        }
         drop(self.engine);
         check(&self.devices)
     }
