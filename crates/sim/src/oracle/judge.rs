@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::history::{History, Prints, Promise, part};
 use crate::manifest::{Content, Difference, Field, Manifest};
 use crate::model::{FileKey, compare};
-use crate::script;
+use crate::script::{self, Op};
 
 /// How the bytes of files may stand to the prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum DataRule {
     /// The write that follows the prefix may be there in part.
     Torn,
     /// As `Torn`; and any file may be as it was at an earlier moment since the promise, as with a commit
-    /// that does not wait for data.
+    /// that does not wait for data. Cloning goes in steps, the last of which may leave data to be written.
     Lagging,
 }
 
@@ -145,25 +145,32 @@ impl Judge<'_> {
         let Some((file, shown)) = file.zip(self.shown.get(path)) else {
             return false;
         };
-        if self.is_torn(ops, file, shown.stat.size) {
+        let size = shown.stat.size;
+        if self.is_torn(ops, file, size) {
             return true;
         }
         let Content::File(digest) = &shown.content else {
             return false;
         };
         let was_so = |earlier: usize| {
-            self.history.model(earlier).bytes_of(file) == Some((shown.stat.size, *digest))
+            let is_step = matches!(self.next(earlier), Some(Op::Clone { .. }));
+            self.history.model(earlier).bytes_of(file) == Some((size, *digest))
+                || is_step && self.is_torn(earlier, file, size)
         };
         self.rules.data == DataRule::Lagging
             && *field != Field::Mtime
             && (*self.legal.start()..=ops).any(was_so)
     }
 
+    /// The operation after a prefix.
+    fn next(&self, ops: usize) -> Option<&Op> {
+        self.history.states[ops].next.as_ref()
+    }
+
     /// The operation after the prefix is changing this file, and the size is none that it could not have.
     fn is_torn(&self, ops: usize, file: FileKey, size: u64) -> bool {
         let model = self.history.model(ops);
-        let next = self.history.states[ops].next.as_ref();
-        let changed = next.and_then(|op| op.changed_file());
+        let changed = self.next(ops).and_then(|op| op.changed_file());
         let is_this = changed.and_then(|at| model.file_of(at)) == Some(file);
         if !is_this || ops >= *self.legal.end() {
             return false;

@@ -236,6 +236,41 @@ fn data_may_lag_behind_names_but_not_behind_the_promise() {
 }
 
 #[test]
+fn clone_may_have_grown_the_file_before_its_data_follows() {
+    let clone = Op::Clone {
+        from: At::Path(path("a")),
+        from_offset: 0,
+        len_bytes: 100,
+        to: At::Path(path("b")),
+        to_offset: 8192,
+    };
+    let history = history(&[
+        create("a"),
+        write("a", 100),
+        create("b"),
+        clone,
+        create("c"),
+    ]);
+    let mut model = history.model(3).clone();
+    let grown = Op::Truncate {
+        at: At::Path(path("b")),
+        size: 8192,
+    };
+    model.apply(&grown).unwrap();
+    model.apply(&create("c")).unwrap();
+    let judge = |data, at_least| {
+        let rules = Rules {
+            data,
+            ignored: vec![Field::Mtime],
+        };
+        judge_crash(&history, &model.manifest(), promise(at_least, 5), &rules)
+    };
+    assert!(judge(DataRule::Torn, 3).is_err());
+    assert_eq!(judge(DataRule::Lagging, 3).unwrap().prefix, 5);
+    assert!(judge(DataRule::Lagging, 4).is_err(), "it was promised");
+}
+
+#[test]
 fn part_of_a_thread_is_judged_by_itself() {
     let mut model = ModelFs::default();
     for thread in ["t0", "t1"] {
