@@ -253,9 +253,14 @@ fn rmdir_takes_an_empty_subvolume_and_what_leads_nowhere() {
     let id = subvolume(&world, "sub");
     subvolume(&world, "sub/nested");
     snapshot(&world, id, "copy", false);
+    snapshot(&world, id, "frozen", true);
     let (volume, top) = (world.volume(), world.top());
     let stub = at(volume, "copy/nested");
     assert!(stub.is_stub());
+    let frozen = at(volume, "frozen");
+    volume
+        .rename(frozen, b"nested", (frozen, b"nested"), RenameMode::Replace)
+        .unwrap();
     let new = NewInode::file(0o600);
     assert!(matches!(
         volume.create(stub, b"x", &new),

@@ -159,9 +159,10 @@ impl Volume {
 }
 
 impl Rename<'_> {
-    /// Whether both names lead to one inode.
+    /// Whether both names lead to one inode. Stubs have one number, but each is an inode of its own.
     fn is_same(&self, new: &Place<'_>) -> bool {
-        self.old.id == new.id && !new.id.is_stub()
+        let is_one_place = self.old.dir.id == new.dir.id && self.old.name == new.name;
+        is_one_place || self.old.id == new.id && !new.id.is_stub()
     }
 
     /// A directory moves neither into itself nor over one that holds it.
