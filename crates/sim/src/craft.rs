@@ -4,8 +4,10 @@
 //! item only, not its place.
 
 mod crafted;
+mod mutate;
 
 pub use crafted::{Crafted, Items};
+pub use mutate::mutate;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -15,6 +15,10 @@ use crate::target::NamedDevices;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// What is wrong afterwards with a mirror that missed a write: damaged blocks, data without its checksum, and
+/// a superblock that is behind.
+pub(crate) const MIRROR_FAULTS: [u16; 5] = [104, 105, 113, 305, 805];
+
 /// The devices of one volume, by devid.
 pub(crate) type Devices = Vec<Arc<dyn BlockDevice>>;
 

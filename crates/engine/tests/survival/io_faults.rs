@@ -13,15 +13,13 @@ use ubtrfs_sim::oracle::{History, Promise, Rules, every_sync, judge_crash};
 use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Shape, Step, Target, generate, path};
 use ubtrfs_sim::seed;
 
-use crate::devices::{Devices, Layout, MIB, check_after_cut, check_but, open, quiet};
+use crate::devices::{
+    Devices, Layout, MIB, MIRROR_FAULTS, check_after_cut, check_but, open, quiet,
+};
 use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::shown::manifest;
 use crate::soak::count;
-
-/// What is wrong afterwards with a mirror that missed a write: damaged blocks, data without its checksum, and
-/// a superblock that is behind.
-const MIRROR_FAULTS: [u16; 5] = [104, 105, 113, 305, 805];
 
 struct Trial {
     faulty: Vec<Arc<FaultDevice>>,

@@ -2,6 +2,7 @@
 //!
 //! `UBTRFS_SOAK` makes the runs long.
 
+mod damaged;
 mod devices;
 mod engine;
 mod io_faults;
@@ -12,3 +13,5 @@ mod shown;
 mod soak;
 #[path = "../scripts/target.rs"]
 mod target;
+mod thread_faults;
+mod watchdog;

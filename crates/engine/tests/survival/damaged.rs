@@ -1,0 +1,362 @@
+//! Damaged volumes, with sound checksums, that are worked upon: nothing panics, every call returns, and what
+//! could be read before and was not touched can be read afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hasher};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, Report, check_devices};
+use ubtrfs_device::BlockDevice;
+use ubtrfs_engine::{
+    Fallocate, FileId, FileKind, NewInode, OpenOptions, RenameMode, Result, SetAttr, Volume,
+    XattrMode,
+};
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::node::Node;
+use ubtrfs_sim::craft::{Crafted, mutate};
+use ubtrfs_sim::{Rng, images, seed};
+
+use crate::devices::{Devices, named, open, quiet};
+use crate::soak::count;
+use crate::watchdog::in_time;
+
+/// A damaged directory may hold itself.
+const MOST_ENTRIES: usize = 4000;
+const MOST_BYTES: u64 = 1 << 20;
+const OPS: u64 = 60;
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+struct Entry {
+    dir: FileId,
+    name: Vec<u8>,
+    id: FileId,
+    kind: FileKind,
+}
+
+/// What can be found from the top.
+fn entries(volume: &Volume) -> Vec<Entry> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut pending: Vec<FileId> = volume.root_dir(RootId::FS_TREE).into_iter().collect();
+    while let Some(dir) = pending.pop() {
+        if !seen.insert(dir) || found.len() > MOST_ENTRIES {
+            continue;
+        }
+        let mut names = Vec::new();
+        let _ = volume.readdir(dir, 0, &mut |entry| {
+            names.push((entry.name, entry.kind));
+            ControlFlow::Continue(())
+        });
+        for (name, kind) in names {
+            let Ok(Some(id)) = volume.lookup(dir, &name) else {
+                continue;
+            };
+            if kind == FileKind::Directory {
+                pending.push(id);
+            }
+            found.push(Entry {
+                dir,
+                name,
+                id,
+                kind,
+            });
+        }
+    }
+    found
+}
+
+/// A fingerprint of the beginning of a file, and its size.
+fn content(volume: &Volume, id: FileId) -> Result<(u64, u64)> {
+    let size = volume.attr(id)?.size;
+    let mut bytes = vec![0; size.min(MOST_BYTES) as usize];
+    let read = volume.read(id, 0, &mut bytes)?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes[..read]);
+    Ok((size, hasher.finish()))
+}
+
+/// The regular files that can be read.
+fn contents(volume: &Volume, entries: &[Entry]) -> BTreeMap<FileId, (u64, u64)> {
+    let files = entries
+        .iter()
+        .filter(|entry| entry.kind == FileKind::Regular);
+    let read = |entry: &Entry| Some((entry.id, content(volume, entry.id).ok()?));
+    files.filter_map(read).collect()
+}
+
+/// Random changes all over a volume that is there.
+struct Work<'v> {
+    volume: &'v Arc<Volume>,
+    entries: Vec<Entry>,
+    rng: Rng,
+    made: u64,
+    touched: BTreeSet<FileId>,
+    emptied: BTreeSet<RootId>,
+}
+
+impl Work<'_> {
+    fn any(&mut self, kind: FileKind) -> Option<Entry> {
+        for _ in 0..20 {
+            let at = self.rng.below(self.entries.len().max(1) as u64) as usize;
+            if let Some(entry) = self.entries.get(at).filter(|entry| entry.kind == kind) {
+                return Some(entry.clone());
+            }
+        }
+        None
+    }
+
+    fn file(&mut self) -> Option<FileId> {
+        let id = self.any(FileKind::Regular)?.id;
+        self.touched.insert(id);
+        Some(id)
+    }
+
+    fn dir(&mut self) -> FileId {
+        let top = self.volume.root_dir(RootId::FS_TREE);
+        let top = top.unwrap_or(FileId::new(RootId::FS_TREE, InodeNr(256)));
+        match self.rng.one_in(3) {
+            true => top,
+            false => self.any(FileKind::Directory).map_or(top, |entry| entry.id),
+        }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        self.made += 1;
+        format!("made-{}", self.made).into_bytes()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let len = [100, 5000, 150_000][self.rng.below(3) as usize];
+        let mut bytes = vec![0; 1 + self.rng.below(len) as usize];
+        self.rng.fill(&mut bytes);
+        bytes
+    }
+
+    /// Does something; what it says is its own affair.
+    fn step(&mut self) -> Option<Result<()>> {
+        let volume = Arc::clone(self.volume);
+        let offset = self.rng.below(100_000);
+        Some(match self.rng.below(20) {
+            0..3 => {
+                let (dir, name, bytes) = (self.dir(), self.name(), self.bytes());
+                volume
+                    .create(dir, &name, &NewInode::file(0o644))
+                    .and_then(|id| volume.write(id, 0, &bytes))
+            }
+            3..6 => {
+                let (id, bytes) = (self.file()?, self.bytes());
+                volume.write(id, offset, &bytes)
+            }
+            6 => volume.truncate(self.file()?, offset),
+            7..9 => {
+                let entry = self.any(FileKind::Regular)?;
+                self.touched.insert(entry.id);
+                volume.unlink(entry.dir, &entry.name)
+            }
+            9 => {
+                let entry = self.any(FileKind::Regular)?;
+                let (dir, name) = (self.dir(), self.name());
+                volume.rename(entry.dir, &entry.name, (dir, &name), RenameMode::Replace)
+            }
+            10 => {
+                let entry = self.any(FileKind::Directory)?;
+                let (dir, name) = (self.dir(), self.name());
+                volume.rename(entry.dir, &entry.name, (dir, &name), RenameMode::Replace)
+            }
+            11 => {
+                let (file, dir, name) = (self.any(FileKind::Regular)?, self.dir(), self.name());
+                volume.link(file.id, dir, &name)
+            }
+            12 => {
+                let (file, value) = (self.any(FileKind::Regular)?, self.bytes());
+                volume.set_xattr(file.id, b"user.made", &value, XattrMode::Any)
+            }
+            13 => {
+                let (from, to) = (self.any(FileKind::Regular)?.id, self.file()?);
+                volume.clone_range(from, 0, 65_536, to, 0).map(drop)
+            }
+            14 => {
+                let id = self.file()?;
+                let mode = match self.rng.below(3) {
+                    0 => Fallocate::PunchHole,
+                    1 => Fallocate::Reserve { keep_size: true },
+                    _ => Fallocate::ZeroRange { keep_size: false },
+                };
+                volume.fallocate(id, mode, offset, 70_000)
+            }
+            15 => {
+                let (id, set) = (
+                    self.dir(),
+                    SetAttr {
+                        mode: Some(0o700),
+                        ..SetAttr::default()
+                    },
+                );
+                volume.set_attr(id, &set)
+            }
+            16 => {
+                let (source, dir, name) = (self.dir().root, self.dir(), self.name());
+                volume.snapshot(source, dir, &name, false).map(drop)
+            }
+            17 => {
+                let entry = self.any(FileKind::Directory)?;
+                if entry.dir.root == entry.id.root {
+                    return Some(volume.rmdir(entry.dir, &entry.name));
+                }
+                self.emptied.insert(entry.id.root);
+                volume.delete_subvolume(entry.dir, &entry.name)
+            }
+            18 => {
+                let (dir, name) = (self.dir(), self.name());
+                let file = volume.create(dir, &name, &NewInode::file(0o600));
+                let nocow = |id| {
+                    volume
+                        .set_inode_flags(id, InodeFlags::NODATACOW)
+                        .map(|()| id)
+                };
+                let bytes = self.bytes();
+                file.and_then(nocow)
+                    .and_then(|id| volume.write(id, 0, &bytes))
+            }
+            _ => volume.sync(),
+        })
+    }
+}
+
+fn check(devices: &Devices) -> std::result::Result<Report, String> {
+    let options = CheckOptions {
+        memory_bytes: 4 << 20,
+        max_issues: 200,
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
+}
+
+/// Works upon a damaged volume. Returns what has become worse.
+fn trial(devices: &Devices, seed: u64) -> Vec<String> {
+    let reading = OpenOptions::new();
+    let Ok(volume) = open(devices, &reading) else {
+        // Opening it for writing must end as well.
+        drop(open(devices, &quiet()).map(|volume| volume.sync()));
+        return Vec::new();
+    };
+    let entries = entries(&volume);
+    let before = contents(&volume, &entries);
+    drop(volume);
+    let issues = check(devices);
+    let (touched, emptied) = {
+        let Ok(volume) = open(devices, &quiet()) else {
+            return Vec::new();
+        };
+        let mut work = Work {
+            volume: &volume,
+            entries,
+            rng: Rng::new(seed),
+            made: 0,
+            touched: BTreeSet::new(),
+            emptied: BTreeSet::new(),
+        };
+        for _ in 0..OPS {
+            drop(work.step());
+        }
+        let _ = volume.free_deleted_subvolumes();
+        let _ = volume.sync();
+        (work.touched, work.emptied)
+    };
+    let mut worse = Vec::new();
+    let volume = match open(devices, &reading) {
+        Ok(volume) => volume,
+        Err(error) => return vec![format!("opens no more: {error}")],
+    };
+    for (id, was) in before {
+        if touched.contains(&id) || emptied.contains(&id.root) {
+            continue;
+        }
+        match content(&volume, id) {
+            Ok(is) if is == was => {}
+            Ok(is) => worse.push(format!("{id:?} was {was:?} and is {is:?}")),
+            Err(error) => worse.push(format!("{id:?} was read: {error}")),
+        }
+    }
+    drop(volume);
+    let had = issues.map(|report| report.numbers()).unwrap_or_default();
+    match check(devices) {
+        Ok(report) => {
+            let is_new = |issue: &&ubtrfs_check::Issue| !had.contains(&issue.fault.number());
+            let new = report.issues.iter().filter(is_new);
+            worse.extend(new.map(ToString::to_string));
+        }
+        Err(error) => worse.push(error),
+    }
+    // And what it has become is worked upon.
+    if let Ok(volume) = open(devices, &quiet()) {
+        let _ = volume.sync();
+    }
+    worse
+}
+
+/// Addresses of all blocks, and their trees.
+fn blocks(volume: &Crafted) -> Vec<u64> {
+    let trees = (1..12).chain(256..265).map(RootId);
+    trees
+        .flat_map(|tree| (0..3).flat_map(move |level| volume.blocks_of(tree, level)))
+        .collect()
+}
+
+fn mutated_volumes_survive(name: &str, rounds: usize) {
+    let seed = seed(&format!("damaged, {name}"));
+    let sound = Crafted::load(&images::image(name).unwrap().devices);
+    let blocks = blocks(&sound);
+    let mut failures = String::new();
+    for round in 0..rounds as u64 {
+        let mut rng = Rng::new(seed.wrapping_add(round));
+        let mut volume = sound.clone();
+        let mut what = format!("{name}, UBTRFS_SEED={}:", seed.wrapping_add(round));
+        for _ in 0..1 + rng.below(3) {
+            let bytenr = blocks[rng.below(blocks.len() as u64) as usize];
+            let mut block = volume.block(bytenr);
+            mutate(&mut block, &mut rng);
+            volume.put_block(bytenr, &mut block);
+            let node = Node::new(&block).unwrap();
+            what += &format!(
+                " block {bytenr} of tree {} on level {}",
+                node.owner(),
+                node.level()
+            );
+        }
+        let devices = volume.devices().into_iter();
+        let devices: Devices = devices
+            .map(|(_, device)| device as Arc<dyn BlockDevice>)
+            .collect();
+        let seed = rng.next_u64();
+        let worse = in_time(&what, move || trial(&devices, seed));
+        if !worse.is_empty() {
+            failures += &format!("{what}\n  {}\n", worse.join("\n  "));
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+#[test]
+fn mutated_blocks_of_one_device() {
+    mutated_volumes_survive("crc32c-zstd", count(1, 1000));
+}
+
+#[test]
+fn mutated_blocks_of_mirrors() {
+    mutated_volumes_survive("raid1", count(1, 500));
+}
+
+#[test]
+fn mutated_blocks_of_old_features() {
+    mutated_volumes_survive("sha256-zlib-oldest", count(1, 1000));
+}
+
+#[test]
+fn mutated_blocks_of_mixed_groups() {
+    mutated_volumes_survive("xxhash-lzo-4k-mixed", count(1, 1000));
+}

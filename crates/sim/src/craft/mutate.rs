@@ -1,0 +1,40 @@
+//! Random damage to one tree block, where it says something.
+
+use ubtrfs_format::node::{HEADER_SIZE, ITEM_HEAD_SIZE, KeyPtr, Node};
+
+use crate::Rng;
+
+/// How much of an item's beginning is changed; behind it lie names and data, which are any bytes.
+const ITEM_BYTES: u64 = 80;
+
+/// Changes one byte of the header, of a pointer, of an item's head, or of an item. The checksum is left as it
+/// was.
+pub fn mutate(block: &mut [u8], rng: &mut Rng) {
+    let node = Node::new(block).expect("a whole block");
+    if node.is_empty() {
+        return;
+    }
+    let slot = rng.below(node.len() as u64) as usize;
+    let at = if rng.one_in(20) {
+        80 + rng.below(HEADER_SIZE as u64 - 80)
+    } else if !node.is_leaf() {
+        let ptr_bytes = size_of::<KeyPtr>();
+        (HEADER_SIZE + slot * ptr_bytes) as u64 + rng.below(ptr_bytes as u64)
+    } else {
+        let head = node.heads()[slot];
+        let size = u64::from(head.size.get());
+        match rng.below(4) {
+            0 => (HEADER_SIZE + slot * ITEM_HEAD_SIZE) as u64 + rng.below(17),
+            _ if size == 0 => return,
+            _ => {
+                HEADER_SIZE as u64 + u64::from(head.offset.get()) + rng.below(size.min(ITEM_BYTES))
+            }
+        }
+    };
+    let byte = &mut block[at as usize];
+    *byte = match rng.below(3) {
+        0 => *byte ^ (1 << rng.below(8)),
+        1 => [0, 1, 0x7f, 0x80, 0xff][rng.below(5) as usize],
+        _ => rng.below(256) as u8,
+    };
+}
