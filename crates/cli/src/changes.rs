@@ -1,7 +1,8 @@
 //! The volumes that a command changes: each is open once, and committed when the command has done its work.
 //!
 //! Whoever may write the image is root within its volumes: no permission is checked, and what is made
-//! belongs to root unless the command says otherwise. A command that is killed leaves the last commit.
+//! belongs to root unless the command says otherwise. A command that is killed leaves the last commit. In a mount
+//! the caller has the rights that the kernel's btrfs would give (`Target::rights`), and the mount commits.
 
 use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
@@ -11,11 +12,14 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse::caller::Rights;
 
 use crate::console::Console;
 use crate::location::{Access, Location, VolumeOptions};
+use crate::permissions::umask;
 use crate::place::Place;
 use crate::quoting::Escaped;
+use crate::session::Session;
 use crate::walk::{Entry, Filter, Order, Step, Walk};
 
 /// A volume that is open for writing.
@@ -24,9 +28,39 @@ pub(crate) struct Target {
     pub(crate) volume: Arc<Volume>,
     /// What "/" stands for.
     pub(crate) root: FileId,
+    session: Option<Arc<Session>>,
+}
+
+/// Whose a new file is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maker {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) umask: u32,
 }
 
 impl Target {
+    /// What the caller may do; None: everything.
+    pub(crate) fn rights(&self) -> Option<Rights<'_>> {
+        self.session.as_ref()?.rights()
+    }
+
+    /// Who runs the command; in an image, root.
+    pub(crate) fn maker(&self) -> Maker {
+        match self.rights() {
+            Some(Rights { caller, .. }) => Maker {
+                uid: caller.uid,
+                gid: caller.gid,
+                umask: caller.umask,
+            },
+            None => Maker {
+                uid: 0,
+                gid: 0,
+                umask: umask(),
+            },
+        }
+    }
+
     /// What the path leads to; a link at its end is not followed.
     pub(crate) fn find(&self, location: &Location) -> anyhow::Result<FileId> {
         let found = self.volume.resolve(self.root, &location.path);
@@ -131,11 +165,21 @@ impl<'a> Changes<'a> {
             }
         };
         let root = self.options.root_for(&volume, location)?;
-        Ok(Target { volume, root })
+        Ok(Target {
+            volume,
+            root,
+            session: location.session().cloned(),
+        })
     }
 
     /// The volume of `location` if it is open for writing, under whichever of its names.
     pub(crate) fn opened(&self, location: &Location) -> Option<Arc<Volume>> {
+        if let Some(session) = location.session() {
+            let mut volumes = self.open.iter().map(|open| &open.volume);
+            return volumes
+                .find(|volume| Arc::ptr_eq(volume, session.volume()))
+                .cloned();
+        }
         let is_on = |volume: &Volume| {
             let devices = volume.pool().devices();
             let mut paths = devices.iter().filter_map(|device| device.path.as_deref());
@@ -167,7 +211,7 @@ impl<'a> Changes<'a> {
         changes.commit()
     }
 
-    /// Commits what was done, in a shell later.
+    /// Commits what was done, in a shell or a mount later.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
         for open in self.open {
             if open.location.session().is_none() {

@@ -2,6 +2,8 @@
 //!
 //! A damaged inode may hold any number; one outside the calendar is shown as @SECONDS.
 
+use std::cell::RefCell;
+
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -12,7 +14,27 @@ const RECENT: SignedDuration = SignedDuration::from_secs(31_556_952 / 2);
 
 fn local(time: FileTime) -> Option<Zoned> {
     let timestamp = Timestamp::new(time.sec, i32::try_from(time.nsec).ok()?).ok()?;
-    Some(timestamp.to_zoned(TimeZone::system()))
+    let zone = ZONE.with_borrow(Clone::clone);
+    Some(timestamp.to_zoned(zone.unwrap_or_else(TimeZone::system)))
+}
+
+thread_local! {
+    /// The local time zone of whom this thread works for, if not of this process.
+    static ZONE: RefCell<Option<TimeZone>> = const { RefCell::new(None) };
+}
+
+/// Has times be shown on this thread as in a zone that another process named with [`zone_name`].
+pub(crate) fn use_zone(name: &str) {
+    let zone = TimeZone::get(name).or_else(|_| TimeZone::posix(name));
+    ZONE.set(zone.ok());
+}
+
+/// How the local time zone is called; empty if it has no name.
+pub(crate) fn zone_name() -> String {
+    match TimeZone::system().iana_name() {
+        Some(name) => name.to_owned(),
+        None => std::env::var("TZ").unwrap_or_default(),
+    }
 }
 
 fn strftime(time: FileTime, format: &str) -> String {

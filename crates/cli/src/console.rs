@@ -9,14 +9,18 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::quoting::Escaped;
 
+const FAILURE: u8 = 1;
 /// What a shell reports for a program that SIGPIPE ended.
 const SIGPIPE_EXIT: u8 = 128 + 13;
 /// How far a copy is; the message is the file.
@@ -30,10 +34,45 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Standard output: of this process, or of one that had a command run for it.
+#[derive(Debug)]
+pub(crate) struct Out {
+    /// Not `io::stdout`, whose own buffer would only copy once more.
+    file: File,
+    client: Option<Client>,
+}
+
+/// A process that a command is run for.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) stderr: File,
+    /// Open while the process waits for the command's end.
+    pub(crate) connection: Arc<UnixStream>,
+}
+
+impl Client {
+    fn has_gone(&self) -> bool {
+        let mut connection = [PollFd::new(&*self.connection, PollFlags::empty())];
+        poll(&mut connection, Some(&Timespec::default())).is_ok_and(|events| events > 0)
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.client {
+            Some(client) if client.has_gone() => Err(io::ErrorKind::BrokenPipe.into()),
+            _ => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Console {
-    /// Not `io::stdout`, whose own buffer would only copy once more.
-    pub(crate) out: BufWriter<File>,
+    pub(crate) out: BufWriter<Out>,
     pub(crate) format: Format,
     pub(crate) verbose: u8,
     pub(crate) quiet: bool,
@@ -45,27 +84,48 @@ pub(crate) struct Console {
 
 impl Console {
     pub(crate) fn new(format: Format, verbose: u8, quiet: bool) -> io::Result<Console> {
-        let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        Ok(Console {
-            out: BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout),
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let out = Out { file, client: None };
+        Ok(Console::with_out(out, format, verbose, quiet))
+    }
+
+    /// That of another process, which ends the command by going away.
+    pub(crate) fn of_client(
+        stdout: File,
+        client: Client,
+        format: Format,
+        verbose: u8,
+        quiet: bool,
+    ) -> Console {
+        let out = Out {
+            file: stdout,
+            client: Some(client),
+        };
+        Console::with_out(out, format, verbose, quiet)
+    }
+
+    fn with_out(out: Out, format: Format, verbose: u8, quiet: bool) -> Console {
+        Console {
+            out: BufWriter::with_capacity(OUT_BUFFER_BYTES, out),
             format,
             verbose,
             quiet,
             progress: None,
             failed: false,
             line: None,
-        })
+        }
     }
 
     /// Standard output for data of any length, beside a console that reports errors meanwhile.
     pub(crate) fn data_out(&self) -> io::Result<BufWriter<File>> {
-        let stdout = self.out.get_ref().try_clone()?;
+        let stdout = self.out.get_ref().file.try_clone()?;
         Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
     }
 
     /// Shows progress on standard error if a person watches it; messages go above it.
     pub(crate) fn start_progress(&mut self, template: &str) {
-        if self.quiet || !io::stderr().is_terminal() {
+        let is_own = self.out.get_ref().client.is_none();
+        if self.quiet || !is_own || !io::stderr().is_terminal() {
             return;
         }
         // A template of ours that does not parse would be seen by the first who runs it.
@@ -89,10 +149,17 @@ impl Console {
     fn message(&mut self, level: &str, text: impl fmt::Display) {
         // What was written before the message shall be seen before it.
         let _ = self.out.flush();
-        let show = || match self.line {
-            Some(line) => eprintln!("{level}: line {line}: {text}"),
-            None => eprintln!("{level}: {text}"),
+        let message = match self.line {
+            Some(line) => format!("{level}: line {line}: {text}\n"),
+            None => format!("{level}: {text}\n"),
         };
+        let mut own = io::stderr();
+        let err: &mut dyn Write = match &mut self.out.get_mut().client {
+            Some(client) => &mut client.stderr,
+            None => &mut own,
+        };
+        // There is nobody else to tell it to.
+        let mut show = || drop(err.write_all(message.as_bytes()));
         match &self.progress {
             Some(bar) => bar.suspend(show),
             None => show(),
@@ -105,7 +172,7 @@ impl Console {
 
     /// Whether a person reads the output, so that odd characters of a name must not reach them raw.
     pub(crate) fn is_terminal(&self) -> bool {
-        io::stdout().is_terminal()
+        self.out.get_ref().file.is_terminal()
     }
 
     /// Writes a name or path: fit for a terminal if a person reads it, as it is if not.
@@ -142,20 +209,21 @@ impl Console {
         self.message("WARNING", warning);
     }
 
-    pub(crate) fn finish(mut self, result: anyhow::Result<()>) -> ExitCode {
+    /// Says what went wrong at last, and gives the exit code.
+    pub(crate) fn finish(mut self, result: anyhow::Result<()>) -> u8 {
         self.end_progress();
         let result = result.and_then(|()| Ok(self.out.flush()?));
         let Err(error) = result else {
             return match self.failed {
-                false => ExitCode::SUCCESS,
-                true => ExitCode::FAILURE,
+                false => 0,
+                true => FAILURE,
             };
         };
-        if let Some(error) = broken_pipe(&error) {
-            return exit_code_of_write(error);
+        if broken_pipe(&error).is_some() {
+            return SIGPIPE_EXIT;
         }
         self.error(format_args!("{error:#}"));
-        ExitCode::FAILURE
+        FAILURE
     }
 }
 

@@ -26,17 +26,24 @@ pub(crate) struct Location {
     pub(crate) image: PathBuf,
     /// Begins with a slash.
     pub(crate) path: Vec<u8>,
-    /// That of the shell, if it was written there.
+    /// That of the shell or mount, if the path is one of its volume.
     session: Option<Arc<Session>>,
+    /// A path in a mount as it was written.
+    written: Option<Vec<u8>>,
+    /// Written beside paths in a mount, and not one of them.
+    is_elsewhere: bool,
 }
 
 impl Location {
-    /// A path in the volume of a shell.
-    pub(crate) fn within(session: &Arc<Session>, path: &[u8]) -> Location {
+    /// A path in the volume of a shell or a mount.
+    pub(crate) fn within(session: &Arc<Session>, argument: &[u8]) -> Location {
+        let path = session.absolute(argument);
         Location {
-            image: session.image().to_owned(),
-            path: session.absolute(path),
+            image: session.place().to_owned(),
+            is_elsewhere: path.is_none(),
+            path: path.unwrap_or_else(|| argument.to_vec()),
             session: Some(Arc::clone(session)),
+            written: session.mount().map(|_| argument.to_vec()),
         }
     }
 
@@ -44,12 +51,44 @@ impl Location {
     pub(crate) fn with_path(&self, path: Vec<u8>) -> Location {
         Location {
             path,
+            written: None,
             ..self.clone()
+        }
+    }
+
+    fn of_image(image: PathBuf, path: Vec<u8>) -> Location {
+        Location {
+            image,
+            path,
+            session: None,
+            written: None,
+            is_elsewhere: false,
+        }
+    }
+
+    /// A path in the same volume as it is written outside of it.
+    pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
+        match &self.session {
+            Some(session) => session.outside(path),
+            None => [self.image.as_os_str().as_bytes(), b":", path].concat(),
+        }
+    }
+
+    /// The same for its own path, as it was written.
+    pub(crate) fn to_outside(&self) -> Vec<u8> {
+        match &self.written {
+            Some(written) => written.clone(),
+            None => self.outside(&self.path),
         }
     }
 
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
+    }
+
+    /// The root of an image.
+    pub(crate) fn of_whole(image: &OsStr) -> Location {
+        Location::of_image(PathBuf::from(image), b"/".to_vec())
     }
 
     pub(crate) fn parse(argument: &OsStr) -> Location {
@@ -58,16 +97,11 @@ impl Location {
 
     fn parse_with(argument: &OsStr, is_image: &dyn Fn(&Path) -> bool) -> Location {
         let bytes = argument.as_bytes();
-        let split_at = |at: usize| Location {
-            image: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
-            path: bytes[at + 1..].to_vec(),
-            session: None,
+        let split_at = |at: usize| {
+            let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+            Location::of_image(image, bytes[at + 1..].to_vec())
         };
-        let whole = Location {
-            image: PathBuf::from(argument),
-            path: b"/".to_vec(),
-            session: None,
-        };
+        let whole = Location::of_whole(argument);
         if is_image(&whole.image) {
             return whole;
         }
@@ -97,10 +131,11 @@ fn splits(bytes: &[u8]) -> Vec<usize> {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.session.is_none() {
-            write!(f, "{}:", Escaped(self.image.as_os_str().as_bytes()))?;
+        let is_in_shell = self.session.as_ref().is_some_and(|s| s.mount().is_none());
+        match is_in_shell {
+            true => write!(f, "{}", Escaped(&self.path)),
+            false => write!(f, "{}", Escaped(&self.to_outside())),
         }
-        write!(f, "{}", Escaped(&self.path))
     }
 }
 
@@ -108,12 +143,22 @@ impl fmt::Display for Location {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocationParser {
     session: Option<Arc<Session>>,
+    is_whole: bool,
 }
 
 impl LocationParser {
     pub(crate) fn within(session: &Arc<Session>) -> LocationParser {
         LocationParser {
             session: Some(Arc::clone(session)),
+            is_whole: false,
+        }
+    }
+
+    /// For images that no path follows.
+    pub(crate) fn of_images() -> LocationParser {
+        LocationParser {
+            session: None,
+            is_whole: true,
         }
     }
 }
@@ -129,6 +174,7 @@ impl TypedValueParser for LocationParser {
     ) -> Result<Location, clap::Error> {
         Ok(match &self.session {
             Some(session) => Location::within(session, value.as_bytes()),
+            None if self.is_whole => Location::of_whole(value),
             None => Location::parse(value),
         })
     }
@@ -149,7 +195,7 @@ pub(crate) enum Access {
 }
 
 /// Which devices a volume is opened from, besides the one that is named.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Volume")]
 pub(crate) struct DeviceOptions {
     /// Another device or image of the same volume; repeat for each
@@ -185,10 +231,35 @@ impl DeviceOptions {
         let Some(session) = location.session() else {
             return self.open_images(std::slice::from_ref(&location.image), access);
         };
-        if !self.devices.is_empty() || !self.scan.is_empty() || self.degraded {
-            bail!("the shell has its volume open: its devices are named when it is started");
+        if location.is_elsewhere {
+            bail!("'{}' is not in the same volume", Escaped(&location.path));
+        }
+        let names_devices = !self.devices.is_empty() || !self.scan.is_empty() || self.degraded;
+        match session.rights() {
+            Some(_) if names_devices => {
+                bail!("the volume is mounted: its devices were named when it was");
+            }
+            None if names_devices => {
+                bail!("the shell has its volume open: its devices are named when it is started");
+            }
+            Some(rights) => rights
+                .reach(session.root(), &location.path)
+                .with_context(|| format!("cannot access '{location}'"))?,
+            None => {}
         }
         session.volume_for(access)
+    }
+
+    /// A volume of which all images are named.
+    pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Arc<Volume>> {
+        match locations {
+            [location] if location.session().is_some() => self.open(location),
+            [first, ..] if first.session().is_some() => bail!("a mount is named alone"),
+            locations => {
+                let images: Vec<_> = locations.iter().map(|l| l.image.clone()).collect();
+                self.open_all(&images)
+            }
+        }
     }
 
     pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Arc<Volume>> {
@@ -331,6 +402,9 @@ impl VolumeOptions {
     pub(crate) fn root_for(&self, volume: &Volume, location: &Location) -> anyhow::Result<FileId> {
         match location.session() {
             Some(session) if self.subvol.is_none() && self.subvolid.is_none() => Ok(session.root()),
+            Some(session) if session.mount().is_some() => {
+                bail!("a mount shows the subvolume that it was made for")
+            }
             _ => self.root(volume),
         }
     }

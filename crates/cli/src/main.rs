@@ -11,6 +11,7 @@ mod changes;
 mod clock;
 mod command;
 mod console;
+mod control;
 mod copy;
 mod device_sizes;
 mod file_data;
@@ -77,13 +78,13 @@ pub(crate) struct GlobalOptions {
     /// Print listings in this format
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Text,
           help_heading = "Global options")]
-    format: Format,
+    pub(crate) format: Format,
     /// Say more; repeat for more
     #[arg(short, long, action = ArgAction::Count)]
-    verbose: u8,
+    pub(crate) verbose: u8,
     /// Print only errors
     #[arg(short, long)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Set the log level; the variable UBTRFS_LOG sets it for each part of the program
     #[arg(
         long,
@@ -123,13 +124,18 @@ fn main() -> ExitCode {
         InvokedAs::Btrfs => "btrfs",
         InvokedAs::Ubtrfs => "ubtrfs",
     };
-    let parsed = Cli::command()
-        .name(name)
-        .bin_name(name)
-        .try_get_matches_from(args)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = Cli::command().name(name).bin_name(name);
+    let matches = command.clone().try_get_matches_from(&args);
+    let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let code = match parsed {
-        Ok(cli) => run(&cli),
+        Ok((cli, matches)) => match control::run_elsewhere(&command, &matches, &args) {
+            Ok(None) => run(&cli),
+            Ok(Some(code)) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("ERROR: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
         Err(error) => usage(&error),
     };
     match invoked_as {
@@ -146,7 +152,7 @@ fn run(cli: &Cli) -> ExitCode {
     match Console::new(global.format, global.verbose, global.quiet) {
         Ok(mut console) => {
             let result = cli.command.run(&mut console);
-            console.finish(result)
+            ExitCode::from(console.finish(result))
         }
         Err(error) => {
             eprintln!("ERROR: cannot use standard output: {error}");

@@ -1,35 +1,71 @@
-//! A volume that stays open from one command to the next, as the shell has it.
+//! A volume that stays open from one command to the next: that of a shell, or one that is mounted.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
 use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse::caller::{Caller, Rights};
 
 use crate::location::Access;
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    image: PathBuf,
+    /// Where the volume is to be found: an image, or a mount point.
+    place: PathBuf,
     volume: Arc<Volume>,
     root: FileId,
-    /// Where paths without a leading slash begin; itself begins with one.
-    dir: Mutex<Vec<u8>>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Shell {
+        /// Where paths without a leading slash begin; itself begins with one.
+        dir: Mutex<Vec<u8>>,
+    },
+    Mount(MountSession),
+}
+
+/// What a command on a mount is run with.
+#[derive(Debug)]
+pub(crate) struct MountSession {
+    pub(crate) caller: Caller,
+    pub(crate) user_subvol_rm_allowed: bool,
+    /// Arguments that are paths in the mount, as written and as they are from its root.
+    pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Session {
     /// `root` stands for "/".
-    pub(crate) fn new(image: PathBuf, volume: Arc<Volume>, root: FileId) -> Session {
+    pub(crate) fn of_shell(image: PathBuf, volume: Arc<Volume>, root: FileId) -> Session {
+        let dir = Mutex::new(b"/".to_vec());
         Session {
-            image,
+            place: image,
             volume,
             root,
-            dir: Mutex::new(b"/".to_vec()),
+            kind: Kind::Shell { dir },
         }
     }
 
-    pub(crate) fn image(&self) -> &Path {
-        &self.image
+    pub(crate) fn of_mount(
+        mountpoint: PathBuf,
+        volume: Arc<Volume>,
+        root: FileId,
+        mount: MountSession,
+    ) -> Session {
+        Session {
+            place: mountpoint,
+            volume,
+            root,
+            kind: Kind::Mount(mount),
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
     }
 
     pub(crate) fn volume(&self) -> &Arc<Volume> {
@@ -38,7 +74,10 @@ impl Session {
 
     pub(crate) fn volume_for(&self, access: Access) -> anyhow::Result<Arc<Volume>> {
         if access == Access::Write && !self.volume.is_writable() {
-            bail!("the shell was started with --read-only");
+            match self.mount() {
+                Some(_) => bail!("'{}' is mounted read-only", self.place.display()),
+                None => bail!("the shell was started with --read-only"),
+            }
         }
         Ok(Arc::clone(&self.volume))
     }
@@ -47,25 +86,69 @@ impl Session {
         self.root
     }
 
+    pub(crate) fn mount(&self) -> Option<&MountSession> {
+        match &self.kind {
+            Kind::Mount(mount) => Some(mount),
+            Kind::Shell { .. } => None,
+        }
+    }
+
+    /// None where whoever may write the volume may do everything.
+    pub(crate) fn rights(&self) -> Option<Rights<'_>> {
+        let mount = self.mount()?;
+        Some(Rights {
+            caller: &mount.caller,
+            volume: &self.volume,
+            user_subvol_rm_allowed: mount.user_subvol_rm_allowed,
+        })
+    }
+
     pub(crate) fn dir(&self) -> Vec<u8> {
-        let dir = self.dir.lock();
-        dir.unwrap_or_else(PoisonError::into_inner).clone()
+        match &self.kind {
+            Kind::Shell { dir } => dir.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Kind::Mount(_) => b"/".to_vec(),
+        }
     }
 
     pub(crate) fn set_dir(&self, path: Vec<u8>) {
-        let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
-        *dir = path;
+        if let Kind::Shell { dir } = &self.kind {
+            *dir.lock().unwrap_or_else(PoisonError::into_inner) = path;
+        }
     }
 
-    pub(crate) fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        if path.starts_with(b"/") {
-            return path.to_vec();
+    /// The path from the root that an argument stands for; None if it is of another place.
+    pub(crate) fn absolute(&self, argument: &[u8]) -> Option<Vec<u8>> {
+        if let Some(mount) = self.mount() {
+            let mut paths = mount.paths.iter();
+            return paths
+                .find(|(written, _)| written == argument)
+                .map(|(_, path)| path.clone());
+        }
+        if argument.starts_with(b"/") {
+            return Some(argument.to_vec());
         }
         let mut absolute = self.dir();
         if !absolute.ends_with(b"/") {
             absolute.push(b'/');
         }
-        absolute.extend_from_slice(path);
-        absolute
+        absolute.extend_from_slice(argument);
+        Some(absolute)
+    }
+
+    /// How a path from the root is written outside.
+    pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
+        let place = self.place.as_os_str().as_bytes();
+        match self.mount() {
+            None => [place, b":", path].concat(),
+            Some(_) => {
+                let path = path.strip_prefix(b"/").unwrap_or(path);
+                let joined = self.place.join(OsStr::from_bytes(path));
+                let bytes = joined.into_os_string().into_encoded_bytes();
+                match path.is_empty() {
+                    true => place.to_vec(),
+                    false => bytes,
+                }
+            }
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Mkdir {
         Ok(())
     }
 
-    fn make_in(&self, target: &Target, dir: FileId, name: &[u8]) -> Result<FileId, Error> {
+    fn make_in(&self, target: &Target, dir: FileId, name: &[u8]) -> anyhow::Result<FileId> {
         let umask = umask();
         let made = make_directory(target, dir, name, umask)?;
         if let Some(mode) = &self.mode {
@@ -83,16 +83,22 @@ pub(super) fn make_directory(
     dir: FileId,
     name: &[u8],
     umask: u32,
-) -> Result<FileId, Error> {
+) -> anyhow::Result<FileId> {
+    if let Some(rights) = target.rights() {
+        rights.add_to(dir)?;
+    }
+    let maker = target.maker();
     let new = NewInode {
         umask,
+        uid: maker.uid,
+        gid: maker.gid,
         ..NewInode::directory(EVERYTHING)
     };
-    target.volume.create(dir, name, &new)
+    Ok(target.volume.create(dir, name, &new)?)
 }
 
 /// Makes a directory in another, the last of a path or not.
-pub(super) type Make<'a> = dyn Fn(FileId, &[u8], bool) -> Result<FileId, Error> + 'a;
+pub(super) type Make<'a> = dyn Fn(FileId, &[u8], bool) -> anyhow::Result<FileId> + 'a;
 
 /// Enters the directories of a path one by one; `make` makes those that are missing, told which is the last.
 pub(super) fn make_path(target: &Target, path: &[u8], make: &Make<'_>) -> anyhow::Result<FileId> {

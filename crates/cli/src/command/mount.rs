@@ -14,9 +14,10 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Rescue};
+use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Rescue, Session};
 
 use crate::console::Console;
+use crate::control::{Control, Served};
 use crate::location::DeviceOptions;
 use crate::log::{self, LogLevel};
 
@@ -139,9 +140,10 @@ impl Mount {
             None => image.clone(),
         };
         let volume = self.open(&image, options)?;
-        let session = mount::mount(volume, &source, &self.mountpoint, options)
+        let mut session = mount::mount(Arc::clone(&volume), &source, &self.mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
+        listen(volume, options, &mut session);
         tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
             // When the command is not there any more to hear it, dropping the session unmounts.
@@ -231,6 +233,23 @@ fn leave_stderr(options: &Options) {
         && let Ok(syslog) = log::Place::syslog()
     {
         log::redirect(syslog);
+    }
+}
+
+/// Has commands on paths in the mount be served; the mount is as good without.
+fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
+    let (Some(root), Some(device)) = (session.root(), session.device()) else {
+        return;
+    };
+    let served = Served {
+        volume,
+        root,
+        user_subvol_rm_allowed: options.user_subvol_rm_allowed,
+        is_fakeroot: options.fakeroot,
+    };
+    match Control::start(served, device) {
+        Ok(control) => session.accompany(control),
+        Err(error) => tracing::warn!(%error, "no commands will work on the mount"),
     }
 }
 

@@ -9,6 +9,7 @@ mod errors;
 mod imports;
 mod kept_images;
 mod listings;
+mod mounted;
 mod process;
 mod shell;
 mod subvolumes;

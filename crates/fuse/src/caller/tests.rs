@@ -1,3 +1,5 @@
+//! Rights by modes, ACLs and capabilities.
+
 use ubtrfs_engine::{Attr, FileKind, FileTime};
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::InodeFlags;

@@ -68,6 +68,7 @@ pub fn mount(
         options,
     )?;
     let mut session = serve(adapter, device, mountpoint, options)?;
+    session.root = Some(root);
     // The first to come is the last to end.
     session.accompany(Closing::new(volume));
     Ok(session)

@@ -15,6 +15,8 @@ use std::thread::{Builder, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use ubtrfs_engine::FileId;
+
 use super::companion::Companion;
 use super::detach::{IfBusy, detach};
 use super::error::{MountError, UnmountError};
@@ -32,6 +34,7 @@ pub struct Session {
     place: Arc<Place>,
     server: Option<JoinHandle<io::Result<()>>>,
     companions: Vec<Box<dyn Companion>>,
+    pub(super) root: Option<FileId>,
 }
 
 /// Where the file system is mounted, and whether it still is.
@@ -73,6 +76,7 @@ impl Session {
             place: Arc::new(Place { mountpoint, device }),
             server: Some(server.map_err(MountError::Threads)?),
             companions: Vec::new(),
+            root: None,
         };
         session.raise_read_ahead();
         Ok(session)
@@ -81,6 +85,17 @@ impl Session {
     /// Has something live as long as the mount does. It is running already.
     pub fn accompany(&mut self, companion: impl Companion + 'static) {
         self.companions.push(Box::new(companion));
+    }
+
+    /// The root directory, if a volume is mounted.
+    pub fn root(&self) -> Option<FileId> {
+        self.root
+    }
+
+    /// Major and minor number of the mount's device, as `st_dev` shows it.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        let entry = mount_at(&self.place.mountpoint).ok()??;
+        Some(entry.device)
     }
 
     pub fn mountpoint(&self) -> &Path {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -85,9 +84,7 @@ impl Du {
             ranges: SharedRanges::default(),
             seen: HashSet::new(),
         };
-        let mut path = location.image.as_os_str().as_bytes().to_vec();
-        path.push(b':');
-        path.extend_from_slice(&location.path);
+        let path = location.to_outside();
         let kind = volume.attr(opened.target)?.kind;
         if kind != FileKind::Directory {
             if kind != FileKind::Regular {

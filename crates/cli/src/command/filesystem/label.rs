@@ -6,10 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs_engine::Volume;
 use ubtrfs_format::superblock::LABEL_SIZE;
 
-use crate::changes::Changes;
+use crate::changes::{Changes, Target};
 use crate::console::Console;
 use crate::json;
 use crate::location::{Location, VolumeOptions};
@@ -51,20 +50,25 @@ impl Label {
 
     fn set(&self, label: &[u8]) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
-        set_label(&changes.open(&self.location)?.volume, label)?;
+        set_label(&changes.open(&self.location)?, label)?;
         changes.commit()
     }
 }
 
-pub(crate) fn set_label(volume: &Volume, label: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn set_label(target: &Target, label: &[u8]) -> anyhow::Result<()> {
     let shown = Escaped(label);
+    let refused = || format!("cannot set the label '{shown}'");
+    if let Some(rights) = target.rights() {
+        rights.administer().with_context(refused)?;
+    }
     if label.len() >= LABEL_SIZE {
         let max = LABEL_SIZE - 1;
         bail!("label {shown} is too long (max {max})");
     }
     // A label is shown as of the last commit.
+    let volume = &target.volume;
     volume
         .set_label(label)
         .and_then(|()| volume.sync())
-        .with_context(|| format!("cannot set the label '{shown}'"))
+        .with_context(refused)
 }

@@ -10,11 +10,14 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_device::{FoundDevice, Pool, PoolOptions, scan};
+use ubtrfs_engine::Volume;
+use ubtrfs_format::ids::DevId;
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::console::Console;
 use crate::json;
-use crate::location::DeviceOptions;
+use crate::location::{DeviceOptions, Location, LocationParser};
 use crate::quoting::Escaped;
 use crate::units::LongUnits;
 
@@ -22,8 +25,8 @@ use crate::units::LongUnits;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// Images, devices, folders to look through, or the UUID or label of a volume among the block devices
-    #[arg(value_name = "IMAGE|DIR|UUID|LABEL")]
-    targets: Vec<PathBuf>,
+    #[arg(value_name = "IMAGE|DIR|UUID|LABEL", value_parser = LocationParser::of_images())]
+    targets: Vec<Location>,
     /// Look through the block devices of the machine
     #[arg(short = 'd', long)]
     all_devices: bool,
@@ -105,11 +108,19 @@ impl Show {
     fn volumes(&self) -> anyhow::Result<Vec<VolumeJson>> {
         let mut places: Vec<PathBuf> = Vec::new();
         let mut filters: Vec<String> = Vec::new();
+        let mut volumes = Vec::new();
         for target in &self.targets {
-            match target.exists() {
-                true => places.push(target.clone()),
-                false => filters.push(target.to_string_lossy().into_owned()),
+            if target.session().is_some() {
+                volumes.push(describe_open(&*self.devices.open(target)?));
+                continue;
             }
+            match target.image.exists() {
+                true => places.push(target.image.clone()),
+                false => filters.push(target.image.to_string_lossy().into_owned()),
+            }
+        }
+        if !volumes.is_empty() {
+            return Ok(volumes);
         }
         let named = !places.is_empty();
         places.extend(self.devices.devices().iter().cloned());
@@ -130,7 +141,6 @@ impl Show {
             }
             by_volume.entry(device.fsid).or_default().push(device);
         }
-        let mut volumes = Vec::new();
         for fsid in order {
             let devices = by_volume.remove(&fsid).unwrap_or_default();
             let volume = describe(fsid, &devices)?;
@@ -151,6 +161,21 @@ impl Show {
 }
 
 impl VolumeJson {
+    fn new(fsid: Uuid, superblock: &Superblock, mut devices: Vec<DeviceJson>) -> VolumeJson {
+        devices.sort_by_key(|device| device.devid);
+        let present = devices.iter().filter(|device| device.path.is_some());
+        let missing = (present.count() as u64) < superblock.num_devices.get();
+        let label = superblock.label();
+        VolumeJson {
+            label: (!label.is_empty()).then(|| json::text(label)),
+            uuid: fsid.to_string(),
+            total_devices: superblock.num_devices.get(),
+            bytes_used: superblock.bytes_used.get(),
+            missing,
+            devices,
+        }
+    }
+
     fn is_called(&self, name: &str) -> bool {
         self.uuid == name || self.label.as_deref() == Some(name)
     }
@@ -162,9 +187,7 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
     let options = PoolOptions::new().degraded(true);
     let pool =
         Pool::open(&paths, &options).with_context(|| format!("cannot open volume {fsid}"))?;
-    let superblock = pool.superblock();
-    let label = superblock.label();
-    let mut devices: Vec<DeviceJson> = pool
+    let devices: Vec<DeviceJson> = pool
         .devices()
         .iter()
         .map(|device| DeviceJson {
@@ -177,15 +200,29 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
                 .map(|path| path.to_string_lossy().into_owned()),
         })
         .collect();
-    devices.sort_by_key(|device| device.devid);
-    let present = devices.iter().filter(|device| device.path.is_some());
-    let missing = (present.count() as u64) < superblock.num_devices.get();
-    Ok(VolumeJson {
-        label: (!label.is_empty()).then(|| json::text(label)),
-        uuid: fsid.to_string(),
-        total_devices: superblock.num_devices.get(),
-        bytes_used: superblock.bytes_used.get(),
-        missing,
-        devices,
-    })
+    Ok(VolumeJson::new(fsid, pool.superblock(), devices))
+}
+
+/// As it is now: its superblocks may be older.
+fn describe_open(volume: &Volume) -> VolumeJson {
+    let allocations = volume.device_allocations();
+    let used_on = |devid: DevId| {
+        let on_it = allocations.iter().filter(|a| a.devid == devid);
+        on_it
+            .map(|allocation| allocation.device_bytes())
+            .fold(0, u64::saturating_add)
+    };
+    let devices = volume
+        .pool()
+        .devices()
+        .into_iter()
+        .map(|device| DeviceJson {
+            devid: device.devid.0,
+            size: device.item.map_or(0, |item| item.total_bytes.get()),
+            used: used_on(device.devid),
+            path: device.path.map(|path| path.to_string_lossy().into_owned()),
+        })
+        .collect();
+    let superblock = volume.superblock();
+    VolumeJson::new(superblock.fsid, &superblock, devices)
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
 use crate::console::Console;
+use crate::location::{DeviceOptions, Location, LocationParser};
 use crate::print::{Copy, print_superblock};
 use crate::quoting::Escaped;
 
@@ -21,8 +22,8 @@ const RULE: &str = "---------------------------------------------------------";
 #[derive(Debug, clap::Args)]
 pub(crate) struct DumpSuper {
     /// The devices or images
-    #[arg(required = true, value_name = "DEVICE")]
-    devices: Vec<PathBuf>,
+    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::of_images())]
+    devices: Vec<Location>,
     /// Print the system chunk array and the backup roots as well
     #[arg(short, long)]
     full: bool,
@@ -57,7 +58,7 @@ enum Place {
 impl DumpSuper {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let place = self.place(console)?;
-        for device in &self.devices {
+        for device in &self.paths()? {
             let shown = Escaped(device.as_os_str().as_bytes()).to_string();
             let file = File::open(device).with_context(|| format!("cannot open '{shown}'"))?;
             if file.metadata()?.is_dir() {
@@ -78,6 +79,21 @@ impl DumpSuper {
             }
         }
         Ok(())
+    }
+
+    /// The devices that are named; of a mount, all.
+    fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for location in &self.devices {
+            if location.session().is_none() {
+                paths.push(location.image.clone());
+                continue;
+            }
+            let volume = DeviceOptions::default().open(location)?;
+            let devices = volume.pool().devices();
+            paths.extend(devices.into_iter().filter_map(|device| device.path));
+        }
+        Ok(paths)
     }
 
     fn place(&self, console: &mut Console) -> anyhow::Result<Place> {

@@ -92,9 +92,6 @@ const MAX_NESTING: usize = 4096;
 /// A path within a location's volume as other commands take it.
 fn write_location(console: &mut Console, location: &Location, path: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
-    use std::os::unix::ffi::OsStrExt;
-    console.write_path(location.image.as_os_str().as_bytes())?;
-    console.out.write_all(b":")?;
-    console.write_path(path)?;
+    console.write_path(&location.outside(path))?;
     console.out.write_all(b"\n")
 }

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::{FileTime, ReceivedFrom, XattrMode};
+use ubtrfs_engine::{FileId, FileTime, ReceivedFrom, XattrMode};
 use ubtrfs_format::ids::Transid;
 use ubtrfs_format::uuid::Uuid;
 
 use super::{COMPRESSION, Kind, Name, Object};
-use crate::changes::Changes;
+use crate::changes::{Changes, Target};
 use crate::command::filesystem::label::set_label;
 use crate::location::{Location, VolumeOptions};
 use crate::quoting::Escaped;
@@ -45,17 +45,30 @@ impl Set {
         object.check(name)?;
         let value = self.value.as_bytes();
         match name {
-            Name::Ro => self.set_read_only(&object, value)?,
-            Name::Label => set_label(&target.volume, value)?,
-            Name::Compression => target
-                .volume
-                .set_xattr(object.id, COMPRESSION, value, XattrMode::Any)
+            Name::Ro => self.set_read_only(&target, &object, value)?,
+            Name::Label => set_label(&target, value)?,
+            Name::Compression => self
+                .set_compression(&target, object.id, value)
                 .with_context(|| format!("failed to set compression for '{}'", self.location))?,
         }
         changes.commit()
     }
 
-    fn set_read_only(&self, object: &Object<'_>, value: &[u8]) -> anyhow::Result<()> {
+    fn set_compression(&self, target: &Target, id: FileId, value: &[u8]) -> anyhow::Result<()> {
+        if let Some(rights) = target.rights() {
+            rights.write_to(id)?;
+        }
+        let volume = &target.volume;
+        volume.set_xattr(id, COMPRESSION, value, XattrMode::Any)?;
+        Ok(())
+    }
+
+    fn set_read_only(
+        &self,
+        target: &Target,
+        object: &Object<'_>,
+        value: &[u8],
+    ) -> anyhow::Result<()> {
         let read_only = match value {
             b"true" => true,
             b"false" => false,
@@ -64,6 +77,9 @@ impl Set {
         let id = object.id.root;
         let received = object.volume.subvolume_tree(id)?.item().received_uuid;
         let refused = || format!("failed to set flags of '{}'", self.location);
+        if let Some(rights) = target.rights() {
+            rights.own(object.id).with_context(refused)?;
+        }
         if !read_only && object.is_read_only()? && !received.is_nil() {
             if !self.force {
                 bail!(

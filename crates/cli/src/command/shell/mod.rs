@@ -98,7 +98,7 @@ impl Shell {
         };
         let volume = self.volume.devices.open_for(&self.location, access)?;
         let root = self.volume.root(&volume)?;
-        let session = Session::new(self.location.image.clone(), Arc::clone(&volume), root);
+        let session = Session::of_shell(self.location.image.clone(), Arc::clone(&volume), root);
         session.set_dir(directory(&session, &self.location)?);
         let session = Arc::new(session);
         let outcome = self.lines(&session, console);

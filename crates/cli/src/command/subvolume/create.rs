@@ -9,7 +9,6 @@ use crate::changes::{Changes, Target};
 use crate::command::mkdir::{make_directory, make_path};
 use crate::console::Console;
 use crate::location::{Location, VolumeOptions};
-use crate::permissions::umask;
 use crate::place;
 
 /// Make subvolumes
@@ -41,17 +40,22 @@ impl Create {
     }
 
     fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
-        let umask = umask();
+        let maker = target.maker();
         if self.parents
             && let Some((above, _)) = place::split(&location.path)
         {
             make_path(target, above, &|dir, name, _| {
-                make_directory(target, dir, name, umask)
+                make_directory(target, dir, name, maker.umask)
             })?;
         }
         let place = target.place(location)?;
+        if let (Some(rights), None) = (target.rights(), place.existing) {
+            rights.add_to(place.dir)?;
+        }
         let root = NewInode {
-            umask,
+            umask: maker.umask,
+            uid: maker.uid,
+            gid: maker.gid,
             ..NewInode::directory(0o777)
         };
         let volume = &target.volume;

@@ -14,12 +14,13 @@ use crate::location::{DeviceOptions, Location, VolumeOptions};
 
 /// Delete subvolumes
 ///
-/// Their space is freed before the command returns, in a shell at its end or by 'subvolume sync'.
+/// Their space is freed before the command returns, in a shell at its end or by 'subvolume sync', and in a mount
+/// as time goes by.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     locations: Vec<Location>,
-    /// Commit at the end (always done)
+    /// Commit at the end (always done, but in a mount)
     #[arg(short = 'c', long, conflicts_with = "commit_each")]
     commit_after: bool,
     /// Commit after each
@@ -66,15 +67,22 @@ impl Delete {
                 }
             }
         }
-        let is_of_shell = self
-            .locations
-            .iter()
-            .any(|location| location.session().is_some());
+        let mut sessions = self.locations.iter().filter_map(Location::session);
+        let session = sessions.next();
         changes.commit()?;
-        if !is_of_shell && !self.dry_run {
-            for volume in volumes {
-                let freed = volume.free_deleted_subvolumes();
-                freed.context("cannot free the space of deleted subvolumes")?;
+        if self.dry_run {
+            return Ok(());
+        }
+        for volume in volumes {
+            match session {
+                None => {
+                    let freed = volume.free_deleted_subvolumes();
+                    freed.context("cannot free the space of deleted subvolumes")?;
+                }
+                Some(session) if session.mount().is_some() && self.commit_after => {
+                    volume.sync().context("cannot commit")?;
+                }
+                Some(_) => {}
             }
         }
         Ok(())
@@ -87,7 +95,14 @@ impl Delete {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let id = match self.subvolid {
-            Some(id) => RootId(id),
+            Some(id) => {
+                if let Some(rights) = target.rights() {
+                    rights
+                        .administer()
+                        .with_context(|| format!("Could not destroy subvolume {id}"))?;
+                }
+                RootId(id)
+            }
             None => target.subvolume(location)?,
         };
         let subvolumes = Subvolumes::read(&target.volume)?;
@@ -130,6 +145,11 @@ impl Delete {
         }
         if self.dry_run {
             return Ok(());
+        }
+        if let Some(rights) = target.rights() {
+            rights
+                .delete_subvolume(place.dir, target.volume.root_dir(id)?)
+                .with_context(|| format!("Could not destroy subvolume/snapshot '{shown}'"))?;
         }
         self.take_away(target, place).map_err(|error| match error {
             Error::NotEmpty(_) => anyhow!(

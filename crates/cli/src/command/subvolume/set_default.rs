@@ -31,6 +31,11 @@ impl SetDefault {
             Some(_) => self.id()?,
             None => target.subvolume(&self.subvolume)?,
         };
+        if let Some(rights) = target.rights() {
+            rights
+                .administer()
+                .context("Could not set default subvolume")?;
+        }
         let done = target.volume.set_default(id);
         done.context("Could not set default subvolume")?;
         changes.commit()

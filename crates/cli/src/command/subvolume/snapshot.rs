@@ -43,6 +43,12 @@ impl Snapshot {
         let source = target.subvolume(&self.source)?;
         let (place, shown) = self.place(&target)?;
         let volume = &target.volume;
+        if let (Some(rights), None) = (target.rights(), place.existing) {
+            rights
+                .add_to(place.dir)
+                .and_then(|()| rights.own(volume.root_dir(source)?))
+                .with_context(|| format!("Could not create snapshot '{shown}'"))?;
+        }
         volume
             .snapshot(source, place.dir, &place.name, self.read_only)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;

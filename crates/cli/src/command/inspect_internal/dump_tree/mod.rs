@@ -19,7 +19,7 @@ use ubtrfs_format::superblock::Superblock;
 use ubtrfs_tree::{CommittedRoot, View};
 
 use crate::console::Console;
-use crate::location::DeviceOptions;
+use crate::location::{DeviceOptions, Location, LocationParser};
 use crate::print::{KeyText, PrintOptions, tree_name};
 
 use tree_id::TreeId;
@@ -29,8 +29,8 @@ use walk::{Order, Walk};
 #[derive(Debug, clap::Args)]
 pub(crate) struct DumpTree {
     /// The devices or images of one volume
-    #[arg(required = true, value_name = "DEVICE")]
-    images: Vec<PathBuf>,
+    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::of_images())]
+    images: Vec<Location>,
     /// Print only the leaves of the extent and device trees
     #[arg(short, long)]
     extents: bool,
@@ -84,7 +84,7 @@ pub(crate) struct DumpTree {
 impl DumpTree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded);
-        let volume = options.open_all(&self.images)?;
+        let volume = options.open_locations(&self.images)?;
         self.check_blocks(&volume.superblock())?;
         let dump = Dump {
             command: self,

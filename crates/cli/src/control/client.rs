@@ -1,0 +1,156 @@
+//! The side of the command: whether it is for a mount, and having it run there.
+
+use std::any::TypeId;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use clap::ArgMatches;
+use rustix::net::sockopt::socket_peercred;
+
+use super::GROUPS;
+use super::mounted::{Found, Mounted};
+use super::protocol::{self, Request};
+use crate::clock;
+use crate::location::Location;
+use crate::quoting::Escaped;
+
+/// Commands that look at file data or fix it, which may still be in the kernel only.
+const LOOKING_AT_DATA: [&str; 4] = ["du", "set", "snapshot", "sync"];
+/// Commands whose argument need not exist.
+const MAKING: [&str; 2] = ["create", "snapshot"];
+
+/// Runs a command on paths in a mount where the mount is served, and returns its exit code; None for a command
+/// that is not about a mount.
+pub(crate) fn run_elsewhere(
+    command: &clap::Command,
+    matches: &ArgMatches,
+    args: &[OsString],
+) -> anyhow::Result<Option<u8>> {
+    let line = Line::of(command, matches);
+    let mut mounted: Vec<(&OsStr, Mounted)> = Vec::new();
+    let mut others: Vec<&OsStr> = Vec::new();
+    for &argument in &line.locations {
+        let shown = Escaped(argument.as_bytes());
+        match Found::of(argument) {
+            Ok(Found::Ours(path)) => mounted.push((argument, path)),
+            Ok(Found::Kernels { is_dir }) if is_dir || line.is(&MAKING) => bail!(
+                "'{shown}' is in a mount of the kernel's btrfs, not of ubtrfs: the command btrfs works there"
+            ),
+            Ok(Found::Kernels { .. } | Found::Elsewhere) => others.push(argument),
+            // Whoever opens it says what is wrong.
+            Err(error) => tracing::debug!(%shown, %error, "cannot tell its mount"),
+        }
+    }
+    let Some((first, mount)) = mounted.first() else {
+        return Ok(None);
+    };
+    let group = line.names.first().copied().unwrap_or_default();
+    if !GROUPS.contains(&group) {
+        bail!(
+            "'{}' is in a mount: '{group}' is for images, the system's own commands work there",
+            Escaped(first.as_bytes())
+        );
+    }
+    let is_here = |path: &Mounted| path.device == mount.device;
+    let elsewhere = others.into_iter().filter(|other| Path::new(other).exists());
+    let mut elsewhere = mounted
+        .iter()
+        .filter(|(_, path)| !is_here(path))
+        .map(|(argument, _)| *argument)
+        .chain(elsewhere);
+    if let Some(other) = elsewhere.next() {
+        bail!(
+            "'{}' and '{}' are not in the same volume",
+            Escaped(first.as_bytes()),
+            Escaped(other.as_bytes())
+        );
+    }
+    if line.is(&LOOKING_AT_DATA) {
+        write_back(&mount.mountpoint)?;
+    }
+    let bytes = |text: &OsStr| text.as_bytes().to_vec();
+    let request = Request {
+        zone: clock::zone_name().into_bytes(),
+        mountpoint: bytes(mount.mountpoint.as_os_str()),
+        paths: mounted
+            .iter()
+            .map(|(argument, path)| (bytes(argument), path.path.clone()))
+            .collect(),
+        args: args.iter().map(|arg| bytes(arg)).collect(),
+    };
+    have_it_run(mount, &request).map(Some)
+}
+
+/// What of a command line says where it is to be run.
+#[derive(Debug, Default)]
+struct Line<'a> {
+    /// Of the group and the command in it.
+    names: Vec<&'a str>,
+    /// Arguments that name a volume, or a path in one.
+    locations: Vec<&'a OsStr>,
+}
+
+impl<'a> Line<'a> {
+    fn of(command: &'a clap::Command, matches: &'a ArgMatches) -> Line<'a> {
+        let mut line = Line::default();
+        let mut at = Some((command, matches));
+        while let Some((command, matches)) = at {
+            for arg in command.get_arguments() {
+                if arg.get_value_parser().type_id() == TypeId::of::<Location>() {
+                    let written = matches.get_raw(arg.get_id().as_str());
+                    line.locations.extend(written.into_iter().flatten());
+                }
+            }
+            at = matches.subcommand().and_then(|(name, matches)| {
+                line.names.push(name);
+                Some((command.find_subcommand(name)?, matches))
+            });
+        }
+        line
+    }
+
+    fn is(&self, commands: &[&str]) -> bool {
+        let name = self.names.last();
+        name.is_some_and(|name| commands.contains(name))
+    }
+}
+
+/// Has the kernel write back what was written to the mount.
+fn write_back(mountpoint: &Path) -> anyhow::Result<()> {
+    let shown = mountpoint.display();
+    match File::open(mountpoint) {
+        Ok(dir) => rustix::fs::syncfs(&dir)
+            .with_context(|| format!("cannot write back what was written to '{shown}'")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::debug!(%shown, %error, "not written back");
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot open '{shown}'")),
+    }
+}
+
+fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
+    let shown = mount.mountpoint.display();
+    let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
+    let mut socket = protocol::address(mount.device)
+        .and_then(|address| UnixStream::connect_addr(&address))
+        .with_context(unreachable)?;
+    let server = socket_peercred(&socket).with_context(unreachable)?;
+    let uid = server.uid.as_raw();
+    if uid != 0 && uid != mount.owner {
+        bail!("user {uid} answers in place of the process that serves the mount at '{shown}'");
+    }
+    let sent = request.send(&socket, io::stdout(), io::stderr());
+    sent.with_context(unreachable)?;
+    let mut code = [0];
+    match socket.read(&mut code) {
+        Ok(1) => Ok(code[0]),
+        Ok(_) => bail!("the process that serves the mount at '{shown}' did not finish the command"),
+        Err(error) => Err(error).with_context(unreachable),
+    }
+}

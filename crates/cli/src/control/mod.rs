@@ -1,0 +1,34 @@
+//! Commands on a path in a mount: the process that serves the mount runs them on its open volume.
+//!
+//! The command parses its arguments, finds those that are paths in a mount of ours, and sends the whole command
+//! line with what these paths are from the mount's root, its standard output and standard error. The server
+//! parses the same line, writes to the client's own descriptors, and answers with the exit code. A client that
+//! goes away ends its command at the next piece of output.
+//!
+//! The socket is an abstract one, named by the number of the mount's device, which both sides read from the table
+//! of mounts: it needs no folder and leaves nothing behind. Anybody may take an abstract name, so the client
+//! talks only to a process of root or of the user who mounted (the kernel's table says who), and the server only
+//! to these two.
+//!
+//! What a caller may do follows the caller's own rights (`ubtrfs_fuse::caller`); reading the volume as it is on
+//! disk is free to both, who may read its devices.
+//!
+//! Written data may still be in the kernel: the client has it written back (syncfs) before commands that look
+//! at data.
+
+mod client;
+mod mounted;
+mod protocol;
+mod server;
+
+pub(crate) use client::run_elsewhere;
+pub(crate) use server::{Control, Served};
+
+/// Groups of commands that work on a path in a mount.
+const GROUPS: [&str; 5] = [
+    "device",
+    "filesystem",
+    "inspect-internal",
+    "property",
+    "subvolume",
+];

@@ -1,0 +1,110 @@
+//! Which mount an argument is a path in.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_fuse::mount::{TableEntry, mount_table};
+
+use crate::location::Location;
+
+/// What an argument names.
+#[derive(Debug)]
+pub(super) enum Found {
+    Ours(Mounted),
+    /// In a mount of the kernel's btrfs.
+    Kernels {
+        /// It is a directory, and so no image that only lies there.
+        is_dir: bool,
+    },
+    /// An image, or nothing of ours.
+    Elsewhere,
+}
+
+/// A path in a mount of ours.
+#[derive(Clone, Debug)]
+pub(super) struct Mounted {
+    pub(super) device: (u32, u32),
+    pub(super) owner: u32,
+    pub(super) mountpoint: PathBuf,
+    /// From the root of the file system.
+    pub(super) path: Vec<u8>,
+}
+
+impl Found {
+    pub(super) fn of(argument: &OsStr) -> io::Result<Found> {
+        if Location::parse(argument).image.as_os_str() != argument {
+            return Ok(Found::Elsewhere);
+        }
+        let Some((there, missing)) = resolve(Path::new(argument)) else {
+            return Ok(Found::Elsewhere);
+        };
+        let Some(entry) = mount_of(&there)? else {
+            return Ok(Found::Elsewhere);
+        };
+        let kind = there.metadata()?.file_type();
+        if entry.fs_type == "btrfs" {
+            let is_dir = kind.is_dir() && missing.as_os_str().is_empty();
+            return Ok(Found::Kernels { is_dir });
+        }
+        let is_device = kind.is_block_device() || kind.is_char_device();
+        if !entry.is_ours() || is_device || kind.is_file() && is_image(&there) {
+            return Ok(Found::Elsewhere);
+        }
+        let Ok(below) = there.strip_prefix(&entry.mountpoint) else {
+            return Ok(Found::Elsewhere);
+        };
+        let path = entry.root.join(below).join(missing);
+        let mut path = path.into_os_string().into_encoded_bytes();
+        while path.len() > 1 && path.ends_with(b"/") {
+            path.pop();
+        }
+        Ok(Found::Ours(Mounted {
+            device: entry.device,
+            owner: entry.owner().unwrap_or(0),
+            mountpoint: entry.mountpoint,
+            path,
+        }))
+    }
+}
+
+/// The part of a path that exists, without symbolic links, and the names after it.
+fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut names: Vec<OsString> = Vec::new();
+    let mut at = path;
+    loop {
+        let existing = match at.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => at,
+        };
+        if let Ok(there) = existing.canonicalize() {
+            return Some((there, names.iter().rev().collect()));
+        }
+        match at.components().next_back()? {
+            Component::Normal(name) => names.push(name.to_owned()),
+            _ => return None,
+        }
+        at = at.parent()?;
+    }
+}
+
+fn mount_of(path: &Path) -> io::Result<Option<TableEntry>> {
+    let status = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID)?;
+    let mut table = mount_table()?.into_iter();
+    Ok(table.find(|entry| entry.id == status.stx_mnt_id))
+}
+
+/// Whether a file is an image of btrfs. A file in a mount that is none is itself meant.
+fn is_image(path: &Path) -> bool {
+    let mut block = vec![0; SUPERBLOCK_SIZE];
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    file.read_exact_at(&mut block, SUPERBLOCK_OFFSETS[0])
+        .is_ok()
+        && Superblock::from_block(&block).is_some_and(|superblock| superblock.magic == MAGIC)
+}

@@ -1,0 +1,171 @@
+//! What client and server say to each other.
+//!
+//! Request: its length (u32, little-endian) with two descriptors, then that many bytes: fields, each a length
+//! (u32, little-endian) and bytes. Answer: one byte, the exit code. An end without an answer: the command was
+//! not run, or not to its end.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Both sides are this program, but one may be older.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const MAX_REQUEST_BYTES: u32 = 4 << 20;
+
+/// A command to be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Request {
+    /// The client's local time zone.
+    pub(super) zone: Vec<u8>,
+    /// Where the client sees the mount.
+    pub(super) mountpoint: Vec<u8>,
+    /// Arguments that are paths in the mount, as written and as they are from its root.
+    pub(super) paths: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The command line, program name included.
+    pub(super) args: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProtocolError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("not a request")]
+    Malformed,
+    #[error("the mount is served by version {0} of this program")]
+    Version(String),
+}
+
+/// The address of the socket of the mount with this device number.
+pub(super) fn address((major, minor): (u32, u32)) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("ubtrfs/control/{major}:{minor}"))
+}
+
+impl Request {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut put = |field: &[u8]| {
+            bytes.extend((field.len() as u32).to_le_bytes());
+            bytes.extend(field);
+        };
+        put(VERSION.as_bytes());
+        put(&self.zone);
+        put(&self.mountpoint);
+        put(&(self.paths.len() as u32).to_le_bytes());
+        for (written, path) in &self.paths {
+            put(written);
+            put(path);
+        }
+        for arg in &self.args {
+            put(arg);
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Request, ProtocolError> {
+        let mut fields = Fields(bytes);
+        let version = fields.next()?;
+        if version != VERSION.as_bytes() {
+            let version = String::from_utf8_lossy(&version).into_owned();
+            return Err(ProtocolError::Version(version));
+        }
+        let zone = fields.next()?;
+        let mountpoint = fields.next()?;
+        let count = <[u8; 4]>::try_from(fields.next()?).map_err(|_| ProtocolError::Malformed)?;
+        let paths = (0..u32::from_le_bytes(count))
+            .map(|_| Ok((fields.next()?, fields.next()?)))
+            .collect::<Result<_, ProtocolError>>()?;
+        let mut args = Vec::new();
+        while !fields.0.is_empty() {
+            args.push(fields.next()?);
+        }
+        Ok(Request {
+            zone,
+            mountpoint,
+            paths,
+            args,
+        })
+    }
+
+    pub(super) fn send(
+        &self,
+        mut socket: &UnixStream,
+        stdout: impl AsFd,
+        stderr: impl AsFd,
+    ) -> Result<(), ProtocolError> {
+        let bytes = self.to_bytes();
+        let descriptors = [stdout.as_fd(), stderr.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(ProtocolError::Malformed);
+        }
+        let len = (bytes.len() as u32).to_le_bytes();
+        let head = [IoSlice::new(&len)];
+        let sent = sendmsg(socket, &head, &mut ancillary, SendFlags::NOSIGNAL);
+        if sent.map_err(io::Error::from)? != len.len() {
+            return Err(ProtocolError::Malformed);
+        }
+        Ok(socket.write_all(&bytes)?)
+    }
+
+    /// A request with the client's standard output and standard error.
+    pub(super) fn receive(mut socket: &UnixStream) -> Result<(Request, File, File), ProtocolError> {
+        let mut len = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut len)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        let received = received.map_err(io::Error::from)?;
+        let mut descriptors: Vec<OwnedFd> = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        let len_bytes = u32::from_le_bytes(len);
+        let ([stdout, stderr], 4) = (
+            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| ProtocolError::Malformed)?,
+            received.bytes,
+        ) else {
+            return Err(ProtocolError::Malformed);
+        };
+        if len_bytes > MAX_REQUEST_BYTES {
+            return Err(ProtocolError::Malformed);
+        }
+        let mut bytes = vec![0; len_bytes as usize];
+        socket.read_exact(&mut bytes)?;
+        Ok((Request::from_bytes(&bytes)?, stdout.into(), stderr.into()))
+    }
+}
+
+/// Fields that are still to be read.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn next(&mut self) -> Result<Vec<u8>, ProtocolError> {
+        let (len, rest) = self
+            .0
+            .split_first_chunk::<4>()
+            .ok_or(ProtocolError::Malformed)?;
+        let (field, rest) = rest
+            .split_at_checked(u32::from_le_bytes(*len) as usize)
+            .ok_or(ProtocolError::Malformed)?;
+        self.0 = rest;
+        Ok(field.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests;

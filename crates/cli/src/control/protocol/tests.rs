@@ -1,0 +1,56 @@
+//! Requests as bytes.
+
+use super::*;
+
+fn request() -> Request {
+    Request {
+        zone: b"Europe/Paris".to_vec(),
+        mountpoint: b"/mnt".to_vec(),
+        paths: vec![(b"a\xff".to_vec(), b"/sub/a\xff".to_vec())],
+        args: vec![b"ubtrfs".to_vec(), b"".to_vec(), b"a\xff".to_vec()],
+    }
+}
+
+#[test]
+fn a_request_arrives_with_its_descriptors() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    request().send(&ours, &writer, std::io::stderr()).unwrap();
+    drop(writer);
+    let (received, mut stdout, _) = Request::receive(&theirs).unwrap();
+    assert_eq!(received, request());
+    stdout.write_all(b"out").unwrap();
+    drop(stdout);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "out");
+}
+
+#[test]
+fn a_request_cut_anywhere_is_refused() {
+    let bytes = request().to_bytes();
+    let last_arg = bytes.len() - 6;
+    for len in 0..last_arg {
+        // What ends between two arguments is a request with fewer of them.
+        if let Ok(shorter) = Request::from_bytes(&bytes[..len]) {
+            assert!(shorter.args.len() < request().args.len());
+        }
+    }
+    assert!(Request::from_bytes(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut bytes = request().to_bytes();
+    bytes[4] = b'x';
+    let error = Request::from_bytes(&bytes).unwrap_err();
+    assert!(matches!(error, ProtocolError::Version(version) if version.starts_with('x')));
+}
+
+#[test]
+fn a_request_without_descriptors_is_refused() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.write_all(&[0; 4]).unwrap();
+    let error = Request::receive(&theirs).unwrap_err();
+    assert!(matches!(error, ProtocolError::Malformed));
+}

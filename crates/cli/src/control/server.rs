@@ -1,0 +1,271 @@
+//! The side of the mount: runs commands for clients, several at a time.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{CommandFactory, FromArgMatches};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse::caller::Caller;
+use ubtrfs_fuse::mount::{Companion, MountError};
+
+use super::GROUPS;
+use super::protocol::{self, ProtocolError, Request};
+use crate::Cli;
+use crate::clock;
+use crate::console::{Client, Console};
+use crate::location::{Location, LocationParser};
+use crate::session::{MountSession, Session};
+
+/// More wait until one has ended.
+const MAX_CLIENTS: usize = 64;
+/// A client that was let in is to say what it wants within this time.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the end of the mount waits for commands that do not notice it.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The mount that commands are run on.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) root: FileId,
+    pub(crate) user_subvol_rm_allowed: bool,
+    /// Whoever may use the mount may do everything in it.
+    pub(crate) is_fakeroot: bool,
+}
+
+/// The socket of a mount, and those who are served there.
+#[derive(Debug)]
+pub(crate) struct Control {
+    listener: Arc<UnixListener>,
+    clients: Arc<Clients>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Listens from now on, for the mount with this device number.
+    pub(crate) fn start(served: Served, device: (u32, u32)) -> io::Result<Control> {
+        let address = protocol::address(device)?;
+        let listener = Arc::new(UnixListener::bind_addr(&address)?);
+        let clients = Arc::new(Clients::default());
+        let accepting = (Arc::clone(&listener), Arc::clone(&clients));
+        let thread = Builder::new()
+            .name("ubtrfs-control".into())
+            .spawn(move || accept(&served, &accepting.0, &accepting.1))?;
+        Ok(Control {
+            listener,
+            clients,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Companion for Control {
+    fn end(&mut self) -> Result<(), MountError> {
+        // Whoever accepts comes back with an error.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        self.clients.end();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            return Err(MountError::Panicked);
+        }
+        Ok(())
+    }
+}
+
+/// Connections of commands that are running.
+#[derive(Debug, Default)]
+struct Clients {
+    state: Mutex<ClientsState>,
+    one_ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ClientsState {
+    running: HashMap<u64, Arc<UnixStream>>,
+    next: u64,
+    is_ending: bool,
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, ClientsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room; None when the mount ends.
+    fn enter(self: &Arc<Self>, connection: &Arc<UnixStream>) -> Option<Running> {
+        let state = self.lock();
+        let is_full =
+            |state: &mut ClientsState| state.running.len() >= MAX_CLIENTS && !state.is_ending;
+        let waited = self.one_ended.wait_while(state, is_full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_ending {
+            return None;
+        }
+        let id = state.next;
+        state.next += 1;
+        state.running.insert(id, Arc::clone(connection));
+        Some(Running {
+            clients: Arc::clone(self),
+            id,
+        })
+    }
+
+    /// Ends all commands at their next output, and waits for them.
+    fn end(&self) {
+        let mut state = self.lock();
+        state.is_ending = true;
+        for connection in state.running.values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        self.one_ended.notify_all();
+        let still = |state: &mut ClientsState| !state.running.is_empty();
+        let waited = self.one_ended.wait_timeout_while(state, END_TIMEOUT, still);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !state.running.is_empty() {
+            let left = state.running.len();
+            tracing::warn!(left, "commands are still running at the end of the mount");
+        }
+    }
+}
+
+/// A place among the clients.
+struct Running {
+    clients: Arc<Clients>,
+    id: u64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.clients.lock().running.remove(&self.id);
+        self.clients.one_ended.notify_all();
+    }
+}
+
+fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
+    loop {
+        let connection = match listener.accept() {
+            Ok((connection, _)) => Arc::new(connection),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a command");
+                if clients.lock().is_ending {
+                    return;
+                }
+                // Out of descriptors, most likely: until somebody has ended.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let Some(running) = clients.enter(&connection) else {
+            return;
+        };
+        let served = served.clone();
+        let started = Builder::new().name("ubtrfs-command".into()).spawn(move || {
+            serve(&served, &connection);
+            drop(running);
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "cannot run a command");
+        }
+    }
+}
+
+/// Runs one command; a client that gets no answer knows that it was not run to its end.
+fn serve(served: &Served, connection: &Arc<UnixStream>) {
+    let peer = match socket_peercred(connection) {
+        Ok(peer) => peer,
+        Err(error) => return tracing::warn!(%error, "a client without a name"),
+    };
+    let (uid, gid) = (peer.uid, peer.gid.as_raw());
+    if !uid.is_root() && uid != geteuid() {
+        return tracing::warn!(uid = uid.as_raw(), "a command of a stranger was refused");
+    }
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    let caller = Caller::of_process(pid, uid.as_raw(), gid);
+    let caller = match served.is_fakeroot {
+        true => caller.as_superuser(),
+        false => caller,
+    };
+    // Of no use to who is slow on purpose only.
+    let _ = connection.set_read_timeout(Some(REQUEST_TIMEOUT));
+    let (request, stdout, mut stderr) = match Request::receive(connection) {
+        Ok(request) => request,
+        Err(error @ ProtocolError::Version(_)) => return tracing::warn!(%error, "refused"),
+        Err(error) => return tracing::debug!(%error, "no request"),
+    };
+    tracing::debug!(uid = uid.as_raw(), pid, args = ?request.args, "command");
+    let client = stderr.try_clone().map(|stderr| Client {
+        stderr,
+        connection: Arc::clone(connection),
+    });
+    let outcome = match client {
+        Ok(client) => run(served, caller, request, stdout, client),
+        Err(error) => Err(error.into()),
+    };
+    let code = outcome.unwrap_or_else(|error| {
+        // Nobody else is there to be told.
+        let _ = writeln!(stderr, "ERROR: {error:#}");
+        1
+    });
+    let _ = (&**connection).write_all(&[code]);
+}
+
+fn run(
+    served: &Served,
+    caller: Caller,
+    request: Request,
+    stdout: File,
+    client: Client,
+) -> anyhow::Result<u8> {
+    clock::use_zone(&String::from_utf8_lossy(&request.zone));
+    let mount = MountSession {
+        caller,
+        user_subvol_rm_allowed: served.user_subvol_rm_allowed,
+        paths: request.paths,
+    };
+    let session = Arc::new(Session::of_mount(
+        PathBuf::from(OsString::from_vec(request.mountpoint)),
+        Arc::clone(&served.volume),
+        served.root,
+        mount,
+    ));
+    let args = request.args.into_iter().map(OsString::from_vec);
+    let matches = within(Cli::command(), &session).try_get_matches_from(args)?;
+    if !matches
+        .subcommand_name()
+        .is_some_and(|group| GROUPS.contains(&group))
+    {
+        bail!("this command does not work on a mount");
+    }
+    let cli = Cli::from_arg_matches(&matches)?;
+    let global = &cli.global;
+    let mut console =
+        Console::of_client(stdout, client, global.format, global.verbose, global.quiet);
+    let result = cli.command.run(&mut console);
+    Ok(console.finish(result))
+}
+
+/// The command line with paths that are those of `session`.
+fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
+            true => arg.value_parser(LocationParser::within(session)),
+            false => arg,
+        }
+    });
+    command.mut_subcommands(|command| within(command, session))
+}

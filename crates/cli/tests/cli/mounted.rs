@@ -1,0 +1,247 @@
+//! Commands on a path in a mount say and do what they do with its image.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ubtrfs_sim::Scratch;
+
+use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
+
+/// A volume, mounted by this program.
+pub(crate) struct Mounted {
+    pub(crate) image: PathBuf,
+    pub(crate) dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Mounted {
+    /// None, loudly, where nothing can be mounted.
+    pub(crate) fn new(options: &str, fill: impl FnOnce(&Path)) -> Option<Mounted> {
+        if !Path::new("/dev/fuse").exists() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no /dev/fuse");
+            return None;
+        }
+        let (scratch, image) = empty_volume();
+        fill(&image);
+        let dir = scratch.path().join("mnt");
+        std::fs::create_dir(&dir).unwrap();
+        succeed([
+            "mount".as_ref(),
+            "-o".as_ref(),
+            options.as_ref(),
+            image.as_os_str(),
+            dir.as_os_str(),
+        ]);
+        Some(Mounted {
+            image,
+            dir,
+            _scratch: scratch,
+        })
+    }
+
+    /// The image, free again.
+    pub(crate) fn unmount(&self) {
+        succeed(["umount".as_ref(), self.dir.as_os_str()]);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut umount = ubtrfs();
+        let _ = umount.args(["umount", "--lazy"]).arg(&self.dir).output();
+    }
+}
+
+fn fill(image: &Path) {
+    let at = |path: &str| location(image, path);
+    for name in ["a", "a/b", "c"] {
+        succeed(["subvolume".into(), "create".into(), "-q".into(), at(name)]);
+    }
+    succeed(["mkdir".into(), at("c/dir")]);
+    succeed(["touch".into(), at("c/dir/file")]);
+    succeed([
+        "subvolume".into(),
+        "snapshot".into(),
+        "-qr".into(),
+        at("a"),
+        at("s"),
+    ]);
+}
+
+/// '@' stands for the volume, "@/..." for a path in it.
+const COMMANDS: &[&str] = &[
+    "device usage @",
+    "filesystem df @",
+    "filesystem df --format json @",
+    "filesystem du @",
+    "filesystem du -s @/c @/c/dir/file",
+    "filesystem label @",
+    "filesystem show @",
+    "filesystem show --format json @",
+    "filesystem usage -T @",
+    "inspect-internal dump-super -f @",
+    "inspect-internal dump-tree @",
+    "inspect-internal inode-resolve 257 @/c",
+    "inspect-internal list-chunks @",
+    "inspect-internal rootid @/c/dir/file",
+    "inspect-internal subvolid-resolve 257 @",
+    "property get @/s",
+    "property get --format json @/s ro",
+    "property list @/c/dir/file",
+    "subvolume get-default @",
+    "subvolume list -puqt @",
+    "subvolume list --format json @",
+    "subvolume list -o @/a",
+    "subvolume show @/a/b",
+    "subvolume show @/c/dir",
+    "subvolume show @/none",
+];
+
+fn run(command: &str, volume: &Path, separator: &str) -> Output {
+    let words = command.split(' ').map(|word| match word.strip_prefix('@') {
+        None => OsString::from(word),
+        Some("") => volume.into(),
+        Some(path) => {
+            let mut argument = volume.as_os_str().to_owned();
+            argument.push(separator);
+            argument.push(path);
+            argument
+        }
+    });
+    ubtrfs().args(words).output().unwrap()
+}
+
+#[test]
+fn a_mount_says_what_its_image_says() {
+    let Some(mounted) = Mounted::new("ro", fill) else {
+        return;
+    };
+    let on_mount: Vec<Output> = COMMANDS
+        .iter()
+        .map(|command| run(command, &mounted.dir, ""))
+        .collect();
+    mounted.unmount();
+    for (command, found) in COMMANDS.iter().zip(on_mount) {
+        let expected = run(command, &mounted.image, ":");
+        let plain = |bytes: &[u8], volume: &Path| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let volume = volume.to_str().unwrap();
+            text.replace(&format!("{volume}:/"), "@/")
+                .replace(mounted.dir.to_str().unwrap(), "@")
+                .replace("@/\n", "@\n")
+        };
+        let stderr = plain(&found.stderr, &mounted.dir);
+        assert_eq!(found.status, expected.status, "{command}: {stderr}");
+        assert_eq!(
+            plain(&found.stdout, &mounted.dir),
+            plain(&expected.stdout, &mounted.image),
+            "{command}"
+        );
+        assert_eq!(
+            stderr.lines().count(),
+            plain(&expected.stderr, &mounted.image).lines().count()
+        );
+    }
+}
+
+#[test]
+fn paths_are_those_of_who_asks() {
+    let Some(mounted) = Mounted::new("ro", fill) else {
+        return;
+    };
+    let rootid = |dir: &str, path: &str| {
+        let output = ubtrfs()
+            .args(["inspect-internal", "rootid", path])
+            .current_dir(mounted.dir.join(dir))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(rootid("", "."), "5\n");
+    assert_eq!(rootid("a", "b"), "257\n");
+    assert_eq!(rootid("c/dir", "../../a"), "256\n");
+    let link = mounted.image.with_file_name("link");
+    std::os::unix::fs::symlink(mounted.dir.join("c/dir"), &link).unwrap();
+    assert_eq!(rootid("", link.join("file").to_str().unwrap()), "258\n");
+}
+
+#[test]
+fn what_is_of_no_mount_is_refused() {
+    let Some(mounted) = Mounted::new("ro", fill) else {
+        return;
+    };
+    let dir = mounted.dir.as_os_str();
+    let create: [OsString; 3] = [
+        "subvolume".into(),
+        "create".into(),
+        mounted.dir.join("x").into(),
+    ];
+    fail(create, "is mounted read-only");
+    fail(["stat".as_ref(), dir], "is in a mount");
+    fail(
+        [
+            "filesystem".as_ref(),
+            "df".as_ref(),
+            "--degraded".as_ref(),
+            dir,
+        ],
+        "the volume is mounted",
+    );
+    let (_scratch, other) = empty_volume();
+    fail(
+        [
+            "filesystem".as_ref(),
+            "usage".as_ref(),
+            dir,
+            other.as_os_str(),
+        ],
+        "are not in the same volume",
+    );
+}
+
+#[test]
+fn a_directory_of_the_kernels_btrfs_is_the_kernels() {
+    use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+    if !or_skip("a_directory_of_the_kernels_btrfs_is_the_kernels") {
+        return;
+    }
+    let (_scratch, image) = empty_volume();
+    let volume = KernelVolume::of_files(vec![image], Scratch::new().unwrap());
+    let mount = volume.mount("").unwrap();
+    let message = "is in a mount of the kernel's btrfs";
+    fail(
+        [
+            "filesystem".as_ref(),
+            "df".as_ref(),
+            mount.path().as_os_str(),
+        ],
+        message,
+    );
+    let new = mount.path().join("new");
+    fail(
+        ["subvolume".as_ref(), "create".as_ref(), new.as_os_str()],
+        message,
+    );
+    // An image that lies there is an image.
+    let inside = mount.path().join("v.img");
+    let words = ["mkfs", "-q", "-b", "256M"].map(OsString::from);
+    succeed(words.into_iter().chain([inside.clone().into()]));
+    succeed(["filesystem".as_ref(), "df".as_ref(), inside.as_os_str()]);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command() {
+    let Some(mounted) = Mounted::new("ro", fill) else {
+        return;
+    };
+    let script = "{ \"$0\" inspect-internal dump-tree \"$1\"; echo $? >&2; } | true";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_ubtrfs")])
+        .arg(&mounted.dir)
+        .output()
+        .unwrap();
+    let code = String::from_utf8(output.stderr).unwrap();
+    assert!(matches!(code.trim(), "0" | "141"), "{code}");
+}
