@@ -190,7 +190,10 @@ impl Mkfs {
                     .zip(sizes)
                     .map(|(device, bytes)| (device as &dyn BlockDevice, bytes))
                     .collect();
-                let filled = fill(options, &identity, &sized, input, &fill_options)?;
+                let filled = fill(options, &identity, &sized, input, &fill_options);
+                let filled = filled.inspect_err(|_| {
+                    targets.iter().for_each(Target::remove_if_made);
+                })?;
                 if !console.quiet {
                     rootdir.print(&filled, &mut console.out)?;
                 }

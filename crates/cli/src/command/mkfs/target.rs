@@ -124,6 +124,14 @@ impl Target {
         Ok(device)
     }
 
+    /// Removes an image that was made for a volume which could not be made.
+    pub(super) fn remove_if_made(&self) {
+        if !self.exists {
+            // What is left of it is no volume in any case.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
     /// Whether it is a file, or will be one.
     pub(super) fn is_image(&self) -> bool {
         self.sysfs.is_none()
