@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_engine::mkfs::{
-    FillOptions, FilledVolume, FlagsWish, Growth, Input, SubvolumeWish, TimeRule,
+    FillOptions, FilledVolume, FlagsWish, Growth, Input, Scratch, SubvolumeWish, TimeRule,
 };
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
@@ -236,7 +236,7 @@ impl Rootdir<'_> {
             shrink: self.args.shrink,
             growth,
             times: latest.map_or(TimeRule::Keep, TimeRule::Clamp),
-            scratch_dir: scratch_dir(targets),
+            scratch: Scratch::new(scratch_dir(targets)),
             targets: files,
             discard,
         })

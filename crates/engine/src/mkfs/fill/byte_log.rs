@@ -10,8 +10,38 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
+const USUAL_MEMORY_BYTES: usize = 384 << 20;
 /// Bytes that a reader fetches at a time.
 const READ_BYTES: usize = 256 << 10;
+
+/// Where what is put aside goes, and how much of it stays in memory.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    /// For unnamed files.
+    pub dir: PathBuf,
+    /// For all that is put aside together.
+    pub memory_bytes: usize,
+}
+
+impl Scratch {
+    /// With the usual budget.
+    pub fn new(dir: PathBuf) -> Scratch {
+        Scratch {
+            dir,
+            memory_bytes: USUAL_MEMORY_BYTES,
+        }
+    }
+
+    /// What items that are sorted may take.
+    pub(super) fn sorting_bytes(&self) -> usize {
+        self.memory_bytes / 2
+    }
+
+    /// One of four logs that there are at most.
+    pub(super) fn log(&self) -> ByteLog {
+        ByteLog::new(&self.dir, self.memory_bytes / 8)
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct ByteLog {

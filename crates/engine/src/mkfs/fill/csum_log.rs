@@ -3,19 +3,16 @@
 //! Not here: computing sums (`encode`).
 
 use std::io::{self, Read};
-use std::path::Path;
 
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, objectid};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
-use super::byte_log::ByteLog;
+use super::byte_log::{ByteLog, Scratch};
 use crate::mkfs::error::MkfsError;
 use crate::mkfs::files::Push;
 use crate::mkfs::options::Geometry;
-
-const BUDGET_BYTES: usize = 32 << 20;
 
 /// Sums of sectors in the order of their addresses.
 #[derive(Debug)]
@@ -31,7 +28,7 @@ pub(super) struct CsumLog {
 }
 
 impl CsumLog {
-    pub(super) fn new(geometry: &Geometry, scratch_dir: &Path) -> CsumLog {
+    pub(super) fn new(geometry: &Geometry, scratch: &Scratch) -> CsumLog {
         let csum_type = geometry.csum_type;
         let room = leaf_data_size(geometry.nodesize as usize) - 2 * ITEM_HEAD_SIZE;
         let sums = room / csum_type.size_bytes() - 1;
@@ -39,7 +36,7 @@ impl CsumLog {
             sectorsize: geometry.sectorsize.into(),
             csum_type,
             max_item_bytes: sums * csum_type.size_bytes(),
-            log: ByteLog::new(scratch_dir, BUDGET_BYTES),
+            log: scratch.log(),
             start: Logical::default(),
             sums: Vec::new(),
         }

@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 
+use super::byte_log::Scratch;
 use super::csum_log::CsumLog;
 use super::encode::{Piece, Shared};
 use super::stripe_writer::StripeWriter;
@@ -52,7 +52,7 @@ pub(super) enum Sharing {
 pub(super) struct DataSpace<'a> {
     geometry: &'a Geometry,
     spare: Spare,
-    scratch_dir: PathBuf,
+    scratch: &'a Scratch,
     /// Before there was any data.
     start: ChunkLayout,
     layout: ChunkLayout,
@@ -82,18 +82,18 @@ impl<'a> DataSpace<'a> {
         start: ChunkLayout,
         targets: &'a Targets<'a>,
         may_grow: bool,
-        scratch_dir: &Path,
+        scratch: &'a Scratch,
     ) -> DataSpace<'a> {
         DataSpace {
             geometry,
             spare,
             cursor: Cursor::new(geometry.data_types(), Place::default()),
             used: vec![Vec::new(); start.chunks.len()],
-            scratch_dir: scratch_dir.to_owned(),
+            scratch,
             layout: start.clone(),
             start,
             writer: StripeWriter::new(targets),
-            csums: CsumLog::new(geometry, scratch_dir),
+            csums: CsumLog::new(geometry, scratch),
             sharing: Sharing::NotWanted,
             is_over: false,
             may_grow,
@@ -236,7 +236,7 @@ impl<'a> DataSpace<'a> {
         self.layout = self.start.clone();
         self.cursor = Cursor::new(self.geometry.data_types(), Place::default());
         self.used = vec![Vec::new(); self.layout.chunks.len()];
-        self.csums = CsumLog::new(self.geometry, &self.scratch_dir);
+        self.csums = CsumLog::new(self.geometry, self.scratch);
     }
 
     /// Ends the data. Blocks of trees may be written to the layout that this leaves.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 
-use super::byte_log::ByteLog;
+use super::byte_log::{ByteLog, Scratch};
 use super::data_space::{PlacedData, PlacedExtent};
 use super::item_sorter::SortedItems;
 use crate::mkfs::error::MkfsError;
@@ -59,8 +59,6 @@ impl Files for Filled<'_> {
     }
 }
 
-const BUDGET_BYTES: usize = 32 << 20;
-
 /// Extents of data in the order of their addresses, each with the one place that refers to it.
 #[derive(Debug)]
 pub(super) struct ExtentLog {
@@ -68,10 +66,8 @@ pub(super) struct ExtentLog {
 }
 
 impl ExtentLog {
-    pub(super) fn new(scratch_dir: &std::path::Path) -> ExtentLog {
-        ExtentLog {
-            log: ByteLog::new(scratch_dir, BUDGET_BYTES),
-        }
+    pub(super) fn new(scratch: &Scratch) -> ExtentLog {
+        ExtentLog { log: scratch.log() }
     }
 
     pub(super) fn push(

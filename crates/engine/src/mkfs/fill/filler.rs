@@ -8,44 +8,39 @@
 //!
 //! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`settle`).
 
+mod file;
+
+pub(super) use self::file::MAX_EXTENT_BYTES;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_format::item::{
-    DirHead, FILE_EXTENT_INLINE_START, FileKind, InodeFlags, InodeItem, Timespec,
-};
+use ubtrfs_format::item::{DirHead, FileKind, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
+use self::file::OpenFile;
+use super::byte_log::Scratch;
 use super::data_space::{DataSpace, PlacedExtent};
-use super::encode::{Coding, Inline, Part};
+use super::encode::Coding;
 use super::error::FillError;
 use super::filled::ExtentLog;
-use super::inode::{
-    Name, dir_entry, put_extent, put_hole, put_inline, put_name, put_names, put_xattrs,
-};
+use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
-use super::source::{Attributes, Body, Contents, Event, LinkId, Source};
+use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
 use super::{FillStats, SubvolumeWish};
 use crate::mkfs::files::{Subvolume, SubvolumeEntry};
 use crate::mkfs::options::Geometry;
 use crate::mkfs::trees::{GENERATION, PARENT_NAME, subvolume_location};
 
-/// Items that wait to be sorted.
-const SORT_BUDGET_BYTES: usize = 192 << 20;
-/// Extents of a file that are held until its inode is known.
-const HELD_EXTENTS_BYTES: usize = 64 << 10;
-/// The kernel makes no longer extent.
-pub(super) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 const MAX_NAME_BYTES: usize = 255;
 const FIRST_INDEX: u64 = 2;
 
@@ -53,7 +48,7 @@ const FIRST_INDEX: u64 = 2;
 pub(super) struct FillerSetup<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) coding: &'a Coding,
-    pub(super) scratch_dir: &'a Path,
+    pub(super) scratch: &'a Scratch,
     pub(super) times: TimeRule,
     pub(super) created: Timespec,
     pub(super) top_level: Uuid,
@@ -99,28 +94,6 @@ struct Linked {
     left: u32,
 }
 
-/// A file that is being filled.
-struct OpenFile {
-    subvolume: usize,
-    ino: u64,
-    attributes: Attributes,
-    kind: FileKind,
-    size: u64,
-    name: Name,
-    link: Option<(LinkId, u32)>,
-    nbytes: u64,
-    is_compressed: bool,
-    is_incompressible: bool,
-    is_inline: bool,
-    /// Items of extents that were not put aside yet.
-    extents: Record,
-    has_put_aside: bool,
-    /// The extent that may go on.
-    run: Option<PlacedExtent>,
-    /// Up to here the file has extents or holes.
-    end: u64,
-}
-
 /// What a walk gave.
 pub(super) struct Walked {
     pub(super) subvolumes: Vec<Subvolume>,
@@ -132,11 +105,11 @@ pub(super) struct Walked {
 
 impl<'a, 'd> Filler<'a, 'd> {
     pub(super) fn new(setup: FillerSetup<'a>, data: &'d mut DataSpace<'a>) -> Filler<'a, 'd> {
-        let scratch_dir = setup.scratch_dir;
+        let scratch = setup.scratch;
         Filler {
             data,
-            items: ItemSorter::new(scratch_dir, SORT_BUDGET_BYTES),
-            extents: ExtentLog::new(scratch_dir),
+            items: ItemSorter::new(&scratch.dir, scratch.sorting_bytes()),
+            extents: ExtentLog::new(scratch),
             subvolumes: Vec::new(),
             default_subvolume: RootId::FS_TREE,
             dirs: Vec::new(),
@@ -390,6 +363,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         Ok(())
     }
 
+    /// A name of anything that is no directory.
     fn file(
         &mut self,
         name: Vec<u8>,
@@ -398,7 +372,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         body: Body,
     ) -> Result<(), FillError> {
         self.check(&name, &attributes)?;
-        let kind = FileKind::from_mode(attributes.mode).expect("sources know the kind");
+        let kind = kind(&attributes);
         let subvolume = self
             .dirs
             .last()
@@ -421,194 +395,8 @@ impl<'a, 'd> Filler<'a, 'd> {
         if let (Some((id, _)), true) = (link, known.is_some()) {
             return self.add_name(tree, id, name);
         }
-        let mut file = OpenFile {
-            subvolume,
-            ino,
-            attributes,
-            kind,
-            size: 0,
-            name,
-            link,
-            nbytes: 0,
-            is_compressed: false,
-            is_incompressible: false,
-            is_inline: false,
-            extents: Record::new(tree, ino),
-            has_put_aside: false,
-            run: None,
-            end: 0,
-        };
-        match body {
-            Body::None => {}
-            Body::Symlink(target) => self.symlink(&mut file, target)?,
-            Body::Data { size, contents } => {
-                file.size = size;
-                match contents {
-                    Contents::Whole {
-                        parts,
-                        is_incompressible,
-                    } => {
-                        for part in parts {
-                            self.part(&mut file, part)?;
-                        }
-                        file.is_incompressible = is_incompressible;
-                    }
-                    Contents::Following => {
-                        self.current = Some(file);
-                        return Ok(());
-                    }
-                    Contents::Placed {
-                        extents,
-                        is_incompressible,
-                    } => {
-                        for extent in extents {
-                            self.extent(&mut file, extent)?;
-                        }
-                        file.is_incompressible = is_incompressible;
-                    }
-                    Contents::Deferred(deferred) => {
-                        let mut encoder = self.setup.coding.encoder(file.attributes.flags);
-                        deferred.read(&mut encoder, &mut |part| self.part(&mut file, part))?;
-                        file.is_incompressible = encoder.is_incompressible();
-                    }
-                }
-            }
-        }
-        self.finish_file(file)
-    }
-
-    fn symlink(&self, file: &mut OpenFile, target: Vec<u8>) -> Result<(), FillError> {
-        let max = self.max_item_bytes() - FILE_EXTENT_INLINE_START;
-        if target.len() > max {
-            return Err(FillError::TargetTooLong {
-                path: self.path(&file.name.name),
-                len: target.len(),
-                max,
-            });
-        }
-        file.size = target.len() as u64;
-        file.nbytes = file.size;
-        file.is_inline = true;
-        let inline = Inline {
-            compression: Compression::None,
-            file_bytes: file.size,
-            data: target,
-        };
-        put_inline(&mut file.extents, &inline);
-        Ok(())
-    }
-
-    fn part(&mut self, file: &mut OpenFile, part: Part) -> Result<(), FillError> {
-        let piece = match part {
-            Part::Inline(inline) => {
-                put_inline(&mut file.extents, &inline);
-                file.nbytes = inline.file_bytes;
-                file.is_inline = true;
-                return Ok(());
-            }
-            Part::Piece(piece) => piece,
-        };
-        let mut placed = std::mem::take(&mut self.placed);
-        self.data.place(&piece, &mut |extent| {
-            placed.push(extent);
-            Ok(())
-        })?;
-        for extent in placed.drain(..) {
-            self.extent(file, extent)?;
-        }
-        self.placed = placed;
-        Ok(())
-    }
-
-    fn extent(&mut self, file: &mut OpenFile, extent: PlacedExtent) -> Result<(), FillError> {
-        if let Some(run) = &mut file.run
-            && run.is_continued_by(&extent)
-            && run.disk_bytes + extent.disk_bytes <= MAX_EXTENT_BYTES
-        {
-            run.disk_bytes += extent.disk_bytes;
-            run.file_bytes += extent.file_bytes;
-            return Ok(());
-        }
-        self.end_run(file)?;
-        file.run = Some(extent);
-        Ok(())
-    }
-
-    fn end_run(&mut self, file: &mut OpenFile) -> Result<(), FillError> {
-        let Some(run) = file.run.take() else {
-            return Ok(());
-        };
-        self.hole_until(file, run.file_offset);
-        put_extent(&mut file.extents, &run);
-        file.end = run.file_offset + run.file_bytes;
-        file.nbytes += run.file_bytes;
-        file.is_compressed |= run.compression != Compression::None;
-        let subvolume = &mut self.subvolumes[file.subvolume].subvolume;
-        subvolume.data_bytes += run.disk_bytes;
-        self.stats.data_bytes += run.disk_bytes;
-        self.extents.push(subvolume.id, file.ino, &run)?;
-        if file.extents.len_bytes() > HELD_EXTENTS_BYTES {
-            self.items.push(&file.extents)?;
-            file.extents.reset(subvolume.id, file.ino);
-            file.has_put_aside = true;
-        }
-        Ok(())
-    }
-
-    fn hole_until(&self, file: &mut OpenFile, offset: u64) {
-        let incompat = self.setup.geometry.features.incompat;
-        if offset > file.end && !incompat.contains(Incompat::NO_HOLES) {
-            put_hole(&mut file.extents, file.end, offset - file.end);
-        }
-    }
-
-    fn finish_file(&mut self, mut file: OpenFile) -> Result<(), FillError> {
-        self.end_run(&mut file)?;
-        if file.kind == FileKind::Regular && !file.is_inline {
-            let sectorsize = u64::from(self.setup.geometry.sectorsize);
-            let end = file.size.next_multiple_of(sectorsize);
-            self.hole_until(&mut file, end);
-        }
-        self.stats.files += 1;
-        let mut inode = self.inode(&file.attributes, file.size, file.nbytes);
-        let mut flags = file.attributes.flags;
-        flags.set(InodeFlags::COMPRESS, file.is_compressed);
-        if file.is_incompressible {
-            flags.insert(InodeFlags::NOCOMPRESS);
-            flags.remove(InodeFlags::COMPRESS);
-        }
-        inode.flags = flags.bits().into();
-        let tree = self.tree(file.subvolume);
-        let more_names = file.link.filter(|(_, names)| *names > 1);
-        self.scratch.reset(tree, file.ino);
-        if more_names.is_none() {
-            let Name { dir, index, name } = &file.name;
-            self.scratch
-                .item(KeyType::INODE_ITEM, 0, &[inode.as_bytes()]);
-            put_name(&mut self.scratch, *dir, *index, name);
-        }
-        let max = self.max_item_bytes();
-        if !put_xattrs(&mut self.scratch, &file.attributes.xattrs, max) {
-            let path = self.path(&file.name.name);
-            return Err(FillError::XattrsCollide { path });
-        }
-        // Extents put aside come between; the record must not span them.
-        if file.has_put_aside {
-            self.items.push(&file.extents)?;
-        } else {
-            self.scratch.append(&file.extents);
-        }
-        self.items.push(&self.scratch)?;
-        if let Some((id, names)) = more_names {
-            let linked = Linked {
-                ino: file.ino,
-                inode,
-                names: vec![file.name],
-                left: names - 1,
-            };
-            self.linked.insert((tree, id), linked);
-        }
-        Ok(())
+        let file = OpenFile::new(tree, subvolume, ino, name, attributes, link);
+        self.contents(file, body)
     }
 
     fn add_name(&mut self, tree: RootId, id: LinkId, name: Name) -> Result<(), FillError> {
@@ -639,13 +427,6 @@ impl<'a, 'd> Filler<'a, 'd> {
     }
 }
 
-impl PlacedExtent {
-    /// Whether `next` begins where this one ends, in the file and on disk.
-    pub(super) fn is_continued_by(&self, next: &PlacedExtent) -> bool {
-        self.compression == Compression::None
-            && next.compression == Compression::None
-            && self.chunk == next.chunk
-            && self.file_offset + self.file_bytes == next.file_offset
-            && self.logical.0 + self.disk_bytes == next.logical.0
-    }
+fn kind(attributes: &Attributes) -> FileKind {
+    FileKind::from_mode(attributes.mode).expect("sources know the kind")
 }

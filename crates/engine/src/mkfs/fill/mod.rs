@@ -8,7 +8,7 @@
 //! The result is a function of the options, the identity, the devices' sizes and what the source holds, not
 //! of the order in which a source has it, of threads, or of how much memory was used.
 //!
-//! Memory: `SORT_BUDGET_BYTES` and two logs' budgets, what readers are ahead (`folder`), the names of the
+//! Memory: the budget of what is put aside (`byte_log`), what readers are ahead (`folder`), the names of the
 //! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file. Files that have
 //! several names are kept until all were met.
 
@@ -29,7 +29,7 @@ mod stripe_writer;
 mod times;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::block_group_flags::Profile;
@@ -37,6 +37,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::InodeFlags;
 
+pub use self::byte_log::Scratch;
 pub use self::error::FillError;
 pub use self::times::TimeRule;
 pub use crate::archive::ArchiveError;
@@ -110,8 +111,7 @@ pub struct FillOptions {
     pub shrink: bool,
     pub growth: Growth,
     pub times: TimeRule,
-    /// Where unnamed files are made for what does not fit in memory.
-    pub scratch_dir: PathBuf,
+    pub scratch: Scratch,
     /// Device and number of files that cannot be part of the volume: the images that are made.
     pub targets: Vec<(u64, u64)>,
     /// Discard what the devices hold.
@@ -165,21 +165,21 @@ pub fn fill(
     };
     start.add_system(&geometry, spare)?;
     let coding = Coding::new(&geometry, fill.compression);
-    let scratch_dir = fill.scratch_dir.as_path();
+    let scratch = &fill.scratch;
     let opened = Opened::new(input, &coding, identity, fill)?;
 
     let devices: Vec<&dyn BlockDevice> = devices.iter().map(|(device, _)| *device).collect();
     let targets = Targets::new(&start.devices, &devices)?;
     targets.wipe(fill.discard)?;
-    let mut data = DataSpace::new(&geometry, spare, start, &targets, may_grow, scratch_dir);
-    let mut source = opened.source(&mut data, scratch_dir)?;
+    let mut data = DataSpace::new(&geometry, spare, start, &targets, may_grow, scratch);
+    let mut source = opened.source(&mut data, scratch)?;
     if fill.reflink {
         data.sharing = Sharing::On { shared_bytes: 0 };
     }
     let setup = FillerSetup {
         geometry: &geometry,
         coding: &coding,
-        scratch_dir,
+        scratch,
         times: fill.times,
         created: identity.created,
         top_level: identity.fs_tree_uuid,
@@ -255,7 +255,7 @@ impl Opened {
                     modification: created,
                     change: created,
                 };
-                let mut archive = Archive::new(file, marks, coding, made, &fill.scratch_dir)?;
+                let mut archive = Archive::new(file, marks, coding, made, &fill.scratch)?;
                 if archive.is_seekable() {
                     archive.scan()?;
                 }
@@ -267,7 +267,7 @@ impl Opened {
     fn source(
         self,
         data: &mut DataSpace<'_>,
-        scratch_dir: &Path,
+        scratch: &Scratch,
     ) -> Result<Box<dyn Source>, FillError> {
         match self {
             Opened::Folder(folder) => Ok(Box::new(folder)),
@@ -275,7 +275,7 @@ impl Opened {
                 if !archive.is_seekable() {
                     archive.receive(data)?;
                 }
-                Ok(Box::new(archive.replay(data, scratch_dir)?))
+                Ok(Box::new(archive.replay(data, scratch)?))
             }
         }
     }

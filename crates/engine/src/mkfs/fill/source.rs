@@ -35,7 +35,8 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Of a member of an archive.
+    /// Of a member of an archive. ACLs as text are left out: they have names of users of the machine that made
+    /// the archive. Among the extended attributes they are as they were.
     pub(super) fn of(member: &Member) -> Attributes {
         let facts = &member.attributes;
         let mut xattrs = facts.xattrs.clone();

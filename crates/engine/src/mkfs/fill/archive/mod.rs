@@ -6,7 +6,7 @@
 //! be the order of the walk, the data is put aside and placed again, so that the order of an archive's
 //! members does not show in the volume.
 //!
-//! Memory: the tree (`names`), and `LOG_BUDGET_BYTES` for attributes, targets of links and inline contents.
+//! Memory: the tree (`names`), and a part of the budget for attributes, targets of links and inline contents.
 //!
 //! Not here: the format of archives (`crate::archive`).
 
@@ -16,13 +16,13 @@ mod replay;
 mod stored;
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use self::contents::{MemberData, read_stream};
 use self::names::{Names, Stored};
 use self::replay::Replay;
 use self::stored::StoredLog;
+use super::byte_log::Scratch;
 use super::data_space::DataSpace;
 use super::encode::{Coding, Part};
 use super::error::FillError;
@@ -45,12 +45,12 @@ impl Archive {
         marks: Marks,
         coding: Coding,
         made: Times,
-        scratch_dir: &Path,
+        scratch: &Scratch,
     ) -> Result<Archive, FillError> {
         Ok(Archive {
             members: Members::open(file)?,
             names: Names::new(marks, made),
-            stored: StoredLog::new(scratch_dir),
+            stored: StoredLog::new(scratch),
             coding,
         })
     }
@@ -85,12 +85,12 @@ impl Archive {
     pub(super) fn replay(
         self,
         data: &mut DataSpace<'_>,
-        scratch_dir: &Path,
+        scratch: &Scratch,
     ) -> Result<Replay, FillError> {
         let file: Arc<File> = self.members.stream.file();
         let mut replay = Replay::new(self.names, self.stored, self.coding, file);
         if !data.is_over() && !replay.is_in_place() {
-            replay.put_aside(data, scratch_dir)?;
+            replay.put_aside(data, scratch)?;
             data.restart();
         }
         Ok(replay)

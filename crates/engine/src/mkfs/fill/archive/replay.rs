@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::contents::{DeferredMember, MemberData, PutAside};
 use super::names::{Names, NodeId, ROOT, Stored};
 use super::stored::StoredLog;
 use crate::mkfs::error::MkfsError;
+use crate::mkfs::fill::byte_log::Scratch;
 use crate::mkfs::fill::data_space::DataSpace;
 use crate::mkfs::fill::encode::{BLOCK_BYTES, Coding, Part};
 use crate::mkfs::fill::error::FillError;
@@ -125,9 +126,9 @@ impl Replay {
     pub(super) fn put_aside(
         &mut self,
         data: &mut DataSpace<'_>,
-        scratch_dir: &Path,
+        scratch: &Scratch,
     ) -> Result<(), FillError> {
-        let spool = tempfile::tempfile_in(scratch_dir).map_err(MkfsError::Scratch)?;
+        let spool = tempfile::tempfile_in(&scratch.dir).map_err(MkfsError::Scratch)?;
         let mut places = HashMap::new();
         let mut at = 0;
         let mut buf = vec![0; BLOCK_BYTES];

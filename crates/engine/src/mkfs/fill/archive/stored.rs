@@ -2,7 +2,6 @@
 //! files, inline contents, and where data was placed.
 
 use std::io::{self, Read};
-use std::path::Path;
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
@@ -10,14 +9,13 @@ use ubtrfs_format::ids::Logical;
 use super::names::Stored;
 use crate::archive::Part as SparsePart;
 use crate::mkfs::error::MkfsError;
-use crate::mkfs::fill::byte_log::{ByteLog, LogReader};
+use crate::mkfs::fill::byte_log::{ByteLog, LogReader, Scratch};
 use crate::mkfs::fill::data_space::PlacedExtent;
 use crate::mkfs::fill::encode::Inline;
 use crate::mkfs::fill::error::FillError;
 use crate::mkfs::fill::filler::MAX_EXTENT_BYTES;
 use crate::mkfs::fill::source::Xattr;
 
-const LOG_BUDGET_BYTES: usize = 64 << 20;
 const EXTENT_FIELDS: usize = 6;
 const EXTENT_BYTES: u64 = EXTENT_FIELDS as u64 * 8;
 
@@ -27,20 +25,20 @@ pub(super) struct StoredLog {
     extents: ByteLog,
 }
 
-fn scratch(error: io::Error) -> FillError {
+fn put_aside(error: io::Error) -> FillError {
     MkfsError::Scratch(error).into()
 }
 
 impl StoredLog {
-    pub(super) fn new(scratch_dir: &Path) -> StoredLog {
+    pub(super) fn new(scratch: &Scratch) -> StoredLog {
         StoredLog {
-            log: ByteLog::new(scratch_dir, LOG_BUDGET_BYTES),
-            extents: ByteLog::new(scratch_dir, LOG_BUDGET_BYTES),
+            log: scratch.log(),
+            extents: scratch.log(),
         }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<u64, FillError> {
-        self.log.push(bytes).map_err(scratch)
+        self.log.push(bytes).map_err(put_aside)
     }
 
     fn reader(&self, at: u64) -> LogReader<'_> {
@@ -72,7 +70,7 @@ impl StoredLog {
             }
             Ok(xattrs)
         };
-        read().map_err(scratch)
+        read().map_err(put_aside)
     }
 
     pub(super) fn push_target(&mut self, target: &[u8]) -> Result<Stored, FillError> {
@@ -83,7 +81,7 @@ impl StoredLog {
 
     pub(super) fn target(&self, at: u64, len: u32) -> Result<Vec<u8>, FillError> {
         let mut target = vec![0; len as usize];
-        self.log.read_at(at, &mut target).map_err(scratch)?;
+        self.log.read_at(at, &mut target).map_err(put_aside)?;
         Ok(target)
     }
 
@@ -99,7 +97,7 @@ impl StoredLog {
         let mut number = || reader.array().map(u64::from_le_bytes);
         let mut parts = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            parts.push((number().map_err(scratch)?, number().map_err(scratch)?));
+            parts.push((number().map_err(put_aside)?, number().map_err(put_aside)?));
         }
         Ok(parts)
     }
@@ -114,7 +112,7 @@ impl StoredLog {
                 data: bytes(&mut reader)?,
             })
         };
-        read().map_err(scratch)
+        read().map_err(put_aside)
     }
 
     pub(super) fn extents(&self, first: u64, count: u32) -> Result<Vec<PlacedExtent>, FillError> {
@@ -135,7 +133,7 @@ impl StoredLog {
             })
         };
         let extents = (0..count).map(|_| extent());
-        extents.collect::<io::Result<_>>().map_err(scratch)
+        extents.collect::<io::Result<_>>().map_err(put_aside)
     }
 
     /// All that there are, also those of replaced members.
