@@ -9,7 +9,7 @@ bindir      := $(DESTDIR)$(PREFIX)/bin
 datadir     := $(DESTDIR)$(PREFIX)/share
 ubtrfs      := target/release/ubtrfs
 
-.PHONY: help setup build demo test fmt clippy tidy unit doc soak bench install uninstall clean
+.PHONY: help setup build demo test fmt clippy tidy unit doc count soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -23,7 +23,7 @@ build: ## build target/release/ubtrfs
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit doc ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit doc count ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -39,6 +39,9 @@ unit:
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+count:
+	$(CARGO) xtask count
 
 soak: setup ## the whole conformance matrix: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture

@@ -1,5 +1,6 @@
 //! Chores of the workspace, run as `cargo xtask NAME`.
 
+mod count;
 mod dist;
 mod tidy;
 
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask tidy              check the sources against the rules of the house
+       cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work
        cargo xtask dist UBTRFS DIR   write man pages and completions of the binary UBTRFS to DIR";
 
 fn main() -> ExitCode {
@@ -15,6 +17,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         ["tidy"] => tidy::run(&workspace()),
+        ["count"] => count::run(&workspace(), false),
+        ["count", "--write"] => count::run(&workspace(), true),
         ["dist", binary, dir] => dist::run(Path::new(binary), Path::new(dir)),
         _ => {
             eprintln!("{USAGE}");

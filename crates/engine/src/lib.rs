@@ -9,6 +9,8 @@ mod data;
 mod error;
 mod fs;
 pub mod inspect;
+#[doc(hidden)]
+pub mod layers;
 mod lock;
 pub mod mkfs;
 mod space;

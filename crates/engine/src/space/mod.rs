@@ -64,6 +64,7 @@ pub(crate) use chunk_items::{
 pub(crate) use chunk_layout::max_stripes;
 pub(crate) use class::SpaceTotals;
 pub(crate) use device_space::DeviceSpace;
+pub(crate) use free_space::{FreeSpace, Wanted};
 pub(crate) use in_place::InPlaceWrite;
 pub(crate) use superblock_ranges::superblock_ranges;
 

@@ -18,6 +18,7 @@ mod tests;
 
 pub(crate) use births::{Birth, Origin, Puts};
 pub(crate) use commit::free_by_extents;
+pub(crate) use delayed_refs::DelayedRefs;
 pub use delayed_refs::{ExtentShape, RefKey};
 pub use extent_items::RefError;
 pub(crate) use handle::{Cost, DataRef, DiskExtent, Permit, Txn};

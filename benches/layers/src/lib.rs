@@ -1,0 +1,73 @@
+//! One small piece of work for each layer, the same every time: criterion takes its time, `ubtrfs-layers`
+//! does it so often that its instructions can be counted.
+
+mod blocks;
+mod sets;
+
+use std::hint::black_box;
+
+use ubtrfs_engine::layers;
+use ubtrfs_format::name_hash::name_hash;
+
+/// A piece of work.
+pub struct Work {
+    pub name: &'static str,
+    /// How many things one call does; figures are per thing.
+    pub things: u64,
+    pub run: Box<dyn FnMut()>,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").field("name", &self.name).finish()
+    }
+}
+
+impl Work {
+    fn new(name: &'static str, things: u64, run: impl FnMut() + 'static) -> Work {
+        let run = Box::new(run);
+        Work { name, things, run }
+    }
+}
+
+type Make = fn() -> Work;
+
+/// Work by its name; making it may take much longer than doing it once.
+pub const ALL: &[(&str, Make)] = &[
+    ("check-leaf", blocks::check_leaf),
+    ("search-leaf", blocks::search_leaf),
+    ("get", sets::get),
+    ("put", sets::put),
+    ("range", sets::range),
+    ("apply", sets::apply_batch),
+    ("delayed-refs", delayed_refs),
+    ("allocator", allocator),
+    ("name-hash", name_hashes),
+];
+
+const MANY: u64 = 1000;
+
+fn delayed_refs() -> Work {
+    Work::new("delayed-refs", MANY, || {
+        black_box(layers::merge_refs(MANY));
+    })
+}
+
+fn allocator() -> Work {
+    let mut group = layers::FragmentedGroup::new();
+    Work::new("allocator", MANY, move || group.take_and_give_back(MANY))
+}
+
+fn name_hashes() -> Work {
+    let names: Vec<String> = (0..MANY).map(|n| format!("a-usual-name-{n}.txt")).collect();
+    Work::new("name-hash", MANY, move || {
+        for name in &names {
+            black_box(name_hash(black_box(name.as_bytes())));
+        }
+    })
+}
+
+/// Key offsets without an order, the same every time.
+fn scattered(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24)
+}

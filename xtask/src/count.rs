@@ -1,0 +1,132 @@
+//! `cargo xtask count`: instructions of the layers' hottest work against what they took before.
+//!
+//! Instructions say nothing about time, but they are the same on a busy machine. What they are compared
+//! with lies in `benches/layers/instructions.txt`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const HOTTEST: [&str; 5] = ["get", "put", "apply", "check-leaf", "delayed-refs"];
+const CALLS: u64 = 20;
+/// More than this many percent of the kept number is a fault.
+const MOST_PERCENT: u64 = 125;
+const KEPT: &str = "benches/layers/instructions.txt";
+
+pub(crate) fn run(root: &Path, writes: bool) -> ExitCode {
+    match count_all(root) {
+        Ok(counted) if writes => write_kept(root, &counted),
+        Ok(counted) => compare(root, &counted),
+        Err(why) => {
+            eprintln!("count: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Counts = BTreeMap<String, u64>;
+
+fn count_all(root: &Path) -> Result<Counts, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--quiet",
+            "-p",
+            "ubtrfs-layers",
+        ])
+        .current_dir(root)
+        .status();
+    if !built.map_err(|error| error.to_string())?.success() {
+        return Err("cannot build ubtrfs-layers".into());
+    }
+    let count = |name: &str| Ok((name.to_owned(), count(root, name)?));
+    HOTTEST.iter().map(|name| count(name)).collect()
+}
+
+/// Instructions per thing.
+fn count(root: &Path, name: &str) -> Result<u64, String> {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*measured*")
+        .arg(root.join("target/release/ubtrfs-layers"))
+        .args([name, &CALLS.to_string()])
+        .output()
+        .map_err(|error| format!("cannot run valgrind: {error}"))?;
+    let (out, said) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
+    let things: Option<u64> = out.trim().parse().ok();
+    let collected = said
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1));
+    let instructions = collected.and_then(|text| text.trim().parse::<u64>().ok());
+    match (things, instructions) {
+        (Some(things), Some(instructions)) if instructions > 0 => {
+            Ok((instructions / (CALLS * things)).max(1))
+        }
+        _ => Err(format!("valgrind counted nothing of {name}: {said}")),
+    }
+}
+
+fn write_kept(root: &Path, counted: &Counts) -> ExitCode {
+    let path = root.join(KEPT);
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let head = before.lines().filter(|line| line.starts_with('#'));
+    let mut text: String = head.flat_map(|line| [line, "\n"]).collect();
+    for (name, count) in counted {
+        let _ = writeln!(text, "{name} {count}");
+    }
+    match fs::write(path, text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("count: {KEPT}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(root: &Path, counted: &Counts) -> ExitCode {
+    let kept = parse(&fs::read_to_string(root.join(KEPT)).unwrap_or_default());
+    let mut outcome = ExitCode::SUCCESS;
+    for (name, count) in counted {
+        let Some(before) = kept.get(name) else {
+            eprintln!("count: {name} is not in {KEPT}");
+            outcome = ExitCode::FAILURE;
+            continue;
+        };
+        println!("count: {name}: {count} instructions, {before} kept");
+        if count * 100 > before * MOST_PERCENT {
+            eprintln!("count: {name} takes over {MOST_PERCENT} % of what it took");
+            outcome = ExitCode::FAILURE;
+        }
+    }
+    outcome
+}
+
+fn parse(text: &str) -> Counts {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let (name, count) = line.split_once(' ')?;
+            Some((name.to_owned(), count.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn remarks_are_no_counts() {
+        let counts = parse("# get 1\nget 120\nput x\n");
+        assert_eq!(counts.len(), 1);
+        assert_eq!(counts["get"], 120);
+    }
+}
