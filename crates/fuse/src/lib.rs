@@ -11,3 +11,5 @@ pub mod caller;
 pub mod mount;
 pub mod request;
 mod transport;
+
+pub use adapter::Changes;

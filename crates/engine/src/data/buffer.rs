@@ -126,6 +126,27 @@ impl WriteBuffer {
             || in_flight.is_some_and(|pieces| pieces.overlapping(range).next().is_some())
     }
 
+    /// The sectors of which anything is buffered, ascending and apart.
+    pub(super) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
+        let sectors = |(start, piece): (u64, &[u8])| {
+            let end = start + piece.len() as u64;
+            start - start % sectorsize..end.next_multiple_of(sectorsize)
+        };
+        let mut all: Vec<Range<u64>> = self.dirty.iter().map(sectors).collect();
+        if let Some(in_flight) = &self.in_flight {
+            all.extend(in_flight.iter().map(sectors));
+            all.sort_unstable_by_key(|range| range.start);
+        }
+        all.dedup_by(|next, before| {
+            let touches = next.start <= before.end;
+            if touches {
+                before.end = before.end.max(next.end);
+            }
+            touches
+        });
+        all
+    }
+
     /// Copies what is buffered over `buf`, which stands for the file from `offset` on. Returns the parts that
     /// are not buffered.
     pub(super) fn copy_to(&self, offset: u64, buf: &mut [u8]) -> Vec<Range<u64>> {

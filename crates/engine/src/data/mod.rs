@@ -1,7 +1,7 @@
 //! The bytes of files: from file extents to the devices.
 //!
 //! From low to high: `extent`, `splice`, `pieces`, `promise` < `buffer` < `extents`, `read` < `in_place`, `store`
-//! < `write_back` < the calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
+//! < `write_back` < the calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`, `unstored`.
 
 mod buffer;
 mod clone;
@@ -25,6 +25,7 @@ mod splice;
 mod store;
 mod sync;
 mod truncate;
+mod unstored;
 mod write;
 mod write_back;
 

@@ -79,7 +79,7 @@ pub struct Attr {
 }
 
 impl Volume {
-    /// What `stat` shows of an inode. The size is with what is buffered.
+    /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
     ///
     /// Locks: the inode's, for a moment.
     pub fn attr(&self, id: FileId) -> Result<Attr> {
@@ -88,9 +88,8 @@ impl Volume {
             return self.stored_attr(id);
         };
         let state = lock::read(&inode.lock)?;
-        let mut attr = Attr::of(id, &read_inode(&inode.tree.view, id)?)?;
-        attr.size = state.buffer.size_over(attr.size);
-        Ok(attr)
+        let attr = Attr::of(id, &read_inode(&inode.tree.view, id)?)?;
+        self.with_buffered(&inode, &state, attr)
     }
 
     /// What the inode's item says.
@@ -114,7 +113,7 @@ impl Volume {
 }
 
 impl Attr {
-    fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
+    pub(super) fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
         Ok(Attr {
             ino: id.ino,
             kind: kind_of(id, inode)?,

@@ -1,13 +1,18 @@
 //! Making a file, directory, link, device, fifo or socket under a name.
 
+use std::sync::Arc;
+
+use ubtrfs_format::item::InodeItem;
+
 use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
-use super::{FileId, FileTime};
+use super::open::OpenFile;
+use super::{Attr, FileId, FileTime, Inode, InodeState};
 use crate::error::Result;
 use crate::lock;
-use crate::txn::Cost;
+use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
 
 impl Volume {
@@ -19,21 +24,68 @@ impl Volume {
     /// Errors: the name exists, is too long or none; `dir` is no directory, is gone, or is immutable; a link's
     /// target is too long for a leaf.
     pub fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
-        check_name(name)?;
-        new.check(self.node_store().nodesize())?;
-        let kind = new.kind()?;
-        let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
+        self.create_and_look(dir, name, new).map(|(id, _)| id)
+    }
+
+    /// The same, and what `attr` says of it.
+    pub fn create_and_look(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<(FileId, Attr)> {
+        let permit = self.admit_new(name, new)?;
         let parent = self.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
+        let birth = self.draft_new(&parent, &mut state, name, new)?;
+        let id = birth.id;
+        let attr = self.enter_new(permit, &parent, &mut state, birth, None)?;
+        Ok((id, attr))
+    }
+
+    /// The same, and holds it.
+    pub fn create_and_hold(
+        self: &Arc<Self>,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<(OpenFile, Attr)> {
+        let permit = self.admit_new(name, new)?;
+        let parent = self.inode_in_use(dir)?;
+        let mut state = lock::write(&parent.lock)?;
+        let birth = self.draft_new(&parent, &mut state, name, new)?;
+        // Held before anybody can take its name away.
+        let inode = self.inodes.get(self, birth.id)?;
+        let mut held = lock::write(&inode.lock)?;
+        let attr = self.enter_new(permit, &parent, &mut state, birth, Some(&mut held))?;
+        drop(held);
+        Ok((OpenFile::counted(Arc::clone(self), inode), attr))
+    }
+
+    fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit> {
+        check_name(name)?;
+        new.check(self.node_store().nodesize())?;
+        new.kind()?;
+        self.admit(Cost::items(5).bytes(new.bytes()))
+    }
+
+    fn draft_new<'t>(
+        &self,
+        parent: &'t Arc<Inode>,
+        state: &mut InodeState,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Birth<'t>> {
+        let dir = parent.id;
         let mut draft = Draft::new(&parent.tree);
-        let index = next_index(&parent, &state)?;
-        let inherited = inherited(&parent.tree, dir, &mut state)?;
+        let index = next_index(parent, state)?;
+        let inherited = inherited(&parent.tree, dir, state)?;
         let id = FileId::new(dir.root, self.new_ino(&parent.tree)?);
         let entry = NewEntry {
             name,
             index,
             location: id.location(),
-            kind,
+            kind: new.kind()?,
         };
         let now = FileTime::now();
         let dir_item = draft.add_to_dir(dir, entry, now)?;
@@ -42,10 +94,49 @@ impl Volume {
             item: &dir_item,
             inherited: &inherited,
         };
-        draft.insert_new(id.ino, new, 1, &from, now)?;
-        let txn = self.enter_tree(permit, &parent.tree)?;
-        draft.enter(&txn);
-        state.next_index = Some(index + 1);
-        Ok(id)
+        let item = draft.insert_new(id.ino, new, 1, &from, now)?;
+        Ok(Birth {
+            id,
+            item,
+            index,
+            draft,
+        })
     }
+
+    /// `held` is the state of the new inode if it shall be held.
+    fn enter_new(
+        &self,
+        permit: Permit,
+        parent: &Inode,
+        state: &mut InodeState,
+        birth: Birth<'_>,
+        held: Option<&mut InodeState>,
+    ) -> Result<Attr> {
+        let Birth {
+            id,
+            mut item,
+            index,
+            draft,
+        } = birth;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        let transid = txn.transid().0;
+        if let Some(held) = held {
+            parent.tree.hold()?;
+            held.open_count += 1;
+        }
+        draft.enter(&txn);
+        drop(txn);
+        state.next_index = Some(index + 1);
+        (item.generation, item.transid) = (transid.into(), transid.into());
+        Attr::of(id, &item)
+    }
+}
+
+/// An inode that is about to be made.
+struct Birth<'t> {
+    id: FileId,
+    item: InodeItem,
+    /// That of its entry.
+    index: u64,
+    draft: Draft<'t>,
 }

@@ -8,7 +8,7 @@ use super::entry::{NewEntry, check_name, next_index};
 use super::guard::refuse_guarded;
 use super::inode::Locked;
 use super::inode_item::{kind_of, note_change, read_inode};
-use super::{FileId, FileTime};
+use super::{Attr, FileId, FileTime};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
 use crate::volume::Volume;
@@ -22,6 +22,11 @@ impl Volume {
     /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost
     /// its last name, or has too many names.
     pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
+        self.link_and_look(file, dir, name).map(drop)
+    }
+
+    /// The same, and what `attr` says of the file then.
+    pub fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         let permit = self.admit(Cost::items(6))?;
         let parent = self.inode_in_use(dir)?;
@@ -58,12 +63,13 @@ impl Volume {
         item.nlink = (links + 1).into();
         note_change(&mut item, now);
         draft.put_inode(file.ino, &item);
+        let attr = self.with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
         let txn = self.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
         locked.state(dir).next_index = Some(index + 1);
         let state = locked.state(file);
         (state.unlinked, state.linkable) = (false, false);
-        Ok(())
+        Ok(attr)
     }
 
     /// Whether an inode may have more names in one directory than fit one item.

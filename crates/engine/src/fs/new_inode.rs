@@ -104,7 +104,8 @@ pub(crate) struct Parent<'a> {
 }
 
 impl Draft<'_> {
-    /// All items of a new inode but those of its name.
+    /// All items of a new inode but those of its name. Returns the first of them, as it is but for the
+    /// transaction's number.
     pub(super) fn insert_new(
         &mut self,
         ino: InodeNr,
@@ -112,7 +113,7 @@ impl Draft<'_> {
         nlink: u32,
         parent: &Parent<'_>,
         now: FileTime,
-    ) -> Result<()> {
+    ) -> Result<InodeItem> {
         let kind = new.kind()?;
         let (gid, mode) = group_and_mode(parent.item, kind, new.gid, new.mode);
         let mut item = InodeItem::new_zeroed();
@@ -136,7 +137,7 @@ impl Draft<'_> {
             self.insert_target(ino, new.target);
         }
         self.insert_inode(ino, &item);
-        Ok(())
+        Ok(item)
     }
 
     /// The items of an empty subvolume.
@@ -148,7 +149,7 @@ impl Draft<'_> {
     ) -> Result<()> {
         let ino = InodeNr::FIRST_FREE;
         self.insert_ref(ino, ino, 0, b"..");
-        self.insert_new(ino, new, 1, parent, now)
+        self.insert_new(ino, new, 1, parent, now).map(drop)
     }
 
     /// The ACLs that a new inode gets; returns its mode.

@@ -28,15 +28,20 @@ impl OpenFile {
     ///
     /// Dropping it waits in any case.
     pub fn close(self) -> std::result::Result<(), OpenFile> {
-        if waiting::is_forbidden() {
-            let is_quick = lock::read(&self.inode.lock)
-                .is_ok_and(|state| !state.unlinked || state.open_count > 1);
-            if !is_quick || self.inode.tree.is_deleted() {
-                return Err(self);
-            }
+        match self.would_wait() {
+            true => Err(self),
+            false => Ok(()),
         }
-        drop(self);
-        Ok(())
+    }
+
+    /// Whether letting go now would mean to wait, and this thread must not.
+    pub fn would_wait(&self) -> bool {
+        let is_last = || {
+            let state = lock::read(&self.inode.lock);
+            state.map_or(true, |state| state.unlinked && state.open_count <= 1)
+                || self.inode.tree.is_deleted()
+        };
+        waiting::is_forbidden() && is_last()
     }
 
     /// `inode` and its tree have been counted already.

@@ -8,7 +8,7 @@ use super::acl::{self, Parsed};
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
-use super::{FileId, FileTime};
+use super::{Attr, FileId, FileTime};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::txn::Cost;
@@ -40,6 +40,9 @@ pub struct SetAttr {
     /// Takes away what writing and giving away a file take away: setuid, and setgid of what its group may
     /// execute.
     pub clear_setid: bool,
+    /// The times are those of writes that were allowed when the file was opened, and nothing else is set: no flag
+    /// forbids to note them.
+    pub of_writes: bool,
 }
 
 impl Volume {
@@ -47,9 +50,14 @@ impl Volume {
     ///
     /// Errors: an immutable file; an append-only one, but for setting times to now.
     pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
+        self.set_attr_and_look(id, set).map(drop)
+    }
+
+    /// The same, and what `attr` says then.
+    pub fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         let permit = self.admit(Cost::items(2))?;
         let inode = self.inode_in_use(id)?;
-        let _state = lock::write(&inode.lock)?;
+        let state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
         let mut item = draft.inode(id)?;
         check_settable(id, &item, set)?;
@@ -80,13 +88,17 @@ impl Volume {
         }
         note_change(&mut item, set.ctime.unwrap_or(now));
         draft.put_inode(id.ino, &item);
+        let attr = self.with_buffered(&inode, &state, Attr::of(id, &item)?)?;
         let txn = self.enter_tree(permit, &inode.tree)?;
         draft.enter(&txn);
-        Ok(())
+        Ok(attr)
     }
 }
 
 fn check_settable(id: FileId, item: &InodeItem, set: &SetAttr) -> Result<()> {
+    if set.of_writes {
+        return Ok(());
+    }
     let flags = item.flags();
     let touches = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now));
     let only_touches = touches(set.atime)

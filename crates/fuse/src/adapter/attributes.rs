@@ -1,6 +1,28 @@
-//! Attributes as `stat` shows them.
+//! Attributes: as `stat` shows them, and changing them.
+//!
+//! Writing, cutting and giving a file away take set-id bits and capabilities from it. The kernel leaves that to
+//! us (`FUSE_HANDLE_KILLPRIV_V2`): it says when a caller may not keep the bits, but for a change of owner,
+//! which always takes them.
+//!
+//! A kernel that keeps written pages keeps size and times of regular files with them, and sends the times
+//! when it likes: for a file that is open for writing, whatever flags it has got since.
 
-use crate::request::{Attr, DeviceNr, FileKind, Time};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ubtrfs_engine::{FileTime, SetAttr, SetTime, Volume};
+
+use super::errno::errno;
+use super::handles::OpenHandle;
+use super::source::{FileId, Source};
+use super::{Adapter, volume};
+use crate::request::{
+    Attr, AttrChange, Attributes, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
+    TimeChange,
+};
+
+/// The rights that a program has though who runs it has not.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Attributes for a file of which only the kind is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
@@ -19,5 +41,144 @@ pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
         mtime: Time::default(),
         ctime: Time::default(),
         btime: Time::default(),
+    }
+}
+
+impl<S: Source> Adapter<S> {
+    pub(super) fn change_attributes(
+        &self,
+        node: NodeId,
+        handle: Option<Handle>,
+        change: &AttrChange,
+    ) -> Result<Attributes> {
+        let volume = self.writing()?;
+        let node = self.node(node)?;
+        let id = node.id;
+        if let Some(size) = change.size_bytes {
+            self.resize(volume, id, handle, size)?;
+        }
+        let takes_rights = takes_rights(change);
+        if takes_rights || change.size_bytes.is_some() {
+            self.take_capability(volume, id)?;
+        }
+        let mut set = set_attr(change);
+        set.clear_setid = takes_rights && self.source.inode(id)?.attr.kind != FileKind::Directory;
+        let nothing = SetAttr {
+            ctime: set.ctime,
+            ..SetAttr::default()
+        };
+        let attr = if set == nothing {
+            volume.attr(id)
+        } else {
+            volume.set_attr_and_look(id, &set)
+        };
+        let inode = volume::shown(volume, &attr.map_err(errno)?);
+        Ok(Self::attributes_of(node.number, &inode))
+    }
+
+    /// Without a handle, the caller may write to the file, but its flags were not asked.
+    fn resize(
+        &self,
+        volume: &Arc<Volume>,
+        id: FileId,
+        handle: Option<Handle>,
+        size: u64,
+    ) -> Result<()> {
+        let open = handle.and_then(|handle| self.handles.get(handle));
+        let is_open_to_write = open.is_some_and(|open| open.access.writes());
+        if !is_open_to_write {
+            let _held = volume.hold_for_writing(id, false).map_err(errno)?;
+            return volume.truncate(id, size).map_err(errno);
+        }
+        self.refuse_append_only(id)?;
+        volume.truncate(id, size).map_err(errno)
+    }
+
+    /// Takes from a file that is written to what its contents gave it. `handle` is what it is written through.
+    pub(super) fn take_rights(
+        &self,
+        volume: &Arc<Volume>,
+        id: FileId,
+        open: Option<&OpenHandle>,
+        kill_setid: bool,
+    ) -> Result<()> {
+        let count = self.capabilities.load(Ordering::Acquire);
+        let known = |open: &OpenHandle| open.without_capability.load(Ordering::Relaxed) == count;
+        if !open.is_some_and(known) {
+            self.take_capability(volume, id)?;
+            if let Some(open) = open {
+                open.without_capability.store(count, Ordering::Relaxed);
+            }
+        }
+        if kill_setid {
+            let set = SetAttr {
+                clear_setid: true,
+                ..SetAttr::default()
+            };
+            volume.set_attr(id, &set).map_err(errno)?;
+        }
+        Ok(())
+    }
+
+    fn take_capability(&self, volume: &Arc<Volume>, id: FileId) -> Result<()> {
+        if self.source.xattr(id, CAPABILITY)?.is_none() {
+            return Ok(());
+        }
+        match volume.remove_xattr(id, CAPABILITY).map_err(errno) {
+            // Somebody else was faster.
+            Err(Errno::NODATA) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// An attribute was set: files that had no capability may have one now.
+    pub(super) fn note_xattr(&self, name: &[u8]) {
+        if name == CAPABILITY {
+            self.capabilities.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Whether a change takes set-id bits and capabilities from what is no directory. One that changes nothing is
+/// of a kernel that wants just that: for a new owner that is the old one, or before it changes the file by other means.
+fn takes_rights(change: &AttrChange) -> bool {
+    let AttrChange {
+        mode,
+        uid,
+        gid,
+        size_bytes,
+        atime,
+        mtime,
+        ctime: _,
+        kill_setid,
+    } = *change;
+    let says_nothing = (mode, size_bytes, atime, mtime) == (None, None, None, None);
+    kill_setid || uid.is_some() || gid.is_some() || says_nothing
+}
+
+fn set_attr(change: &AttrChange) -> SetAttr {
+    let time = |time| match time {
+        TimeChange::Now => SetTime::Now,
+        TimeChange::At(time) => SetTime::At(file_time(time)),
+    };
+    let only_times = (change.mode, change.uid, change.gid, change.size_bytes)
+        == (None, None, None, None)
+        && change.atime.is_none();
+    SetAttr {
+        mode: change.mode,
+        uid: change.uid,
+        gid: change.gid,
+        atime: change.atime.map(time),
+        mtime: change.mtime.map(time),
+        ctime: change.ctime.map(file_time),
+        clear_setid: false,
+        of_writes: only_times && change.mtime.is_some() && change.ctime.is_some(),
+    }
+}
+
+fn file_time(time: Time) -> FileTime {
+    FileTime {
+        sec: time.secs,
+        nsec: time.nanos,
     }
 }

@@ -1,8 +1,15 @@
-//! Inode flags as `lsattr` and `xfs_io` see them, asked for by ioctl.
+//! Inode flags as `chattr`, `lsattr` and `xfs_io` know them, by ioctl.
+//!
+//! Who may set them the kernel has asked.
 //!
 //! Source of the commands and bits: linux/fs.h.
 
 use ubtrfs_format::item::InodeFlags;
+
+use super::Adapter;
+use super::errno::errno;
+use super::source::{Inode, Source};
+use crate::request::{Errno, FileKind, NodeId, Result};
 
 /// `FS_IOC_GETFLAGS`, declared with a long, used with an int.
 pub(super) const GETFLAGS: u32 = 0x8008_6601;
@@ -15,6 +22,13 @@ pub(super) const GETVERSION_32: u32 = 0x8004_7601;
 /// `FS_IOC_FSGETXATTR`
 pub(super) const FSGETXATTR: u32 = 0x801c_581f;
 
+/// `FS_IOC_SETFLAGS`
+pub(super) const SETFLAGS: u32 = 0x4008_6602;
+/// `FS_IOC32_SETFLAGS`
+pub(super) const SETFLAGS_32: u32 = 0x4004_6602;
+/// `FS_IOC_FSSETXATTR`
+pub(super) const FSSETXATTR: u32 = 0x401c_5820;
+
 const FS_COMPR: u32 = 0x4;
 const FS_SYNC: u32 = 0x8;
 const FS_IMMUTABLE: u32 = 0x10;
@@ -26,6 +40,7 @@ const FS_DIRSYNC: u32 = 0x1_0000;
 const FS_VERITY: u32 = 0x10_0000;
 const FS_NOCOW: u32 = 0x80_0000;
 
+const FSXATTR_BYTES: usize = 28;
 const XFLAG_IMMUTABLE: u32 = 0x8;
 const XFLAG_APPEND: u32 = 0x10;
 const XFLAG_SYNC: u32 = 0x20;
@@ -33,21 +48,133 @@ const XFLAG_NOATIME: u32 = 0x40;
 const XFLAG_NODUMP: u32 = 0x80;
 const XFLAG_VERITY: u32 = 0x2_0000;
 
+/// Flags that both interfaces have and users set.
+const COMMON: [(InodeFlags, u32, u32); 5] = [
+    (InodeFlags::SYNC, FS_SYNC, XFLAG_SYNC),
+    (InodeFlags::IMMUTABLE, FS_IMMUTABLE, XFLAG_IMMUTABLE),
+    (InodeFlags::APPEND, FS_APPEND, XFLAG_APPEND),
+    (InodeFlags::NODUMP, FS_NODUMP, XFLAG_NODUMP),
+    (InodeFlags::NOATIME, FS_NOATIME, XFLAG_NOATIME),
+];
+/// Those that users set and only `chattr` has.
+const OWN: [(InodeFlags, u32); 4] = [
+    (InodeFlags::DIRSYNC, FS_DIRSYNC),
+    (InodeFlags::NODATACOW, FS_NOCOW),
+    (InodeFlags::COMPRESS, FS_COMPR),
+    (InodeFlags::NOCOMPRESS, FS_NOCOMP),
+];
+
+impl<S: Source> Adapter<S> {
+    /// None if the command is another.
+    pub(super) fn flags_ioctl(
+        &self,
+        node: NodeId,
+        command: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Option<Result<usize>> {
+        let inode = || self.source.inode(self.node(node)?.id);
+        let outcome = match command {
+            GETFLAGS | GETFLAGS_32 => {
+                inode().and_then(|inode| answer(out, &fs_flags(inode.flags).to_ne_bytes()))
+            }
+            GETVERSION | GETVERSION_32 => {
+                // The low half, as everybody shows it.
+                inode().and_then(|inode| answer(out, &(inode.generation as u32).to_ne_bytes()))
+            }
+            FSGETXATTR => inode().and_then(|inode| answer(out, &fsxattr(inode.flags))),
+            SETFLAGS | SETFLAGS_32 => self.set_flags(node, |inode| wanted(inode, input)),
+            FSSETXATTR => self.set_flags(node, |inode| wanted_by_xflags(inode, input)),
+            _ => return None,
+        };
+        Some(outcome)
+    }
+
+    fn set_flags(
+        &self,
+        node: NodeId,
+        wanted: impl FnOnce(&Inode) -> Result<InodeFlags>,
+    ) -> Result<usize> {
+        let volume = self.writing()?;
+        let id = self.node(node)?.id;
+        let inode = self.source.inode(id)?;
+        let flags = for_kind(inode.attr.kind, wanted(&inode)?);
+        volume.set_inode_flags(id, flags).map_err(errno)?;
+        self.changes.attributes(id);
+        Ok(0)
+    }
+}
+
+/// Puts an ioctl's answer in.
+fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
+    out.get_mut(..bytes.len())
+        .ok_or(Errno::INVAL)?
+        .copy_from_slice(bytes);
+    Ok(bytes.len())
+}
+
+/// What `FS_IOC_SETFLAGS` asks for.
+fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
+    let asked = u32::from_ne_bytes(*input.first_chunk().ok_or(Errno::INVAL)?);
+    // Shown, and not the user's to set: they come back as they are.
+    let mut rest = asked & !(fs_flags(inode.flags) & FS_VERITY);
+    let mut flags = InodeFlags::empty();
+    let common = COMMON.iter().map(|&(flag, bit, _)| (flag, bit));
+    for (flag, bit) in common.chain(OWN) {
+        flags.set(flag, asked & bit != 0);
+        rest &= !bit;
+    }
+    match rest {
+        0 => Ok(flags),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+/// What `FS_IOC_FSSETXATTR` asks for; flags that it has no word for stay.
+fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
+    let fields = input.get(..FSXATTR_BYTES).ok_or(Errno::INVAL)?;
+    let field = |at: usize| match fields[at..].first_chunk() {
+        Some(bytes) => u32::from_ne_bytes(*bytes),
+        None => 0,
+    };
+    let asked = field(0);
+    let mut rest = asked & !(translate(inode.flags, &[(InodeFlags::RO_VERITY, XFLAG_VERITY)]));
+    let own = OWN
+        .iter()
+        .fold(InodeFlags::empty(), |all, (flag, _)| all | *flag);
+    let mut flags = inode.flags & own;
+    for (flag, _, bit) in COMMON {
+        flags.set(flag, asked & bit != 0);
+        rest &= !bit;
+    }
+    let (extsize, projid, cowextsize) = (field(4), field(12), field(16));
+    match (rest, extsize, projid, cowextsize) {
+        (0, 0, 0, 0) => Ok(flags),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+/// The flags that a kind of file can have, of those that are asked for.
+fn for_kind(kind: FileKind, flags: InodeFlags) -> InodeFlags {
+    match kind {
+        FileKind::Directory => flags,
+        FileKind::Regular => flags - InodeFlags::DIRSYNC,
+        _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
+    }
+}
+
 /// What `FS_IOC_GETFLAGS` answers.
-pub(super) fn fs_flags(flags: InodeFlags) -> u32 {
-    let mut shown = translate(
-        flags,
-        &[
-            (InodeFlags::SYNC, FS_SYNC),
-            (InodeFlags::IMMUTABLE, FS_IMMUTABLE),
-            (InodeFlags::APPEND, FS_APPEND),
-            (InodeFlags::NODUMP, FS_NODUMP),
-            (InodeFlags::NOATIME, FS_NOATIME),
-            (InodeFlags::DIRSYNC, FS_DIRSYNC),
-            (InodeFlags::RO_VERITY, FS_VERITY),
-            (InodeFlags::NODATACOW, FS_NOCOW),
-        ],
-    );
+fn fs_flags(flags: InodeFlags) -> u32 {
+    let common = COMMON.map(|(flag, bit, _)| (flag, bit));
+    let mut shown = translate(flags, &common)
+        | translate(
+            flags,
+            &[
+                (InodeFlags::DIRSYNC, FS_DIRSYNC),
+                (InodeFlags::RO_VERITY, FS_VERITY),
+                (InodeFlags::NODATACOW, FS_NOCOW),
+            ],
+        );
     // Both may be set on disk; the kernel shows the one that wins.
     if flags.contains(InodeFlags::NOCOMPRESS) {
         shown |= FS_NOCOMP;
@@ -58,19 +185,11 @@ pub(super) fn fs_flags(flags: InodeFlags) -> u32 {
 }
 
 /// The `struct fsxattr` that `FS_IOC_FSGETXATTR` answers: flags, then fields that btrfs leaves 0.
-pub(super) fn fsxattr(flags: InodeFlags) -> [u8; 28] {
-    let xflags = translate(
-        flags,
-        &[
-            (InodeFlags::IMMUTABLE, XFLAG_IMMUTABLE),
-            (InodeFlags::APPEND, XFLAG_APPEND),
-            (InodeFlags::SYNC, XFLAG_SYNC),
-            (InodeFlags::NOATIME, XFLAG_NOATIME),
-            (InodeFlags::NODUMP, XFLAG_NODUMP),
-            (InodeFlags::RO_VERITY, XFLAG_VERITY),
-        ],
-    );
-    let mut answer = [0; 28];
+fn fsxattr(flags: InodeFlags) -> [u8; FSXATTR_BYTES] {
+    let common = COMMON.map(|(flag, _, bit)| (flag, bit));
+    let xflags =
+        translate(flags, &common) | translate(flags, &[(InodeFlags::RO_VERITY, XFLAG_VERITY)]);
+    let mut answer = [0; FSXATTR_BYTES];
     answer[..4].copy_from_slice(&xflags.to_ne_bytes());
     answer
 }

@@ -1,33 +1,50 @@
 //! A btrfs volume as the file system of a FUSE connection, and the only place that picks an errno.
 //!
-//! One subvolume is the root of the mount; those below it are directories in it. Nothing changes while
-//! the volume is mounted read-only, so the kernel may believe every answer for good: lifetimes do not
-//! end, opens are elided, and cached contents stay from one open to the next.
+//! One subvolume is the root of the mount; those below it are directories in it. The kernel may believe every
+//! answer for good: what it changes itself it knows, and what else changes it is told (`changes`). So lifetimes do
+//! not end, and cached contents stay from one open to the next. If nothing can be written, opens are elided.
 //!
 //! Invariants
 //! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
-//! - FUSE-2: memory grows with the nodes that the kernel holds of `nodes`' kinds, not with files seen.
+//! - FUSE-2: memory grows with open files and with the nodes that the kernel holds of `nodes`' kinds, not with
+//!   files seen.
 //! - FUSE-3: a file is the root of the mount only as node 1; an entry that leads to it again would make
 //!   the tree endless (`ELOOP`).
+//!
+//! Locks: none over a whole request. What is here has leaves of its own; the engine locks inodes.
 
 mod attributes;
+mod changes;
+mod contents;
+mod errno;
 mod flags;
+mod handles;
 mod listing;
+mod names;
 mod nodes;
 mod number;
 mod source;
+mod statfs;
 mod volume;
 mod xattr;
 
-use std::sync::OnceLock;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use ubtrfs_device::waiting;
+use ubtrfs_engine::AtimePolicy;
+
+pub use self::changes::Changes;
+use self::handles::Handles;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
+use self::statfs::KnownStatFs;
 use crate::request::{
-    Attributes, Context, DirPlusSink, DirSink, Entry, Errno, FileSystem, Handle, Lookup, NodeId,
-    OpenFlags, Opened, Result, SeekFor, StatFs, Wishes,
+    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileSystem,
+    Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, RenameFlags, Result, SeekFor,
+    StatFs, Wishes, WriteHow, XattrHow,
 };
 
 /// More than a century, and within what the kernel's clock can add.
@@ -41,9 +58,13 @@ pub(crate) struct Adapter<S> {
     root: FileId,
     numbering: Numbering,
     nodes: NodeTable,
-    /// Asked for once: it takes a walk over all block groups.
-    statfs: OnceLock<StatFs>,
+    handles: Handles,
+    statfs: KnownStatFs,
+    changes: Changes,
+    /// How often a capability was given to a file, and one.
+    capabilities: AtomicU64,
     wishes: Wishes,
+    atime: AtimePolicy,
 }
 
 /// A node that the kernel named, resolved.
@@ -65,14 +86,31 @@ impl Node {
 impl<S: Source> Adapter<S> {
     /// Serves the subvolume whose root directory is `root`, and what is below it.
     pub(crate) fn new(source: S, root: FileId, wishes: Wishes) -> Self {
+        let numbering = Numbering::new(root.root);
         Self {
             source,
             root,
-            numbering: Numbering::new(root.root),
+            numbering,
             nodes: NodeTable::default(),
-            statfs: OnceLock::new(),
+            handles: Handles::default(),
+            statfs: KnownStatFs::default(),
+            changes: Changes::new(root, numbering),
+            capabilities: AtomicU64::new(1),
             wishes,
+            atime: AtimePolicy::default(),
         }
+    }
+
+    /// When reading notes the time.
+    #[must_use]
+    pub(crate) fn with_atime(mut self, atime: AtimePolicy) -> Self {
+        self.atime = atime;
+        self
+    }
+
+    /// Where others that change the volume tell what they changed.
+    pub(crate) fn changes(&self) -> Changes {
+        self.changes.clone()
     }
 
     fn node(&self, node: NodeId) -> Result<Node> {
@@ -161,23 +199,24 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.wishes
     }
 
-    fn lookup(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
-        if name.len() > NAME_MAX {
-            return Err(Errno::NAMETOOLONG);
+    fn start(&self, notifier: Arc<dyn Notifier>) {
+        if self.wishes.writable {
+            self.changes.start(notifier, self.source.volume());
         }
-        let dir = self.node(dir)?;
-        let child = if dir.is_stub() {
-            None
-        } else {
-            self.source.lookup(dir.id, name)?
-        };
-        let Some(child) = child else {
-            return Ok(Lookup::Absent { ttl: FOREVER });
-        };
-        self.reachable(child)?;
-        let inode = self.source.inode(child)?;
-        let number = self.look_up_number(&dir, name, child);
-        Ok(Lookup::Found(self.entry_of(number, &inode)))
+    }
+
+    fn destroy(&self) {
+        if let Err(error) = self.sync_all() {
+            tracing::error!(%error, "not all that was written is durable");
+        }
+    }
+
+    fn forbid_waiting(&self) {
+        waiting::forbid();
+    }
+
+    fn lookup(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+        self.find(dir, name)
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
@@ -190,33 +229,152 @@ impl<S: Source> FileSystem for Adapter<S> {
         Ok(Self::attributes_of(node.number, &inode))
     }
 
+    fn setattr(
+        &self,
+        _context: &Context,
+        node: NodeId,
+        handle: Option<Handle>,
+        change: &AttrChange,
+    ) -> Result<Attributes> {
+        self.change_attributes(node, handle, change)
+    }
+
     fn readlink(&self, _context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        let target = self.source.readlink(self.node(node)?.id)?;
+        let id = self.node(node)?.id;
+        let target = self.source.readlink(id)?;
         out.get_mut(..target.len())
             .ok_or(Errno::NAMETOOLONG)?
             .copy_from_slice(&target);
+        self.note_read(id);
         Ok(target.len())
     }
 
-    fn open(&self, _context: &Context, _node: NodeId, _flags: OpenFlags) -> Result<Opened> {
-        Ok(Opened::Elided)
+    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        self.make(context, dir, name, new)
+    }
+
+    fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        self.make_dir(context, dir, name, new)
+    }
+
+    fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
+        self.make_symlink(context, dir, name, target)
+    }
+
+    fn link(&self, _context: &Context, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
+        self.make_link(node, dir, name)
+    }
+
+    fn unlink(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name)
+    }
+
+    fn rmdir(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.take_dir(dir, name)
+    }
+
+    fn rename(
+        &self,
+        context: &Context,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        self.move_name(context, from, to, flags)
+    }
+
+    fn create(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        self.create_file(context, dir, name, new, flags)
+    }
+
+    fn tmpfile(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        self.make_tmpfile(context, dir, new, flags)
+    }
+
+    fn open(&self, _context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened> {
+        self.open_file(node, flags)
     }
 
     fn read(
         &self,
         _context: &Context,
         node: NodeId,
-        _handle: Handle,
+        handle: Handle,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
-        self.source.read(self.node(node)?.id, offset, out)
+        self.read_file(node, handle, offset, out)
     }
 
-    fn release(&self, _context: &Context, _node: NodeId, _handle: Handle) -> Result<()> {
-        Ok(())
+    fn write(
+        &self,
+        _context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        bytes: &[u8],
+        how: &WriteHow,
+    ) -> Result<usize> {
+        self.write_file(node, handle, offset, bytes, how)
     }
 
+    fn fsync(&self, _context: &Context, node: NodeId, _handle: Handle, _data: bool) -> Result<()> {
+        self.sync_file(node)
+    }
+
+    fn fsyncdir(
+        &self,
+        _context: &Context,
+        node: NodeId,
+        _handle: Handle,
+        _data: bool,
+    ) -> Result<()> {
+        self.sync_file(node)
+    }
+
+    fn syncfs(&self, _context: &Context) -> Result<()> {
+        self.sync_all()
+    }
+
+    fn fallocate(
+        &self,
+        _context: &Context,
+        node: NodeId,
+        _handle: Handle,
+        range: (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
+        self.allocate(node, range, mode)
+    }
+
+    fn copy_file_range(
+        &self,
+        _context: &Context,
+        from: CopyEnd,
+        to: CopyEnd,
+        len: u64,
+    ) -> Result<u64> {
+        self.copy(from, to, len)
+    }
+
+    fn release(&self, _context: &Context, _node: NodeId, handle: Handle) -> Result<()> {
+        self.close(handle)
+    }
+
+    /// A listing needs no handle: its offsets say all (`listing`).
     fn opendir(&self, _context: &Context, _node: NodeId) -> Result<Opened> {
         Ok(Opened::Elided)
     }
@@ -254,32 +412,31 @@ impl<S: Source> FileSystem for Adapter<S> {
         name: &[u8],
         out: &mut [u8],
     ) -> Result<usize> {
-        if !xattr::namespace_exists(name) {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let node = self.node(node)?;
-        if node.is_stub() {
-            return Err(Errno::NODATA);
-        }
-        let value = self.source.xattr(node.id, name)?.ok_or(Errno::NODATA)?;
-        xattr::fill(out, &value)
+        self.xattr(node, name, out)
     }
 
     fn listxattr(&self, _context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
-        let node = self.node(node)?;
-        if node.is_stub() {
-            return Ok(0);
-        }
-        let names = self.source.xattr_names(node.id)?;
-        xattr::fill_list(out, names.iter().map(Vec::as_slice))
+        self.xattr_names(node, out)
+    }
+
+    fn setxattr(
+        &self,
+        _context: &Context,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        self.set_xattr(node, name, value, how)
+    }
+
+    fn removexattr(&self, _context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
+        self.remove_xattr(node, name)
     }
 
     fn statfs(&self, _context: &Context, _node: NodeId) -> Result<StatFs> {
-        if let Some(known) = self.statfs.get() {
-            return Ok(*known);
-        }
-        let found = self.source.statfs()?;
-        Ok(*self.statfs.get_or_init(|| found))
+        self.statfs
+            .get(self.wishes.writable, || self.source.statfs())
     }
 
     fn access(&self, _context: &Context, _node: NodeId, _mask: u32) -> Result<()> {
@@ -294,12 +451,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         offset: u64,
         what: SeekFor,
     ) -> Result<u64> {
-        let id = self.node(node)?.id;
-        let found = match what {
-            SeekFor::Data => self.source.seek_data(id, offset)?,
-            SeekFor::Hole => self.source.seek_hole(id, offset)?,
-        };
-        found.ok_or(Errno::NXIO)
+        self.seek(node, offset, what)
     }
 
     fn ioctl(
@@ -307,30 +459,14 @@ impl<S: Source> FileSystem for Adapter<S> {
         _context: &Context,
         node: NodeId,
         command: u32,
-        _input: &[u8],
+        input: &[u8],
         out: &mut [u8],
     ) -> Result<usize> {
-        let inode = || self.source.inode(self.node(node)?.id);
-        match command {
-            flags::GETFLAGS | flags::GETFLAGS_32 => {
-                answer(out, &flags::fs_flags(inode()?.flags).to_ne_bytes())
-            }
-            flags::GETVERSION | flags::GETVERSION_32 => {
-                // The low half, as everybody shows it.
-                answer(out, &(inode()?.generation as u32).to_ne_bytes())
-            }
-            flags::FSGETXATTR => answer(out, &flags::fsxattr(inode()?.flags)),
-            _ => Err(Errno::NOTTY),
+        match self.flags_ioctl(node, command, input, out) {
+            Some(outcome) => outcome,
+            None => Err(Errno::NOTTY),
         }
     }
-}
-
-/// Puts an ioctl's answer in.
-fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
-    out.get_mut(..bytes.len())
-        .ok_or(Errno::INVAL)?
-        .copy_from_slice(bytes);
-    Ok(bytes.len())
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! defects that no kernel would make. Errors have become errnos here, and were logged on the way.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 pub(crate) use ubtrfs_engine::FileId;
+use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
 
 use crate::request::{Attr, FileKind, Result, StatFs};
@@ -28,6 +30,11 @@ pub(crate) struct Child<'a> {
 }
 
 pub(crate) trait Source: Send + Sync + 'static {
+    /// The volume, for what only volumes can do: to change.
+    fn volume(&self) -> Option<&Arc<Volume>> {
+        None
+    }
+
     fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>>;
     fn inode(&self, id: FileId) -> Result<Inode>;
     /// Children with an index of at least `from`, without `.` and `..`.
@@ -37,6 +44,11 @@ pub(crate) trait Source: Send + Sync + 'static {
         from: u64,
         each: &mut dyn FnMut(Child<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
+    /// The index that the next entry made in a directory gets at least.
+    fn dir_end(&self, _dir: FileId) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
     fn parent(&self, dir: FileId) -> Result<FileId>;
     fn readlink(&self, id: FileId) -> Result<Vec<u8>>;
     fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>>;

@@ -1,5 +1,7 @@
 //! The adapter over a tree in memory, asked as a transport would.
 
+mod writing;
+
 use super::memory::{Memory, TOP, file, stub_in};
 use ubtrfs_format::item::InodeFlags;
 

@@ -1,10 +1,11 @@
-//! `Volume` as a source, and which errno each of its errors is.
+//! `Volume` as a source.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_engine::{Error, FileTime, SpaceError, Volume};
+use ubtrfs_engine::{Error, FileTime, Volume};
 
+use super::errno::errno;
 use super::source::{Child, FileId, Inode, Source};
 use crate::request::{Attr, DeviceNr, Errno, Result, StatFs, Time};
 
@@ -12,33 +13,26 @@ use crate::request::{Attr, DeviceNr, Errno, Result, StatFs, Time};
 const NAME_MAX: u32 = 255;
 
 impl Source for Arc<Volume> {
+    fn volume(&self) -> Option<&Arc<Volume>> {
+        Some(self)
+    }
+
     fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         Volume::lookup(self, dir, name).map_err(errno)
     }
 
     fn inode(&self, id: FileId) -> Result<Inode> {
-        let attr = self.attr(id).map_err(errno)?;
-        let sector_bytes = self.superblock().sectorsize.get();
-        Ok(Inode {
-            attr: Attr {
-                ino: attr.ino.0,
-                kind: attr.kind,
-                permissions: (attr.mode & 0o7777) as u16,
-                nlink: attr.nlink,
-                uid: attr.uid,
-                gid: attr.gid,
-                rdev: device(attr.rdev),
-                size_bytes: attr.size,
-                blocks: blocks(attr.nbytes, sector_bytes),
-                block_bytes: sector_bytes,
-                atime: time(attr.atime),
-                mtime: time(attr.mtime),
-                ctime: time(attr.ctime),
-                btime: time(attr.otime),
-            },
-            generation: attr.generation,
-            flags: attr.flags,
-        })
+        match self.attr(id) {
+            Ok(attr) => Ok(shown(self, &attr)),
+            // Nothing goes away, so it is a name that leads nowhere.
+            Err(error @ (Error::NoSuchInode(_) | Error::NoSuchSubvolume(_)))
+                if !self.is_writable() =>
+            {
+                tracing::error!("{error}");
+                Err(Errno::UCLEAN)
+            }
+            Err(error) => Err(errno(error)),
+        }
     }
 
     fn readdir(
@@ -87,6 +81,13 @@ impl Source for Arc<Volume> {
         Volume::seek_hole(self, id, offset).map_err(errno)
     }
 
+    fn dir_end(&self, dir: FileId) -> Result<u64> {
+        match self.is_writable() {
+            true => Volume::dir_end(self, dir).map_err(errno),
+            false => Ok(u64::MAX),
+        }
+    }
+
     fn statfs(&self) -> Result<StatFs> {
         let sizes = Volume::statfs(self).map_err(errno)?;
         let blocks = |bytes: u64| bytes / u64::from(sizes.block_size.max(1));
@@ -100,12 +101,41 @@ impl Source for Arc<Volume> {
     }
 }
 
+/// Attributes as a mount shows them.
+pub(super) fn shown(volume: &Volume, attr: &ubtrfs_engine::Attr) -> Inode {
+    let sector_bytes = volume.superblock().sectorsize.get();
+    Inode {
+        attr: Attr {
+            ino: attr.ino.0,
+            kind: attr.kind,
+            permissions: (attr.mode & 0o7777) as u16,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: device(attr.rdev),
+            size_bytes: attr.size,
+            blocks: blocks(attr.nbytes, sector_bytes),
+            block_bytes: sector_bytes,
+            atime: time(attr.atime),
+            mtime: time(attr.mtime),
+            ctime: time(attr.ctime),
+            btime: time(attr.otime),
+        },
+        generation: attr.generation,
+        flags: attr.flags,
+    }
+}
+
 /// On disk a device number is the kernel's own: 12 bits of major above 20 of minor.
 fn device(rdev: u64) -> DeviceNr {
     DeviceNr {
         major: (rdev >> 20 & 0xfff) as u32,
         minor: (rdev & 0xf_ffff) as u32,
     }
+}
+
+pub(super) fn device_on_disk(device: DeviceNr) -> u64 {
+    u64::from(device.major & 0xfff) << 20 | u64::from(device.minor & 0xf_ffff)
 }
 
 /// `st_blocks`: whole sectors are taken, even by what is stored within an inode.
@@ -121,59 +151,4 @@ fn time(time: FileTime) -> Time {
         secs: time.sec,
         nanos: time.nsec.min(999_999_999),
     }
-}
-
-/// What the caller is told. What is wrong on disk only the log says.
-fn errno(error: Error) -> Errno {
-    let errno = match &error {
-        error if error.is_would_wait() => Errno::WOULD_WAIT,
-        Error::WouldWait(_) => Errno::WOULD_WAIT,
-        Error::NotFound => Errno::NOENT,
-        Error::NotADirectory(_) => Errno::NOTDIR,
-        Error::IsADirectory(_) => Errno::ISDIR,
-        Error::NotASymlink(_)
-        | Error::NotAFile(_)
-        | Error::NotASubvolume
-        | Error::Invalid(_)
-        | Error::Unaligned
-        | Error::CsumsDiffer => Errno::INVAL,
-        Error::Exists => Errno::EXIST,
-        Error::NotEmpty(_) => Errno::NOTEMPTY,
-        Error::NameTooLong => Errno::NAMETOOLONG,
-        Error::NameHashFull => Errno::OVERFLOW,
-        Error::TooManyLinks => Errno::MLINK,
-        Error::CrossSubvolume => Errno::XDEV,
-        Error::DefaultSubvolume(_) | Error::NotPermitted(_) => Errno::PERM,
-        Error::NoXattr => Errno::NODATA,
-        Error::XattrNamespace => Errno::OPNOTSUPP,
-        Error::FileTooBig => Errno::FBIG,
-        Error::TooManySymlinks => Errno::LOOP,
-        // On a volume that does not change, only a name that leads nowhere gets here.
-        Error::Corrupt { .. }
-        | Error::NoSuchInode(_)
-        | Error::NoSuchSubvolume(_)
-        | Error::NoSuchTree(_)
-        | Error::Ref(_) => Errno::UCLEAN,
-        Error::ReadOnly
-        | Error::ReadOnlySubvolume(_)
-        | Error::Aborted(_)
-        | Error::Seed
-        | Error::Unwritable(_) => Errno::ROFS,
-        Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
-        Error::Space(SpaceError::Device(_)) => Errno::IO,
-        Error::Space(_) => Errno::NOSPC,
-        Error::Device(_)
-        | Error::Build(_)
-        | Error::NoConvergence(_)
-        | Error::Thread(_)
-        | Error::Tree(_)
-        | Error::DataRead { .. }
-        | Error::DataLost { .. }
-        | Error::CsumMissing { .. }
-        | Error::Decompress { .. } => Errno::IO,
-    };
-    if matches!(errno, Errno::IO | Errno::UCLEAN) {
-        tracing::error!("{error}");
-    }
-    errno
 }

@@ -3,13 +3,86 @@
 //! ACLs are ordinary xattrs here (`system.posix_acl_access`, `system.posix_acl_default`): what btrfs
 //! stores is what the kernel passes to user space, and the kernel evaluates it.
 
-use crate::request::{Errno, Result};
+use ubtrfs_engine::{SetAttr, XattrMode};
+
+use super::Adapter;
+use super::errno::errno;
+use super::source::Source;
+use crate::request::{Errno, NodeId, Result, XattrHow};
 
 /// Namespaces in which the kernel's btrfs looks a name up; it refuses others.
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-pub(super) fn namespace_exists(name: &[u8]) -> bool {
+const SETGID: u32 = 0o2000;
+
+impl<S: Source> Adapter<S> {
+    fn must_exist(&self, name: &[u8]) -> Result<()> {
+        let hidden = !self.wishes.posix_acl && ACLS.contains(&name);
+        match namespace_exists(name) && !hidden {
+            true => Ok(()),
+            false => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    pub(super) fn xattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
+        self.must_exist(name)?;
+        let node = self.node(node)?;
+        if node.is_stub() {
+            return Err(Errno::NODATA);
+        }
+        let value = self.source.xattr(node.id, name)?.ok_or(Errno::NODATA)?;
+        fill(out, &value)
+    }
+
+    pub(super) fn xattr_names(&self, node: NodeId, out: &mut [u8]) -> Result<usize> {
+        let node = self.node(node)?;
+        if node.is_stub() {
+            return Ok(0);
+        }
+        let names = self.source.xattr_names(node.id)?;
+        fill_list(out, names.iter().map(Vec::as_slice))
+    }
+
+    pub(super) fn set_xattr(
+        &self,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        let volume = self.writing()?;
+        self.must_exist(name)?;
+        let id = self.node(node)?.id;
+        let mode = match how {
+            XattrHow { create: true, .. } => XattrMode::Create,
+            XattrHow { replace: true, .. } => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        volume.set_xattr(id, name, value, mode).map_err(errno)?;
+        self.note_xattr(name);
+        if how.kill_setgid {
+            let mode = volume.attr(id).map_err(errno)?.mode;
+            let set = SetAttr {
+                mode: Some(mode & !SETGID),
+                ..SetAttr::default()
+            };
+            if mode & SETGID != 0 {
+                volume.set_attr(id, &set).map_err(errno)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
+        let volume = self.writing()?;
+        self.must_exist(name)?;
+        let id = self.node(node)?.id;
+        volume.remove_xattr(id, name).map_err(errno)
+    }
+}
+
+fn namespace_exists(name: &[u8]) -> bool {
     ACLS.contains(&name)
         || NAMESPACES
             .iter()
@@ -17,7 +90,7 @@ pub(super) fn namespace_exists(name: &[u8]) -> bool {
 }
 
 /// Puts a value in; an empty buffer only wants the length.
-pub(super) fn fill(out: &mut [u8], value: &[u8]) -> Result<usize> {
+fn fill(out: &mut [u8], value: &[u8]) -> Result<usize> {
     if !out.is_empty() {
         out.get_mut(..value.len())
             .ok_or(Errno::RANGE)?
@@ -27,10 +100,7 @@ pub(super) fn fill(out: &mut [u8], value: &[u8]) -> Result<usize> {
 }
 
 /// Puts names in, each followed by a zero byte; an empty buffer only wants the length.
-pub(super) fn fill_list<'a>(
-    out: &mut [u8],
-    names: impl Iterator<Item = &'a [u8]>,
-) -> Result<usize> {
+fn fill_list<'a>(out: &mut [u8], names: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
     let measure = out.is_empty();
     let mut len = 0;
     for name in names {

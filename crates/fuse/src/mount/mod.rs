@@ -60,7 +60,8 @@ pub fn mount(
         writable,
         writeback_cache: writable,
     };
-    let adapter = Adapter::new(Arc::clone(&volume), root, wishes);
+    let adapter = Adapter::new(Arc::clone(&volume), root, wishes).with_atime(options.atime);
+    let changes = adapter.changes();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let device = attach_volume(
         &volume,
@@ -69,6 +70,7 @@ pub fn mount(
     )?;
     let mut session = serve(adapter, device, mountpoint, options)?;
     session.root = Some(root);
+    session.tell_changes_by(changes);
     // The first to come is the last to end.
     session.accompany(Closing::new(volume));
     Ok(session)

@@ -21,6 +21,7 @@ use super::companion::Companion;
 use super::detach::{IfBusy, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
+use crate::adapter::Changes;
 use crate::transport::Connection;
 
 /// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
@@ -35,6 +36,7 @@ pub struct Session {
     server: Option<JoinHandle<io::Result<()>>>,
     companions: Vec<Box<dyn Companion>>,
     pub(super) root: Option<FileId>,
+    changes: Option<Changes>,
 }
 
 /// Where the file system is mounted, and whether it still is.
@@ -77,6 +79,7 @@ impl Session {
             server: Some(server.map_err(MountError::Threads)?),
             companions: Vec::new(),
             root: None,
+            changes: None,
         };
         session.raise_read_ahead();
         Ok(session)
@@ -96,6 +99,15 @@ impl Session {
     pub fn device(&self) -> Option<(u32, u32)> {
         let entry = mount_at(&self.place.mountpoint).ok()??;
         Some(entry.device)
+    }
+
+    pub(super) fn tell_changes_by(&mut self, changes: Changes) {
+        self.changes = Some(changes);
+    }
+
+    /// Where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
+    pub fn changes(&self) -> Option<&Changes> {
+        self.changes.as_ref()
     }
 
     pub fn mountpoint(&self) -> &Path {

@@ -168,6 +168,8 @@ impl<'a> Rename<'a> {
             item: from,
             inherited: &inherited,
         };
-        draft.insert_new(id.ino, whiteout, 1, &parent, self.now)
+        draft
+            .insert_new(id.ino, whiteout, 1, &parent, self.now)
+            .map(drop)
     }
 }

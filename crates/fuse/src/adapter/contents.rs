@@ -1,0 +1,278 @@
+//! Open files and what is in them.
+//!
+//! Each open holds its file, so that one without a name stays until it is released. What flags of an inode forbid is
+//! asked when it is opened and not again.
+//!
+//! The kernel may keep what it has cached from one open to the next: nobody else changes contents, but who says so
+//! (`changes`). It has resolved `O_APPEND`: a write goes where it says, as one of several parts may
+//! come before another.
+//!
+//! Not here: the bytes (`ubtrfs_engine`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ubtrfs_device::waiting;
+use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
+use ubtrfs_format::item::InodeFlags;
+
+use super::errno::errno;
+use super::handles::{self, OpenHandle};
+use super::names::new_inode;
+use super::source::Source;
+use super::{Adapter, Node};
+use crate::request::{
+    Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, Result,
+    SeekFor, WriteHow,
+};
+
+const KEEP_SIZE: u32 = 0x1;
+const PUNCH_HOLE: u32 = 0x2;
+const ZERO_RANGE: u32 = 0x10;
+/// What one request copies at most where extents cannot be shared.
+const COPY_BYTES: u64 = 64 << 20;
+
+impl<S: Source> Adapter<S> {
+    pub(super) fn open_file(&self, node: NodeId, flags: OpenFlags) -> Result<Opened> {
+        if !self.wishes.writable {
+            return Ok(Opened::Elided);
+        }
+        let volume = self.writing()?;
+        let id = self.node(node)?.id;
+        let held = match flags.access.writes() || flags.truncate {
+            true => volume.hold_for_writing(id, flags.append && !flags.truncate),
+            false => volume.hold(id),
+        };
+        let held = held.map_err(errno)?;
+        if flags.truncate {
+            self.take_rights(volume, id, None, flags.kill_setid)?;
+            volume.truncate(id, 0).map_err(errno)?;
+        }
+        Ok(self.opened(held, flags, 0))
+    }
+
+    /// `without_capability` is as in [`OpenHandle`].
+    fn opened(&self, file: OpenFile, flags: OpenFlags, without_capability: u64) -> Opened {
+        let open = OpenHandle {
+            file,
+            access: flags.access,
+            without_capability: AtomicU64::new(without_capability),
+        };
+        Opened::Handle {
+            handle: self.handles.insert(open, flags.no_atime),
+            keep_cache: true,
+            direct: false,
+        }
+    }
+
+    pub(super) fn create_file(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let volume = self.writing()?;
+        let parent = self.node(dir)?;
+        if parent.is_stub() {
+            return Err(Errno::ACCES);
+        }
+        let inode = new_inode(context, new);
+        match volume.create_and_hold(parent.id, name, &inode) {
+            Ok((file, attr)) => {
+                let entry = self.entry_made(volume, &parent, name, file.id(), &attr);
+                let without_capability = self.capabilities.load(Ordering::Acquire);
+                Ok((entry, self.opened(file, flags, without_capability)))
+            }
+            Err(Error::Exists) if !flags.exclusive => self.open_existing(&parent, name, flags),
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    /// Somebody made it since the kernel looked.
+    fn open_existing(&self, dir: &Node, name: &[u8], flags: OpenFlags) -> Result<(Entry, Opened)> {
+        let id = self.source.lookup(dir.id, name)?.ok_or(Errno::STALE)?;
+        match self.source.inode(id)?.attr.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::ISDIR),
+            // The kernel is to look it up, and to follow it, say.
+            _ => return Err(Errno::STALE),
+        }
+        let number = self.look_up_number(dir, name, id);
+        let opened = self
+            .open_file(NodeId(number), flags)
+            .and_then(|opened| Ok((self.entry_of(number, &self.source.inode(id)?), opened)));
+        if opened.is_err() {
+            self.forget_number(number, 1);
+        }
+        opened
+    }
+
+    pub(super) fn make_tmpfile(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let volume = self.writing()?;
+        let dir = self.node(dir)?;
+        let inode = new_inode(context, new);
+        let made = volume.tmpfile(dir.id, &inode, !flags.exclusive);
+        let file = made.map_err(errno)?;
+        let attr = volume.attr(file.id()).map_err(errno)?;
+        let entry = self.entry_made(volume, &dir, b"", file.id(), &attr);
+        let without_capability = self.capabilities.load(Ordering::Acquire);
+        Ok((entry, self.opened(file, flags, without_capability)))
+    }
+
+    pub(super) fn close(&self, handle: Handle) -> Result<()> {
+        let last = |open: Arc<OpenHandle>| open.file.would_wait();
+        if self.handles.get(handle).is_some_and(last) {
+            return Err(Errno::WOULD_WAIT);
+        }
+        drop(self.handles.remove(handle));
+        Ok(())
+    }
+
+    pub(super) fn read_file(
+        &self,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        let id = self.node(node)?.id;
+        let len = self.source.read(id, offset, out)?;
+        if handles::notes_atime(handle) {
+            self.note_read(id);
+        }
+        Ok(len)
+    }
+
+    /// Has the access time say that a file was read. Nobody waits for that, nor hears that it failed.
+    pub(super) fn note_read(&self, id: FileId) {
+        if self.atime == AtimePolicy::Never {
+            return;
+        }
+        if let Ok(volume) = self.writing()
+            && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, self.atime))
+        {
+            tracing::debug!(%error, "access time is not noted");
+        }
+    }
+
+    pub(super) fn write_file(
+        &self,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        bytes: &[u8],
+        how: &WriteHow,
+    ) -> Result<usize> {
+        let volume = self.writing()?;
+        let id = self.node(node)?.id;
+        let open = self.handles.get(handle);
+        self.take_rights(volume, id, open.as_deref(), how.kill_setid)?;
+        let written = match how.direct {
+            true => match volume.write_direct(id, offset, bytes) {
+                Err(Error::Unaligned) => volume.write(id, offset, bytes),
+                outcome => outcome,
+            },
+            false => volume.write(id, offset, bytes),
+        };
+        written.map_err(errno)?;
+        if how.sync {
+            volume.fsync(id).map_err(errno)?;
+        }
+        Ok(bytes.len())
+    }
+
+    pub(super) fn sync_file(&self, node: NodeId) -> Result<()> {
+        let volume = self.writing()?;
+        let id = self.node(node)?.id;
+        let outcome = volume.fsync(id).map_err(errno);
+        self.statfs.forget();
+        outcome
+    }
+
+    pub(super) fn sync_all(&self) -> Result<()> {
+        let Ok(volume) = self.writing() else {
+            return Ok(());
+        };
+        let outcome = volume.sync().map_err(errno);
+        self.statfs.forget();
+        outcome
+    }
+
+    pub(super) fn allocate(
+        &self,
+        node: NodeId,
+        (offset, len): (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
+        let keep_size = mode & KEEP_SIZE != 0;
+        let how = match mode & !KEEP_SIZE {
+            0 => Fallocate::Reserve { keep_size },
+            PUNCH_HOLE if keep_size => Fallocate::PunchHole,
+            ZERO_RANGE => Fallocate::ZeroRange { keep_size },
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let volume = self.writing()?;
+        let id = self.node(node)?.id;
+        let flags = self.source.inode(id)?.flags;
+        let appends = matches!(how, Fallocate::Reserve { .. });
+        if flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) && !appends {
+            return Err(Errno::PERM);
+        }
+        volume.fallocate(id, how, offset, len).map_err(errno)
+    }
+
+    pub(super) fn refuse_append_only(&self, id: FileId) -> Result<()> {
+        match self.source.inode(id)?.flags.contains(InodeFlags::APPEND) {
+            true => Err(Errno::PERM),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn copy(&self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<u64> {
+        let volume = self.writing()?;
+        let (src, dst) = (self.node(from.node)?.id, self.node(to.node)?.id);
+        let open = self.handles.get(to.handle);
+        self.take_rights(volume, dst, open.as_deref(), false)?;
+        let sector_bytes = u64::from(volume.superblock().sectorsize.get());
+        let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
+        let len = match shares {
+            true => len,
+            false => len.min(COPY_BYTES),
+        };
+        volume
+            .copy_range(src, from.offset, len, dst, to.offset)
+            .map_err(errno)
+    }
+
+    /// The kernel does not write its dirty pages before it asks.
+    pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
+        let id = self.node(node)?.id;
+        if self.handles.may_be_written(id) {
+            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+            if !self.changes.flush(id) {
+                tracing::debug!("holes are looked for without what the kernel has not written");
+            }
+        }
+        let found = match what {
+            SeekFor::Data => self.source.seek_data(id, offset)?,
+            SeekFor::Hole => self.source.seek_hole(id, offset)?,
+        };
+        found.ok_or(Errno::NXIO)
+    }
+
+    /// The volume, if this mount may change it.
+    pub(super) fn writing(&self) -> Result<&Arc<Volume>> {
+        match self.source.volume() {
+            Some(volume) if self.wishes.writable => Ok(volume),
+            _ => Err(Errno::ROFS),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Which errno each error of the engine is: what the kernel's btrfs would answer.
+
+use ubtrfs_engine::{Error, SpaceError};
+
+use crate::request::Errno;
+
+/// What the caller is told. What is wrong on disk only the log says.
+pub(super) fn errno(error: Error) -> Errno {
+    let errno = match &error {
+        error if error.is_would_wait() => Errno::WOULD_WAIT,
+        Error::WouldWait(_) => Errno::WOULD_WAIT,
+        Error::NotFound => Errno::NOENT,
+        Error::NotADirectory(_) => Errno::NOTDIR,
+        Error::IsADirectory(_) => Errno::ISDIR,
+        Error::NotASymlink(_)
+        | Error::NotAFile(_)
+        | Error::NotASubvolume
+        | Error::Invalid(_)
+        | Error::Unaligned
+        | Error::CsumsDiffer => Errno::INVAL,
+        Error::Exists => Errno::EXIST,
+        Error::NotEmpty(_) => Errno::NOTEMPTY,
+        Error::NameTooLong => Errno::NAMETOOLONG,
+        Error::NameHashFull => Errno::OVERFLOW,
+        Error::TooManyLinks => Errno::MLINK,
+        Error::CrossSubvolume => Errno::XDEV,
+        Error::DefaultSubvolume(_) | Error::NotPermitted(_) => Errno::PERM,
+        Error::NoXattr => Errno::NODATA,
+        Error::XattrNamespace => Errno::OPNOTSUPP,
+        Error::FileTooBig => Errno::FBIG,
+        Error::TooManySymlinks => Errno::LOOP,
+        // The kernel holds a node whose file, or whose subvolume, is gone.
+        Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Errno::STALE,
+        Error::Corrupt { .. } | Error::NoSuchTree(_) | Error::Ref(_) => Errno::UCLEAN,
+        Error::ReadOnly
+        | Error::ReadOnlySubvolume(_)
+        | Error::Aborted(_)
+        | Error::Seed
+        | Error::Unwritable(_) => Errno::ROFS,
+        Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
+        Error::Space(SpaceError::Device(_)) => Errno::IO,
+        Error::Space(_) => Errno::NOSPC,
+        Error::Device(_)
+        | Error::Build(_)
+        | Error::NoConvergence(_)
+        | Error::Thread(_)
+        | Error::Tree(_)
+        | Error::DataRead { .. }
+        | Error::DataLost { .. }
+        | Error::CsumMissing { .. }
+        | Error::Decompress { .. } => Errno::IO,
+    };
+    if matches!(errno, Errno::IO | Errno::UCLEAN) {
+        tracing::error!("{error}");
+    }
+    errno
+}

@@ -1,0 +1,122 @@
+//! Open files by the handle that the kernel gives back.
+//!
+//! A handle keeps its file: one that loses its last name is there until it is released.
+//!
+//! Invariants
+//! - HANDLE-1: a handle is in the table from its open to its release, and its number is nobody else's meanwhile.
+//! - HANDLE-2: a file counts as written to while any handle may write to it. Pages of a shared mapping keep
+//!   their handle, so a file that is not counted has no dirty page in the kernel.
+//!
+//! Locks: a mutex a shard, leaves. A thread stays with the shard in which it opens.
+//! Not here: directories, which are listed without a handle (`listing`).
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use slab::Slab;
+use ubtrfs_engine::OpenFile;
+
+use super::source::FileId;
+use crate::request::{AccessMode, Handle};
+
+const SHARDS: usize = 32;
+/// In a handle's number: reading through it leaves the access time alone.
+const NO_ATIME: u64 = 1 << 63;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct OpenHandle {
+    pub(super) file: OpenFile,
+    pub(super) access: AccessMode,
+    /// The last count of changed capabilities at which the file was found to have none; 0: never.
+    pub(super) without_capability: AtomicU64,
+}
+
+/// Those of a mount.
+#[derive(Debug)]
+pub(super) struct Handles {
+    shards: Vec<Mutex<Slab<Arc<OpenHandle>>>>,
+    /// How many handles may write to a file.
+    writers: Vec<Mutex<HashMap<FileId, u32>>>,
+    next_shard: AtomicUsize,
+}
+
+thread_local! {
+    static OWN_SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl Default for Handles {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            writers: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            next_shard: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Handles {
+    pub(super) fn insert(&self, open: OpenHandle, no_atime: bool) -> Handle {
+        if open.access.writes() {
+            let id = open.file.id();
+            *self.writers_of(id).lock().entry(id).or_insert(0) += 1;
+        }
+        let own = OWN_SHARD.get().unwrap_or_else(|| {
+            let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            OWN_SHARD.set(Some(shard));
+            shard
+        });
+        let key = self.shards[own].lock().insert(Arc::new(open));
+        let number = (key * SHARDS + own) as u64;
+        Handle(number | if no_atime { NO_ATIME } else { 0 })
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Option<Arc<OpenHandle>> {
+        let (shard, key) = place(handle);
+        self.shards[shard].lock().get(key).cloned()
+    }
+
+    /// Takes a handle out. The file is let go of with the last of who uses the handle still.
+    pub(super) fn remove(&self, handle: Handle) -> Option<Arc<OpenHandle>> {
+        let (shard, key) = place(handle);
+        let open = self.shards[shard].lock().try_remove(key)?;
+        if open.access.writes() {
+            let id = open.file.id();
+            if let Entry::Occupied(mut count) = self.writers_of(id).lock().entry(id) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        Some(open)
+    }
+
+    /// HANDLE-2
+    pub(super) fn may_be_written(&self, id: FileId) -> bool {
+        self.writers_of(id).lock().contains_key(&id)
+    }
+
+    fn writers_of(&self, id: FileId) -> &Mutex<HashMap<FileId, u32>> {
+        &self.writers[(id.ino.0 % SHARDS as u64) as usize]
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+fn place(handle: Handle) -> (usize, usize) {
+    let number = (handle.0 & !NO_ATIME) as usize;
+    (number % SHARDS, number / SHARDS)
+}
+
+/// Whether reading through a handle notes the time.
+pub(super) fn notes_atime(handle: Handle) -> bool {
+    handle.0 & NO_ATIME == 0
+}

@@ -1,0 +1,183 @@
+//! Names: looking them up, making and taking them away, moving them.
+//!
+//! Owners, set-id bits, ACLs and flags of what is made are the engine's, from what the kernel says of the caller.
+//! Whether the caller may do it the kernel has asked already.
+
+use std::sync::Arc;
+
+use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
+
+use super::errno::errno;
+use super::source::Source;
+use super::{Adapter, FOREVER, NAME_MAX, Node, volume};
+use crate::request::{Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result};
+
+const DIRECTORY: u32 = 0o040_000;
+const FORMAT: u32 = 0o170_000;
+/// A character device with number 0:0 and no rights.
+const WHITEOUT: u32 = 0o020_000;
+
+impl<S: Source> Adapter<S> {
+    pub(super) fn find(&self, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let dir = self.node(dir)?;
+        let child = match dir.is_stub() {
+            true => None,
+            false => self.source.lookup(dir.id, name)?,
+        };
+        let absent = Ok(Lookup::Absent { ttl: FOREVER });
+        let Some(child) = child else {
+            return absent;
+        };
+        self.reachable(child)?;
+        let inode = match self.source.inode(child) {
+            // It lost its name in between.
+            Err(Errno::STALE) => return absent,
+            inode => inode?,
+        };
+        let number = self.look_up_number(&dir, name, child);
+        Ok(Lookup::Found(self.entry_of(number, &inode)))
+    }
+
+    /// The directory in which something is to change.
+    fn dir_to_change(&self, dir: NodeId) -> Result<(&Arc<Volume>, Node)> {
+        let volume = self.writing()?;
+        let dir = self.node(dir)?;
+        match dir.is_stub() {
+            true => Err(Errno::PERM),
+            false => Ok((volume, dir)),
+        }
+    }
+
+    pub(super) fn make(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let (volume, dir) = self.dir_to_change(dir)?;
+        let new = new_inode(context, new);
+        self.make_inode(volume, &dir, name, &new)
+    }
+
+    pub(super) fn make_dir(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let new = NewNode {
+            mode: new.mode & !FORMAT | DIRECTORY,
+            ..*new
+        };
+        self.make(context, dir, name, &new)
+    }
+
+    pub(super) fn make_symlink(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry> {
+        let (volume, dir) = self.dir_to_change(dir)?;
+        let new = NewInode {
+            uid: context.uid,
+            gid: context.gid,
+            ..NewInode::symlink(target)
+        };
+        self.make_inode(volume, &dir, name, &new)
+    }
+
+    fn make_inode(
+        &self,
+        volume: &Arc<Volume>,
+        dir: &Node,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<Entry> {
+        let made = volume.create_and_look(dir.id, name, new);
+        let (id, attr) = made.map_err(errno)?;
+        Ok(self.entry_made(volume, dir, name, id, &attr))
+    }
+
+    /// The answer for a name that has just been made.
+    pub(super) fn entry_made(
+        &self,
+        volume: &Volume,
+        dir: &Node,
+        name: &[u8],
+        id: FileId,
+        attr: &ubtrfs_engine::Attr,
+    ) -> Entry {
+        let number = self.look_up_number(dir, name, id);
+        self.entry_of(number, &volume::shown(volume, attr))
+    }
+
+    pub(super) fn make_link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
+        let (volume, dir) = self.dir_to_change(dir)?;
+        let id = self.node(node)?.id;
+        let attr = volume.link_and_look(id, dir.id, name).map_err(errno)?;
+        Ok(self.entry_made(volume, &dir, name, id, &attr))
+    }
+
+    pub(super) fn take_name(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+        let (volume, dir) = self.dir_to_change(dir)?;
+        volume.unlink(dir.id, name).map_err(errno)
+    }
+
+    pub(super) fn take_dir(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+        let (volume, dir) = self.dir_to_change(dir)?;
+        volume.rmdir(dir.id, name).map_err(errno)
+    }
+
+    pub(super) fn move_name(
+        &self,
+        context: &Context,
+        (from, name): (NodeId, &[u8]),
+        (to, new_name): (NodeId, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (volume, from) = self.dir_to_change(from)?;
+        let (_, to) = self.dir_to_change(to)?;
+        let mode = match flags {
+            RenameFlags {
+                exchange: true,
+                no_replace: false,
+                whiteout: false,
+            } => RenameMode::Exchange,
+            RenameFlags { exchange: true, .. } => return Err(Errno::INVAL),
+            RenameFlags {
+                no_replace: true, ..
+            } => RenameMode::NoReplace,
+            _ => RenameMode::Replace,
+        };
+        let to = (to.id, new_name);
+        if !flags.whiteout {
+            return volume.rename(from.id, name, to, mode).map_err(errno);
+        }
+        let whiteout = NewInode {
+            uid: context.uid,
+            gid: context.gid,
+            ..NewInode::with_mode(WHITEOUT)
+        };
+        volume
+            .rename_leaving(from.id, name, to, mode, &whiteout)
+            .map_err(errno)
+    }
+}
+
+/// The inode that a request asks for.
+pub(super) fn new_inode(context: &Context, new: &NewNode) -> NewInode<'static> {
+    NewInode {
+        umask: new.umask,
+        uid: context.uid,
+        gid: context.gid,
+        rdev: volume::device_on_disk(new.rdev),
+        ..NewInode::with_mode(new.mode)
+    }
+}

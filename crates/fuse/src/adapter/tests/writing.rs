@@ -1,0 +1,575 @@
+//! A writable volume in memory, changed as a transport would.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+
+use super::super::flags;
+use super::Sink;
+use crate::adapter::Adapter;
+use crate::request::*;
+
+const LEN_BYTES: u64 = 256 << 20;
+const ROOT: Context = Context {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+};
+const USER: Context = Context {
+    uid: 1000,
+    gid: 100,
+    pid: 2,
+};
+const READ: OpenFlags = OpenFlags {
+    access: AccessMode::Read,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    direct: false,
+    sync: false,
+    no_atime: false,
+    kill_setid: false,
+};
+const WRITE: OpenFlags = OpenFlags {
+    access: AccessMode::ReadWrite,
+    ..READ
+};
+
+/// A mount of a fresh volume. What is left on the device when it goes is checked.
+struct Mount {
+    device: Arc<MemDevice>,
+    adapter: Option<Adapter<Arc<Volume>>>,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.adapter.take().unwrap().destroy();
+        let device: Arc<dyn BlockDevice> = self.device.clone();
+        let devices = vec![(PathBuf::from("memory"), device)];
+        let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+        assert!(report.is_spotless(), "{:?}", report.issues);
+    }
+}
+
+impl std::ops::Deref for Mount {
+    type Target = Adapter<Arc<Volume>>;
+
+    fn deref(&self) -> &Self::Target {
+        self.adapter.as_ref().unwrap()
+    }
+}
+
+fn mount() -> Mount {
+    let created = Timespec {
+        sec: 1_700_000_000.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[LEN_BYTES]).unwrap();
+    let device = MemDevice::new(LEN_BYTES);
+    plan.write(&[&device], false).unwrap();
+    let device = Arc::new(device);
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let devices = vec![(PathBuf::from("memory"), shared)];
+    let options = OpenOptions::new().writable(true);
+    let volume = Volume::from_devices(devices, &options).unwrap();
+    let root = volume.root_dir(RootId::FS_TREE).unwrap();
+    let wishes = Wishes {
+        posix_acl: true,
+        writable: true,
+        writeback_cache: false,
+    };
+    Mount {
+        device,
+        adapter: Some(Adapter::new(volume, root, wishes)),
+    }
+}
+
+fn new(mode: u32) -> NewNode {
+    NewNode {
+        mode,
+        umask: 0o022,
+        rdev: DeviceNr::default(),
+        directory_group: None,
+    }
+}
+
+impl Mount {
+    fn volume(&self) -> &Arc<Volume> {
+        self.writing().unwrap()
+    }
+
+    fn file(&self, dir: NodeId, name: &str) -> (NodeId, Handle) {
+        let made = self.create(&ROOT, dir, name.as_bytes(), &new(0o100_666), WRITE);
+        let (entry, opened) = made.unwrap();
+        (entry.node, handle(opened))
+    }
+
+    fn dir(&self, dir: NodeId, name: &str) -> NodeId {
+        let made = self.mkdir(&ROOT, dir, name.as_bytes(), &new(0o777));
+        made.unwrap().node
+    }
+
+    fn find(&self, dir: NodeId, name: &str) -> Result<Entry> {
+        match self.lookup(&ROOT, dir, name.as_bytes())? {
+            Lookup::Found(entry) => Ok(entry),
+            Lookup::Absent { .. } => Err(Errno::NOENT),
+        }
+    }
+
+    fn put(&self, (node, handle): (NodeId, Handle), offset: u64, bytes: &[u8]) {
+        let written = self.write(&USER, node, handle, offset, bytes, &WriteHow::default());
+        assert_eq!(written, Ok(bytes.len()));
+    }
+
+    fn bytes(&self, (node, handle): (NodeId, Handle)) -> Vec<u8> {
+        let mut out = vec![0; 1 << 20];
+        let len = self.read(&USER, node, handle, 0, &mut out).unwrap();
+        out.truncate(len);
+        out
+    }
+
+    fn attr(&self, node: NodeId) -> Attr {
+        self.getattr(&ROOT, node).unwrap().attr
+    }
+
+    fn change(&self, node: NodeId, change: AttrChange) -> Result<Attr> {
+        self.setattr(&ROOT, node, None, &change)
+            .map(|attributes| attributes.attr)
+    }
+
+    fn set_flags(&self, node: NodeId, bits: u32) {
+        let done = self.ioctl(&ROOT, node, flags::SETFLAGS, &bits.to_ne_bytes(), &mut []);
+        assert_eq!(done, Ok(0));
+    }
+
+    fn list(&self, dir: NodeId, at_once: usize, mut each: impl FnMut(&str)) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut offset = 0;
+        loop {
+            let mut sink = Sink::new(at_once);
+            self.readdir(&ROOT, dir, Handle(0), offset, &mut sink)
+                .unwrap();
+            let Some(last) = sink.entries.last() else {
+                return names;
+            };
+            offset = last.2;
+            for (name, _, _) in sink.entries {
+                if !name.starts_with('.') {
+                    each(&name);
+                    names.push(name);
+                }
+            }
+        }
+    }
+}
+
+fn handle(opened: Opened) -> Handle {
+    match opened {
+        Opened::Handle { handle, .. } => handle,
+        Opened::Elided => panic!("a handle is needed to keep what is unlinked"),
+    }
+}
+
+#[test]
+fn what_a_creation_answers_is_what_stat_shows() {
+    let mount = mount();
+    let made = mount.create(&USER, NodeId::ROOT, b"f", &new(0o104_755), WRITE);
+    let (entry, _) = made.unwrap();
+    assert_eq!(mount.attr(entry.node), entry.attributes.attr);
+    assert_eq!(mount.find(NodeId::ROOT, "f"), Ok(entry));
+    let attr = entry.attributes.attr;
+    assert_eq!((attr.permissions, attr.uid, attr.gid), (0o4755, 1000, 100));
+    let dir = mount.mkdir(&USER, NodeId::ROOT, b"d", &new(0o777)).unwrap();
+    assert_eq!(mount.attr(dir.node), dir.attributes.attr);
+    assert_eq!(dir.attributes.attr.permissions, 0o755);
+    let link = mount.symlink(&USER, NodeId::ROOT, b"l", b"target").unwrap();
+    assert_eq!(mount.attr(link.node), link.attributes.attr);
+    let node = NewNode {
+        rdev: DeviceNr { major: 8, minor: 1 },
+        ..new(0o060_600)
+    };
+    let node = mount.mknod(&ROOT, NodeId::ROOT, b"sda1", &node).unwrap();
+    assert_eq!(mount.attr(node.node), node.attributes.attr);
+    assert_eq!(node.attributes.attr.rdev, DeviceNr { major: 8, minor: 1 });
+    let second = mount.link(&ROOT, entry.node, dir.node, b"f").unwrap();
+    assert_eq!(second.node, entry.node);
+    assert_eq!(second.attributes.attr.nlink, 2);
+    assert_eq!(mount.attr(entry.node), second.attributes.attr);
+}
+
+#[test]
+fn an_unlinked_file_lives_until_it_is_released() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    mount.put(file, 0, b"contents");
+    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
+    assert_eq!(mount.find(NodeId::ROOT, "f"), Err(Errno::NOENT));
+    assert_eq!(mount.attr(file.0).nlink, 0);
+    assert_eq!(mount.bytes(file), b"contents");
+    mount.put(file, 8, b" and more");
+    mount.fsync(&ROOT, file.0, file.1, false).unwrap();
+    assert_eq!(mount.bytes(file).len(), 17);
+    mount.release(&ROOT, file.0, file.1).unwrap();
+    assert_eq!(mount.getattr(&ROOT, file.0), Err(Errno::STALE));
+    assert_eq!(mount.handles.len(), 0);
+}
+
+#[test]
+fn a_file_without_a_name_may_get_one_unless_it_was_opened_for_itself() {
+    let mount = mount();
+    let tmp = |flags| mount.tmpfile(&ROOT, NodeId::ROOT, &new(0o100_600), flags);
+    let (entry, opened) = tmp(WRITE).unwrap();
+    assert_eq!(entry.attributes.attr.nlink, 0);
+    let linked = mount
+        .link(&ROOT, entry.node, NodeId::ROOT, b"named")
+        .unwrap();
+    assert_eq!(linked.attributes.attr.nlink, 1);
+    mount.release(&ROOT, entry.node, handle(opened)).unwrap();
+    assert_eq!(mount.attr(entry.node).nlink, 1);
+    let private = OpenFlags {
+        exclusive: true,
+        ..WRITE
+    };
+    let (entry, opened) = tmp(private).unwrap();
+    let linked = mount.link(&ROOT, entry.node, NodeId::ROOT, b"x");
+    assert_eq!(linked, Err(Errno::NOENT));
+    mount.release(&ROOT, entry.node, handle(opened)).unwrap();
+    assert_eq!(mount.getattr(&ROOT, entry.node), Err(Errno::STALE));
+}
+
+#[test]
+fn creating_what_exists_opens_it_unless_it_must_be_new() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    mount.put(file, 0, b"old");
+    let create = |name: &[u8], flags| {
+        mount
+            .create(&ROOT, NodeId::ROOT, name, &new(0o100_600), flags)
+            .map(|(entry, _)| entry)
+    };
+    let exclusive = OpenFlags {
+        exclusive: true,
+        ..WRITE
+    };
+    assert_eq!(create(b"f", exclusive), Err(Errno::EXIST));
+    let entry = create(b"f", WRITE).unwrap();
+    assert_eq!((entry.node, entry.attributes.attr.size_bytes), (file.0, 3));
+    let truncate = OpenFlags {
+        truncate: true,
+        ..WRITE
+    };
+    assert_eq!(
+        create(b"f", truncate).unwrap().attributes.attr.size_bytes,
+        0
+    );
+    mount.dir(NodeId::ROOT, "d");
+    assert_eq!(create(b"d", WRITE), Err(Errno::ISDIR));
+    assert_eq!(create(&[b'x'; 256], WRITE), Err(Errno::NAMETOOLONG));
+}
+
+#[test]
+fn writing_and_a_new_owner_take_rights_away() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    let set_id = AttrChange {
+        mode: Some(0o6755),
+        ..AttrChange::default()
+    };
+    let give_rights = || {
+        mount.change(file.0, set_id).unwrap();
+        let how = XattrHow::default();
+        mount
+            .setxattr(&ROOT, file.0, b"security.capability", b"cap", how)
+            .unwrap();
+    };
+    let has_capability = || {
+        mount
+            .getxattr(&ROOT, file.0, b"security.capability", &mut [])
+            .is_ok()
+    };
+    let permissions = || mount.attr(file.0).permissions;
+    give_rights();
+    mount.put(file, 0, b"by root");
+    assert_eq!((permissions(), has_capability()), (0o6755, false));
+    let kill = WriteHow {
+        kill_setid: true,
+        ..WriteHow::default()
+    };
+    mount.write(&USER, file.0, file.1, 0, b"x", &kill).unwrap();
+    assert_eq!(permissions(), 0o755);
+    for change in [
+        AttrChange {
+            uid: Some(1000),
+            ..AttrChange::default()
+        },
+        // chown(-1, -1), and what is sent before fallocate.
+        AttrChange::default(),
+        AttrChange {
+            size_bytes: Some(1),
+            kill_setid: true,
+            ..AttrChange::default()
+        },
+    ] {
+        give_rights();
+        let attr = mount.change(file.0, change).unwrap();
+        assert_eq!((attr.permissions, has_capability()), (0o755, false));
+        assert_eq!(attr, mount.attr(file.0));
+    }
+    give_rights();
+    let touch = AttrChange {
+        mtime: Some(TimeChange::Now),
+        ..AttrChange::default()
+    };
+    mount.change(file.0, touch).unwrap();
+    assert_eq!((permissions(), has_capability()), (0o6755, true));
+    let dir = mount.dir(NodeId::ROOT, "d");
+    mount.change(dir, set_id).unwrap();
+    let owner = AttrChange {
+        gid: Some(5),
+        ..AttrChange::default()
+    };
+    assert_eq!(mount.change(dir, owner).unwrap().permissions, 0o6755);
+}
+
+#[test]
+fn flags_are_set_and_forbid_at_open() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    let open = |flags| mount.open(&ROOT, file.0, flags).map(handle);
+    let append = OpenFlags {
+        append: true,
+        ..WRITE
+    };
+    let truncate = OpenFlags {
+        truncate: true,
+        ..append
+    };
+    mount.set_flags(file.0, 0x20);
+    assert_eq!(open(WRITE), Err(Errno::PERM));
+    assert_eq!(open(truncate), Err(Errno::PERM));
+    assert!(open(READ).is_ok());
+    let appending = open(append).unwrap();
+    mount.put((file.0, appending), 0, b"x");
+    let empty = AttrChange {
+        size_bytes: Some(0),
+        ..AttrChange::default()
+    };
+    let cut = mount.setattr(&ROOT, file.0, Some(appending), &empty);
+    assert_eq!(cut, Err(Errno::PERM));
+    // A kernel that keeps times sends those of writes.
+    let time = Time { secs: 5, nanos: 6 };
+    let written = AttrChange {
+        mtime: Some(TimeChange::At(time)),
+        ctime: Some(time),
+        ..AttrChange::default()
+    };
+    let attr = mount.change(file.0, written).unwrap();
+    assert_eq!((attr.mtime, attr.ctime), (time, time));
+    mount.set_flags(file.0, 0x10);
+    assert_eq!(open(append), Err(Errno::PERM));
+    assert_eq!(mount.unlink(&ROOT, NodeId::ROOT, b"f"), Err(Errno::PERM));
+    let punch = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
+    assert_eq!(punch, Err(Errno::PERM));
+    // What is open already is written on.
+    mount.put(file, 0, b"y");
+    mount.set_flags(file.0, 0);
+    assert!(open(WRITE).is_ok());
+    let mut shown = [0; 28];
+    let sync: [u8; 28] = std::array::from_fn(|at| if at == 0 { 0x20 } else { 0 });
+    let set = mount.ioctl(&ROOT, file.0, flags::FSSETXATTR, &sync, &mut []);
+    assert_eq!(set, Ok(0));
+    mount
+        .ioctl(&ROOT, file.0, flags::FSGETXATTR, &[], &mut shown)
+        .unwrap();
+    assert_eq!(shown, sync);
+    let unknown = [0xff; 4];
+    let set = mount.ioctl(&ROOT, file.0, flags::SETFLAGS, &unknown, &mut []);
+    assert_eq!(set, Err(Errno::OPNOTSUPP));
+}
+
+#[test]
+fn blocks_are_counted_when_they_are_written_and_stay_so() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    mount.put(file, 0, &[1; 10_000]);
+    mount.put(file, 100_000, &[2; 5]);
+    let buffered = mount.attr(file.0);
+    assert_eq!((buffered.blocks, buffered.size_bytes), (32, 100_005));
+    mount.syncfs(&ROOT).unwrap();
+    assert_eq!(mount.attr(file.0), buffered);
+    mount.put(file, 8_000, &[3; 8_000]);
+    let more = mount.attr(file.0);
+    assert_eq!(more.blocks, 40);
+    mount.syncfs(&ROOT).unwrap();
+    assert_eq!(mount.attr(file.0).blocks, 40);
+    let small = mount.file(NodeId::ROOT, "small");
+    mount.put(small, 0, b"inline");
+    assert_eq!(mount.attr(small.0).blocks, 8);
+    mount.syncfs(&ROOT).unwrap();
+    assert_eq!(mount.attr(small.0).blocks, 8);
+}
+
+#[test]
+fn who_renames_each_file_that_is_listed_comes_to_the_end() {
+    let mount = mount();
+    for number in 0..20 {
+        mount.file(NodeId::ROOT, &format!("f{number}"));
+    }
+    for at_once in [1, 3, 50] {
+        let names = mount.list(NodeId::ROOT, at_once, |name| {
+            let to = (NodeId::ROOT, &format!("{name}x").into_bytes()[..]);
+            let from = (NodeId::ROOT, name.as_bytes());
+            mount
+                .rename(&ROOT, from, to, RenameFlags::default())
+                .unwrap();
+        });
+        assert_eq!(names.len(), 20);
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), 20);
+    }
+}
+
+#[test]
+fn a_listing_misses_and_repeats_nothing_that_stays() {
+    let mount = mount();
+    for number in 0..30 {
+        mount.file(NodeId::ROOT, &format!("stays{number}"));
+        mount.file(NodeId::ROOT, &format!("goes{number}"));
+    }
+    let mut made = 0;
+    let names = mount.list(NodeId::ROOT, 2, |name| {
+        if name.starts_with("goes") {
+            mount.unlink(&ROOT, NodeId::ROOT, name.as_bytes()).unwrap();
+        }
+        mount.file(NodeId::ROOT, &format!("new{made}"));
+        made += 1;
+    });
+    let stays: Vec<_> = names
+        .iter()
+        .filter(|name| name.starts_with("stays"))
+        .collect();
+    assert_eq!(stays.len(), 30);
+    assert!(!names.iter().any(|name| name.starts_with("new")));
+    assert_eq!(mount.list(NodeId::ROOT, 9, |_| {}).len(), 30 + made);
+}
+
+#[test]
+fn names_move_as_the_flags_say() {
+    let mount = mount();
+    let one = mount.file(NodeId::ROOT, "one").0;
+    let two = mount.file(NodeId::ROOT, "two").0;
+    let rename = |from: &str, to: &str, flags| {
+        let from = (NodeId::ROOT, from.as_bytes());
+        mount.rename(&ROOT, from, (NodeId::ROOT, to.as_bytes()), flags)
+    };
+    let no_replace = RenameFlags {
+        no_replace: true,
+        ..RenameFlags::default()
+    };
+    let exchange = RenameFlags {
+        exchange: true,
+        ..RenameFlags::default()
+    };
+    let whiteout = RenameFlags {
+        whiteout: true,
+        ..RenameFlags::default()
+    };
+    let node = |name| mount.find(NodeId::ROOT, name).map(|entry| entry.node);
+    assert_eq!(rename("one", "two", no_replace), Err(Errno::EXIST));
+    rename("one", "two", exchange).unwrap();
+    assert_eq!((node("one"), node("two")), (Ok(two), Ok(one)));
+    assert_eq!(rename("one", "none", exchange), Err(Errno::NOENT));
+    rename("one", "three", whiteout).unwrap();
+    let left = mount.find(NodeId::ROOT, "one").unwrap().attributes.attr;
+    assert_eq!(left.kind, FileKind::CharDevice);
+    assert_eq!((left.rdev, left.permissions), (DeviceNr::default(), 0));
+    rename("three", "two", RenameFlags::default()).unwrap();
+    assert_eq!(node("two"), Ok(two));
+}
+
+#[test]
+fn subvolumes_are_directories_with_borders() {
+    let mount = mount();
+    let volume = mount.volume();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let root = ubtrfs_engine::NewInode::directory(0o755);
+    volume.create_subvolume(top, b"sub", &root).unwrap();
+    let sub = mount.find(NodeId::ROOT, "sub").unwrap().node;
+    let outside = mount.file(NodeId::ROOT, "f").0;
+    let (inside, open) = mount.file(sub, "f");
+    assert_ne!(outside, inside);
+    assert_ne!(mount.attr(outside).ino, mount.attr(inside).ino);
+    let cross = mount.rename(
+        &ROOT,
+        (NodeId::ROOT, b"f"),
+        (sub, b"g"),
+        RenameFlags::default(),
+    );
+    assert_eq!(cross, Err(Errno::XDEV));
+    assert_eq!(mount.link(&ROOT, outside, sub, b"g"), Err(Errno::XDEV));
+    assert_eq!(
+        mount.rmdir(&ROOT, NodeId::ROOT, b"sub"),
+        Err(Errno::NOTEMPTY)
+    );
+    let id = volume.subvolumes().unwrap().last().unwrap().id;
+    volume.snapshot(id, top, b"snap", true).unwrap();
+    let snap = mount.find(NodeId::ROOT, "snap").unwrap().node;
+    let frozen = mount.find(snap, "f").unwrap().node;
+    assert_eq!(mount.open(&ROOT, frozen, WRITE), Err(Errno::ROFS));
+    assert_eq!(mount.unlink(&ROOT, snap, b"f"), Err(Errno::ROFS));
+    let made = mount.mkdir(&ROOT, snap, b"d", &new(0o755));
+    assert_eq!(made, Err(Errno::ROFS));
+    mount.unlink(&ROOT, sub, b"f").unwrap();
+    mount.rmdir(&ROOT, NodeId::ROOT, b"sub").unwrap();
+    assert_eq!(mount.find(NodeId::ROOT, "sub"), Err(Errno::NOENT));
+    assert_eq!(mount.attr(inside).nlink, 0);
+    mount.release(&ROOT, inside, open).unwrap();
+    assert_eq!(mount.getattr(&ROOT, inside), Err(Errno::STALE));
+}
+
+#[test]
+fn ranges_are_reserved_punched_copied_and_found() {
+    let mount = mount();
+    let from = mount.file(NodeId::ROOT, "from");
+    let to = mount.file(NodeId::ROOT, "to");
+    mount.put(from, 0, &[7; 65_536]);
+    let allocate =
+        |file: (NodeId, Handle), range, mode| mount.fallocate(&ROOT, file.0, file.1, range, mode);
+    allocate(from, (16_384, 16_384), 3).unwrap();
+    let seek = |offset, what| mount.lseek(&ROOT, from.0, from.1, offset, what);
+    assert_eq!(seek(0, SeekFor::Hole), Ok(16_384));
+    assert_eq!(seek(16_384, SeekFor::Data), Ok(32_768));
+    assert_eq!(seek(65_536, SeekFor::Data), Err(Errno::NXIO));
+    let end = |(node, handle), offset| CopyEnd {
+        node,
+        handle,
+        offset,
+    };
+    let copied = mount.copy_file_range(&ROOT, end(from, 0), end(to, 4096), 65_536);
+    assert_eq!(copied, Ok(65_536));
+    assert_eq!(mount.bytes(to)[4096..], mount.bytes(from));
+    let odd = mount.copy_file_range(&ROOT, end(from, 5), end(to, 1), 100);
+    assert_eq!(odd, Ok(100));
+    assert_eq!(mount.bytes(to)[..102][99..], [7, 7, 0]);
+    allocate(to, (1 << 20, 4096), 0).unwrap();
+    assert_eq!(mount.attr(to.0).size_bytes, (1 << 20) + 4096);
+    allocate(to, (8 << 20, 4096), 1).unwrap();
+    assert_eq!(mount.attr(to.0).size_bytes, (1 << 20) + 4096);
+    allocate(to, (0, 8192), 0x10).unwrap();
+    assert!(mount.bytes(to)[..8192].iter().all(|&byte| byte == 0));
+    for mode in [0x8, 0x20, 0x2] {
+        assert_eq!(allocate(to, (0, 4096), mode), Err(Errno::OPNOTSUPP));
+    }
+}
