@@ -7,6 +7,11 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 bindir      := $(DESTDIR)$(PREFIX)/bin
 datadir     := $(DESTDIR)$(PREFIX)/share
+# Where mount(8) and umount(8) look for helpers; they look nowhere else.
+HELPERDIR   ?= /sbin
+helperdir   := $(DESTDIR)$(HELPERDIR)
+helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
+               umount.fuse.ubtrfs umount.fuseblk.ubtrfs
 ubtrfs      := target/release/ubtrfs
 
 .PHONY: help setup build demo test fmt clippy tidy unit doc count soak bench install uninstall clean
@@ -54,8 +59,10 @@ bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; Q
 
 # Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
 # btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.
-install: build ## install the command, its man pages and completions below PREFIX
+install: build ## install the command, its man pages and completions below PREFIX, and mount helpers
 	install -D -m 0755 $(ubtrfs) $(bindir)/ubtrfs
+	install -d $(helperdir)
+	for helper in $(helpers); do ln -sf $(PREFIX)/bin/ubtrfs $(helperdir)/$$helper; done
 	rm -rf target/install
 	$(CARGO) xtask dist $(ubtrfs) target/install
 	install -d $(datadir)/man/man1 $(datadir)/bash-completion/completions \
@@ -66,6 +73,7 @@ install: build ## install the command, its man pages and completions below PREFI
 	install -m 0644 target/install/completions/ubtrfs.fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
 
 uninstall: ## remove what install put there
+	rm -f $(addprefix $(helperdir)/,$(helpers))
 	rm -f $(bindir)/ubtrfs $(datadir)/man/man1/ubtrfs.1 $(datadir)/man/man1/ubtrfs-*.1 \
 	    $(datadir)/bash-completion/completions/ubtrfs $(datadir)/zsh/site-functions/_ubtrfs \
 	    $(datadir)/fish/vendor_completions.d/ubtrfs.fish

@@ -18,7 +18,7 @@ mod subvol;
 mod txn;
 mod volume;
 
-pub use data::{Compress, Fallocate};
+pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{
     AtimePolicy, Attr, DirEntry, FileId, FileTime, NewInode, OpenFile, RenameMode, SetAttr,
@@ -29,4 +29,5 @@ pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use txn::{CommitPhases, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
+pub use ubtrfs_tree::StoreStats;
 pub use volume::{BlockGroup, OpenOptions, StatFs, Tree, Volume};

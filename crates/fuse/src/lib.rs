@@ -4,12 +4,14 @@
 //! - `transport`: what carries them
 //! - `adapter`: a volume as such a file system
 //! - `caller`: who asks for what only btrfs has, and what they may do
+//! - `stats`: live figures
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process
 
 mod adapter;
 pub mod caller;
 pub mod mount;
 pub mod request;
+pub mod stats;
 mod transport;
 
 pub use adapter::Changes;

@@ -1,6 +1,7 @@
 //! Decompressed extents, kept so that small reads of one extent decompress it once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -23,6 +24,15 @@ impl Weighter<Key, Arc<[u8]>> for ByteWeight {
 /// A cache with a byte budget, shared by all files of a volume.
 pub(crate) struct DecompressedExtents {
     cache: Cache<Key, Arc<[u8]>, ByteWeight>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Counts since the volume was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheStats {
+    pub hits: u64,
+    pub misses: u64,
 }
 
 impl std::fmt::Debug for DecompressedExtents {
@@ -38,11 +48,27 @@ impl DecompressedExtents {
         let extents = (budget_bytes / super::extents::MAX_COMPRESSED_BYTES).max(1);
         DecompressedExtents {
             cache: Cache::with_weighter(extents as usize, budget_bytes, ByteWeight),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        CacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
         }
     }
 
     pub(super) fn get(&self, extent: &CompressedExtent, verified: bool) -> Option<Arc<[u8]>> {
-        self.cache.get(&(*extent, verified))
+        let found = self.cache.get(&(*extent, verified));
+        let counter = match found {
+            Some(_) => &self.hits,
+            // Whoever misses decompresses, and looks once more before.
+            None => &self.misses,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
     }
 
     pub(super) fn insert(&self, extent: CompressedExtent, verified: bool, bytes: Arc<[u8]>) {

@@ -34,6 +34,7 @@ mod tests;
 
 pub(crate) use buffer::WriteBuffer;
 pub(crate) use compressible::looks_compressible;
+pub use decompressed::CacheStats;
 pub(crate) use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;
 pub(crate) use in_place::FileExtentsState;

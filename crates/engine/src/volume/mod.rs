@@ -29,7 +29,7 @@ pub use space::{BlockGroup, StatFs};
 pub use tree::Tree;
 pub(crate) use writable::now;
 
-use crate::data::{DataPath, DecompressedExtents};
+use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::{FileId, InodeTable};
 use crate::txn::{Writer, WriterStats};
@@ -155,6 +155,11 @@ impl Volume {
     /// What has been written since it was opened; None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
         self.writer.get().map(|writer| writer.stats())
+    }
+
+    /// How often a decompressed extent was found in memory.
+    pub fn decompressed_stats(&self) -> CacheStats {
+        self.decompressed.stats()
     }
 
     pub fn is_writable(&self) -> bool {

@@ -33,6 +33,7 @@ use self::closing::Closing;
 use self::table::mount_at;
 use crate::adapter::Adapter;
 use crate::request::{FileSystem, Wishes};
+use crate::stats::{Counted, Stats};
 use crate::transport::Connection;
 
 pub use self::background::{Launched, Readiness, launch};
@@ -68,7 +69,10 @@ pub fn mount(
         &attachment(&mountpoint, source, writable, options),
         options,
     )?;
-    let mut session = serve(adapter, device, mountpoint, options)?;
+    let stats = Arc::new(Stats::new());
+    let counted = Counted::new(adapter, Arc::clone(&stats));
+    let mut session = serve(counted, device, mountpoint, options)?;
+    session.stats = Some(stats);
     session.root = Some(root);
     session.tell_changes_by(changes);
     // The first to come is the last to end.

@@ -22,6 +22,7 @@ use super::detach::{IfBusy, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
 use crate::adapter::Changes;
+use crate::stats::Stats;
 use crate::transport::Connection;
 
 /// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
@@ -37,6 +38,8 @@ pub struct Session {
     companions: Vec<Box<dyn Companion>>,
     pub(super) root: Option<FileId>,
     changes: Option<Changes>,
+    /// Of a mounted volume.
+    pub(super) stats: Option<Arc<Stats>>,
 }
 
 /// Where the file system is mounted, and whether it still is.
@@ -80,6 +83,7 @@ impl Session {
             companions: Vec::new(),
             root: None,
             changes: None,
+            stats: None,
         };
         session.raise_read_ahead();
         Ok(session)
@@ -108,6 +112,11 @@ impl Session {
     /// Where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.as_ref()
+    }
+
+    /// Live figures of the volume that is mounted.
+    pub fn stats(&self) -> Option<&Arc<Stats>> {
+        self.stats.as_ref()
     }
 
     pub fn mountpoint(&self) -> &Path {

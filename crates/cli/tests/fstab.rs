@@ -1,0 +1,116 @@
+//! Lines of fstab, done by mount(8) and umount(8) themselves, with the helpers that `make install` puts in
+//! place. Needs root: the helpers are laid over `/usr/sbin` in a mount namespace of the test's own.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+const HELPERS: [&str; 3] = [
+    "mount.fuse.ubtrfs",
+    "umount.fuse.ubtrfs",
+    "umount.fuseblk.ubtrfs",
+];
+
+/// In the namespace. Arguments: the folder of helpers, the image, the directory, a file for fstab.
+const SCRIPT: &str = r#"
+set -eu
+helpers=$1 image=$2 dir=$3 fstab=$4
+mount -t overlay -o "lowerdir=$helpers:/usr/sbin" none /usr/sbin
+type() { findmnt -n -o FSTYPE "$dir"; }
+free() { flock -n "$image" true; }
+
+echo "$image $dir fuse.ubtrfs ro,nofail,_netdev,x-systemd.automount,comment=x 0 0" > "$fstab"
+mount -T "$fstab" "$dir"
+test "$(type)" = fuse.ubtrfs
+test "$(cat "$dir/hello")" = hello
+umount "$dir"
+free
+
+mount -a -T "$fstab"
+test "$(cat "$dir/sub/inner")" = inner
+umount "$dir"
+free
+
+mount -t fuse.ubtrfs "$image" "$dir" -o ro,subvol=sub
+test "$(cat "$dir/inner")" = inner
+umount "$dir"
+free
+
+if mount -t fuse.ubtrfs "$image" "$dir" -o bogus 2> "$fstab.err"; then exit 1; fi
+grep -q "unknown mount option 'bogus'" "$fstab.err"
+mount -s -t fuse.ubtrfs "$image" "$dir" -o ro,bogus
+umount "$dir"
+
+device=$(losetup -f --show "$image")
+trap 'umount -l "$dir" 2> /dev/null || true; losetup -d "$device"' EXIT
+mount -t fuse.ubtrfs "$device" "$dir"
+test "$(type)" = fuseblk.ubtrfs
+umount "$dir"
+flock -n "$device" true
+mount -t fuse.ubtrfs "$device" "$dir" -o noblkdev
+test "$(type)" = fuse.ubtrfs
+umount "$dir"
+"#;
+
+/// Past the capture of the test harness.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+fn can_make_namespaces() -> bool {
+    Path::new("/dev/fuse").exists()
+        && Command::new("unshare")
+            .args(["-m", "true"])
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+#[test]
+fn lines_of_fstab_are_mounted_and_unmounted() {
+    if !can_make_namespaces() {
+        skip("needs /dev/fuse, and root for a mount namespace");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name);
+    fs::create_dir_all(place("files/sub")).unwrap();
+    fs::write(place("files/hello"), "hello\n").unwrap();
+    fs::write(place("files/sub/inner"), "inner\n").unwrap();
+    fs::create_dir(place("mnt")).unwrap();
+    fs::create_dir(place("helpers")).unwrap();
+    for name in HELPERS {
+        symlink(env!("CARGO_BIN_EXE_ubtrfs"), place("helpers").join(name)).unwrap();
+    }
+    File::create(place("v.img"))
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+        .args(["-q", "mkfs", "--subvol", "rw:sub", "--rootdir"])
+        .args([place("files"), place("v.img")])
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", SCRIPT, "sh"])
+        .args([
+            place("helpers"),
+            place("v.img"),
+            place("mnt"),
+            place("fstab"),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+}

@@ -1,0 +1,338 @@
+//! Live figures of a mount: how often each verb was asked for and how long it took, bytes, and what the
+//! volume counts itself.
+//!
+//! Counting is for every request, so it takes no lock and shares no cache line among threads: each thread
+//! has one of a few sets of counters, and whoever asks adds them up.
+//!
+//! Not here: the wrapper that counts (`counted`), what is shown (`report`).
+
+mod counted;
+mod histogram;
+mod render;
+mod report;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use ubtrfs_engine::Volume;
+
+pub(crate) use self::counted::Counted;
+pub use self::histogram::Durations;
+use self::histogram::Histogram;
+pub use self::report::{Operation, Report};
+use crate::request::{Errno, Result};
+
+/// The verbs that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verb {
+    Lookup,
+    Forget,
+    Getattr,
+    Setattr,
+    Readlink,
+    Mknod,
+    Mkdir,
+    Symlink,
+    Link,
+    Unlink,
+    Rmdir,
+    Rename,
+    Create,
+    Tmpfile,
+    Open,
+    Read,
+    Write,
+    Flush,
+    Fsync,
+    Fsyncdir,
+    Syncfs,
+    Fallocate,
+    CopyFileRange,
+    Release,
+    Opendir,
+    Readdir,
+    Readdirplus,
+    Releasedir,
+    Getxattr,
+    Listxattr,
+    Setxattr,
+    Removexattr,
+    Statfs,
+    Access,
+    Lseek,
+    Ioctl,
+}
+
+impl Verb {
+    pub const ALL: [Verb; 36] = [
+        Verb::Lookup,
+        Verb::Forget,
+        Verb::Getattr,
+        Verb::Setattr,
+        Verb::Readlink,
+        Verb::Mknod,
+        Verb::Mkdir,
+        Verb::Symlink,
+        Verb::Link,
+        Verb::Unlink,
+        Verb::Rmdir,
+        Verb::Rename,
+        Verb::Create,
+        Verb::Tmpfile,
+        Verb::Open,
+        Verb::Read,
+        Verb::Write,
+        Verb::Flush,
+        Verb::Fsync,
+        Verb::Fsyncdir,
+        Verb::Syncfs,
+        Verb::Fallocate,
+        Verb::CopyFileRange,
+        Verb::Release,
+        Verb::Opendir,
+        Verb::Readdir,
+        Verb::Readdirplus,
+        Verb::Releasedir,
+        Verb::Getxattr,
+        Verb::Listxattr,
+        Verb::Setxattr,
+        Verb::Removexattr,
+        Verb::Statfs,
+        Verb::Access,
+        Verb::Lseek,
+        Verb::Ioctl,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Lookup => "lookup",
+            Verb::Forget => "forget",
+            Verb::Getattr => "getattr",
+            Verb::Setattr => "setattr",
+            Verb::Readlink => "readlink",
+            Verb::Mknod => "mknod",
+            Verb::Mkdir => "mkdir",
+            Verb::Symlink => "symlink",
+            Verb::Link => "link",
+            Verb::Unlink => "unlink",
+            Verb::Rmdir => "rmdir",
+            Verb::Rename => "rename",
+            Verb::Create => "create",
+            Verb::Tmpfile => "tmpfile",
+            Verb::Open => "open",
+            Verb::Read => "read",
+            Verb::Write => "write",
+            Verb::Flush => "flush",
+            Verb::Fsync => "fsync",
+            Verb::Fsyncdir => "fsyncdir",
+            Verb::Syncfs => "syncfs",
+            Verb::Fallocate => "fallocate",
+            Verb::CopyFileRange => "copy_file_range",
+            Verb::Release => "release",
+            Verb::Opendir => "opendir",
+            Verb::Readdir => "readdir",
+            Verb::Readdirplus => "readdirplus",
+            Verb::Releasedir => "releasedir",
+            Verb::Getxattr => "getxattr",
+            Verb::Listxattr => "listxattr",
+            Verb::Setxattr => "setxattr",
+            Verb::Removexattr => "removexattr",
+            Verb::Statfs => "statfs",
+            Verb::Access => "access",
+            Verb::Lseek => "lseek",
+            Verb::Ioctl => "ioctl",
+        }
+    }
+}
+
+/// Sets of counters; more threads than these share.
+const SETS: usize = 16;
+
+/// The counters of a verb.
+struct VerbCounters {
+    durations: Histogram,
+    errors: AtomicU64,
+}
+
+/// The counters of some threads.
+#[repr(align(128))]
+struct Set {
+    verbs: [VerbCounters; Verb::ALL.len()],
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    /// Requests that a thread that must not wait gave up, to be made again.
+    handed_over: AtomicU64,
+}
+
+impl Set {
+    const fn new() -> Set {
+        Set {
+            verbs: [const {
+                VerbCounters {
+                    durations: Histogram::new(),
+                    errors: AtomicU64::new(0),
+                }
+            }; Verb::ALL.len()],
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            handed_over: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Figures of one mount.
+pub struct Stats {
+    sets: Box<[Set]>,
+    clock: quanta::Clock,
+    since: Instant,
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stats")
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+thread_local! {
+    static SET: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Which set this thread has.
+fn set_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let known = SET.get();
+    if known != usize::MAX {
+        return known;
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % SETS;
+    SET.set(number);
+    number
+}
+
+impl Stats {
+    pub fn new() -> Stats {
+        Stats {
+            sets: (0..SETS).map(|_| Set::new()).collect(),
+            clock: quanta::Clock::new(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Does a request and counts it.
+    fn time<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
+        let begin = self.clock.raw();
+        let outcome = request();
+        let ns = self.clock.delta_as_nanos(begin, self.clock.raw());
+        let set = &self.sets[set_number()];
+        if let Err(Errno::WOULD_WAIT) = outcome {
+            set.handed_over.fetch_add(1, Ordering::Relaxed);
+            return outcome;
+        }
+        let counters = &set.verbs[verb as usize];
+        counters.durations.add(ns);
+        if outcome.is_err() {
+            counters.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn count_read(&self, bytes: usize) {
+        let set = &self.sets[set_number()];
+        set.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn count_written(&self, bytes: usize) {
+        let set = &self.sets[set_number()];
+        set.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All figures at this moment, with those of the volume that is mounted.
+    pub fn report(&self, volume: &Volume) -> Report {
+        let sum = |counter: fn(&Set) -> &AtomicU64| {
+            let sets = self.sets.iter();
+            sets.map(|set| counter(set).load(Ordering::Relaxed)).sum()
+        };
+        let operations = Verb::ALL.iter().map(|&verb| {
+            let mut durations = Durations::default();
+            let mut errors = 0;
+            for set in &self.sets {
+                let counters = &set.verbs[verb as usize];
+                durations.take_in(&counters.durations);
+                errors += counters.errors.load(Ordering::Relaxed);
+            }
+            Operation {
+                verb,
+                errors,
+                durations,
+            }
+        });
+        Report {
+            uptime: self.since.elapsed(),
+            operations: operations.collect(),
+            bytes_read: sum(|set| &set.bytes_read),
+            bytes_written: sum(|set| &set.bytes_written),
+            handed_over: sum(|set| &set.handed_over),
+            writer: volume.writer_stats(),
+            nodes: volume.node_store().stats(),
+            extents: volume.decompressed_stats(),
+            read_errors: volume.pool().read_error_count(),
+            unrecovered: volume.pool().unrecovered_count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_in_the_order_of_their_numbers_and_have_names_of_their_own() {
+        for (number, verb) in Verb::ALL.iter().enumerate() {
+            assert_eq!(*verb as usize, number);
+        }
+        let mut names: Vec<_> = Verb::ALL.iter().map(|verb| verb.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Verb::ALL.len());
+    }
+
+    #[test]
+    fn requests_of_all_threads_are_counted_and_repeated_ones_once() {
+        let stats = Stats::new();
+        std::thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    let _ = stats.time(Verb::Create, || Ok(()));
+                    let _ = stats.time(Verb::Create, || Err::<(), _>(Errno::NOSPC));
+                    let _ = stats.time(Verb::Create, || Err::<(), _>(Errno::WOULD_WAIT));
+                    stats.count_written(5);
+                });
+            }
+        });
+        let mut durations = Durations::default();
+        let mut errors = 0;
+        let mut handed_over = 0;
+        let mut written = 0;
+        for set in &stats.sets {
+            durations.take_in(&set.verbs[Verb::Create as usize].durations);
+            errors += set.verbs[Verb::Create as usize]
+                .errors
+                .load(Ordering::Relaxed);
+            handed_over += set.handed_over.load(Ordering::Relaxed);
+            written += set.bytes_written.load(Ordering::Relaxed);
+        }
+        assert_eq!((durations.count(), errors), (80, 40));
+        assert_eq!((handed_over, written), (40, 200));
+    }
+}

@@ -1,0 +1,413 @@
+//! A report as text for people, as JSON, and as Prometheus reads it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::report::{Report, phases};
+
+/// Seconds, milliseconds or microseconds, whatever fits.
+fn shown(duration: Duration) -> String {
+    match duration.as_nanos() {
+        0..10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
+        10_000_000..10_000_000_000 => format!("{:.1} ms", duration.as_secs_f64() * 1e3),
+        _ => format!("{:.1} s", duration.as_secs_f64()),
+    }
+}
+
+fn shown_ns(ns: u64) -> String {
+    shown(Duration::from_nanos(ns))
+}
+
+fn shown_bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        10_485_760..10_737_418_240 => format!("{:.1} MiB", bytes as f64 / 1048576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1073741824.0),
+    }
+}
+
+fn share(hits: u64, misses: u64) -> String {
+    match hits + misses {
+        0 => "-".to_owned(),
+        all => format!("{:.1} %", hits as f64 * 100.0 / all as f64),
+    }
+}
+
+impl Report {
+    /// Lines for people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_text(&mut out);
+        out
+    }
+
+    fn write_text(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "Mounted for:      {}", shown(self.uptime))?;
+        writeln!(out, "Requests:         {}", self.total())?;
+        writeln!(out, "  handed over:    {}", self.handed_over)?;
+        writeln!(out, "Bytes read:       {}", shown_bytes(self.bytes_read))?;
+        writeln!(out, "Bytes written:    {}", shown_bytes(self.bytes_written))?;
+        writeln!(
+            out,
+            "\n{:<16}{:>12}{:>10}{:>12}{:>12}{:>12}{:>12}{:>12}",
+            "Request", "count", "errors", "mean", "p50", "p99", "p99.99", "max"
+        )?;
+        for operation in self.in_use() {
+            let durations = &operation.durations;
+            writeln!(
+                out,
+                "{:<16}{:>12}{:>10}{:>12}{:>12}{:>12}{:>12}{:>12}",
+                operation.verb.name(),
+                durations.count(),
+                operation.errors,
+                shown_ns(durations.mean_ns()),
+                shown_ns(durations.quantile_ns(0.5)),
+                shown_ns(durations.quantile_ns(0.99)),
+                shown_ns(durations.quantile_ns(0.9999)),
+                shown_ns(durations.max_ns()),
+            )?;
+        }
+        if let Some(writer) = &self.writer {
+            writeln!(out, "\nCommits:          {}", writer.commits)?;
+            for (name, spent) in phases(writer) {
+                let mean = spent
+                    .checked_div(u32::try_from(writer.commits).unwrap_or(u32::MAX))
+                    .unwrap_or_default();
+                writeln!(out, "  {name:<16}{:>12} each", shown(mean))?;
+            }
+            writeln!(
+                out,
+                "Waits for room:   {}, {} together",
+                writer.waits,
+                shown_ns(writer.wait_ns)
+            )?;
+            writeln!(out, "Data to devices:  {}", shown_bytes(writer.data_bytes))?;
+            writeln!(out, "Trees to devices: {}", shown_bytes(writer.node_bytes))?;
+        }
+        let (nodes, extents) = (&self.nodes, &self.extents);
+        writeln!(
+            out,
+            "\nTree block cache: {} hits, {} misses ({}), {} read ahead",
+            nodes.hits,
+            nodes.misses,
+            share(nodes.hits, nodes.misses),
+            nodes.read_ahead
+        )?;
+        writeln!(
+            out,
+            "Extent cache:     {} hits, {} misses ({})",
+            extents.hits,
+            extents.misses,
+            share(extents.hits, extents.misses)
+        )?;
+        writeln!(
+            out,
+            "Read errors:      {}, not recovered {}",
+            self.read_errors, self.unrecovered
+        )
+    }
+
+    /// One object; durations in nanoseconds.
+    pub fn json(&self) -> Value {
+        let operations: Map<String, Value> = self
+            .in_use()
+            .map(|operation| {
+                let durations = &operation.durations;
+                let value = json!({
+                    "count": durations.count(),
+                    "errors": operation.errors,
+                    "sum_ns": durations.sum_ns,
+                    "mean_ns": durations.mean_ns(),
+                    "p50_ns": durations.quantile_ns(0.5),
+                    "p90_ns": durations.quantile_ns(0.9),
+                    "p99_ns": durations.quantile_ns(0.99),
+                    "p9999_ns": durations.quantile_ns(0.9999),
+                    "max_ns": durations.max_ns(),
+                });
+                (operation.verb.name().to_owned(), value)
+            })
+            .collect();
+        let writer = self.writer.map(|writer| {
+            let phases: Map<String, Value> = phases(&writer)
+                .into_iter()
+                .map(|(name, spent)| (format!("{name}_ns"), (spent.as_nanos() as u64).into()))
+                .collect();
+            json!({
+                "commits": writer.commits,
+                "phases": phases,
+                "waits": writer.waits,
+                "wait_ns": writer.wait_ns,
+                "data_bytes": writer.data_bytes,
+                "node_bytes": writer.node_bytes,
+            })
+        });
+        json!({
+            "uptime_ns": self.uptime.as_nanos() as u64,
+            "requests": operations,
+            "handed_over": self.handed_over,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "writer": writer,
+            "node_cache": {
+                "hits": self.nodes.hits,
+                "misses": self.nodes.misses,
+                "read_ahead": self.nodes.read_ahead,
+            },
+            "extent_cache": { "hits": self.extents.hits, "misses": self.extents.misses },
+            "read_errors": self.read_errors,
+            "unrecovered": self.unrecovered,
+        })
+    }
+
+    /// The text format of Prometheus. `mountpoint` becomes a label of every sample.
+    pub fn prometheus(&self, mountpoint: &str) -> String {
+        let mut out = String::new();
+        let place = format!("mountpoint=\"{}\"", escaped(mountpoint));
+        // Writing to a String cannot fail.
+        let _ = self.write_histograms(&mut out, &place);
+        for (name, help, value) in self.counters() {
+            let _ = write!(
+                out,
+                "# HELP ubtrfs_{name} {help}\n# TYPE ubtrfs_{name} counter\nubtrfs_{name}{{{place}}} {value}\n"
+            );
+        }
+        if let Some(writer) = &self.writer {
+            let name = "commit_phase_seconds_total";
+            let _ = write!(
+                out,
+                "# HELP ubtrfs_{name} Time spent in the phases of commits.\n# TYPE ubtrfs_{name} counter\n"
+            );
+            for (phase, spent) in phases(writer) {
+                let seconds = spent.as_secs_f64();
+                let _ = writeln!(out, "ubtrfs_{name}{{{place},phase=\"{phase}\"}} {seconds}");
+            }
+        }
+        out
+    }
+
+    fn write_histograms(&self, out: &mut String, place: &str) -> std::fmt::Result {
+        let name = "ubtrfs_request_seconds";
+        writeln!(out, "# HELP {name} How long requests took.")?;
+        writeln!(out, "# TYPE {name} histogram")?;
+        for operation in self.in_use() {
+            let labels = format!("{place},request=\"{}\"", operation.verb.name());
+            let durations = &operation.durations;
+            for (upper_ns, count) in durations.cumulative() {
+                let seconds = upper_ns as f64 / 1e9;
+                writeln!(out, "{name}_bucket{{{labels},le=\"{seconds}\"}} {count}")?;
+            }
+            let count = durations.count();
+            writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}")?;
+            let seconds = durations.sum_ns as f64 / 1e9;
+            writeln!(out, "{name}_sum{{{labels}}} {seconds}")?;
+            writeln!(out, "{name}_count{{{labels}}} {count}")?;
+        }
+        let name = "ubtrfs_request_errors_total";
+        writeln!(out, "# HELP {name} Requests answered with an error.")?;
+        writeln!(out, "# TYPE {name} counter")?;
+        for operation in self.in_use() {
+            let verb = operation.verb.name();
+            writeln!(
+                out,
+                "{name}{{{place},request=\"{verb}\"}} {}",
+                operation.errors
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Name, help, value.
+    fn counters(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let mut counters = vec![
+            (
+                "read_bytes_total",
+                "Bytes that readers got.",
+                self.bytes_read as f64,
+            ),
+            (
+                "written_bytes_total",
+                "Bytes that writers gave.",
+                self.bytes_written as f64,
+            ),
+            (
+                "requests_handed_over_total",
+                "Requests that were made again where they may wait.",
+                self.handed_over as f64,
+            ),
+            (
+                "node_cache_hits_total",
+                "Tree blocks found in memory.",
+                self.nodes.hits as f64,
+            ),
+            (
+                "node_cache_misses_total",
+                "Tree blocks read.",
+                self.nodes.misses as f64,
+            ),
+            (
+                "node_cache_read_ahead_total",
+                "Tree blocks read ahead.",
+                self.nodes.read_ahead as f64,
+            ),
+            (
+                "extent_cache_hits_total",
+                "Decompressed extents found in memory.",
+                self.extents.hits as f64,
+            ),
+            (
+                "extent_cache_misses_total",
+                "Extents decompressed.",
+                self.extents.misses as f64,
+            ),
+            (
+                "read_errors_total",
+                "Tries to read that failed.",
+                self.read_errors as f64,
+            ),
+            (
+                "unrecovered_total",
+                "Ranges that no mirror could give.",
+                self.unrecovered as f64,
+            ),
+        ];
+        if let Some(writer) = &self.writer {
+            counters.extend([
+                (
+                    "commits_total",
+                    "Transactions committed.",
+                    writer.commits as f64,
+                ),
+                (
+                    "waits_total",
+                    "Operations that waited for room in memory.",
+                    writer.waits as f64,
+                ),
+                (
+                    "wait_seconds_total",
+                    "How long those waited.",
+                    Duration::from_nanos(writer.wait_ns).as_secs_f64(),
+                ),
+                (
+                    "data_bytes_total",
+                    "Bytes of data written to devices.",
+                    writer.data_bytes as f64,
+                ),
+                (
+                    "node_bytes_total",
+                    "Bytes of tree blocks written.",
+                    writer.node_bytes as f64,
+                ),
+            ]);
+        }
+        counters
+    }
+}
+
+/// As a label's value.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
+
+    use super::*;
+    use crate::stats::histogram::{Durations, Histogram};
+    use crate::stats::{Operation, Verb};
+
+    fn report() -> Report {
+        let histogram = Arc::new(Histogram::new());
+        for ns in [900, 3_000, 3_100, 40_000_000] {
+            histogram.add(ns);
+        }
+        let mut durations = Durations::default();
+        durations.take_in(&histogram);
+        Report {
+            uptime: Duration::from_secs(90),
+            operations: vec![
+                Operation {
+                    verb: Verb::Create,
+                    errors: 1,
+                    durations,
+                },
+                Operation {
+                    verb: Verb::Link,
+                    errors: 0,
+                    durations: Durations::default(),
+                },
+            ],
+            bytes_read: 5,
+            bytes_written: 20 << 20,
+            handed_over: 2,
+            writer: Some(WriterStats {
+                commits: 4,
+                ..WriterStats::default()
+            }),
+            nodes: StoreStats {
+                hits: 3,
+                misses: 1,
+                read_ahead: 0,
+            },
+            extents: CacheStats::default(),
+            read_errors: 0,
+            unrecovered: 0,
+        }
+    }
+
+    #[test]
+    fn people_read_what_was_asked_for_only() {
+        let text = report().text();
+        assert!(text.contains("Bytes written:    20.0 MiB\n"), "{text}");
+        assert!(text.contains("3 hits, 1 misses (75.0 %)"), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("create ")));
+        assert!(!text.contains("link"));
+    }
+
+    #[test]
+    fn json_has_the_numbers() {
+        let json = report().json();
+        let create = &json["requests"]["create"];
+        assert_eq!(create["count"], 4);
+        assert_eq!(create["errors"], 1);
+        assert_eq!(create["sum_ns"], 40_007_000);
+        assert_eq!(json["writer"]["commits"], 4);
+        assert_eq!(json["node_cache"]["hits"], 3);
+        assert!(json["requests"].get("link").is_none());
+    }
+
+    #[test]
+    fn prometheus_gets_buckets_that_add_up() {
+        let text = report().prometheus("/mnt/a \"b\"");
+        let place = r#"mountpoint="/mnt/a \"b\"""#;
+        for line in [
+            format!(
+                r#"ubtrfs_request_seconds_bucket{{{place},request="create",le="0.000001024"}} 1"#
+            ),
+            format!(
+                r#"ubtrfs_request_seconds_bucket{{{place},request="create",le="0.000004096"}} 3"#
+            ),
+            format!(r#"ubtrfs_request_seconds_bucket{{{place},request="create",le="+Inf"}} 4"#),
+            format!(r#"ubtrfs_request_seconds_count{{{place},request="create"}} 4"#),
+            format!(r#"ubtrfs_request_errors_total{{{place},request="create"}} 1"#),
+            format!("ubtrfs_commits_total{{{place}}} 4"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        let shapes = text.lines().all(|line| {
+            line.starts_with("# ")
+                || line
+                    .rsplit_once(' ')
+                    .is_some_and(|(_, value)| value.parse::<f64>().is_ok())
+        });
+        assert!(shapes, "{text}");
+    }
+}
