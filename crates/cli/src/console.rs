@@ -32,6 +32,8 @@ const OUT_BUFFER_BYTES: usize = 64 << 10;
 pub(crate) enum Format {
     Text,
     Json,
+    /// Of figures only.
+    Prometheus,
 }
 
 /// Standard output: of this process, or of one that had a command run for it.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::bail;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Rights};
+use ubtrfs_fuse::stats::Stats;
 
 use crate::location::Access;
 
@@ -34,6 +35,7 @@ enum Kind {
 pub(crate) struct MountSession {
     pub(crate) caller: Caller,
     pub(crate) user_subvol_rm_allowed: bool,
+    pub(crate) stats: Option<Arc<Stats>>,
     /// Arguments that are paths in the mount, as written and as they are from its root.
     pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
 }

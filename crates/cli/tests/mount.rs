@@ -337,3 +337,41 @@ fn an_image_that_cannot_be_written_is_mounted_for_reading_unless_rw_is_asked_for
     assert!(File::create(place.mountpoint().join("new")).is_err());
     assert_ok(&place.umount());
 }
+
+#[test]
+fn figures_of_a_mount_are_shown_in_three_forms() {
+    let Some(place) = Place::new() else { return };
+    assert_ok(&place.mount("ro"));
+    fs::read(place.mountpoint().join("hello")).unwrap();
+    let stats = |format: &str| {
+        ubtrfs()
+            .args(["--format", format, "filesystem", "stats"])
+            .arg(place.mountpoint())
+            .output()
+            .unwrap()
+    };
+    let shown = stats("text");
+    assert_ok(&shown);
+    let lines = text(&shown.stdout);
+    assert!(
+        lines.lines().any(|line| line.starts_with("lookup ")),
+        "{lines}"
+    );
+    let shown = stats("json");
+    assert_ok(&shown);
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let lookups = &json["filesystem-stats"]["requests"]["lookup"]["count"];
+    assert!(lookups.as_u64().is_some_and(|count| count > 0), "{json}");
+    let shown = stats("prometheus");
+    assert_ok(&shown);
+    assert!(text(&shown.stdout).contains("\nubtrfs_node_cache_hits_total{mountpoint="));
+    assert_ok(&place.umount());
+    let elsewhere = stats("text");
+    assert_eq!(elsewhere.status.code(), Some(1));
+    let listing = ubtrfs()
+        .args(["--format", "prometheus", "ls"])
+        .arg(place.image())
+        .output()
+        .unwrap();
+    assert_eq!(listing.status.code(), Some(1));
+}

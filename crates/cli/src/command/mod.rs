@@ -33,7 +33,9 @@ mod tree;
 mod truncate;
 mod umount;
 
-use crate::console::Console;
+use anyhow::bail;
+
+use crate::console::{Console, Format};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -71,6 +73,14 @@ pub(crate) enum Command {
 
 impl Command {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let has_format = match (console.format, self) {
+            (Format::Text | Format::Json, _) => true,
+            (Format::Prometheus, Command::Filesystem(group)) => group.knows_prometheus(),
+            (Format::Prometheus, _) => false,
+        };
+        if !has_format {
+            bail!("only 'filesystem stats' has the format prometheus");
+        }
         match self {
             Command::Cat(command) => command.run(console),
             Command::Check(command) => command.run(console),

@@ -245,6 +245,7 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         volume,
         root,
         user_subvol_rm_allowed: options.user_subvol_rm_allowed,
+        stats: session.stats().cloned(),
         is_fakeroot: options.fakeroot,
     };
     match Control::start(served, device) {

@@ -20,6 +20,7 @@ use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::Caller;
 use ubtrfs_fuse::mount::{Companion, MountError};
+use ubtrfs_fuse::stats::Stats;
 
 use super::GROUPS;
 use super::protocol::{self, ProtocolError, Request};
@@ -42,6 +43,7 @@ pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
     pub(crate) root: FileId,
     pub(crate) user_subvol_rm_allowed: bool,
+    pub(crate) stats: Option<Arc<Stats>>,
     /// Whoever may use the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
 }
@@ -235,6 +237,7 @@ fn run(
     let mount = MountSession {
         caller,
         user_subvol_rm_allowed: served.user_subvol_rm_allowed,
+        stats: served.stats.clone(),
         paths: request.paths,
     };
     let session = Arc::new(Session::of_mount(

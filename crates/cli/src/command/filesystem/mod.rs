@@ -4,6 +4,7 @@ mod df;
 mod du;
 pub(crate) mod label;
 mod show;
+mod stats;
 mod sync;
 mod usage;
 
@@ -23,17 +24,24 @@ enum FilesystemCommand {
     Du(du::Du),
     Label(label::Label),
     Show(show::Show),
+    Stats(stats::Stats),
     Sync(sync::Sync),
     Usage(usage::Usage),
 }
 
 impl Filesystem {
+    /// Whether it can print what Prometheus reads.
+    pub(crate) fn knows_prometheus(&self) -> bool {
+        matches!(self.command, FilesystemCommand::Stats(_))
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             FilesystemCommand::Df(command) => command.run(console),
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
             FilesystemCommand::Show(command) => command.run(console),
+            FilesystemCommand::Stats(command) => command.run(console),
             FilesystemCommand::Sync(command) => command.run(),
             FilesystemCommand::Usage(command) => command.run(console),
         }
