@@ -1,0 +1,302 @@
+//! The process behind a mount is killed under load, again and again: what was synced is whole, both checkers
+//! find nothing, and the kernel sees the same.
+//!
+//! UBTRFS_SOAK: 100 times; else a few. UBTRFS_SEED: the seed.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use ubtrfs_sim::Rng;
+
+const IMAGE_BYTES: u64 = 1 << 30;
+const WRITERS: u64 = 3;
+/// Files that are looked at after each kill; older ones are looked at in the end.
+const RECENT: usize = 200;
+
+fn ubtrfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+}
+
+fn system(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
+    command
+}
+
+/// Past the capture of the test harness.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn expect_success(what: &str, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A file whose fsync returned, before its directory's did.
+#[derive(Clone, Debug)]
+struct Synced {
+    name: String,
+    seed: u64,
+    len: usize,
+}
+
+impl Synced {
+    fn contents(&self) -> Vec<u8> {
+        let mut rng = Rng::new(self.seed);
+        let mut bytes = vec![0; self.len];
+        // Half of it compresses.
+        for chunk in bytes.chunks_mut(64) {
+            let word = rng.next_u64().to_le_bytes();
+            for (at, byte) in chunk.iter_mut().enumerate() {
+                *byte = if at < 32 { word[at % 8] } else { 0x20 };
+            }
+        }
+        bytes
+    }
+
+    fn check(&self, dir: &Path, by: &str) {
+        let found = fs::read(dir.join(&self.name))
+            .unwrap_or_else(|error| panic!("{by}: {}: {error}", self.name));
+        let wanted = self.contents();
+        let differs = found.iter().zip(&wanted).position(|(a, b)| a != b);
+        assert!(
+            found.len() == wanted.len() && differs.is_none(),
+            "{by}: {self:?} has {} bytes, differs at {differs:?}",
+            found.len()
+        );
+    }
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("v.img")
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// Serves the mount until it is killed.
+    fn serve(&self) -> Child {
+        let mut child = ubtrfs()
+            .args(["mount", "-f", "-o", "commit=1"])
+            .args([self.image(), self.mountpoint()])
+            .env("UBTRFS_LOG", "ubtrfs=info")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut all = String::new();
+        loop {
+            let from = all.len();
+            if said.read_line(&mut all).unwrap() == 0 {
+                let _ = child.wait();
+                panic!("no mount: {all}");
+            }
+            if all[from..].contains("mounted") {
+                break;
+            }
+        }
+        // It must not wait for a reader of what it says.
+        thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
+        child
+    }
+
+    fn umount(&self) {
+        let ended = ubtrfs().arg("umount").arg(self.mountpoint()).output();
+        expect_success("umount", &ended.unwrap());
+    }
+
+    /// Both checkers.
+    fn check(&self) {
+        let ours = ubtrfs().arg("check").arg(self.image()).output();
+        expect_success("ubtrfs check", &ours.unwrap());
+        let theirs = system("btrfs").arg("check").arg(self.image()).output();
+        match theirs {
+            Ok(theirs) => expect_success("btrfs check", &theirs),
+            Err(error) => say(&format!("SKIPPED: btrfs check: {error}")),
+        }
+    }
+
+    /// What the kernel sees.
+    fn ask_kernel(&self, files: &[Synced]) {
+        let dir = self.dir.path().join("kernel");
+        fs::create_dir_all(&dir).unwrap();
+        let mounted = system("mount")
+            .args(["-t", "btrfs", "-o", "loop,ro"])
+            .args([self.image(), dir.clone()])
+            .output()
+            .unwrap();
+        if !mounted.status.success() {
+            assert!(
+                std::env::var_os("UBTRFS_REQUIRE_KERNEL").is_none(),
+                "{}",
+                String::from_utf8_lossy(&mounted.stderr)
+            );
+            say("SKIPPED: the kernel's mount");
+            return;
+        }
+        let looked = std::panic::catch_unwind(|| {
+            for file in files {
+                file.check(&dir, "kernel");
+            }
+        });
+        let ended = system("umount").arg(&dir).output().unwrap();
+        expect_success("umount of the kernel's mount", &ended);
+        if let Err(panic) = looked {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for dir in ["mnt", "kernel"] {
+            let _ = system("umount")
+                .arg("-l")
+                .arg(self.dir.path().join(dir))
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// Makes files, syncs each, and tells of it, until the mount is gone.
+fn write_and_sync(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>) {
+    for number in 0u64.. {
+        let len = match rng.below(4) {
+            0 => rng.below(3000),
+            1 => rng.below(70_000),
+            _ => rng.below(300_000),
+        };
+        let file = Synced {
+            name: format!("{prefix}-{number}"),
+            seed: rng.next_u64(),
+            len: len as usize,
+        };
+        let path = dir.join(&file.name);
+        let made = File::create(&path).and_then(|mut made| {
+            made.write_all(&file.contents())?;
+            made.sync_all()
+        });
+        if made.is_err() || told.send(file).is_err() {
+            return;
+        }
+    }
+}
+
+/// Changes that nobody syncs: of names, sizes and contents.
+fn churn(dir: &Path, prefix: &str, mut rng: Rng, is_over: &AtomicBool) {
+    let name = |number: u64| dir.join(format!("{prefix}-churn-{number}"));
+    while !is_over.load(Ordering::Relaxed) {
+        let (a, b) = (name(rng.below(40)), name(rng.below(40)));
+        let _ = match rng.below(6) {
+            0 | 1 => fs::write(&a, vec![b'x'; rng.below(100_000) as usize]),
+            2 => fs::rename(&a, &b),
+            3 => fs::remove_file(&a),
+            4 => fs::hard_link(&a, &b),
+            _ => File::options()
+                .write(true)
+                .open(&a)
+                .and_then(|file| file.set_len(rng.below(50_000))),
+        };
+    }
+}
+
+/// Works until `enough` files were synced, and kills the server in the midst of what follows.
+fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) -> Vec<Synced> {
+    let dir = bench.mountpoint();
+    let enough = 5 + rng.below(40) as usize;
+    let is_over = AtomicBool::new(false);
+    let mut synced = Vec::new();
+    thread::scope(|scope| {
+        let (told, heard) = channel();
+        for writer in 0..WRITERS {
+            let (told, rng, dir) = (told.clone(), Rng::new(rng.next_u64()), &dir);
+            scope.spawn(move || {
+                write_and_sync(dir, &format!("r{round}-w{writer}"), rng, &told);
+            });
+        }
+        drop(told);
+        let churner = Rng::new(rng.next_u64());
+        let (dir, is_over) = (&dir, &is_over);
+        scope.spawn(move || churn(dir, &format!("r{}", round % 3), churner, is_over));
+        synced.extend(heard.iter().take(enough));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        // Those that returned before the kill count as well.
+        synced.extend(heard.iter());
+    });
+    assert!(
+        synced.len() >= enough,
+        "writers gave up after {}",
+        synced.len()
+    );
+    synced
+}
+
+#[test]
+fn a_killed_server_loses_nothing_that_was_synced() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    let seed = std::env::var("UBTRFS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(4);
+    let rounds = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => 100,
+        None => 4,
+    };
+    say(&format!("UBTRFS_SEED={seed}"));
+    let mut rng = Rng::new(seed);
+    let bench = Bench {
+        dir: tempfile::tempdir().unwrap(),
+    };
+    fs::create_dir(bench.mountpoint()).unwrap();
+    File::create(bench.image())
+        .unwrap()
+        .set_len(IMAGE_BYTES)
+        .unwrap();
+    let made = ubtrfs().args(["-q", "mkfs"]).arg(bench.image()).output();
+    expect_success("mkfs", &made.unwrap());
+
+    let mut synced: Vec<Synced> = Vec::new();
+    for round in 0..rounds {
+        let server = bench.serve();
+        let recent = synced.len().saturating_sub(RECENT);
+        for file in &synced[recent..] {
+            file.check(&bench.mountpoint(), "next mount");
+        }
+        // Room for what comes.
+        for old in synced.drain(..recent) {
+            fs::remove_file(bench.mountpoint().join(&old.name)).unwrap();
+        }
+        let more = work_and_kill(&bench, server, round, &mut rng);
+        assert!(
+            File::open(bench.mountpoint().join("any")).is_err(),
+            "nobody serves the mount"
+        );
+        bench.umount();
+        bench.check();
+        synced.extend(more);
+        bench.ask_kernel(&synced);
+    }
+}
