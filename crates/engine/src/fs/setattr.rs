@@ -100,7 +100,11 @@ fn check_settable(id: FileId, item: &InodeItem, set: &SetAttr) -> Result<()> {
         return Ok(());
     }
     let flags = item.flags();
-    let touches = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now));
+    // What is the time of the change itself is now.
+    let touches = |time: Option<SetTime>| match time {
+        None | Some(SetTime::Now) => true,
+        Some(SetTime::At(time)) => set.ctime == Some(time),
+    };
     let only_touches = touches(set.atime)
         && touches(set.mtime)
         && (set.mode, set.uid, set.gid) == (None, None, None);

@@ -194,6 +194,10 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let outcome = volume.fsync(id).map_err(errno);
         self.statfs.forget();
+        if outcome.is_ok() && self.wishes.writeback_cache && self.handles.may_be_written(id) {
+            // The kernel does not count the blocks of what it has written, until the file is closed.
+            self.changes.attributes(id);
+        }
         outcome
     }
 

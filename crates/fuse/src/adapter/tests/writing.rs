@@ -375,7 +375,19 @@ fn flags_are_set_and_forbid_at_open() {
     };
     let attr = mount.change(file.0, written).unwrap();
     assert_eq!((attr.mtime, attr.ctime), (time, time));
+    let touch = AttrChange {
+        atime: Some(TimeChange::Now),
+        ..written
+    };
+    assert!(mount.change(file.0, touch).is_ok());
+    let later = Time { secs: 7, nanos: 6 };
+    let set = AttrChange {
+        ctime: Some(later),
+        ..touch
+    };
+    assert_eq!(mount.change(file.0, set), Err(Errno::PERM));
     mount.set_flags(file.0, 0x10);
+    assert_eq!(mount.change(file.0, touch), Err(Errno::PERM));
     assert_eq!(open(append), Err(Errno::PERM));
     assert_eq!(mount.unlink(&ROOT, NodeId::ROOT, b"f"), Err(Errno::PERM));
     let punch = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
