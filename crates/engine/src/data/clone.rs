@@ -15,7 +15,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent};
-use super::file::{end_of, note_write, put_inode, read_file};
+use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
@@ -95,7 +95,7 @@ impl Volume {
     ///
     /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
     /// within the destination; ranges that overlap or pass the source's end; one file with
-    /// checksums, the other without; and those of a write.
+    /// checksums, the other without; an immutable destination; and those of a write.
     pub fn clone_range(
         &self,
         src: FileId,
@@ -106,6 +106,7 @@ impl Volume {
     ) -> Result<u64> {
         waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let mut promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst);
         pair.write_back(self)?;
@@ -142,6 +143,7 @@ impl Volume {
     ) -> Result<bool> {
         waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst);
         pair.write_back(self)?;
@@ -182,6 +184,7 @@ impl Volume {
             return Ok(0);
         }
         end_of(dst_offset, len)?;
+        refuse_flags(&*self.inode_to_change(dst)?, InodeFlags::IMMUTABLE)?;
         if src == dst && overlap(src_offset, dst_offset, len) {
             return Err(Error::Invalid("ranges overlap"));
         }

@@ -12,7 +12,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent, MAX_EXTENT_BYTES};
-use super::file::{end_of, note_write, put_inode, read_file};
+use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::{Promise, Wanted};
 use super::splice::Splice;
@@ -40,6 +40,16 @@ impl Fallocate {
             Fallocate::PunchHole => true,
         }
     }
+
+    /// The flags of files for which it is refused.
+    fn guards(self) -> InodeFlags {
+        match self {
+            Fallocate::Reserve { .. } => InodeFlags::IMMUTABLE,
+            Fallocate::PunchHole | Fallocate::ZeroRange { .. } => {
+                InodeFlags::IMMUTABLE | InodeFlags::APPEND
+            }
+        }
+    }
 }
 
 /// Bytes of a file that one step punches, so that it meets no more extents than a transaction should.
@@ -48,7 +58,8 @@ const PUNCH_BYTES: u64 = 8 << 20;
 impl Volume {
     /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
     ///
-    /// Errors: read-only volume or subvolume, no space, a range that no file may have.
+    /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
+    /// append-only one unless space is reserved.
     pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("length of 0"));
@@ -57,6 +68,7 @@ impl Volume {
         waiting::check()?;
         let range = offset..end;
         let inode = self.inode_to_change(id)?;
+        refuse_flags(&inode, mode.guards())?;
         let sectorsize = self.sectorsize();
         let whole = whole_sectors(&range, sectorsize);
         let touched = touched_sectors(&range, sectorsize);

@@ -1,10 +1,11 @@
 //! A regular file that is about to change: what must hold, and what every change of its data changes.
 
-use ubtrfs_format::item::{FileKind, InodeItem};
+use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
 use crate::fs::{FileTime, Inode, inode_key, kind_of, note_change, read_inode};
+use crate::lock;
 use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
 
@@ -18,6 +19,15 @@ pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
         FileKind::Regular => Ok(item),
         FileKind::Directory => Err(Error::IsADirectory(inode.id)),
         _ => Err(Error::NotAFile(inode.id)),
+    }
+}
+
+/// Refuses a file with any of these flags.
+pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
+    let _state = lock::read(&inode.lock)?;
+    match read_file(inode)?.flags().intersects(guards) {
+        true => Err(Error::NotPermitted(inode.id)),
+        false => Ok(()),
     }
 }
 

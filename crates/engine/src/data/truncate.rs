@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::item::InodeItem;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::extent::{Extent, InlineExtent};
-use super::file::{end_of, note_write, put_inode, read_file};
+use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
 use super::splice::Splice;
 use super::write_back::enter_splice;
 use crate::error::Result;
-use crate::fs::{FileId, Inode};
+use crate::fs::{FileId, Inode, OpenFile};
 use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
 
@@ -31,11 +31,23 @@ const STEP: usize = 512;
 impl Volume {
     /// Makes a regular file `size` bytes long; what is new reads as zeros.
     ///
-    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow.
+    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
+    /// append-only file.
     pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
+    }
+
+    /// The same of a file that was opened for writing: as in the kernel, one that has become immutable since may
+    /// be cut or grown.
+    pub fn truncate_open(&self, file: &OpenFile, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::APPEND, file.id(), size)
+    }
+
+    fn truncate_unless(&self, guards: InodeFlags, id: FileId, size: u64) -> Result<()> {
         end_of(size, 0)?;
         waiting::check()?;
         let inode = self.inode_to_change(id)?;
+        refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
         let cost = Cost::items(4 * STEP as u64);
         let promise = match self.promise(sector, cost) {

@@ -15,7 +15,7 @@ use crate::txn::Cost;
 use crate::volume::Volume;
 
 const SETUID: u32 = 0o4000;
-const SETGID: u32 = 0o2000;
+pub(super) const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 const PERMISSIONS: u32 = 0o7777;
 

@@ -15,6 +15,7 @@ use super::draft::Draft;
 use super::entry::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 use super::guard::may_change;
 use super::inode_item::{kind_of, note_change};
+use super::setattr::SETGID;
 use super::{FileId, FileTime, InodeState, property};
 use crate::error::{Error, Result};
 use crate::lock;
@@ -87,12 +88,23 @@ impl Volume {
         let cost = Cost::items(3).bytes(value.len() as u64);
         self.change_xattr(id, cost, |draft, item, state| {
             if let acl::ACCESS | acl::DEFAULT = name {
-                return set_acl(draft, id, item, state, name, value);
+                return set_acl(draft, id, item, state, name, value, false);
             }
             if name.starts_with(property::NAMESPACE) {
                 return set_property(draft, id, item, state, value, name, mode);
             }
             draft.set_xattr(id.ino, name, value, mode)
+        })
+    }
+
+    /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
+    /// privileged, so that the file does not stay setgid; an ACL that is removed leaves that as it is.
+    ///
+    /// Errors: as [`Volume::set_xattr`].
+    pub fn set_access_acl(&self, id: FileId, value: &[u8], clears_setgid: bool) -> Result<()> {
+        let cost = Cost::items(3).bytes(value.len() as u64);
+        self.change_xattr(id, cost, |draft, item, state| {
+            set_acl(draft, id, item, state, acl::ACCESS, value, clears_setgid)
         })
     }
 
@@ -104,7 +116,7 @@ impl Volume {
         let cost = Cost::items(3).freeing();
         self.change_xattr(id, cost, |draft, item, state| {
             if let acl::ACCESS | acl::DEFAULT = name {
-                return set_acl(draft, id, item, state, name, b"");
+                return set_acl(draft, id, item, state, name, b"", false);
             }
             if !draft.remove_xattr(id.ino, name)? {
                 return Err(Error::NoXattr);
@@ -162,6 +174,7 @@ fn set_acl(
     state: &mut InodeState,
     name: &[u8],
     value: &[u8],
+    clears_setgid: bool,
 ) -> Result<()> {
     let kind = kind_of(id, item)?;
     if kind == FileKind::Symlink {
@@ -181,7 +194,8 @@ fn set_acl(
     } else {
         acl.and_then(|acl| {
             let applied = acl.applied_to(item.mode.get());
-            item.mode = applied.mode.into();
+            let cleared = if clears_setgid { SETGID } else { 0 };
+            item.mode = (applied.mode & !cleared).into();
             applied.access
         })
     };

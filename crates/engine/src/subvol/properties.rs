@@ -14,6 +14,9 @@ use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;
 
+#[cfg(test)]
+mod tests;
+
 /// What a subvolume was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedFrom {
@@ -47,7 +50,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it.
+    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
+    /// the volume had no UUID tree.
     ///
     /// Errors: a read-only subvolume.
     pub fn set_received(&self, id: RootId, from: &ReceivedFrom) -> Result<(Transid, FileTime)> {
@@ -56,10 +60,15 @@ impl Volume {
         let uuid_tree = self.uuid_tree()?;
         let _still = lock::lock(&self.inodes.moves)?;
         let old = tree.item().received_uuid;
-        let mut uuids = uuid_tree.as_ref().map(Draft::new);
-        if let Some(uuids) = &mut uuids
-            && old != from.uuid
-        {
+        let mut uuids = match &uuid_tree {
+            Some(tree) => Draft::new(tree),
+            None => {
+                // Made by a commit, for which this waits.
+                waiting::check()?;
+                Draft::unborn(self.root_tree_object())
+            }
+        };
+        if old != from.uuid {
             uuids.remove_uuid(UuidKind::Received, &old, id)?;
             if !from.uuid.is_nil() {
                 uuids.add_uuid(UuidKind::Received, &from.uuid, id)?;
@@ -68,8 +77,9 @@ impl Volume {
         let now = FileTime::now();
         let txn = self.enter_tree(permit, &tree)?;
         tree.check_undeleted()?;
-        if let Some(uuids) = uuids {
-            uuids.enter(&txn);
+        match &uuid_tree {
+            Some(_) => uuids.enter(&txn),
+            None => txn.make_uuid_tree(uuids.into_puts(&txn)),
         }
         let transid = txn.transid();
         txn.change_root_item(&tree, |item| {
@@ -79,6 +89,10 @@ impl Volume {
             item.rtransid = transid.0.into();
             item.rtime = Timespec::from(now);
         });
+        drop(txn);
+        if uuid_tree.is_none() {
+            self.commit_running()?;
+        }
         Ok((transid, now))
     }
 

@@ -34,7 +34,7 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
-use super::births::Birth;
+use super::births::{Birth, Puts};
 use super::superblock_edits::SuperblockEdits;
 use super::writer::Writer;
 use crate::error::Result;
@@ -65,6 +65,8 @@ struct Commit<'v> {
     transid: Transid,
     trees: BTreeMap<RootId, CommitTree>,
     births: Vec<Birth>,
+    /// For the UUID tree, which the volume lacks.
+    uuids: Puts,
     blocks: Blocks<'v>,
     /// What the extent items that came and went mean for block groups and the free-space tree.
     groups: BTreeMap<Logical, GroupChanges>,

@@ -16,7 +16,7 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
-use super::births::Birth;
+use super::births::{Birth, Puts};
 use super::delayed_refs::RefKey;
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
@@ -186,6 +186,11 @@ impl Txn<'_> {
 
     pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut SuperblockEdits)) {
         edit(&mut self.guard.superblock.lock());
+    }
+
+    /// Has the commit make the UUID tree, which the volume lacks, with these items.
+    pub(crate) fn make_uuid_tree(&self, puts: Puts) {
+        self.guard.uuids.lock().extend(puts);
     }
 
     /// Has the commit make a subvolume.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_format::ids::Transid;
 
-use super::births::Birth;
+use super::births::{Birth, Puts};
 use super::delayed_refs::DelayedRefs;
 use super::superblock_edits::SuperblockEdits;
 use crate::volume::Tree;
@@ -26,6 +26,8 @@ pub(crate) struct Running {
     pub(super) dirty: Mutex<Vec<Arc<Tree>>>,
     /// Subvolumes and snapshots to be made by the commit.
     pub(super) births: Mutex<Vec<Birth>>,
+    /// Into the UUID tree, where there is none yet.
+    pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
     /// Memory of all edits, estimated.
     bytes: AtomicI64,
@@ -42,6 +44,7 @@ impl Running {
             refs: Mutex::default(),
             dirty: Mutex::default(),
             births: Mutex::default(),
+            uuids: Mutex::default(),
             superblock: Mutex::default(),
             bytes: AtomicI64::new(0),
             asked: AtomicBool::new(false),
@@ -80,6 +83,7 @@ impl Running {
     pub(super) fn is_empty(&self) -> bool {
         self.dirty.lock().is_empty()
             && self.births.lock().is_empty()
+            && self.uuids.lock().is_empty()
             && self.refs.lock().is_empty()
             && self.superblock.lock().is_empty()
     }

@@ -160,3 +160,29 @@ fn new_mode_goes_into_the_acl() {
         assert_eq!(volume.attr(id).unwrap().mode, 0o100_431);
     });
 }
+
+#[test]
+fn setgid_goes_with_an_acl_set_by_a_stranger_to_the_group() {
+    let world = World::new();
+    let id = world.file("file");
+    let volume = world.volume();
+    let mode = |bits| {
+        let set = SetAttr {
+            mode: Some(bits),
+            ..SetAttr::default()
+        };
+        volume.set_attr(id, &set).unwrap();
+    };
+    let has = |bits| assert_eq!(volume.attr(id).unwrap().mode & 0o7777, bits);
+    mode(0o2755);
+    volume.set_access_acl(id, &named(7, 7), false).unwrap();
+    has(0o2775);
+    // Removing one leaves the mode.
+    volume.set_access_acl(id, b"", true).unwrap();
+    has(0o2775);
+    volume.set_access_acl(id, &named(7, 5), true).unwrap();
+    has(0o755);
+    mode(0o2755);
+    volume.set_access_acl(id, &plain(7, 5, 0), true).unwrap();
+    has(0o750);
+}

@@ -1,6 +1,6 @@
 //! The flags of inodes and what they forbid.
 
-use ubtrfs_engine::{Error, NewInode, RenameMode, XattrMode};
+use ubtrfs_engine::{Error, Fallocate, NewInode, RenameMode, XattrMode};
 use ubtrfs_format::item::InodeFlags;
 
 use crate::world::{World, attr};
@@ -154,4 +154,41 @@ fn names_of_guarded_files_stay() {
             assert!(matches!(moved, Err(Error::NotPermitted(_))));
         }
     }
+}
+
+#[test]
+fn guarded_contents_stay() {
+    let world = World::new();
+    let (id, source) = (world.file("file"), world.file("source"));
+    let volume = world.volume();
+    let bytes = vec![1; 8192];
+    volume.write(id, 0, &bytes).unwrap();
+    volume.write(source, 0, &bytes).unwrap();
+    let open = volume.hold_for_writing(id, false).unwrap();
+    let reserve = Fallocate::Reserve { keep_size: false };
+    let zero = Fallocate::ZeroRange { keep_size: true };
+    let refused = |outcome| assert!(matches!(outcome, Err(Error::NotPermitted(_))));
+
+    volume.set_inode_flags(id, InodeFlags::IMMUTABLE).unwrap();
+    refused(volume.truncate(id, 5));
+    for mode in [reserve, zero, Fallocate::PunchHole] {
+        refused(volume.fallocate(id, mode, 0, 4096));
+    }
+    refused(volume.clone_range(source, 0, 4096, id, 0).map(drop));
+    refused(volume.dedupe_range(source, 0, 4096, id, 0).map(drop));
+    refused(volume.copy_range(source, 0, 100, id, 0).map(drop));
+    refused(volume.hold_for_writing(id, true).map(drop));
+    // Who had it open may go on.
+    volume.write(id, 0, b"x").unwrap();
+    volume.truncate_open(&open, 8000).unwrap();
+
+    volume.set_inode_flags(id, InodeFlags::APPEND).unwrap();
+    refused(volume.truncate(id, 5));
+    refused(volume.truncate_open(&open, 5));
+    refused(volume.fallocate(id, zero, 0, 4096));
+    refused(volume.fallocate(id, Fallocate::PunchHole, 0, 4096));
+    refused(volume.hold_for_writing(id, false).map(drop));
+    volume.fallocate(id, reserve, 0, 9000).unwrap();
+    volume.append(id, b"more").unwrap();
+    assert_eq!(volume.attr(id).unwrap().size, 9004);
 }

@@ -44,6 +44,7 @@ impl<'v> Commit<'v> {
         let transid = old.transid;
         let refs = std::mem::take(&mut *old.refs.lock());
         let births = std::mem::take(&mut *old.births.lock());
+        let uuids = std::mem::take(&mut *old.uuids.lock());
         let edits = std::mem::take(&mut *old.superblock.lock());
         tracing::debug!(%transid, trees = trees.len(), edits = old.edits(), bytes = old.bytes(), "freeze");
         Ok(Some(Commit {
@@ -55,6 +56,7 @@ impl<'v> Commit<'v> {
                 .map(|tree| (tree.tree.id(), tree))
                 .collect(),
             births,
+            uuids,
             blocks: Blocks::new(volume, writer, transid, refs),
             groups: BTreeMap::new(),
             freed_data: Vec::new(),

@@ -39,7 +39,8 @@ impl Commit<'_> {
         for birth in std::mem::take(&mut self.births) {
             self.make_birth(birth)?;
         }
-        Ok(())
+        let uuids = std::mem::take(&mut self.uuids);
+        self.put_uuids(uuids)
     }
 
     fn make_birth(&mut self, birth: Birth) -> Result<()> {
@@ -72,12 +73,17 @@ impl Commit<'_> {
         root_puts.push((key, item.as_bytes().to_vec()));
         self.put(RootId::ROOT_TREE, root_puts)?;
         self.put(dir_tree.id(), dir_puts)?;
-        if !uuid_puts.is_empty() {
-            self.make_tree_if_missing(RootId::UUID_TREE)?;
-            self.put(RootId::UUID_TREE, uuid_puts)?;
-        }
+        self.put_uuids(uuid_puts)?;
         self.born.push(id);
         Ok(())
+    }
+
+    fn put_uuids(&mut self, puts: Puts) -> Result<()> {
+        if puts.is_empty() {
+            return Ok(());
+        }
+        self.make_tree_if_missing(RootId::UUID_TREE)?;
+        self.put(RootId::UUID_TREE, puts)
     }
 
     fn put(&mut self, id: RootId, puts: Puts) -> Result<()> {
