@@ -9,11 +9,13 @@
 //!   direction of the last move, or nowhere if there is none.
 //! - CURSOR-2: a run of committed items that nothing lies on top of costs about what it costs without upper
 //!   sets: how far it goes is found out once a leaf.
-//! - CURSOR-3: moving forward meets keys in strictly ascending order, backward in descending order.
+//! - CURSOR-3: a long run of whiteouts is gone through by the first cursor that meets it; others skip it.
+//! - CURSOR-4: moving forward meets keys in strictly ascending order, backward in descending order.
 //!
 //! Locks: none between moves; none is held while a block is read.
 //! Not here: walking one set (`path`, `delta`).
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ubtrfs_format::key::Key;
@@ -49,6 +51,69 @@ struct Clear {
     end: usize,
     /// Of the overlay when that was found out.
     version: u64,
+}
+
+/// Whiteouts that were passed one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// The lowest and the highest key, and the version of the mutable set when it began.
+    keys: Option<(Key, Key, u64)>,
+    passed: usize,
+    /// Whether a gap was skipped.
+    skipped: bool,
+}
+
+/// From so many whiteouts on, a run is worth noting; behind a gap, fewer are. Tests make do with short ones.
+const LONG_RUN: usize = if cfg!(test) { 3 } else { 64 };
+const LONGER_BY: usize = if cfg!(test) { 2 } else { 8 };
+/// A run is noted in portions, lest an edit meanwhile makes all of it void.
+const PORTION: usize = if cfg!(test) { 16 } else { 4096 };
+
+impl Run {
+    /// Passes a whiteout. Returns where the gap ends that it lies in, if it is known to.
+    fn pass(&mut self, overlay: &Overlay, direction: Direction, key: Key) -> Option<Key> {
+        let (set, version) = overlay.mutable()?;
+        if self.keys.is_none_or(|(.., begun)| begun != version) {
+            *self = Run::default();
+        }
+        self.reach(key..=key, version);
+        self.passed += 1;
+        if self.passed >= PORTION {
+            self.end(overlay);
+            self.reach(key..=key, version);
+        }
+        // What was not noted between two gaps is short.
+        if self.passed != 1 && !self.passed.is_multiple_of(LONGER_BY) {
+            return None;
+        }
+        let gap = set.gap(&key)?;
+        self.reach(gap.clone(), version);
+        self.skipped = true;
+        Some(match direction {
+            Direction::Up => *gap.end(),
+            Direction::Down => *gap.start(),
+        })
+    }
+
+    fn reach(&mut self, keys: RangeInclusive<Key>, version: u64) {
+        let (low, high) = keys.into_inner();
+        self.keys = Some(match self.keys {
+            Some((first, last, _)) => (first.min(low), last.max(high), version),
+            None => (low, high, version),
+        });
+    }
+
+    /// The next one is visible, or there is none.
+    fn end(&mut self, overlay: &Overlay) {
+        let is_long = self.passed >= LONG_RUN || self.skipped && self.passed >= LONGER_BY;
+        if is_long
+            && let Some((low, high, version)) = self.keys
+            && let Some((set, _)) = overlay.mutable()
+        {
+            set.note_gap(low..=high, version);
+        }
+        *self = Run::default();
+    }
 }
 
 /// What a cursor with an overlay stands on.
@@ -208,31 +273,41 @@ impl<'v> Cursor<'v> {
     fn merge(&mut self, direction: Direction, mut key: Key) -> Result<bool, TreeError> {
         self.direction = direction;
         self.clear = Clear::default();
+        let mut run = Run::default();
         while let Some(overlay) = &mut self.overlay {
             let committed = self.path.key();
             let nearest = overlay.find(direction, key).filter(|(delta, _)| {
                 committed.is_none_or(|committed| !direction.is_before(committed, *delta))
             });
             let hidden = match nearest {
-                None if committed.is_none() => return Ok(false),
+                None if committed.is_none() => {
+                    run.end(overlay);
+                    return Ok(false);
+                }
                 None => {
                     self.at = At::Path;
+                    run.end(overlay);
                     self.find_clear();
                     return Ok(true);
                 }
                 Some((delta, Some(value))) => {
                     self.at = At::Delta(Item::from_delta(delta, Arc::clone(value)));
+                    run.end(overlay);
                     return Ok(true);
                 }
                 Some((delta, None)) => delta,
             };
-            if committed == Some(hidden) {
+            let skipped = run.pass(overlay, direction, hidden);
+            let Some(next) = direction.after(skipped.unwrap_or(hidden)) else {
+                run.end(overlay);
+                break;
+            };
+            if skipped.is_some() {
+                self.seek_path(direction, &next)?;
+            } else if committed == Some(hidden) {
                 self.move_path(direction)?;
             }
-            match direction.after(hidden) {
-                Some(next) => key = next,
-                None => break,
-            }
+            key = next;
         }
         self.path.clear();
         Ok(false)

@@ -13,6 +13,7 @@
 //! Not here: the stack (`live`), merging it (`cursor`), when to freeze (the commit).
 
 mod frozen;
+mod gaps;
 mod mutable;
 mod walk;
 
@@ -41,6 +42,16 @@ pub struct DeltaSize {
     pub entries: usize,
     /// Keys, values, and about what holding them costs.
     pub bytes: u64,
+}
+
+impl Edit {
+    /// The key that is visible afterwards.
+    fn added(&self) -> Option<&Key> {
+        match self {
+            Edit::Insert(key, _) | Edit::Put(key, _) => Some(key),
+            Edit::Delete(_) => None,
+        }
+    }
 }
 
 /// A value, or None for a whiteout.

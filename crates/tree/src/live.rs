@@ -188,10 +188,10 @@ impl LiveTree {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();
         assert!(layers.frozen.is_none(), "tree {}: frozen twice", self.id);
-        layers.mutable.freeze(|frozen| {
+        layers.mutable.freeze(|frozen, next| {
             let frozen = Arc::new(frozen);
             self.layers.store(Arc::new(Layers {
-                mutable: Arc::default(),
+                mutable: Arc::new(next),
                 frozen: Some(Arc::clone(&frozen)),
                 committed: layers.committed,
             }));
@@ -209,5 +209,6 @@ impl LiveTree {
             frozen: None,
             committed: root,
         }));
+        layers.mutable.forget_gaps();
     }
 }

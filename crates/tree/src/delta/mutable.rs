@@ -1,11 +1,13 @@
 //! The running transaction's changes of one tree.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use ubtrfs_format::key::Key;
 
+use super::gaps::Gaps;
 use super::{DeltaMap, DeltaSize, Edit, Entry, FrozenSet};
 
 #[derive(Debug, Default)]
@@ -15,11 +17,15 @@ pub(crate) struct MutableSet {
     len: AtomicUsize,
     /// Raised by every edit, so that a cursor knows without the lock that what it looked up still holds.
     version: AtomicU64,
+    /// Whether there are gaps, so that readers need no lock while there are none.
+    has_gaps: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     map: Arc<DeltaMap>,
+    /// What is not visible through this set and those below.
+    gaps: Gaps,
     /// The map was handed over.
     frozen: bool,
 }
@@ -48,12 +54,18 @@ impl MutableSet {
     /// frozen.
     pub(crate) fn edit<E: IntoIterator<Item = Edit>>(&self, edits: E) -> Result<i64, E> {
         let mut state = self.state.write();
+        let state = &mut *state;
         if state.frozen {
             return Err(edits);
         }
         let map = Arc::get_mut(&mut state.map).expect("only a frozen set shares the map");
         let before = map.bytes;
         for edit in edits {
+            if !state.gaps.is_empty()
+                && let Some(key) = edit.added()
+            {
+                state.gaps.cut(key);
+            }
             map.edit(edit);
         }
         let growth = map.bytes.wrapping_sub(before).cast_signed();
@@ -62,15 +74,48 @@ impl MutableSet {
         Ok(growth)
     }
 
-    /// Ends editing, calls `swap` with the map before anybody else can look, and returns its result.
-    /// None, and nothing has changed, if the set is empty.
-    pub(crate) fn freeze<T>(&self, swap: impl FnOnce(FrozenSet) -> T) -> Option<T> {
+    /// Ends editing, calls `swap` with the map and the set that comes next before anybody else can look, and returns
+    /// its result. None, and nothing has changed, if the set is empty.
+    pub(crate) fn freeze<T>(&self, swap: impl FnOnce(FrozenSet, MutableSet) -> T) -> Option<T> {
         let mut state = self.state.write();
         if state.map.slots.is_empty() {
             return None;
         }
         state.frozen = true;
-        Some(swap(FrozenSet::new(Arc::clone(&state.map))))
+        // What was not visible through this one is not visible through an empty one above it.
+        let gaps = std::mem::take(&mut state.gaps);
+        let next = MutableSet {
+            has_gaps: AtomicBool::new(!gaps.is_empty()),
+            state: RwLock::new(State {
+                gaps,
+                ..State::default()
+            }),
+            ..MutableSet::default()
+        };
+        Some(swap(FrozenSet::new(Arc::clone(&state.map)), next))
+    }
+
+    /// The gap that `key` lies in.
+    pub(crate) fn gap(&self, key: &Key) -> Option<RangeInclusive<Key>> {
+        match self.has_gaps.load(Ordering::Acquire) {
+            true => self.state.read().gaps.around(key),
+            false => None,
+        }
+    }
+
+    /// Notes a gap that was found while the set was of `version`.
+    pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64) {
+        let mut state = self.state.write();
+        if !state.frozen && self.version() == version {
+            state.gaps.add(gap);
+            self.has_gaps.store(true, Ordering::Release);
+        }
+    }
+
+    /// Forgets the gaps: there is little left to be hidden.
+    pub(crate) fn forget_gaps(&self) {
+        self.state.write().gaps = Gaps::default();
+        self.has_gaps.store(false, Ordering::Release);
     }
 
     /// Up to `most` entries at or above `key`, and the version that they are of.

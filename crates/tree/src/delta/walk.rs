@@ -70,6 +70,16 @@ impl Overlay {
         self.walks.first().map_or(0, |walk| walk.set.version())
     }
 
+    /// The mutable set, if it is among them: the one that has gaps. Second, of which version of it the last
+    /// [`Overlay::find`] has told.
+    pub(crate) fn mutable(&self) -> Option<(&MutableSet, u64)> {
+        let walk = self.walks.first()?;
+        match &walk.set {
+            Set::Mutable(set) => Some((set, walk.version)),
+            Set::Frozen(_) => None,
+        }
+    }
+
     /// What the last [`Overlay::find`] upwards found: its version and key.
     pub(crate) fn found_up(&self) -> (u64, Option<Key>) {
         let keys = self.walks.iter().filter_map(|walk| walk.ahead.front());

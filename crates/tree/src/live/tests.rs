@@ -271,3 +271,44 @@ fn cursor_ends_in_the_sets_that_it_began_with() {
     world.commit();
     assert_eq!(world.volume.pinned_epochs(), 0);
 }
+
+#[test]
+fn run_of_deleted_keys_is_gone_through_once() {
+    let mut world = World::new();
+    for number in 0..20_000 {
+        world.insert(number, 1);
+    }
+    world.commit();
+    for number in 100..19_900 {
+        world.delete(number);
+    }
+    let view = world.tree.view();
+    let blocks_read = |number: u64, wanted: u64, floor: bool| {
+        let store = world.tree.store();
+        let before = store.stats().hits + store.stats().misses;
+        let mut cursor = view.cursor();
+        let found = match floor {
+            true => cursor.seek_floor(&key(number)),
+            false => cursor.seek(&key(number)),
+        };
+        assert!(found.unwrap());
+        assert_eq!(cursor.current().unwrap().0, key(wanted));
+        store.stats().hits + store.stats().misses - before
+    };
+    assert!(blocks_read(100, 19_900, false) > 100);
+    for number in [100, 101, 5000, 19_899] {
+        let read = blocks_read(number, 19_900, false);
+        assert!(read < 20, "{read}");
+        let read = blocks_read(number, 99, true);
+        assert!(read < 20, "{read}");
+    }
+    // What comes back is met, from both sides, also by who noted the run before a freeze.
+    world.tree.freeze();
+    world.tree.insert(key(7000), value(2));
+    assert!(blocks_read(100, 7000, false) < 20);
+    assert!(blocks_read(19_899, 7000, true) < 20);
+    assert!(blocks_read(7001, 19_900, false) < 20);
+    world.tree.delete(key(7000));
+    blocks_read(100, 19_900, false);
+    assert!(blocks_read(100, 19_900, false) < 20);
+}
