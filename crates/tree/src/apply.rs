@@ -41,6 +41,9 @@ use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf};
 use crate::committed::CommittedRoot;
 use pack::{LeafPacker, Piece};
 
+/// Changes that are announced at once.
+const ANNOUNCED: usize = 1024;
+
 /// What becomes of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
@@ -60,6 +63,11 @@ pub trait ApplyIo: BlockSink {
     /// The block that a pointer describes, which is about to be replaced. Whoever counts references finds
     /// here what changes: parents come before their children, each block once.
     fn read(&mut self, expect: &Expect) -> Result<Block, Self::Error>;
+
+    /// The leaves of `keys`, which ascend, will be read, and what lies above them. Blocks may be read ahead.
+    fn announce(&mut self, keys: &[Key]) {
+        let _ = keys;
+    }
 
     /// The tree has let go of `old`, which was read before. If this transaction made it and it is not on
     /// disk yet, its place may be given out again at once, also to the blocks that follow.
@@ -81,6 +89,7 @@ pub fn apply<I: ApplyIo>(
         format,
         owner: root.tree,
         changes,
+        announced: 0,
         io,
     };
     let whole = Touched {
@@ -141,11 +150,19 @@ struct Apply<'a, I> {
     format: &'a BlockFormat,
     owner: RootId,
     changes: &'a [Change<'a>],
+    /// How many of them `io` knows to come.
+    announced: usize,
     io: &'a mut I,
 }
 
 impl<'a, I: ApplyIo> Apply<'a, I> {
     fn read(&mut self, level: u8, touched: &Touched) -> Result<Block, I::Error> {
+        if touched.changes.start >= self.announced && self.announced < self.changes.len() {
+            let coming = &self.changes[self.announced..];
+            let keys: Vec<Key> = coming.iter().take(ANNOUNCED).map(|c| c.key).collect();
+            self.announced += keys.len();
+            self.io.announce(&keys);
+        }
         self.io.read(&Expect {
             bytenr: touched.bytenr,
             level: Some(level),

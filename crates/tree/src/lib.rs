@@ -16,6 +16,7 @@ mod epoch;
 mod error;
 mod live;
 mod path;
+mod prefetch;
 mod staged;
 mod store;
 #[cfg(test)]

@@ -38,6 +38,9 @@ use crate::error::{CorruptItem, Error, Result};
 #[cfg(test)]
 mod tests;
 
+/// Extents whose items are read at once.
+const PREFETCHED: usize = 1024;
+
 /// What the items depend on besides the references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentContext {
@@ -99,13 +102,36 @@ pub(crate) fn run(
 ) -> Result<ExtentBatch> {
     let mut batch = ExtentBatch::default();
     let mut cursor = view.cursor();
-    for (bytenr, head) in heads {
+    let places: Vec<Logical> = heads.keys().copied().collect();
+    let mut prefetched = 0;
+    for (number, (bytenr, head)) in heads.into_iter().enumerate() {
+        if number == prefetched {
+            let coming = &places[number..places.len().min(number + PREFETCHED)];
+            prefetch(coming, view);
+            prefetched += coming.len();
+        }
         let mut extent = Extent::open(bytenr, &head, &mut cursor, context)?;
         extent.add(&head)?;
         extent.drop(&head)?;
         extent.close(&head, &mut batch)?;
     }
     Ok(batch)
+}
+
+/// Reads the leaves with the items of these extents.
+fn prefetch(extents: &[Logical], view: &View) {
+    if extents.len() < 2 {
+        return;
+    }
+    // A search for an item that is the first of its leaf begins in the leaf before.
+    let ends = |extent: &Logical| {
+        [
+            Key::new(extent.0, KeyType::EXTENT_ITEM, 0),
+            Key::new(extent.0, KeyType(u8::MAX), u64::MAX),
+        ]
+    };
+    let keys: Vec<Key> = extents.iter().flat_map(ends).collect();
+    view.prefetch(&keys);
 }
 
 /// One extent while its references change.

@@ -342,6 +342,28 @@ impl BlockSink for BlockIo<'_, '_> {
 }
 
 impl ApplyIo for BlockIo<'_, '_> {
+    fn announce(&mut self, keys: &[Key]) {
+        if keys.len() < 2 {
+            return;
+        }
+        let store = &self.blocks.store;
+        let touched = View::new(Arc::clone(store), self.root).prefetch(keys);
+        if !self.root.tree.is_subvolume() {
+            return;
+        }
+        // Of which `let_go` will ask who shares them.
+        let is_old = |expect: &&Expect| expect.generation <= Some(self.last_snapshot);
+        let mut items: Vec<Key> = touched
+            .iter()
+            .filter(is_old)
+            .map(|expect| Key::new(expect.bytenr.0, KeyType::METADATA_ITEM, 0))
+            .collect();
+        if items.len() > 1 {
+            items.sort_unstable();
+            View::new(Arc::clone(store), self.blocks.extent_root).prefetch(&items);
+        }
+    }
+
     fn read(&mut self, expect: &Expect) -> Result<Block> {
         let block = self.blocks.store.read(self.root.tree, expect)?;
         let node = block.node();

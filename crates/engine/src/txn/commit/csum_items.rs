@@ -13,6 +13,9 @@ use ubtrfs_tree::{FrozenSet, View};
 
 use crate::error::Result;
 
+/// Places whose leaves are read at once.
+const PREFETCHED: usize = 1024;
+
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
 /// What sizes depend on.
@@ -43,7 +46,9 @@ fn csum_key(logical: u64) -> Key {
 pub(super) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<Changes> {
     let mut changes: Changes = Vec::new();
     let limit = shape.max_sums() * shape.size_bytes;
-    for (key, value) in frozen.iter() {
+    let keys: Vec<Key> = frozen.iter().map(|(key, _)| key).collect();
+    for (number, (key, value)) in frozen.iter().enumerate() {
+        prefetch(view, number, &keys, |key| *key);
         let Some(mut sums) = value else {
             changes.push((key, None));
             continue;
@@ -123,7 +128,12 @@ pub(super) fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Re
     let mut changes: Changes = Vec::new();
     let mut cursor = view.cursor();
     let mut next = 0;
+    let mut portion = 0;
     'range: while let Some(&(mut start, len)) = ranges.get(next) {
+        while portion <= next {
+            prefetch(view, portion, ranges, |(start, _)| csum_key(*start));
+            portion += PREFETCHED;
+        }
         let mut end = start.saturating_add(len);
         let mut more = cursor.seek_floor(&csum_key(start))? || cursor.seek(&csum_key(start))?;
         while more && let Some((key, sums)) = cursor.current() {
@@ -151,6 +161,17 @@ pub(super) fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Re
         next += 1;
     }
     Ok(changes)
+}
+
+/// Once in so many places, reads the leaves of those that come.
+fn prefetch<T>(view: &View, number: usize, places: &[T], key: impl Fn(&T) -> Key) {
+    if number.is_multiple_of(PREFETCHED) {
+        let coming = places[number..].iter().take(PREFETCHED);
+        let keys: Vec<Key> = coming.map(key).collect();
+        if keys.len() > 1 {
+            view.prefetch(&keys);
+        }
+    }
 }
 
 /// Replaces one item by what `ranges` leave of it.
