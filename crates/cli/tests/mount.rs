@@ -191,8 +191,8 @@ fn what_cannot_be_mounted_is_refused_with_one_line() {
         ("rescue=all", "'rescue' needs 'ro' as well"),
         ("ro,bogus", "unknown mount option 'bogus'"),
         (
-            "ro,rescue=ibadroots",
-            "'rescue=ignorebadroots' is not supported yet",
+            "ro,rescue=isuperflags",
+            "'rescue=ignoresuperflags' is not supported yet",
         ),
     ] {
         let refused = place.mount(options);
@@ -374,4 +374,57 @@ fn figures_of_a_mount_are_shown_in_three_forms() {
         .output()
         .unwrap();
     assert_eq!(listing.status.code(), Some(1));
+}
+
+/// Changes each place in the image where `bytes` stand at `offset` within a sector.
+fn damage(image: &Path, bytes: &[u8], offset: usize) {
+    let mut all = fs::read(image).unwrap();
+    let mut found = 0;
+    for sector in all.chunks_mut(4096).skip(1 << 8) {
+        if sector[offset..].starts_with(bytes) {
+            sector[offset] ^= 1;
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+    fs::write(image, all).unwrap();
+}
+
+#[test]
+fn damaged_data_is_given_to_who_asks_for_it() {
+    let Some(place) = Place::new() else { return };
+    let contents = [b"a sector of its own ".repeat(400), vec![b'\n'; 192]].concat();
+    let host = place.dir.path().join("host");
+    fs::write(&host, &contents).unwrap();
+    let inside = format!("{}:/data", place.image().display());
+    assert_ok(&ubtrfs().arg("cp").arg(&host).arg(&inside).output().unwrap());
+    damage(&place.image(), b"a sector of its own a", 0);
+    assert_ok(&place.mount("ro"));
+    assert!(fs::read(place.mountpoint().join("data")).is_err());
+    assert_ok(&place.umount());
+    assert_ok(&place.mount("ro,rescue=idatacsums"));
+    let read = fs::read(place.mountpoint().join("data")).unwrap();
+    assert_eq!((read[0], &read[1..]), (b'a' ^ 1, &contents[1..]));
+    assert_ok(&place.umount());
+}
+
+#[test]
+fn the_roots_of_an_earlier_transaction_are_used_when_asked_for() {
+    let Some(place) = Place::new() else { return };
+    for name in ["one", "two"] {
+        let inside = format!("{}:/{name}", place.image().display());
+        assert_ok(&ubtrfs().arg("mkdir").arg(&inside).output().unwrap());
+    }
+    // A tree block says its address 48 bytes from its start; the superblock says the root's at 80.
+    let image = fs::read(place.image()).unwrap();
+    let root = image[(64 << 10) + 80..][..8].to_vec();
+    drop(image);
+    damage(&place.image(), &root, 48);
+    assert_eq!(place.mount("ro").status.code(), Some(1));
+    let mounted = place.mount("ro,rescue=usebackuproot");
+    assert_ok(&mounted);
+    assert!(text(&mounted.stderr).contains("trying the roots of an earlier transaction"));
+    assert!(place.mountpoint().join("one").exists());
+    assert!(!place.mountpoint().join("two").exists());
+    assert_ok(&place.umount());
 }

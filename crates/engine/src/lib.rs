@@ -30,4 +30,4 @@ pub use txn::{CommitPhases, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
 pub use ubtrfs_tree::StoreStats;
-pub use volume::{BlockGroup, OpenOptions, StatFs, Tree, Volume};
+pub use volume::{BlockGroup, OpenOptions, Rescue, StatFs, Tree, Volume};

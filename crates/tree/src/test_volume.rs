@@ -107,6 +107,7 @@ impl TestVolume {
         let options = StoreOptions {
             cache_bytes,
             read_ahead_blocks: 4,
+            ..StoreOptions::default()
         };
         let places = (CHUNK_START..CHUNK_START + CHUNK_BYTES).step_by(NODESIZE as usize);
         TestVolume {

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Rescue, Session};
+use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Session};
 
 use crate::console::Console;
 use crate::control::{Control, Served};
@@ -96,7 +96,7 @@ impl Mount {
             options.read_only = None;
         }
         options.check()?;
-        check_rescue(&options.rescue)?;
+        check_rescue(&options)?;
         Ok(options)
     }
 
@@ -254,18 +254,10 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
     }
 }
 
-/// What of `rescue=` reading honours already: a mount that is read-only never replays the log.
-fn check_rescue(rescue: &Rescue) -> anyhow::Result<()> {
-    for (wanted, name) in [
-        (rescue.use_backup_root, "usebackuproot"),
-        (rescue.ignore_bad_roots, "ignorebadroots"),
-        (rescue.ignore_data_csums, "ignoredatacsums"),
-        (rescue.ignore_meta_csums, "ignoremetacsums"),
-        (rescue.ignore_super_flags, "ignoresuperflags"),
-    ] {
-        if wanted {
-            bail!("mount option 'rescue={name}' is not supported yet");
-        }
+/// What of `rescue=` nobody honours. `all` asks for it too, but means what can be done.
+fn check_rescue(options: &Options) -> anyhow::Result<()> {
+    if options.rescue.ignore_super_flags && !options.rescue.is_all() {
+        bail!("mount option 'rescue=ignoresuperflags' is not supported yet");
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
+use crate::volume::Rescue;
+
 /// How files are compressed that do not say it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compress {
@@ -28,6 +30,7 @@ pub(crate) struct DataOptions {
     pub(crate) no_data_sum: bool,
     /// Whoever syncs a file has the data of all others written back before the commit.
     pub(crate) flush_on_commit: bool,
+    pub(crate) rescue: Rescue,
 }
 
 impl DataOptions {
@@ -49,6 +52,7 @@ impl Default for DataOptions {
             no_data_cow: false,
             no_data_sum: false,
             flush_on_commit: false,
+            rescue: Rescue::default(),
         }
     }
 }

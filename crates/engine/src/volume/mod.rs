@@ -6,6 +6,7 @@
 //! Locks: none held across IO but the caches' per-key waits.
 
 mod options;
+mod rescue;
 mod space;
 mod tree;
 mod writable;
@@ -25,6 +26,7 @@ use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
 use zerocopy::{FromBytes, FromZeros};
 
 pub use options::OpenOptions;
+pub use rescue::Rescue;
 pub use space::{BlockGroup, StatFs};
 pub use tree::Tree;
 pub(crate) use writable::now;
@@ -75,8 +77,29 @@ impl Volume {
 
     fn from_pool(pool: Pool, options: &OpenOptions) -> Result<Arc<Volume>> {
         let pool = Arc::new(pool);
+        let newest = pool.superblock().clone();
+        let mut opened = Self::with_roots_of(&pool, newest.clone(), options);
+        if !options.data.rescue.use_backup_root {
+            return opened;
+        }
+        for backup in rescue::backups(&newest) {
+            let Err(error) = &opened else {
+                break;
+            };
+            let generation = backup.generation.get();
+            tracing::warn!(%error, generation, "trying the roots of an earlier transaction");
+            opened = Self::with_roots_of(&pool, backup, options);
+        }
+        opened
+    }
+
+    fn with_roots_of(
+        pool: &Arc<Pool>,
+        superblock: Superblock,
+        options: &OpenOptions,
+    ) -> Result<Arc<Volume>> {
+        let pool = Arc::clone(pool);
         let store = Arc::new(NodeStore::new(Arc::clone(&pool), &options.store_options()));
-        let superblock = pool.superblock().clone();
         if options.writable {
             check_writable(&superblock)?;
         }

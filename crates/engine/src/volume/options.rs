@@ -6,6 +6,7 @@ use std::time::Duration;
 use ubtrfs_device::{Access, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
+use super::rescue::Rescue;
 use crate::data::{Compress, DataOptions};
 
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
@@ -121,6 +122,13 @@ impl OpenOptions {
         self
     }
 
+    /// What a reader of a damaged volume passes over.
+    #[must_use]
+    pub fn rescue(mut self, rescue: Rescue) -> Self {
+        self.data.rescue = rescue;
+        self
+    }
+
     /// Has the data of all files written back when one is synced.
     #[must_use]
     pub fn flush_on_commit(mut self, flush_on_commit: bool) -> Self {
@@ -149,6 +157,7 @@ impl OpenOptions {
     pub(super) fn store_options(&self) -> StoreOptions {
         StoreOptions {
             cache_bytes: self.cache_bytes,
+            ignore_csums: self.data.rescue.ignore_meta_csums,
             ..StoreOptions::default()
         }
     }

@@ -118,6 +118,23 @@ impl Volume {
     /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
     /// for deletions counted as used.
     pub fn statfs(&self) -> Result<StatFs> {
+        match self.statfs_by_groups() {
+            // The trees that tell are not needed to read files.
+            Err(_) if self.data.options.rescue.ignore_bad_roots => {
+                let superblock = self.superblock();
+                let (total, used) = (superblock.total_bytes.get(), superblock.bytes_used.get());
+                Ok(StatFs {
+                    block_size: superblock.sectorsize.get(),
+                    total_bytes: total,
+                    free_bytes: total.saturating_sub(used),
+                    available_bytes: 0,
+                })
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn statfs_by_groups(&self) -> Result<StatFs> {
         let infos = self.space_infos()?;
         let copies = data_copies(&infos);
         let used = infos.iter().fold(0u64, |sum, info| {

@@ -280,6 +280,25 @@ impl Options {
 }
 
 impl Rescue {
+    /// Whether it is as `all` has it.
+    pub fn is_all(&self) -> bool {
+        self.no_log_replay
+            && self.ignore_bad_roots
+            && self.ignore_data_csums
+            && self.ignore_meta_csums
+            && self.ignore_super_flags
+    }
+
+    /// A log tree is never replayed, and unknown flags of the superblock are refused.
+    fn of_engine(&self) -> ubtrfs_engine::Rescue {
+        ubtrfs_engine::Rescue {
+            use_backup_root: self.use_backup_root,
+            ignore_bad_roots: self.ignore_bad_roots,
+            ignore_data_csums: self.ignore_data_csums,
+            ignore_meta_csums: self.ignore_meta_csums,
+        }
+    }
+
     fn add(&mut self, way: &str) -> Option<()> {
         match way {
             "usebackuproot" => self.use_backup_root = true,

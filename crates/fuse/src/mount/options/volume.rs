@@ -17,7 +17,8 @@ impl Options {
             .compress(self.compress)
             .no_data_cow(self.no_data_cow)
             .no_data_sum(self.no_data_sum)
-            .flush_on_commit(self.flush_on_commit);
+            .flush_on_commit(self.flush_on_commit)
+            .rescue(self.rescue.of_engine());
         if let Some(bytes) = self.max_inline_bytes {
             options = options.max_inline_bytes(bytes);
         }

@@ -1,0 +1,35 @@
+//! Ways to read a damaged volume: `rescue=` of a mount. For reading only.
+
+use ubtrfs_format::superblock::Superblock;
+
+/// What is passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rescue {
+    /// Begin with the roots of an earlier transaction if those of the last one cannot be read.
+    pub use_backup_root: bool,
+    /// Go on without trees that cannot be read, where files can be read without them.
+    pub ignore_bad_roots: bool,
+    /// Give data unverified.
+    pub ignore_data_csums: bool,
+    /// Believe tree blocks whose sums are wrong, if all else of them is right.
+    pub ignore_meta_csums: bool,
+}
+
+/// The superblock with the roots of each transaction that it remembers, the newest first. What a later one
+/// changed may lie over their blocks, whose generations tell.
+pub(super) fn backups(newest: &Superblock) -> Vec<Superblock> {
+    let mut roots: Vec<_> = newest.super_roots.iter().collect();
+    roots.retain(|roots| roots.tree_root.get() != 0);
+    roots.sort_by_key(|roots| std::cmp::Reverse(roots.tree_root_gen.get()));
+    let with_roots = roots.into_iter().map(|roots| {
+        let mut superblock = newest.clone();
+        superblock.root = roots.tree_root;
+        superblock.generation = roots.tree_root_gen;
+        superblock.root_level = roots.tree_root_level;
+        superblock.chunk_root = roots.chunk_root;
+        superblock.chunk_root_generation = roots.chunk_root_gen;
+        superblock.chunk_root_level = roots.chunk_root_level;
+        superblock
+    });
+    with_roots.collect()
+}
