@@ -61,6 +61,27 @@ impl Target {
         }
     }
 
+    fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
+        self.session.as_ref()?.mount()?.changes.as_ref()
+    }
+
+    /// Tells a mount that a name means something else now.
+    pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) {
+        if let Some(changes) = self.mount_changes() {
+            changes.entry(dir, name);
+            changes.attributes(dir);
+            changes.settle();
+        }
+    }
+
+    /// Tells a mount that a file has other attributes now.
+    pub(crate) fn file_changed(&self, file: FileId) {
+        if let Some(changes) = self.mount_changes() {
+            changes.attributes(file);
+            changes.settle();
+        }
+    }
+
     /// What the path leads to; a link at its end is not followed.
     pub(crate) fn find(&self, location: &Location) -> anyhow::Result<FileId> {
         let found = self.volume.resolve(self.root, &location.path);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::bail;
 use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse::Changes;
 use ubtrfs_fuse::caller::{Caller, Rights};
 use ubtrfs_fuse::stats::Stats;
 
@@ -36,6 +37,8 @@ pub(crate) struct MountSession {
     pub(crate) caller: Caller,
     pub(crate) user_subvol_rm_allowed: bool,
     pub(crate) stats: Option<Arc<Stats>>,
+    /// The way to the kernel's caches.
+    pub(crate) changes: Option<Changes>,
     /// Arguments that are paths in the mount, as written and as they are from its root.
     pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
 }

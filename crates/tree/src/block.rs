@@ -3,6 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use ubtrfs_format::ids::Transid;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 
@@ -75,6 +76,14 @@ impl Item {
 
     pub fn key(&self) -> Key {
         self.key
+    }
+
+    /// The transaction that wrote its block; None for what is in none yet.
+    pub fn generation(&self) -> Option<Transid> {
+        match &self.value {
+            Value::Slot(block, _) => Some(Transid(block.node().header().generation.get())),
+            Value::Delta(_) => None,
+        }
     }
 }
 

@@ -94,7 +94,9 @@ pub(super) fn make_directory(
         gid: maker.gid,
         ..NewInode::directory(EVERYTHING)
     };
-    Ok(target.volume.create(dir, name, &new)?)
+    let made = target.volume.create(dir, name, &new)?;
+    target.entry_changed(dir, name);
+    Ok(made)
 }
 
 /// Makes a directory in another, the last of a path or not.

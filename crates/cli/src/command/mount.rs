@@ -244,6 +244,7 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
     let served = Served {
         volume,
         root,
+        changes: session.changes().cloned(),
         user_subvol_rm_allowed: options.user_subvol_rm_allowed,
         stats: session.stats().cloned(),
         is_fakeroot: options.fakeroot,

@@ -18,6 +18,7 @@ use clap::{CommandFactory, FromArgMatches};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse::Changes;
 use ubtrfs_fuse::caller::Caller;
 use ubtrfs_fuse::mount::{Companion, MountError};
 use ubtrfs_fuse::stats::Stats;
@@ -42,6 +43,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
     pub(crate) root: FileId,
+    pub(crate) changes: Option<Changes>,
     pub(crate) user_subvol_rm_allowed: bool,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Whoever may use the mount may do everything in it.
@@ -238,6 +240,7 @@ fn run(
         caller,
         user_subvol_rm_allowed: served.user_subvol_rm_allowed,
         stats: served.stats.clone(),
+        changes: served.changes.clone(),
         paths: request.paths,
     };
     let session = Arc::new(Session::of_mount(

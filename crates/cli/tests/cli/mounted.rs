@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use ubtrfs_sim::Scratch;
 
-use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
+use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
+use crate::subvolumes::{COMMANDS, by_progs, listed, outcome, words};
 
 /// A volume, mounted by this program.
 pub(crate) struct Mounted {
@@ -71,7 +72,7 @@ fn fill(image: &Path) {
 }
 
 /// '@' stands for the volume, "@/..." for a path in it.
-const COMMANDS: &[&str] = &[
+const READING: &[&str] = &[
     "device usage @",
     "filesystem df @",
     "filesystem df --format json @",
@@ -118,12 +119,12 @@ fn a_mount_says_what_its_image_says() {
     let Some(mounted) = Mounted::new("ro", fill) else {
         return;
     };
-    let on_mount: Vec<Output> = COMMANDS
+    let on_mount: Vec<Output> = READING
         .iter()
         .map(|command| run(command, &mounted.dir, ""))
         .collect();
     mounted.unmount();
-    for (command, found) in COMMANDS.iter().zip(on_mount) {
+    for (command, found) in READING.iter().zip(on_mount) {
         let expected = run(command, &mounted.image, ":");
         let plain = |bytes: &[u8], volume: &Path| {
             let text = String::from_utf8_lossy(bytes).into_owned();
@@ -244,4 +245,68 @@ fn a_reader_that_goes_away_ends_the_command() {
         .unwrap();
     let code = String::from_utf8(output.stderr).unwrap();
     assert!(matches!(code.trim(), "0" | "141"), "{code}");
+}
+
+#[test]
+fn commands_change_a_mount_as_btrfs_progs_changes_the_kernels() {
+    use ubtrfs_sim::kernel::or_skip;
+    if !or_skip("commands_change_a_mount_as_btrfs_progs_changes_the_kernels") {
+        return;
+    }
+    let (_scratch, theirs) = empty_volume();
+    let expected = by_progs(&theirs);
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let shown = format!("{}/", mounted.dir.display());
+    let at = |path: &str| match path {
+        "" => mounted.dir.clone().into_os_string(),
+        path => mounted.dir.join(path).into(),
+    };
+    for (command, expected) in COMMANDS.iter().zip(expected) {
+        let output = ubtrfs().args(words(command, at)).output().unwrap();
+        let found = outcome(&output, &shown, "@");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if expected.0 || !command.starts_with("subvolume delete") {
+            assert_eq!(found, expected, "{command}: {stderr}");
+        }
+        assert_eq!(found.0, expected.0, "{command}: {stderr}");
+        // What is seen is what is there.
+        let seen = std::fs::read_dir(&mounted.dir).unwrap();
+        for entry in seen {
+            entry.unwrap().metadata().unwrap();
+        }
+    }
+    mounted.unmount();
+    assert_eq!(listed(&mounted.image), listed(&theirs));
+    judged(&mounted.image);
+}
+
+#[test]
+fn a_snapshot_of_a_mount_has_what_was_just_written() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let at = |name: &str| mounted.dir.join(name).into_os_string();
+    let subvolume = |verb: &str, paths: &[&str]| {
+        let words = ["subvolume", verb, "-q"].map(OsString::from);
+        succeed(words.into_iter().chain(paths.iter().map(|path| at(path))));
+    };
+    // The kernel remembers that these names are not there.
+    assert!(!mounted.dir.join("a").exists() && !mounted.dir.join("s").exists());
+    subvolume("create", &["a"]);
+    let mut file = std::fs::File::create(mounted.dir.join("a/file")).unwrap();
+    for round in 0..3 {
+        let contents = vec![round; 1_000_000];
+        file.write_all(&contents).unwrap();
+        subvolume("snapshot", &["a", "s"]);
+        let seen = std::fs::read(mounted.dir.join("s/file")).unwrap();
+        assert_eq!(seen.len(), (usize::from(round) + 1) * 1_000_000);
+        assert!(seen.ends_with(&contents));
+        subvolume("delete", &["s"]);
+        assert!(!mounted.dir.join("s").exists());
+    }
+    drop(file);
+    mounted.unmount();
+    succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
 }

@@ -12,7 +12,7 @@ use crate::edits::write;
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 
 /// Of btrfs-progs and ours. A word that begins with '@' is a path in the volume.
-const COMMANDS: &[&str] = &[
+pub(crate) const COMMANDS: &[&str] = &[
     "subvolume create @a @b",
     "subvolume create -p @x/y/z",
     "subvolume create @a",
@@ -73,7 +73,7 @@ const COMMANDS: &[&str] = &[
     "property get @ label",
 ];
 
-fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
+pub(crate) fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
     let word = |word: &str| match word.strip_prefix('@') {
         Some(name) => path(name),
         None => word.into(),
@@ -83,7 +83,7 @@ fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
 
 /// What both must have in common: the exit code, what is said on standard output, and whether something is said
 /// on standard error.
-fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
+pub(crate) fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
     let text = str::from_utf8(&output.stdout).unwrap();
     let mut lines: Vec<String> = text.lines().map(|line| line.replace(from, to)).collect();
     // The same volume has other generations, and numbers are given out again once a volume was closed.
@@ -95,7 +95,7 @@ fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
     (output.status.success(), lines.join("\n"), said)
 }
 
-fn by_progs(image: &Path) -> Vec<(bool, String, bool)> {
+pub(crate) fn by_progs(image: &Path) -> Vec<(bool, String, bool)> {
     let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
     let mount = volume.mount("").unwrap();
     let shown = format!("{}/", mount.path().display());
@@ -112,7 +112,7 @@ fn by_progs(image: &Path) -> Vec<(bool, String, bool)> {
     outcomes
 }
 
-fn listed(image: &Path) -> Vec<String> {
+pub(crate) fn listed(image: &Path) -> Vec<String> {
     let list = succeed(["subvolume".into(), "list".into(), location(image, "")]);
     let list = String::from_utf8(list).unwrap();
     let mut paths: Vec<String> = list

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ubtrfs_engine::Volume;
@@ -24,6 +25,8 @@ use super::source::FileId;
 use crate::request::{NodeId, Notifier};
 
 const QUEUED: usize = 1024;
+const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
+const SETTLING_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ enum Change {
         node: NodeId,
         done: SyncSender<()>,
     },
+    /// Answered when all before it was told.
+    Settled(SyncSender<()>),
 }
 
 /// The kernel's names of files.
@@ -136,7 +141,20 @@ impl Changes {
         let (done, finished) = sync_channel(1);
         let node = self.nodes.node(id);
         let asked = self.queue.try_send(Change::Flush { node, done });
-        asked.is_ok() && finished.recv().is_ok()
+        // The thread that would take what the kernel writes may be this one.
+        asked.is_ok() && finished.recv_timeout(FLUSHING_AT_MOST).is_ok()
+    }
+
+    /// Waits until the kernel has heard of what was told before, or for a moment: whoever is in the kernel's way may
+    /// be waiting for the thread that calls.
+    pub fn settle(&self) {
+        if self.waiting.lock().is_some() {
+            return;
+        }
+        let (done, settled) = sync_channel(1);
+        if self.queue.try_send(Change::Settled(done)).is_ok() {
+            let _ = settled.recv_timeout(SETTLING_AT_MOST);
+        }
     }
 
     /// Starts to pass on what was told, and is told.
@@ -192,6 +210,11 @@ impl Teller {
             Change::Flush { node, done } => {
                 // What is dropped from the kernel's cache is written first.
                 self.notifier.node_changed(node, whole_file);
+                self.notifier.settle();
+                let _ = done.send(());
+            }
+            Change::Settled(done) => {
+                self.notifier.settle();
                 let _ = done.send(());
             }
         }

@@ -101,6 +101,14 @@ impl Handles {
         self.writers_of(id).lock().contains_key(&id)
     }
 
+    /// All that `may_be_written`.
+    pub(super) fn written(&self) -> Vec<FileId> {
+        let shards = self.writers.iter();
+        shards
+            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .collect()
+    }
+
     fn writers_of(&self, id: FileId) -> &Mutex<HashMap<FileId, u32>> {
         &self.writers[(id.ino.0 % SHARDS as u64) as usize]
     }

@@ -19,6 +19,7 @@ mod contents;
 mod errno;
 mod flags;
 mod handles;
+mod ioctl;
 mod listing;
 mod names;
 mod nodes;
@@ -34,9 +35,11 @@ use std::time::Duration;
 
 use ubtrfs_device::waiting;
 use ubtrfs_engine::AtimePolicy;
+use ubtrfs_format::ids::RootId;
 
 pub use self::changes::Changes;
 use self::handles::Handles;
+pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
@@ -65,6 +68,8 @@ pub(crate) struct Adapter<S> {
     capabilities: AtomicU64,
     wishes: Wishes,
     atime: AtimePolicy,
+    ioctl_rules: IoctlRules,
+    device: DeviceNumber,
 }
 
 /// A node that the kernel named, resolved.
@@ -98,6 +103,29 @@ impl<S: Source> Adapter<S> {
             capabilities: AtomicU64::new(1),
             wishes,
             atime: AtimePolicy::default(),
+            ioctl_rules: IoctlRules::default(),
+            device: DeviceNumber::default(),
+        }
+    }
+
+    /// What the mount options say of who may do what only btrfs has.
+    #[must_use]
+    pub(crate) fn with_ioctl_rules(mut self, rules: IoctlRules) -> Self {
+        self.ioctl_rules = rules;
+        self
+    }
+
+    /// To be told which device the mount has.
+    pub(crate) fn device(&self) -> DeviceNumber {
+        self.device.clone()
+    }
+
+    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    fn write_back(&self, subvolume: Option<RootId>) {
+        for file in self.handles.written() {
+            if subvolume.is_none_or(|id| id == file.root) {
+                self.changes.flush(file);
+            }
         }
     }
 
@@ -456,7 +484,7 @@ impl<S: Source> FileSystem for Adapter<S> {
 
     fn ioctl(
         &self,
-        _context: &Context,
+        context: &Context,
         node: NodeId,
         command: u32,
         input: &[u8],
@@ -464,7 +492,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     ) -> Result<usize> {
         match self.flags_ioctl(node, command, input, out) {
             Some(outcome) => outcome,
-            None => Err(Errno::NOTTY),
+            None => self.btrfs_ioctl(context, node, command, input, out),
         }
     }
 }

@@ -31,7 +31,7 @@ use self::attach::{Attachment, attach};
 use self::block::attach_volume;
 use self::closing::Closing;
 use self::table::mount_at;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, IoctlRules};
 use crate::request::{FileSystem, Wishes};
 use crate::stats::{Counted, Stats};
 use crate::transport::Connection;
@@ -43,6 +43,7 @@ pub use self::error::{MountError, UnmountError};
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::server::{Server, mountpoint_served_by};
 pub use self::session::Session;
+pub(crate) use self::table::mount_table_of;
 pub use self::table::{BLOCK_FS_TYPE, FS_TYPE, TableEntry, mount_table};
 pub use crate::transport::TransportChoice;
 
@@ -61,8 +62,14 @@ pub fn mount(
         writable,
         writeback_cache: writable,
     };
-    let adapter = Adapter::new(Arc::clone(&volume), root, wishes).with_atime(options.atime);
+    let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
+        .with_atime(options.atime)
+        .with_ioctl_rules(IoctlRules {
+            user_subvol_rm_allowed: options.user_subvol_rm_allowed,
+            is_fakeroot: options.fakeroot,
+        });
     let changes = adapter.changes();
+    let device_number = adapter.device();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let device = attach_volume(
         &volume,
@@ -75,6 +82,9 @@ pub fn mount(
     session.stats = Some(stats);
     session.root = Some(root);
     session.tell_changes_by(changes);
+    if let Some(number) = session.device() {
+        device_number.set(number);
+    }
     // The first to come is the last to end.
     session.accompany(Closing::new(volume));
     Ok(session)

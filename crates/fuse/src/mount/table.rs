@@ -41,7 +41,16 @@ impl TableEntry {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub fn mount_table() -> io::Result<Vec<TableEntry>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
+    read(Path::new("/proc/self/mountinfo"))
+}
+
+/// All mounts that another process sees.
+pub(crate) fn mount_table_of(pid: u32) -> io::Result<Vec<TableEntry>> {
+    read(Path::new(&format!("/proc/{pid}/mountinfo")))
+}
+
+fn read(path: &Path) -> io::Result<Vec<TableEntry>> {
+    let text = std::fs::read(path)?;
     Ok(text
         .split(|&byte| byte == b'\n')
         .filter_map(parse_line)

@@ -19,6 +19,7 @@ impl Errno {
     pub const MLINK: Self = Self(rustix::io::Errno::MLINK);
     pub const NAMETOOLONG: Self = Self(rustix::io::Errno::NAMETOOLONG);
     pub const NODATA: Self = Self(rustix::io::Errno::NODATA);
+    pub const NODEV: Self = Self(rustix::io::Errno::NODEV);
     pub const NOENT: Self = Self(rustix::io::Errno::NOENT);
     pub const NOSPC: Self = Self(rustix::io::Errno::NOSPC);
     pub const NOSYS: Self = Self(rustix::io::Errno::NOSYS);

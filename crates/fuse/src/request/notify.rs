@@ -17,4 +17,7 @@ pub trait Notifier: Send + Sync {
     /// Attributes of `node` changed; and contents from `offset` on, for `len` bytes or to the end, if
     /// there is a range.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
+
+    /// Returns when the kernel has taken note of all that it was told.
+    fn settle(&self);
 }

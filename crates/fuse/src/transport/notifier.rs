@@ -53,6 +53,8 @@ pub(super) struct Waiting {
     all_names: bool,
     /// The kernel can be told about all names at once.
     has_epoch: bool,
+    /// One was taken, and is being told.
+    telling: bool,
     ended: bool,
 }
 
@@ -81,6 +83,10 @@ impl Waiting {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        !self.telling && self.exact.is_empty() && self.nodes.is_empty() && !self.all_names
+    }
+
     pub(super) fn take(&mut self) -> Option<Notice> {
         if let Some(notice) = self.exact.pop_front() {
             return Some(notice);
@@ -101,6 +107,8 @@ impl Waiting {
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Nothing is left to be told.
+    idle: Condvar,
 }
 
 impl Queue {
@@ -112,6 +120,7 @@ impl Queue {
     fn end(&self) {
         self.waiting.lock().ended = true;
         self.changed.notify_all();
+        self.idle.notify_all();
     }
 
     /// The next notice, or none at the end of the connection.
@@ -121,9 +130,12 @@ impl Queue {
             if waiting.ended {
                 return None;
             }
-            if let Some(notice) = waiting.take() {
-                return Some(notice);
+            let notice = waiting.take();
+            waiting.telling = notice.is_some();
+            if notice.is_some() {
+                return notice;
             }
+            self.idle.notify_all();
             self.changed.wait(&mut waiting);
         }
     }
@@ -148,6 +160,13 @@ impl Notifier for Queue {
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
         self.put(Notice::Node { node, contents });
     }
+
+    fn settle(&self) {
+        let mut waiting = self.waiting.lock();
+        while !waiting.ended && !waiting.is_idle() {
+            self.idle.wait(&mut waiting);
+        }
+    }
 }
 
 /// The thread that tells the kernel.
@@ -162,6 +181,7 @@ impl Teller {
         let queue = Arc::new(Queue {
             waiting: Mutex::new(Waiting::new(has_epoch)),
             changed: Condvar::new(),
+            idle: Condvar::new(),
         });
         let source = Arc::clone(&queue);
         let thread = Builder::new().name("ubtrfs-notify".into()).spawn(move || {

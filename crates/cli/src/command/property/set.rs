@@ -60,6 +60,7 @@ impl Set {
         }
         let volume = &target.volume;
         volume.set_xattr(id, COMPRESSION, value, XattrMode::Any)?;
+        target.file_changed(id);
         Ok(())
     }
 

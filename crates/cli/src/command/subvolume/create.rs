@@ -60,6 +60,7 @@ impl Create {
         };
         let volume = &target.volume;
         volume.create_subvolume(place.dir, &place.name, &root)?;
+        target.entry_changed(place.dir, &place.name);
         Ok(())
     }
 }

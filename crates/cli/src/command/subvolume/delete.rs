@@ -164,6 +164,7 @@ impl Delete {
 
     fn take_away(&self, target: &Target, place: &SubvolumePlace) -> Result<(), Error> {
         target.volume.delete_subvolume(place.dir, &place.name)?;
+        target.entry_changed(place.dir, &place.name);
         match self.commit_each {
             true => target.volume.sync(),
             false => Ok(()),

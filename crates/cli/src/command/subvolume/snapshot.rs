@@ -52,6 +52,7 @@ impl Snapshot {
         volume
             .snapshot(source, place.dir, &place.name, self.read_only)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;
+        target.entry_changed(place.dir, &place.name);
         if !self.quiet && !console.quiet {
             let kind = match self.read_only {
                 true => "readonly snapshot",

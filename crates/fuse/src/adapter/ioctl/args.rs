@@ -1,0 +1,231 @@
+//! What the ioctls of btrfs carry, and their numbers.
+//!
+//! Source: the kernel's uapi `linux/btrfs.h`. Numbers are in the machine's byte order; no struct has padding.
+
+use std::mem::size_of;
+
+use zerocopy::native_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const TO_KERNEL: u32 = 1;
+const FROM_KERNEL: u32 = 2;
+const BTRFS: u8 = 0x94;
+
+/// `_IOC`
+const fn number(direction: u32, group: u8, nr: u8, size: usize) -> u32 {
+    direction << 30 | (size as u32) << 16 | (group as u32) << 8 | nr as u32
+}
+
+const fn give<T>(nr: u8) -> u32 {
+    number(TO_KERNEL, BTRFS, nr, size_of::<T>())
+}
+
+const fn take<T>(nr: u8) -> u32 {
+    number(FROM_KERNEL, BTRFS, nr, size_of::<T>())
+}
+
+const fn exchange<T>(nr: u8) -> u32 {
+    number(TO_KERNEL | FROM_KERNEL, BTRFS, nr, size_of::<T>())
+}
+
+pub(super) const SNAP_CREATE: u32 = give::<VolArgs>(1);
+pub(super) const SYNC: u32 = number(0, BTRFS, 8, 0);
+pub(super) const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
+pub(super) const SNAP_DESTROY: u32 = give::<VolArgs>(15);
+pub(super) const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
+pub(super) const INO_LOOKUP: u32 = exchange::<InoLookup>(18);
+pub(super) const DEFAULT_SUBVOL: u32 = give::<U64>(19);
+pub(super) const SPACE_INFO: u32 = exchange::<SpaceInfo>(20);
+pub(super) const WAIT_SYNC: u32 = give::<U64>(22);
+pub(super) const SNAP_CREATE_V2: u32 = give::<VolArgsV2>(23);
+pub(super) const START_SYNC: u32 = take::<U64>(24);
+pub(super) const SUBVOL_CREATE_V2: u32 = give::<VolArgsV2>(24);
+pub(super) const SUBVOL_GETFLAGS: u32 = take::<U64>(25);
+pub(super) const SUBVOL_SETFLAGS: u32 = give::<U64>(26);
+pub(super) const DEV_INFO: u32 = exchange::<DevInfo>(30);
+pub(super) const FS_INFO: u32 = take::<FsInfo>(31);
+pub(super) const SET_RECEIVED_SUBVOL: u32 = exchange::<Received>(37);
+pub(super) const GET_FSLABEL: u32 = take::<Label>(49);
+pub(super) const SET_FSLABEL: u32 = give::<Label>(50);
+pub(super) const GET_FEATURES: u32 = take::<Features>(57);
+pub(super) const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
+pub(super) const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
+pub(super) const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
+pub(super) const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
+pub(super) const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
+pub(super) const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
+
+/// In `VolArgsV2` and as a subvolume's flag.
+pub(super) const RDONLY: u64 = 1 << 1;
+/// In `VolArgsV2`: the name is an id.
+pub(super) const SPEC_BY_ID: u64 = 1 << 4;
+
+pub(super) const FS_INFO_CSUM: u64 = 1 << 0;
+pub(super) const FS_INFO_GENERATION: u64 = 1 << 1;
+pub(super) const FS_INFO_METADATA_UUID: u64 = 1 << 2;
+
+/// Declares what ioctls carry, with its size.
+macro_rules! carried {
+    ($($(#[$doc:meta])* $name:ident ($size:literal) { $($(#[$about:meta])* $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+            #[repr(C)]
+            pub(super) struct $name {
+                $($(#[$about])* pub(super) $field: $type,)*
+            }
+            const _: () = assert!(size_of::<$name>() == $size);
+        )*
+    };
+}
+
+pub(super) type Label = [u8; 256];
+
+carried! {
+    /// `btrfs_ioctl_vol_args`
+    VolArgs(4096) {
+        fd: I64,
+        name: [u8; 4088],
+    }
+    /// `btrfs_ioctl_vol_args_v2`
+    VolArgsV2(4096) {
+        fd: I64,
+        transid: U64,
+        flags: U64,
+        /// Of quota groups to inherit, with a pointer.
+        inherit: [U64; 4],
+        /// Or the id of a subvolume, in its first bytes.
+        name: [u8; 4040],
+    }
+    /// `btrfs_ioctl_search_key`
+    SearchKey(104) {
+        tree_id: U64,
+        min_objectid: U64,
+        max_objectid: U64,
+        min_offset: U64,
+        max_offset: U64,
+        min_transid: U64,
+        max_transid: U64,
+        min_type: U32,
+        max_type: U32,
+        nr_items: U32,
+        unused: U32,
+        unused_more: [U64; 4],
+    }
+    /// `btrfs_ioctl_search_args`
+    SearchArgs(4096) {
+        key: SearchKey,
+        buf: [u8; 3992],
+    }
+    /// `btrfs_ioctl_search_header`
+    SearchHeader(32) {
+        transid: U64,
+        objectid: U64,
+        offset: U64,
+        item_type: U32,
+        len: U32,
+    }
+    /// `btrfs_ioctl_ino_lookup_args`
+    InoLookup(4096) {
+        treeid: U64,
+        objectid: U64,
+        name: [u8; 4080],
+    }
+    /// `btrfs_ioctl_ino_lookup_user_args`
+    InoLookupUser(4096) {
+        dirid: U64,
+        treeid: U64,
+        name: [u8; 256],
+        path: [u8; 3824],
+    }
+    /// `btrfs_ioctl_space_args`, without the list that follows it.
+    SpaceInfo(16) {
+        space_slots: U64,
+        total_spaces: U64,
+    }
+    /// `btrfs_ioctl_dev_info_args`
+    DevInfo(4096) {
+        devid: U64,
+        uuid: [u8; 16],
+        bytes_used: U64,
+        total_bytes: U64,
+        fsid: [u8; 16],
+        unused: [U64; 377],
+        path: [u8; 1024],
+    }
+    /// `btrfs_ioctl_fs_info_args`
+    FsInfo(1024) {
+        max_id: U64,
+        num_devices: U64,
+        fsid: [u8; 16],
+        nodesize: U32,
+        sectorsize: U32,
+        clone_alignment: U32,
+        csum_type: U16,
+        csum_size: U16,
+        flags: U64,
+        generation: U64,
+        metadata_uuid: [u8; 16],
+        reserved: [u8; 944],
+    }
+    /// `btrfs_ioctl_timespec`, with its padding.
+    Timespec(16) {
+        sec: U64,
+        nsec: U32,
+        padding: U32,
+    }
+    /// `btrfs_ioctl_received_subvol_args`
+    Received(200) {
+        uuid: [u8; 16],
+        stransid: U64,
+        rtransid: U64,
+        stime: Timespec,
+        rtime: Timespec,
+        flags: U64,
+        reserved: [U64; 16],
+    }
+    /// `fstrim_range`; its length becomes that of what was trimmed.
+    TrimRange(24) {
+        start: U64,
+        len: U64,
+        minlen: U64,
+    }
+    /// `btrfs_ioctl_feature_flags`
+    Features(24) {
+        compat: U64,
+        compat_ro: U64,
+        incompat: U64,
+    }
+    /// `btrfs_ioctl_get_subvol_info_args`
+    SubvolInfo(504) {
+        treeid: U64,
+        name: [u8; 256],
+        parent_id: U64,
+        dirid: U64,
+        generation: U64,
+        flags: U64,
+        uuid: [u8; 16],
+        parent_uuid: [u8; 16],
+        received_uuid: [u8; 16],
+        ctransid: U64,
+        otransid: U64,
+        stransid: U64,
+        rtransid: U64,
+        ctime: Timespec,
+        otime: Timespec,
+        stime: Timespec,
+        rtime: Timespec,
+        reserved: [U64; 8],
+    }
+    Rootref(16) {
+        treeid: U64,
+        dirid: U64,
+    }
+    /// `btrfs_ioctl_get_subvol_rootref_args`
+    SubvolRootref(4096) {
+        min_treeid: U64,
+        rootref: [Rootref; 255],
+        num_items: u8,
+        align: [u8; 7],
+    }
+}

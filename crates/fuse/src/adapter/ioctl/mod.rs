@@ -1,0 +1,258 @@
+//! The ioctls of btrfs, as far as FUSE can carry them: those whose whole argument is in the command's number.
+//!
+//! What carries a pointer or a list of variable length cannot come through and is ENOTTY, as any unknown command:
+//! TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces, LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and
+//! ENCODED_WRITE, quota groups to inherit. So are changes of devices, balance, scrub and quotas.
+//!
+//! Permissions are asked as the kernel's btrfs asks them (`caller`), errors are its own. A command that changes
+//! names returns when the kernel has forgotten the old ones, or a moment later if that takes long.
+//!
+//! Not here: flags of inodes (`flags`), a subvolume named by a descriptor (`descriptor`).
+
+mod args;
+mod descriptor;
+mod lookup;
+mod search;
+mod subvolume;
+mod volume;
+
+use std::sync::Arc;
+
+use ubtrfs_device::waiting;
+use ubtrfs_engine::{FileId, FileKind, Volume};
+use zerocopy::native_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+pub(crate) use self::descriptor::DeviceNumber;
+use super::Adapter;
+use super::errno::errno;
+use super::source::Source;
+use crate::caller::{Caller, Refused, Rights};
+use crate::request::{Context, Errno, NodeId, Result};
+
+/// Mount options that change what callers may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IoctlRules {
+    pub(crate) user_subvol_rm_allowed: bool,
+    /// Whoever can ask may do everything.
+    pub(crate) is_fakeroot: bool,
+}
+
+/// One ioctl on a file.
+struct Call<'a, S> {
+    adapter: &'a Adapter<S>,
+    volume: &'a Arc<Volume>,
+    file: FileId,
+    context: &'a Context,
+    caller: Caller,
+}
+
+impl<S: Source> Adapter<S> {
+    pub(super) fn btrfs_ioctl(
+        &self,
+        context: &Context,
+        node: NodeId,
+        command: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize> {
+        let volume = self.source.volume().ok_or(Errno::NOTTY)?;
+        if !is_known(command) {
+            return Err(Errno::NOTTY);
+        }
+        // Nearly all of them read or commit, and none is asked often.
+        if waiting::is_forbidden() {
+            return Err(Errno::WOULD_WAIT);
+        }
+        let node = self.node(node)?;
+        if node.is_stub() {
+            return Err(Errno::NOTTY);
+        }
+        let caller = Caller::of_process(context.pid, context.uid, context.gid);
+        let call = Call {
+            adapter: self,
+            volume,
+            file: node.id,
+            context,
+            caller: match self.ioctl_rules.is_fakeroot {
+                true => caller.as_superuser(),
+                false => caller,
+            },
+        };
+        call.answer(command, input, out)
+    }
+}
+
+fn is_known(command: u32) -> bool {
+    use args::*;
+    matches!(
+        command,
+        SNAP_CREATE
+            | SYNC
+            | SUBVOL_CREATE
+            | SNAP_DESTROY
+            | TREE_SEARCH
+            | INO_LOOKUP
+            | DEFAULT_SUBVOL
+            | SPACE_INFO
+            | WAIT_SYNC
+            | SNAP_CREATE_V2
+            | START_SYNC
+            | SUBVOL_CREATE_V2
+            | SUBVOL_GETFLAGS
+            | SUBVOL_SETFLAGS
+            | DEV_INFO
+            | FS_INFO
+            | SET_RECEIVED_SUBVOL
+            | GET_FSLABEL
+            | SET_FSLABEL
+            | GET_FEATURES
+            | GET_SUPPORTED_FEATURES
+            | GET_SUBVOL_INFO
+            | GET_SUBVOL_ROOTREF
+            | INO_LOOKUP_USER
+            | SNAP_DESTROY_V2
+            | FITRIM
+    )
+}
+
+impl<S: Source> Call<'_, S> {
+    fn answer(&self, command: u32, input: &[u8], out: &mut [u8]) -> Result<usize> {
+        match command {
+            args::SUBVOL_CREATE => {
+                let args: args::VolArgs = read(input)?;
+                self.create(name_of(&args.name)?)
+            }
+            args::SUBVOL_CREATE_V2 => {
+                let args: args::VolArgsV2 = read(input)?;
+                flags_of(&args, args::RDONLY)?;
+                self.create(name_of(&args.name)?)
+            }
+            args::SNAP_CREATE => {
+                let args: args::VolArgs = read(input)?;
+                self.snapshot(name_of(&args.name)?, args.fd.get(), false)
+            }
+            args::SNAP_CREATE_V2 => {
+                let args: args::VolArgsV2 = read(input)?;
+                let flags = flags_of(&args, args::RDONLY)?;
+                self.snapshot(name_of(&args.name)?, args.fd.get(), flags != 0)
+            }
+            args::SNAP_DESTROY => {
+                let args: args::VolArgs = read(input)?;
+                self.destroy(name_of(&args.name)?)
+            }
+            args::SNAP_DESTROY_V2 => {
+                let args: args::VolArgsV2 = read(input)?;
+                match flags_of(&args, args::SPEC_BY_ID)? {
+                    0 => self.destroy(name_of(&args.name)?),
+                    _ => self.destroy_by_id(read::<U64>(&args.name)?.get()),
+                }
+            }
+            args::SUBVOL_GETFLAGS => write(out, &U64::new(self.flags()?)),
+            args::SUBVOL_SETFLAGS => self.set_flags(read::<U64>(input)?.get()),
+            args::DEFAULT_SUBVOL => self.set_default(read::<U64>(input)?.get()),
+            args::SET_RECEIVED_SUBVOL => write(out, &self.set_received(read(input)?)?),
+            args::INO_LOOKUP => write(out, &self.ino_lookup(read(input)?)?),
+            args::INO_LOOKUP_USER => write(out, &self.ino_lookup_user(read(input)?)?),
+            args::GET_SUBVOL_INFO => write(out, &self.subvol_info()?),
+            args::GET_SUBVOL_ROOTREF => write(out, &self.subvol_rootref(read(input)?)?),
+            args::TREE_SEARCH => write(out, &self.tree_search(read(input)?)?),
+            args::FS_INFO => write(out, &self.fs_info()),
+            args::DEV_INFO => write(out, &self.dev_info(read(input)?)?),
+            args::SPACE_INFO => write(out, &self.space_info(read(input)?)?),
+            args::SYNC => self.sync(),
+            args::START_SYNC => write(out, &U64::new(self.start_sync()?)),
+            args::WAIT_SYNC => self.wait_sync(read::<U64>(input)?.get()),
+            args::GET_FSLABEL => write(out, &self.label()),
+            args::SET_FSLABEL => self.set_label(&read(input)?),
+            args::GET_FEATURES => write(out, &self.features()),
+            args::GET_SUPPORTED_FEATURES => write(out, &volume::supported_features()),
+            args::FITRIM => write(out, &self.trim(read(input)?)?),
+            _ => Err(Errno::NOTTY),
+        }
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        Rights {
+            caller: &self.caller,
+            volume: self.volume,
+            user_subvol_rm_allowed: self.adapter.ioctl_rules.user_subvol_rm_allowed,
+        }
+    }
+
+    fn administer(&self) -> Result<()> {
+        self.rights().administer().map_err(refused)
+    }
+
+    fn writing(&self) -> Result<()> {
+        match self.volume.is_writable() {
+            true => Ok(()),
+            false => Err(Errno::ROFS),
+        }
+    }
+
+    fn must_be_dir(&self) -> Result<()> {
+        match self.volume.attr(self.file).map_err(errno)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    /// The subvolume that the file is the root directory of.
+    fn must_be_root_dir(&self) -> Result<()> {
+        match self.volume.root_dir(self.file.root).map_err(errno)? == self.file {
+            true => Ok(()),
+            false => Err(Errno::INVAL),
+        }
+    }
+}
+
+fn refused(refused: Refused) -> Errno {
+    match refused {
+        Refused::Access => Errno::ACCES,
+        Refused::Permission => Errno::PERM,
+        Refused::ReadOnly => Errno::ROFS,
+        Refused::Volume(error) => errno(error),
+    }
+}
+
+fn read<T: FromBytes>(bytes: &[u8]) -> Result<T> {
+    let (value, _) = T::read_from_prefix(bytes).map_err(|_| Errno::INVAL)?;
+    Ok(value)
+}
+
+fn write<T: IntoBytes + Immutable>(out: &mut [u8], value: &T) -> Result<usize> {
+    value.write_to_prefix(out).map_err(|_| Errno::INVAL)?;
+    Ok(size_of::<T>())
+}
+
+/// The bytes before the first zero.
+fn name_of(field: &[u8]) -> Result<&[u8]> {
+    let end = field.iter().position(|&byte| byte == 0);
+    let name = &field[..end.ok_or(Errno::NAMETOOLONG)?];
+    match name {
+        b"." | b".." => Err(Errno::EXIST),
+        name if name.contains(&b'/') => Err(Errno::INVAL),
+        // No such file can be looked up.
+        b"" => Err(Errno::ACCES),
+        name => Ok(name),
+    }
+}
+
+fn flags_of(args: &args::VolArgsV2, known: u64) -> Result<u64> {
+    match args.flags.get() {
+        flags if flags & !known == 0 => Ok(flags),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+/// Puts bytes and a zero at the start of a field.
+fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
+    let room = field.len().checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
+    if bytes.len() > room {
+        return Err(Errno::NAMETOOLONG);
+    }
+    field[..bytes.len()].copy_from_slice(bytes);
+    field[bytes.len()] = 0;
+    Ok(())
+}

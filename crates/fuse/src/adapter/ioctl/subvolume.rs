@@ -1,0 +1,169 @@
+//! Making, deleting and changing subvolumes.
+
+use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, ReceivedFrom, Volume};
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::item::RootItemFlags;
+use ubtrfs_format::uuid::Uuid;
+
+use super::super::errno::errno;
+use super::super::source::Source;
+use super::args::{self, Received};
+use super::{Call, refused};
+use crate::request::{Errno, Result};
+
+impl<S: Source> Call<'_, S> {
+    /// The directory of a new subvolume, if the caller may make one there.
+    fn place_for(&self, name: &[u8]) -> Result<()> {
+        self.must_be_dir()?;
+        self.writing()?;
+        match Volume::lookup(self.volume, self.file, name).map_err(errno)? {
+            Some(_) => Err(Errno::EXIST),
+            None => self.rights().add_to(self.file).map_err(refused),
+        }
+    }
+
+    fn entry_changed(&self, dir: FileId, name: &[u8]) {
+        let changes = &self.adapter.changes;
+        changes.entry(dir, name);
+        changes.attributes(dir);
+        changes.settle();
+    }
+
+    pub(super) fn create(&self, name: &[u8]) -> Result<usize> {
+        self.place_for(name)?;
+        let root = NewInode {
+            umask: self.caller.umask,
+            uid: self.caller.uid,
+            gid: self.caller.gid,
+            ..NewInode::directory(0o777)
+        };
+        let made = self.volume.create_subvolume(self.file, name, &root);
+        made.map_err(errno)?;
+        self.entry_changed(self.file, name);
+        Ok(0)
+    }
+
+    pub(super) fn snapshot(&self, name: &[u8], source: i64, read_only: bool) -> Result<usize> {
+        self.must_be_dir()?;
+        self.writing()?;
+        let source = self.file_of(source)?;
+        self.rights().own(source).map_err(refused)?;
+        if self.volume.root_dir(source.root).map_err(errno)? != source {
+            return Err(Errno::INVAL);
+        }
+        self.place_for(name)?;
+        self.adapter.write_back(Some(source.root));
+        let made = self
+            .volume
+            .snapshot(source.root, self.file, name, read_only);
+        made.map_err(errno)?;
+        self.entry_changed(self.file, name);
+        Ok(0)
+    }
+
+    pub(super) fn destroy(&self, name: &[u8]) -> Result<usize> {
+        self.must_be_dir()?;
+        self.writing()?;
+        let found = Volume::lookup(self.volume, self.file, name).map_err(errno)?;
+        self.destroy_at(self.file, name, found.ok_or(Errno::NOENT)?)
+    }
+
+    pub(super) fn destroy_by_id(&self, id: u64) -> Result<usize> {
+        self.must_be_dir()?;
+        self.writing()?;
+        let id = RootId(id);
+        if !id.is_subvolume() || id == RootId::FS_TREE {
+            return Err(Errno::INVAL);
+        }
+        let place = match self.volume.subvolume_place(id) {
+            Ok(place) => place.ok_or(Errno::NOENT)?,
+            Err(Error::NoSuchSubvolume(_)) => return Err(Errno::NOENT),
+            Err(error) => return Err(errno(error)),
+        };
+        let root = self.volume.root_dir(id).map_err(errno)?;
+        if root == self.adapter.root {
+            return Err(Errno::BUSY);
+        }
+        self.destroy_at(place.dir, &place.name, root)
+    }
+
+    fn destroy_at(&self, dir: FileId, name: &[u8], subvolume: FileId) -> Result<usize> {
+        if self.volume.attr(subvolume).map_err(errno)?.kind != FileKind::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        if subvolume.is_stub() || subvolume.root == dir.root {
+            return Err(Errno::INVAL);
+        }
+        let rights = self.rights().delete_subvolume(dir, subvolume);
+        rights.map_err(refused)?;
+        self.volume.delete_subvolume(dir, name).map_err(errno)?;
+        self.adapter.changes.removed(dir, name, subvolume);
+        self.entry_changed(dir, name);
+        Ok(0)
+    }
+
+    fn is_read_only(&self) -> Result<bool> {
+        let tree = self.volume.subvolume_tree(self.file.root).map_err(errno)?;
+        Ok(tree.item().flags().contains(RootItemFlags::RDONLY))
+    }
+
+    pub(super) fn flags(&self) -> Result<u64> {
+        self.must_be_root_dir()?;
+        Ok(match self.is_read_only()? {
+            true => args::RDONLY,
+            false => 0,
+        })
+    }
+
+    pub(super) fn set_flags(&self, flags: u64) -> Result<usize> {
+        self.rights().own(self.file).map_err(refused)?;
+        self.writing()?;
+        self.must_be_root_dir()?;
+        if flags & !args::RDONLY != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let read_only = flags != 0;
+        if read_only != self.is_read_only()? {
+            if read_only {
+                self.adapter.write_back(Some(self.file.root));
+            }
+            let set = self.volume.set_read_only(self.file.root, read_only);
+            set.map_err(errno)?;
+        }
+        Ok(0)
+    }
+
+    pub(super) fn set_default(&self, id: u64) -> Result<usize> {
+        self.administer()?;
+        self.writing()?;
+        let id = match id {
+            0 => RootId::FS_TREE,
+            id => RootId(id),
+        };
+        match self.volume.set_default(id) {
+            Ok(()) => Ok(0),
+            Err(Error::NoSuchSubvolume(_) | Error::NoSuchTree(_)) => Err(Errno::NOENT),
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    pub(super) fn set_received(&self, mut args: Received) -> Result<Received> {
+        self.rights().own(self.file).map_err(refused)?;
+        self.writing()?;
+        self.must_be_root_dir()?;
+        let from = ReceivedFrom {
+            uuid: Uuid(args.uuid),
+            transid: Transid(args.stransid.get()),
+            time: FileTime {
+                sec: args.stime.sec.get() as i64,
+                nsec: args.stime.nsec.get(),
+            },
+        };
+        let noted = self.volume.set_received(self.file.root, &from);
+        let (transid, time) = noted.map_err(errno)?;
+        args.rtransid.set(transid.0);
+        args.rtime.sec.set(time.sec as u64);
+        args.rtime.nsec.set(time.nsec);
+        Ok(args)
+    }
+}

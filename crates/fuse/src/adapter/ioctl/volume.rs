@@ -1,0 +1,162 @@
+//! The volume as a whole: sizes, devices, label, features, and making everything durable.
+
+use std::os::unix::ffi::OsStrExt;
+
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
+use zerocopy::FromZeros;
+
+use super::super::errno::errno;
+use super::super::source::Source;
+use super::args::{self, DevInfo, Features, FsInfo, Label, SpaceInfo, TrimRange};
+use super::{Call, put};
+use crate::request::{Errno, Result};
+
+impl<S: Source> Call<'_, S> {
+    /// Which of the later fields the caller knows cannot come through: all are filled in.
+    pub(super) fn fs_info(&self) -> FsInfo {
+        let superblock = self.volume.superblock();
+        let devices = self.volume.pool().devices();
+        let ids = devices.iter().map(|device| device.devid.0);
+        let csum = CsumType::from_raw(superblock.csum_type.get());
+        let mut info = FsInfo::new_zeroed();
+        info.max_id.set(ids.max().unwrap_or(0));
+        info.num_devices.set(superblock.num_devices.get());
+        info.fsid = superblock.fsid.0;
+        info.nodesize.set(superblock.nodesize.get());
+        info.sectorsize.set(superblock.sectorsize.get());
+        info.clone_alignment.set(superblock.sectorsize.get());
+        info.csum_type.set(superblock.csum_type.get());
+        info.csum_size
+            .set(csum.map_or(0, |csum| csum.size_bytes() as u16));
+        info.flags
+            .set(args::FS_INFO_CSUM | args::FS_INFO_GENERATION | args::FS_INFO_METADATA_UUID);
+        info.generation.set(superblock.generation.get());
+        info.metadata_uuid = metadata_uuid(&superblock);
+        info
+    }
+
+    pub(super) fn dev_info(&self, wanted: DevInfo) -> Result<DevInfo> {
+        let is_it = |uuid: &[u8; 16], devid: u64| {
+            devid == wanted.devid.get() && (wanted.uuid == [0; 16] || wanted.uuid == *uuid)
+        };
+        let devices = self.volume.pool().devices();
+        let device = devices
+            .iter()
+            .find(|device| is_it(&device.uuid.0, device.devid.0))
+            .ok_or(Errno::NODEV)?;
+        let allocations = self.volume.device_allocations();
+        let used = allocations
+            .iter()
+            .filter(|allocation| allocation.devid == device.devid)
+            .map(|allocation| allocation.device_bytes())
+            .fold(0, u64::saturating_add);
+        let mut info = DevInfo::new_zeroed();
+        info.devid.set(device.devid.0);
+        info.uuid = device.uuid.0;
+        info.bytes_used.set(used);
+        info.total_bytes
+            .set(device.item.map_or(0, |item| item.total_bytes.get()));
+        info.fsid = self.volume.superblock().fsid.0;
+        if let Some(path) = &device.path {
+            let path = path.as_os_str().as_bytes();
+            // One that is too long is cut, as the kernel cuts it.
+            put(&mut info.path, &path[..path.len().min(1023)])?;
+        }
+        Ok(info)
+    }
+
+    /// How many spaces there are. What they are is a list of a length that FUSE cannot carry.
+    pub(super) fn space_info(&self, args: SpaceInfo) -> Result<SpaceInfo> {
+        if args.space_slots.get() != 0 {
+            return Err(Errno::NOTTY);
+        }
+        let spaces = self.volume.space_infos().map_err(errno)?.len() as u64;
+        Ok(SpaceInfo {
+            space_slots: 0.into(),
+            // The global reserve is one.
+            total_spaces: spaces.saturating_add(1).into(),
+        })
+    }
+
+    pub(super) fn sync(&self) -> Result<usize> {
+        if self.volume.is_writable() {
+            self.adapter.write_back(None);
+            self.volume.sync().map_err(errno)?;
+        }
+        Ok(0)
+    }
+
+    /// Commits, and returns the transaction that was committed: nothing is left to be waited for.
+    pub(super) fn start_sync(&self) -> Result<u64> {
+        self.sync()?;
+        Ok(self.volume.superblock().generation.get())
+    }
+
+    pub(super) fn wait_sync(&self, transid: u64) -> Result<usize> {
+        let committed = self.volume.superblock().generation.get();
+        if transid == 0 {
+            return self.sync();
+        }
+        // The running one is the next.
+        match transid.checked_sub(committed) {
+            None | Some(0) => Ok(0),
+            Some(1) => self.sync(),
+            Some(_) => Err(Errno::INVAL),
+        }
+    }
+
+    pub(super) fn label(&self) -> Label {
+        let mut label = [0; LABEL_SIZE];
+        let superblock = self.volume.superblock();
+        let shown = superblock.label();
+        label[..shown.len()].copy_from_slice(shown);
+        label
+    }
+
+    pub(super) fn set_label(&self, label: &Label) -> Result<usize> {
+        self.administer()?;
+        let end = label.iter().position(|&byte| byte == 0);
+        let label = &label[..end.ok_or(Errno::INVAL)?];
+        self.writing()?;
+        self.volume.set_label(label).map_err(errno)?;
+        self.volume.sync().map_err(errno)?;
+        Ok(0)
+    }
+
+    pub(super) fn features(&self) -> Features {
+        let superblock = self.volume.superblock();
+        Features {
+            compat: superblock.compat_flags.get().into(),
+            compat_ro: superblock.compat_ro_flags.get().into(),
+            incompat: superblock.incompat_flags.get().into(),
+        }
+    }
+
+    /// Accepted, and nothing is trimmed.
+    pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
+        self.administer()?;
+        self.writing()?;
+        range.len.set(0);
+        Ok(range)
+    }
+}
+
+fn metadata_uuid(superblock: &Superblock) -> [u8; 16] {
+    match superblock.incompat().contains(Incompat::METADATA_UUID) {
+        true => superblock.metadata_uuid.0,
+        false => superblock.fsid.0,
+    }
+}
+
+/// What a volume may have to be mounted; none can be switched on or off in a mount.
+pub(super) fn supported_features() -> [Features; 3] {
+    let none = Features::new_zeroed();
+    let supported = Features {
+        compat: 0.into(),
+        compat_ro: CompatRo::SUPPORTED.bits().into(),
+        incompat: Incompat::SUPPORTED.bits().into(),
+    };
+    [supported, none, none]
+}

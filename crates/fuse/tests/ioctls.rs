@@ -1,0 +1,304 @@
+//! The ioctls of btrfs answer through our mount as they do on the kernel's.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
+use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_fuse::mount::{Options, mount};
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
+
+/// An ioctl whose argument is all in its number.
+struct Raw<'a> {
+    command: Opcode,
+    argument: &'a mut [u8],
+}
+
+// SAFETY: the kernel, or the server of a mount, moves as many bytes as the number says; `ask` gives as many.
+#[allow(unsafe_code)]
+unsafe impl Ioctl for Raw<'_> {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.command
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        self.argument.as_mut_ptr().cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn ask(file: &File, command: Opcode, input: &[u8]) -> Result<Vec<u8>, Errno> {
+    let size = (command >> 16 & 0x3fff) as usize;
+    let mut argument = input.to_vec();
+    argument.resize(size.max(1), 0);
+    let raw = Raw {
+        command,
+        argument: &mut argument,
+    };
+    // SAFETY: see `Raw`.
+    #[allow(unsafe_code)]
+    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
+    asked.map(|()| argument)
+}
+
+const BTRFS: u8 = 0x94;
+const SNAP_CREATE_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 23);
+const SUBVOL_CREATE: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 14);
+const SUBVOL_CREATE_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 24);
+const SNAP_DESTROY: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 15);
+const SNAP_DESTROY_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 63);
+const GETFLAGS: Opcode = opcode::read::<u64>(BTRFS, 25);
+const SETFLAGS: Opcode = opcode::write::<u64>(BTRFS, 26);
+const DEFAULT_SUBVOL: Opcode = opcode::write::<u64>(BTRFS, 19);
+const INO_LOOKUP: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 18);
+const INO_LOOKUP_USER: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 62);
+const GET_SUBVOL_ROOTREF: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 61);
+const GET_SUBVOL_INFO: Opcode = opcode::read::<[u8; 504]>(BTRFS, 60);
+const DEV_INFO: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 30);
+const SPACE_INFO: Opcode = opcode::read_write::<[u8; 16]>(BTRFS, 20);
+const SYNC: Opcode = opcode::none(BTRFS, 8);
+const WAIT_SYNC: Opcode = opcode::write::<u64>(BTRFS, 22);
+const GET_FSLABEL: Opcode = opcode::read::<[u8; 256]>(BTRFS, 49);
+const SET_FSLABEL: Opcode = opcode::write::<[u8; 256]>(BTRFS, 50);
+const SET_RECEIVED: Opcode = opcode::read_write::<[u8; 200]>(BTRFS, 37);
+const TREE_SEARCH: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 17);
+
+const READ_ONLY: u64 = 1 << 1;
+const BY_ID: u64 = 1 << 4;
+
+fn named(name: &[u8]) -> Vec<u8> {
+    [&[0; 8], name].concat()
+}
+
+fn named_v2(descriptor: i64, flags: u64, name: &[u8]) -> Vec<u8> {
+    let head = [descriptor as u64, 0, flags, 0, 0, 0, 0];
+    [&numbers(&head), name].concat()
+}
+
+fn numbers(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
+}
+
+/// Tree, first and last key, each in the order of objectid, type and offset.
+fn search(tree: u64, from: (u64, u32, u64), to: (u64, u32, u64)) -> Vec<u8> {
+    let mut key = numbers(&[tree, from.0, to.0, from.2, to.2, 0, u64::MAX]);
+    for number in [from.1, to.1, 4096] {
+        key.extend(number.to_ne_bytes());
+    }
+    key
+}
+
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte != 0);
+    &bytes[..end.map_or(0, |last| last + 1)]
+}
+
+/// An answer whose text begins at this byte, without what the kernel left behind it.
+fn text_at(at: usize, mut answer: Vec<u8>) -> Vec<u8> {
+    let end = answer[at..].iter().position(|&byte| byte == 0);
+    answer.truncate(at + end.unwrap_or(0));
+    answer
+}
+
+/// What was found, without what the items hold and when they were written.
+fn found(answer: &[u8]) -> Vec<Vec<u8>> {
+    let number = |at: usize| u32::from_ne_bytes(*answer[at..].first_chunk().unwrap());
+    let mut at = 104;
+    (0..number(64))
+        .map(|_| {
+            let header = answer[at + 8..at + 32].to_vec();
+            at += 32 + number(at + 28) as usize;
+            header
+        })
+        .collect()
+}
+
+/// All that is asked, in order, and the answers but for ids of volumes and times.
+fn script(top: &Path) -> Vec<String> {
+    let mut answers = Vec::new();
+    let mut note = |what: &str, answer: Result<Vec<u8>, Errno>| {
+        let answer = match answer {
+            Ok(bytes) => without_zeros(&bytes).escape_ascii().to_string(),
+            Err(errno) => format!("{errno:?}"),
+        };
+        answers.push(format!("{what}: {answer}"));
+    };
+    let open = |path: &str| File::open(top.join(path)).unwrap();
+    let silent = |answer: Result<Vec<u8>, Errno>| answer.map(|_| Vec::new());
+    let root = open("");
+    for name in [
+        &b"a"[..],
+        b"a",
+        b"b",
+        b"x/y",
+        b".",
+        b"..",
+        b"",
+        &[b'n'; 256],
+        &[b'n'; 4088],
+    ] {
+        let made = ask(&root, SUBVOL_CREATE, &named(name));
+        note(&format!("create {}", name.len()), silent(made));
+    }
+    note(
+        "flags",
+        silent(ask(&root, SUBVOL_CREATE_V2, &named_v2(0, 1 << 7, b"c"))),
+    );
+    fs::create_dir_all(top.join("a/dir/deep")).unwrap();
+    fs::write(top.join("a/file"), "contents").unwrap();
+    let mut dirty = File::create(top.join("a/dirty")).unwrap();
+    dirty.write_all(&[b'd'; 50_000]).unwrap();
+    let (a, file, dir) = (open("a"), open("a/file"), open("a/dir"));
+    let other = File::open("/proc/self/status").unwrap();
+    for (source, flags, name) in [
+        (a.as_raw_fd(), 0, "s"),
+        (a.as_raw_fd(), READ_ONLY, "r"),
+        (a.as_raw_fd(), READ_ONLY, "r"),
+        (file.as_raw_fd(), 0, "t"),
+        (dir.as_raw_fd(), 0, "t"),
+        (other.as_raw_fd(), 0, "t"),
+        (99_999, 0, "t"),
+    ] {
+        let args = named_v2(source.into(), flags, name.as_bytes());
+        note("snapshot", silent(ask(&root, SNAP_CREATE_V2, &args)));
+    }
+    assert_eq!(fs::read(top.join("r/file")).unwrap(), b"contents");
+    assert!(fs::write(top.join("r/file"), "other").is_err());
+    assert_eq!(fs::read(top.join("r/dirty")).unwrap(), [b'd'; 50_000]);
+    let (s, r) = (open("s"), open("r"));
+    for of in [&root, &a, &r, &file, &dir] {
+        note("getflags", ask(of, GETFLAGS, b""));
+        note("setflags", silent(ask(of, SETFLAGS, &numbers(&[4]))));
+        let info = ask(of, GET_SUBVOL_INFO, b"");
+        // Id, name, where it stands.
+        note("info", info.map(|info| info[..280].to_vec()));
+        note("rootref", ask(of, GET_SUBVOL_ROOTREF, b""));
+    }
+    for (of, id, inode) in [
+        (&a, 0, 257),
+        (&a, 0, 258),
+        (&a, 0, 256),
+        (&root, 256, 259),
+        (&a, 0, 999),
+    ] {
+        let answer = ask(of, INO_LOOKUP, &numbers(&[id, inode]));
+        note("lookup", answer.map(|answer| text_at(16, answer)));
+    }
+    for (of, dirid, id) in [
+        (&root, 256, 256),
+        (&root, 257, 256),
+        (&a, 256, 256),
+        (&root, 256, 999),
+        (&dir, 256, 256),
+    ] {
+        let answer = ask(of, INO_LOOKUP_USER, &numbers(&[dirid, id]));
+        note("user's lookup", answer.map(|answer| text_at(272, answer)));
+    }
+    note("device", silent(ask(&root, DEV_INFO, &numbers(&[1]))));
+    note("device", silent(ask(&root, DEV_INFO, &numbers(&[7]))));
+    note("spaces", ask(&root, SPACE_INFO, b""));
+    note("sync", silent(ask(&root, SYNC, b"")));
+    note("wait", silent(ask(&root, WAIT_SYNC, &numbers(&[1 << 40]))));
+    note("label", silent(ask(&root, SET_FSLABEL, b"of a volume")));
+    note("label", ask(&root, GET_FSLABEL, b""));
+    note("label", silent(ask(&root, SET_FSLABEL, &[b'x'; 256])));
+    for of in [&s, &r, &file] {
+        note("received", silent(ask(of, SET_RECEIVED, &[7; 16])));
+    }
+    let all = (u64::MAX, 255, u64::MAX);
+    for args in [
+        search(256, (0, 0, 0), all),
+        search(0, (257, 0, 0), (257, 255, u64::MAX)),
+        search(1, (5, 156, 0), (5, 156, u64::MAX)),
+        search(77_777, (0, 0, 0), all),
+    ] {
+        let answer = ask(&a, TREE_SEARCH, &args);
+        note("search", answer.map(|answer| found(&answer).concat()));
+    }
+    for id in [256, 99_999] {
+        note(
+            "default",
+            silent(ask(&root, DEFAULT_SUBVOL, &numbers(&[id]))),
+        );
+    }
+    note("delete", silent(ask(&root, SNAP_DESTROY, &named(b"a"))));
+    note(
+        "default",
+        silent(ask(&root, DEFAULT_SUBVOL, &numbers(&[0]))),
+    );
+    note("create", silent(ask(&a, SUBVOL_CREATE, &named(b"inner"))));
+    for (of, name) in [
+        (&root, "a"),
+        (&a, "file"),
+        (&a, "dir"),
+        (&a, "inner"),
+        (&root, "none"),
+        (&file, "x"),
+        (&root, "r"),
+    ] {
+        note(
+            "delete",
+            silent(ask(of, SNAP_DESTROY, &named(name.as_bytes()))),
+        );
+    }
+    for id in [258, 3, 99_999] {
+        let args = named_v2(0, BY_ID, &numbers(&[id]));
+        note("delete by id", silent(ask(&root, SNAP_DESTROY_V2, &args)));
+    }
+    let mut names: Vec<_> = fs::read_dir(top)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    answers.push(format!("{names:?}"));
+    answers
+}
+
+#[test]
+fn ioctls_answer_as_the_kernels() {
+    if !or_skip("ioctls_answer_as_the_kernels") {
+        return;
+    }
+    let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let scratch = Scratch::new().unwrap();
+    let image = scratch.path().join("ours.img");
+    let copied = std::process::Command::new("cp")
+        .arg("--sparse=always")
+        .args([&theirs.devices()[0], &image])
+        .status();
+    assert!(copied.unwrap().success());
+    let kernel = theirs.mount("").unwrap();
+    let expected = script(kernel.path());
+    kernel.unmount().unwrap();
+
+    let dir = scratch.path().join("mnt");
+    fs::create_dir(&dir).unwrap();
+    let volume = Volume::open(
+        std::slice::from_ref(&image),
+        &OpenOptions::new().writable(true),
+    );
+    let volume = volume.unwrap();
+    let options = Options::default();
+    let mut session = mount(Arc::clone(&volume), &image, &dir, &options).unwrap();
+    let answers = script(&dir);
+    session.unmount().unwrap();
+    drop((session, volume));
+    for (found, expected) in answers.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(answers.len(), expected.len());
+    KernelVolume::of_files(vec![image], scratch)
+        .check()
+        .unwrap();
+}
