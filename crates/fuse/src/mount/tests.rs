@@ -99,26 +99,44 @@ fn read_only() -> Options {
 }
 
 fn serve(mountpoint: &Path) -> Result<Session, MountError> {
-    let adapter = Adapter::new(tree(), TOP, WISHES);
-    mount_file_system(adapter, Path::new(SOURCE), mountpoint, &read_only())
+    serve_over(mountpoint, TransportChoice::Auto)
 }
 
-/// A mounted tree, or none where this user cannot mount at all.
-fn mounted() -> Option<(tempfile::TempDir, Session)> {
-    let dir = tempfile::tempdir().unwrap();
-    match serve(dir.path()) {
-        Ok(session) => Some((dir, session)),
-        Err(
-            error @ (MountError::NoFuse
-            | MountError::NoHelper
-            | MountError::OpenFuse(_)
-            | MountError::Helper(_)),
-        ) => {
-            skip(&format!("cannot mount here: {error}"));
-            None
-        }
-        Err(error) => panic!("{error}"),
+fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, MountError> {
+    let adapter = Adapter::new(tree(), TOP, WISHES);
+    let options = Options {
+        transport,
+        ..read_only()
+    };
+    mount_file_system(adapter, Path::new(SOURCE), mountpoint, &options)
+}
+
+/// A mounted tree over each transport, as far as this user can mount at all.
+fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
+    let uring = fs::write("/sys/module/fuse/parameters/enable_uring", "Y");
+    if let Err(error) = &uring {
+        skip(&format!("no FUSE over io_uring: {error}"));
     }
+    let uring = uring.ok().map(|()| TransportChoice::Uring);
+    [TransportChoice::Classic]
+        .into_iter()
+        .chain(uring)
+        .filter_map(|transport| {
+            let dir = tempfile::tempdir().unwrap();
+            match serve_over(dir.path(), transport) {
+                Ok(session) => Some((dir, session)),
+                Err(
+                    error @ (MountError::NoFuse
+                    | MountError::NoHelper
+                    | MountError::OpenFuse(_)
+                    | MountError::Helper(_)),
+                ) => {
+                    skip(&format!("cannot mount here: {error}"));
+                    None
+                }
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+        })
 }
 
 fn unmount_session(mut session: Session) {
@@ -127,144 +145,138 @@ fn unmount_session(mut session: Session) {
 
 #[test]
 fn a_mount_shows_its_type_and_source_and_is_gone_after_unmounting() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let entry = mount_at(dir.path()).unwrap().unwrap();
-    assert_eq!(entry.fs_type, FS_TYPE);
-    assert_eq!(entry.source, Path::new(SOURCE));
-    assert!(matches!(
-        serve(dir.path()),
-        Err(MountError::AlreadyMounted { .. })
-    ));
-    unmount_session(session);
-    assert_eq!(mount_at(dir.path()).unwrap(), None);
-    assert!(matches!(
-        unmount(dir.path(), IfBusy::Refuse),
-        Err(UnmountError::NotMounted(_))
-    ));
+    for (dir, session) in mounted() {
+        let entry = mount_at(dir.path()).unwrap().unwrap();
+        assert_eq!(entry.fs_type, FS_TYPE);
+        assert_eq!(entry.source, Path::new(SOURCE));
+        assert!(matches!(
+            serve(dir.path()),
+            Err(MountError::AlreadyMounted { .. })
+        ));
+        unmount_session(session);
+        assert_eq!(mount_at(dir.path()).unwrap(), None);
+        assert!(matches!(
+            unmount(dir.path(), IfBusy::Refuse),
+            Err(UnmountError::NotMounted(_))
+        ));
+    }
 }
 
 #[test]
 fn a_directory_of_100_000_names_lists_each_name_once_with_its_number() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(dir.path().join("big")).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let number: u64 = name.strip_prefix("name-").unwrap().parse().unwrap();
-        assert_eq!(std::os::unix::fs::DirEntryExt::ino(&entry), 1000 + number);
-        if number.is_multiple_of(1000) {
-            assert_eq!(entry.metadata().unwrap().ino(), 1000 + number);
+    for (dir, session) in mounted() {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(dir.path().join("big")).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let number: u64 = name.strip_prefix("name-").unwrap().parse().unwrap();
+            assert_eq!(std::os::unix::fs::DirEntryExt::ino(&entry), 1000 + number);
+            if number.is_multiple_of(1000) {
+                assert_eq!(entry.metadata().unwrap().ino(), 1000 + number);
+            }
+            assert!(names.insert(name));
         }
-        assert!(names.insert(name));
+        assert_eq!(names.len() as u64, NAMES_IN_BIG);
+        unmount_session(session);
     }
-    assert_eq!(names.len() as u64, NAMES_IN_BIG);
-    unmount_session(session);
 }
 
 #[test]
 fn contents_are_read_whole_at_random_and_through_links() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let mut whole = Vec::new();
-    File::open(dir.path().join("link"))
-        .unwrap()
-        .read_to_end(&mut whole)
-        .unwrap();
-    assert_eq!(whole.len() as u64, LONG_BYTES);
-    let wrong = (0..LONG_BYTES).find(|&at| whole[at as usize] != content_byte(at));
-    assert_eq!(wrong, None);
+    for (dir, session) in mounted() {
+        let mut whole = Vec::new();
+        File::open(dir.path().join("link"))
+            .unwrap()
+            .read_to_end(&mut whole)
+            .unwrap();
+        assert_eq!(whole.len() as u64, LONG_BYTES);
+        let wrong = (0..LONG_BYTES).find(|&at| whole[at as usize] != content_byte(at));
+        assert_eq!(wrong, None);
 
-    let file = File::open(dir.path().join("long")).unwrap();
-    let mut part = vec![0; 70_000];
-    for at in [1, 4095, 131_071, LONG_BYTES - 70_000] {
-        file.read_exact_at(&mut part, at).unwrap();
-        assert!((0..70_000).all(|n| part[n as usize] == content_byte(at + n)));
+        let file = File::open(dir.path().join("long")).unwrap();
+        let mut part = vec![0; 70_000];
+        for at in [1, 4095, 131_071, LONG_BYTES - 70_000] {
+            file.read_exact_at(&mut part, at).unwrap();
+            assert!((0..70_000).all(|n| part[n as usize] == content_byte(at + n)));
+        }
+        assert_eq!(file.read_at(&mut part, LONG_BYTES).unwrap(), 0);
+        drop(file);
+        unmount_session(session);
     }
-    assert_eq!(file.read_at(&mut part, LONG_BYTES).unwrap(), 0);
-    drop(file);
-    unmount_session(session);
 }
 
 #[test]
 fn stat_shows_what_the_inode_says() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let stat = fs::metadata(dir.path().join("long")).unwrap();
-    assert_eq!((stat.ino(), stat.size()), (TEXT, LONG_BYTES));
-    assert_eq!(stat.mode(), 0o100_644);
-    assert_eq!(stat.blocks(), LONG_BYTES.div_ceil(4096) * 8);
-    assert_eq!((stat.mtime(), stat.mtime_nsec()), (1_700_000_000, 2));
-    let root = fs::metadata(dir.path()).unwrap();
-    assert_eq!((root.ino(), root.mode()), (256, 0o040_755));
-    let nested = fs::metadata(dir.path().join("nested/long")).unwrap();
-    assert_eq!(nested.dev(), stat.dev());
-    assert_ne!(nested.ino(), stat.ino());
-    let whole = rustix::fs::statvfs(dir.path()).unwrap();
-    assert_eq!((whole.f_blocks, whole.f_bavail), (1000, 500));
-    assert!(File::create(dir.path().join("new")).is_err());
-    assert!(fs::metadata(dir.path().join("none")).is_err());
-    unmount_session(session);
+    for (dir, session) in mounted() {
+        let stat = fs::metadata(dir.path().join("long")).unwrap();
+        assert_eq!((stat.ino(), stat.size()), (TEXT, LONG_BYTES));
+        assert_eq!(stat.mode(), 0o100_644);
+        assert_eq!(stat.blocks(), LONG_BYTES.div_ceil(4096) * 8);
+        assert_eq!((stat.mtime(), stat.mtime_nsec()), (1_700_000_000, 2));
+        let root = fs::metadata(dir.path()).unwrap();
+        assert_eq!((root.ino(), root.mode()), (256, 0o040_755));
+        let nested = fs::metadata(dir.path().join("nested/long")).unwrap();
+        assert_eq!(nested.dev(), stat.dev());
+        assert_ne!(nested.ino(), stat.ino());
+        let whole = rustix::fs::statvfs(dir.path()).unwrap();
+        assert_eq!((whole.f_blocks, whole.f_bavail), (1000, 500));
+        assert!(File::create(dir.path().join("new")).is_err());
+        assert!(fs::metadata(dir.path().join("none")).is_err());
+        unmount_session(session);
+    }
 }
 
 #[test]
 fn xattrs_seeking_and_flags_reach_programs() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let path = dir.path().join("long");
-    let mut value = [0; 16];
-    let len = rustix::fs::getxattr(&path, "user.colour", &mut value[..]).unwrap();
-    assert_eq!(&value[..len], b"blue");
-    let mut names = [0; 64];
-    let len = rustix::fs::listxattr(&path, &mut names[..]).unwrap();
-    assert_eq!(&names[..len], b"user.colour\0");
-    assert_eq!(
-        rustix::fs::getxattr(&path, "user.none", &mut value[..]),
-        Err(rustix::io::Errno::NODATA)
-    );
+    for (dir, session) in mounted() {
+        let path = dir.path().join("long");
+        let mut value = [0; 16];
+        let len = rustix::fs::getxattr(&path, "user.colour", &mut value[..]).unwrap();
+        assert_eq!(&value[..len], b"blue");
+        let mut names = [0; 64];
+        let len = rustix::fs::listxattr(&path, &mut names[..]).unwrap();
+        assert_eq!(&names[..len], b"user.colour\0");
+        assert_eq!(
+            rustix::fs::getxattr(&path, "user.none", &mut value[..]),
+            Err(rustix::io::Errno::NODATA)
+        );
 
-    let mut file = File::open(&path).unwrap();
-    for _ in 0..2 {
-        file.sync_all().unwrap();
-        File::open(dir.path()).unwrap().sync_all().unwrap();
+        let mut file = File::open(&path).unwrap();
+        for _ in 0..2 {
+            file.sync_all().unwrap();
+            File::open(dir.path()).unwrap().sync_all().unwrap();
+        }
+        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(7)).unwrap();
+        assert_eq!(hole, LONG_BYTES);
+        assert_eq!(
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(LONG_BYTES)),
+            Err(rustix::io::Errno::NXIO)
+        );
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), LONG_BYTES);
+        let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+        assert_eq!(flags, rustix::fs::IFlags::NOCOW);
+        drop(file);
+        unmount_session(session);
     }
-    let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(7)).unwrap();
-    assert_eq!(hole, LONG_BYTES);
-    assert_eq!(
-        rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(LONG_BYTES)),
-        Err(rustix::io::Errno::NXIO)
-    );
-    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), LONG_BYTES);
-    let flags = rustix::fs::ioctl_getflags(&file).unwrap();
-    assert_eq!(flags, rustix::fs::IFlags::NOCOW);
-    drop(file);
-    unmount_session(session);
 }
 
 #[test]
 fn a_panic_fails_its_request_and_the_mount_lives_on() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    // More often than there are threads.
-    for _ in 0..20 {
-        let error = fs::read(dir.path().join("cursed")).unwrap_err();
+    for (dir, session) in mounted() {
+        // More often than there are threads.
+        for _ in 0..20 {
+            let error = fs::read(dir.path().join("cursed")).unwrap_err();
+            assert_eq!(
+                error.raw_os_error(),
+                Some(rustix::io::Errno::IO.raw_os_error())
+            );
+        }
         assert_eq!(
-            error.raw_os_error(),
-            Some(rustix::io::Errno::IO.raw_os_error())
+            fs::read(dir.path().join("long")).unwrap().len() as u64,
+            LONG_BYTES
         );
+        unmount_session(session);
     }
-    assert_eq!(
-        fs::read(dir.path().join("long")).unwrap().len() as u64,
-        LONG_BYTES
-    );
-    unmount_session(session);
 }
 
 #[test]
@@ -273,54 +285,51 @@ fn an_acl_lets_in_whom_the_mode_keeps_out() {
         skip("needs root to become somebody else");
         return;
     }
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    fs::set_permissions(dir.path().parent().unwrap(), Permissions::from_mode(0o1777)).unwrap();
-    let reads = |uid: u32| -> ExitStatus {
-        Command::new("cat")
-            .arg(dir.path().join("guarded"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .uid(uid)
-            .gid(uid)
-            .status()
-            .unwrap()
-    };
-    assert!(reads(0).success());
-    assert!(reads(NOBODY).success());
-    assert!(!reads(NOBODY - 1).success());
-    unmount_session(session);
+    for (dir, session) in mounted() {
+        fs::set_permissions(dir.path().parent().unwrap(), Permissions::from_mode(0o1777)).unwrap();
+        let reads = |uid: u32| -> ExitStatus {
+            Command::new("cat")
+                .arg(dir.path().join("guarded"))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .uid(uid)
+                .gid(uid)
+                .status()
+                .unwrap()
+        };
+        assert!(reads(0).success());
+        assert!(reads(NOBODY).success());
+        assert!(!reads(NOBODY - 1).success());
+        unmount_session(session);
+    }
 }
 
 #[test]
 fn a_busy_mount_is_not_unmounted_and_says_so() {
-    let Some((dir, mut session)) = mounted() else {
-        return;
-    };
-    let open = File::open(dir.path().join("long")).unwrap();
-    assert!(matches!(
-        session.unmount(),
-        Err(MountError::Unmount(UnmountError::Busy(_)))
-    ));
-    drop(open);
-    unmount_session(session);
+    for (dir, mut session) in mounted() {
+        let open = File::open(dir.path().join("long")).unwrap();
+        assert!(matches!(
+            session.unmount(),
+            Err(MountError::Unmount(UnmountError::Busy(_)))
+        ));
+        drop(open);
+        unmount_session(session);
+    }
 }
 
 #[test]
 fn a_detached_mount_serves_its_last_user() {
-    let Some((dir, session)) = mounted() else {
-        return;
-    };
-    let mut open = File::open(dir.path().join("long")).unwrap();
-    unmount(dir.path(), IfBusy::Detach).unwrap();
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    open.seek(SeekFrom::Start(LONG_BYTES - 1)).unwrap();
-    let mut byte = [0];
-    open.read_exact(&mut byte).unwrap();
-    assert_eq!(byte[0], content_byte(LONG_BYTES - 1));
-    drop(open);
-    session.wait().unwrap();
+    for (dir, session) in mounted() {
+        let mut open = File::open(dir.path().join("long")).unwrap();
+        unmount(dir.path(), IfBusy::Detach).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        open.seek(SeekFrom::Start(LONG_BYTES - 1)).unwrap();
+        let mut byte = [0];
+        open.read_exact(&mut byte).unwrap();
+        assert_eq!(byte[0], content_byte(LONG_BYTES - 1));
+        drop(open);
+        session.wait().unwrap();
+    }
 }
 
 #[test]

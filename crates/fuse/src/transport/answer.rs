@@ -5,7 +5,8 @@
 //! buffer has what it needs in memory of its own.
 //!
 //! Invariants
-//! - ANSWER-1: the length of an answer never exceeds what the request asked for, whatever a verb says.
+//! - ANSWER-1: a verb that would have had to wait leaves its request as it was, ready to be `resume`d.
+//! - ANSWER-2: the length of an answer never exceeds what the request asked for, whatever a verb says.
 //!
 //! Not here: headers, and how answers get to the kernel.
 
@@ -29,6 +30,17 @@ pub(super) enum Outcome {
     Failure(Errno),
     /// The kernel waits for no answer.
     Silence,
+    /// To be `resume`d where waiting is allowed.
+    WouldWait(Pending),
+}
+
+/// A request that stopped where it would have had to wait.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// It is in the buffer as it came.
+    Unparsed,
+    /// The buffer may be overwritten.
+    Fill(Fill),
 }
 
 /// A file system with what was agreed on for its connection.
@@ -65,9 +77,25 @@ impl<F: FileSystem> Server<F> {
                 match self.plain(&context, node, plain) {
                     _ if silent => Outcome::Silence,
                     Ok(answer) => put(&answer, buffer),
+                    Err(Errno::WOULD_WAIT) => Outcome::WouldWait(Pending::Unparsed),
                     Err(error) => Outcome::Failure(error),
                 }
             }
+        }
+    }
+
+    /// Answers a request that would have had to wait, on a thread that may.
+    pub(super) fn resume(
+        &self,
+        pending: Pending,
+        header: &InHeader,
+        fixed: &[u8],
+        buffer: &mut [u8],
+        payload_len: usize,
+    ) -> Outcome {
+        match pending {
+            Pending::Unparsed => self.answer(header, fixed, buffer, payload_len),
+            Pending::Fill(fill) => self.fill(&context(header), NodeId(header.nodeid), fill, buffer),
         }
     }
 
@@ -151,6 +179,7 @@ impl<F: FileSystem> Server<F> {
         };
         match outcome {
             Ok(len) => Outcome::Answer(len),
+            Err(Errno::WOULD_WAIT) => Outcome::WouldWait(Pending::Fill(fill)),
             Err(error) => Outcome::Failure(error),
         }
     }
@@ -349,3 +378,6 @@ fn xattr_len(len: usize, size: u32, buffer: &mut [u8]) -> Result<usize> {
     }
     Ok(len)
 }
+
+#[cfg(test)]
+mod tests;

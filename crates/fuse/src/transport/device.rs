@@ -26,7 +26,7 @@ const REQUEST_AT: usize = PAGE - IN_HEADER - size_of::<WriteIn>();
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
-struct Page([u8; PAGE]);
+pub(super) struct Page([u8; PAGE]);
 
 /// The buffer of one exchange.
 pub(super) struct Frame(Vec<Page>);
@@ -138,6 +138,10 @@ impl Device {
             Outcome::Failure(error) => {
                 let error = Errno::from_raw_os_error(error.code());
                 self.send_error(header, error);
+            }
+            Outcome::WouldWait(_) => {
+                tracing::error!(header.opcode, "not answered where waiting is allowed");
+                self.send_error(header, Errno::IO);
             }
         }
     }

@@ -7,7 +7,7 @@
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
 //! - `answer`: calls the verb that a request asks for; `guard`: keeps its panics in
 //! - `settle`: the first request, with which both sides agree on options
-//! - `device`, `classic`: requests through `/dev/fuse`
+//! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring
 //! - `notifier`: the way back to the kernel's caches
 
 mod abi;
@@ -19,6 +19,7 @@ mod guard;
 mod notifier;
 mod parse;
 mod settle;
+mod uring;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -27,15 +28,16 @@ use std::sync::Arc;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use self::abi::init::InitOut;
-use self::abi::{OutHeader, opcode};
+use self::abi::init::{InitOut, flag};
+use self::abi::{InHeader, opcode};
 use self::answer::Server;
 use self::classic::Readers;
 use self::device::{Device, Frame, Received, out_header};
 use self::guard::Guarded;
 use self::notifier::Teller;
-use self::settle::{Offer, REQUEST_MAX_BYTES, Settled, settle};
-use crate::request::{FileSystem, Wishes};
+use self::settle::{Offer, REQUEST_MAX_BYTES, settle};
+use self::uring::Queues;
+use crate::request::FileSystem;
 
 /// Which transport a mount asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,20 +62,33 @@ impl Connection {
         threads: NonZeroUsize,
         choice: TransportChoice,
     ) -> io::Result<Self> {
-        if choice == TransportChoice::Uring {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         let file_system = Guarded(file_system);
         let device = Device::new(device);
-        let settled = handshake(&device, &file_system.wishes())?;
-        let teller = Teller::start(device.another()?, settled.has_epoch())?;
+        let (header, offer) = first_request(&device)?;
+        let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
+        let queues = queues(&offer, choice).inspect_err(refuse)?;
+        let wishes = file_system.wishes();
+        let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
+        let teller = Teller::start(device.another()?, settled.has_epoch()).inspect_err(refuse)?;
+        device.send(&header, &whole_answer(&header, &answer));
         file_system.start(teller.queue());
         let server = Arc::new(Server {
             file_system,
             settled,
         });
+        let queues = queues
+            .map(|queues| queues.begin(&server, &device))
+            .transpose()?;
+        // Only what io_uring does not carry is left for the readers.
+        let threads = match queues {
+            Some(_) => NonZeroUsize::MIN,
+            None => threads,
+        };
         Ok(Self(Box::new(move || {
             let outcome = Readers::new(server, device, threads).serve();
+            if let Some(queues) = queues {
+                queues.join();
+            }
             drop(teller);
             outcome
         })))
@@ -85,8 +100,8 @@ impl Connection {
     }
 }
 
-/// Answers the kernel's first request.
-fn handshake(device: &Device, wishes: &Wishes) -> io::Result<Settled> {
+/// Waits for the kernel's first request.
+fn first_request(device: &Device) -> io::Result<(InHeader, Offer)> {
     let mut frame = Frame::new(REQUEST_MAX_BYTES)?;
     loop {
         let (header, len) = match device.receive(&mut frame)? {
@@ -97,27 +112,50 @@ fn handshake(device: &Device, wishes: &Wishes) -> io::Result<Settled> {
         let offer = (header.opcode == opcode::INIT)
             .then(|| Offer::parse(frame.request(len)))
             .flatten();
-        let Some(offer) = offer else {
-            device.send_error(&header, rustix::io::Errno::IO);
-            continue;
-        };
-        let send = |answer: &InitOut| {
-            let head: OutHeader = out_header(&header, 0, size_of::<InitOut>());
-            device.send(&header, &[head.as_bytes(), answer.as_bytes()].concat());
-        };
-        if offer.major > abi::MAJOR {
+        match offer {
             // It asks again with what we know.
-            send(&InitOut {
-                major: abi::MAJOR,
-                minor: abi::MINOR,
-                ..InitOut::new_zeroed()
-            });
-            continue;
+            Some(offer) if offer.major > abi::MAJOR => {
+                let ours = InitOut {
+                    major: abi::MAJOR,
+                    minor: abi::MINOR,
+                    ..InitOut::new_zeroed()
+                };
+                device.send(&header, &whole_answer(&header, &ours));
+            }
+            Some(offer) => return Ok((header, offer)),
+            None => device.send_error(&header, rustix::io::Errno::IO),
         }
-        let (settled, answer) = settle(&offer, wishes).inspect_err(|_| {
-            device.send_error(&header, rustix::io::Errno::PROTO);
-        })?;
-        send(&answer);
-        return Ok(settled);
+    }
+}
+
+fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
+    let head = out_header(header, 0, size_of::<InitOut>());
+    [head.as_bytes(), answer.as_bytes()].concat()
+}
+
+/// The queues of io_uring, if they are to be used; says why.
+fn queues<F: FileSystem>(offer: &Offer, choice: TransportChoice) -> io::Result<Option<Queues<F>>> {
+    if choice == TransportChoice::Classic {
+        tracing::info!("requests come through /dev/fuse, as asked for");
+        return Ok(None);
+    }
+    let made = if offer.has(flag::OVER_IO_URING) {
+        Queues::prepare(REQUEST_MAX_BYTES)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            uring::why_not_offered(),
+        ))
+    };
+    match (made, choice) {
+        (Ok(queues), _) => {
+            tracing::info!("requests come through io_uring, which the kernel offers");
+            Ok(Some(queues))
+        }
+        (Err(error), TransportChoice::Uring) => Err(error),
+        (Err(error), _) => {
+            tracing::info!(%error, "requests come through /dev/fuse");
+            Ok(None)
+        }
     }
 }

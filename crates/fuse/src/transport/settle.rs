@@ -37,6 +37,8 @@ pub(super) struct Settled {
     /// The kernel can be told not to send opens.
     pub(super) elide_open: bool,
     pub(super) elide_opendir: bool,
+    /// Requests come through io_uring once its queues are registered.
+    pub(super) uring: bool,
     /// The largest payload of a request or an answer.
     pub(super) request_bytes: usize,
 }
@@ -88,10 +90,18 @@ impl Offer {
             flags,
         })
     }
+
+    pub(super) fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
 }
 
-/// What to answer the offer with, and what holds from then on.
-pub(super) fn settle(offer: &Offer, wishes: &Wishes) -> io::Result<(Settled, InitOut)> {
+/// What to answer the offer with, and what holds from then on. `uring`: io_uring is wanted if offered.
+pub(super) fn settle(
+    offer: &Offer,
+    wishes: &Wishes,
+    uring: bool,
+) -> io::Result<(Settled, InitOut)> {
     if offer.major != abi::MAJOR || offer.minor < abi::OLDEST_MINOR {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -104,7 +114,7 @@ pub(super) fn settle(offer: &Offer, wishes: &Wishes) -> io::Result<(Settled, Ini
             ),
         ));
     }
-    let agreed = wanted(wishes) & offer.flags;
+    let agreed = wanted(wishes, uring) & offer.flags;
     let has = |flag| agreed & flag != 0;
     let request_bytes = if has(flag::MAX_PAGES) {
         REQUEST_MAX_BYTES
@@ -116,6 +126,7 @@ pub(super) fn settle(offer: &Offer, wishes: &Wishes) -> io::Result<(Settled, Ini
         setxattr_ext: has(flag::SETXATTR_EXT),
         elide_open: has(flag::NO_OPEN_SUPPORT),
         elide_opendir: has(flag::NO_OPENDIR_SUPPORT),
+        uring: has(flag::OVER_IO_URING),
         request_bytes,
     };
     let pages = request_bytes / rustix::param::page_size();
@@ -135,7 +146,7 @@ pub(super) fn settle(offer: &Offer, wishes: &Wishes) -> io::Result<(Settled, Ini
     Ok((settled, answer))
 }
 
-fn wanted(wishes: &Wishes) -> u64 {
+fn wanted(wishes: &Wishes, uring: bool) -> u64 {
     let mut wanted = flag::ASYNC_READ
         | flag::BIG_WRITES
         | flag::DONT_MASK
@@ -161,6 +172,7 @@ fn wanted(wishes: &Wishes) -> u64 {
             wishes.writable && wishes.writeback_cache,
             flag::WRITEBACK_CACHE,
         ),
+        (uring, flag::OVER_IO_URING),
     ] {
         if wish {
             wanted |= flag;

@@ -10,6 +10,7 @@ pub(super) mod init;
 pub(super) mod input;
 pub(super) mod opcode;
 pub(super) mod output;
+pub(super) mod uring;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

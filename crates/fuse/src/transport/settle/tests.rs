@@ -31,28 +31,33 @@ fn flags(answer: &InitOut) -> u64 {
 fn nothing_is_asked_for_that_was_not_offered() {
     for bit in 0..64 {
         let offered = 1 << bit;
-        let (_, answer) = settle(&offer(45, offered), &WRITABLE).unwrap();
+        let (_, answer) = settle(&offer(45, offered), &WRITABLE, true).unwrap();
         assert_eq!(flags(&answer) & !offered, 0);
     }
-    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY).unwrap();
+    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY, false).unwrap();
     assert_eq!(flags(&answer), 0);
-    assert!(!settled.elide_open && !settled.setxattr_ext);
+    assert!(!settled.uring && !settled.elide_open && !settled.setxattr_ext);
     assert_eq!(settled.request_bytes, REQUEST_SMALL_BYTES);
     assert!(!settled.has_epoch());
 }
 
 #[test]
 fn wishes_decide_what_only_they_need() {
-    let asked = |wishes| flags(&settle(&offer(45, u64::MAX), wishes).unwrap().1);
-    let reading = asked(&READ_ONLY);
+    let asked = |wishes, uring| flags(&settle(&offer(45, u64::MAX), wishes, uring).unwrap().1);
+    let reading = asked(&READ_ONLY, false);
     assert_ne!(reading & flag::POSIX_ACL, 0);
     assert_eq!(
         reading & (flag::WRITEBACK_CACHE | flag::HANDLE_KILLPRIV_V2),
         0
     );
-    let writing = asked(&WRITABLE);
+    assert_eq!(reading & flag::OVER_IO_URING, 0);
+    let writing = asked(&WRITABLE, true);
     assert_eq!(writing & flag::POSIX_ACL, 0);
-    for flag in [flag::WRITEBACK_CACHE, flag::HANDLE_KILLPRIV_V2] {
+    for flag in [
+        flag::WRITEBACK_CACHE,
+        flag::HANDLE_KILLPRIV_V2,
+        flag::OVER_IO_URING,
+    ] {
         assert_ne!(writing & flag, 0);
     }
 }
@@ -60,16 +65,16 @@ fn wishes_decide_what_only_they_need() {
 #[test]
 fn the_version_is_the_older_of_both() {
     for (offered, minor) in [(31, 31), (45, 45), (99, 45)] {
-        let (settled, answer) = settle(&offer(offered, u64::MAX), &READ_ONLY).unwrap();
+        let (settled, answer) = settle(&offer(offered, u64::MAX), &READ_ONLY, false).unwrap();
         assert_eq!((settled.minor, answer.minor), (minor, minor));
         assert_eq!(answer.max_write as usize, REQUEST_MAX_BYTES);
     }
-    assert!(settle(&offer(30, u64::MAX), &READ_ONLY).is_err());
+    assert!(settle(&offer(30, u64::MAX), &READ_ONLY, false).is_err());
     let old = Offer {
         major: 6,
         ..offer(45, 0)
     };
-    assert!(settle(&old, &READ_ONLY).is_err());
+    assert!(settle(&old, &READ_ONLY, false).is_err());
 }
 
 #[test]
