@@ -1,0 +1,505 @@
+//! A file system in memory that answers at once: what is left is the transport's share.
+//!
+//! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of
+//! their contents only when somebody opens the gate, as a slow device would.
+//!
+//! Locks: the state's, and the gate's; neither is taken while the other is held.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use ubtrfs_fuse::request::{
+    Attr, AttrChange, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, Errno,
+    FileKind, FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened,
+    RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes, WriteHow, XattrHow,
+};
+
+const FOREVER: Duration = Duration::from_secs(1 << 31);
+const TYPE_MASK: u32 = 0o170_000;
+
+thread_local! {
+    /// Whether this thread must not wait.
+    static HURRIED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How the file system answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    /// The kernel keeps written pages.
+    pub(crate) writeback_cache: bool,
+    /// Files are made by CREATE, not by MKNOD and an elided open.
+    pub(crate) create: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Instant {
+    manners: Manners,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// What slow files wait for.
+#[derive(Default)]
+pub(crate) struct Gate {
+    pub(crate) open: Mutex<bool>,
+    pub(crate) opened: Condvar,
+    /// Requests that have waited or do.
+    pub(crate) waiters: AtomicUsize,
+    /// Requests that were refused because they would have waited.
+    pub(crate) refused: AtomicUsize,
+    /// Lookups that the kernel has dropped.
+    pub(crate) forgotten: AtomicUsize,
+    /// The way to the kernel's caches.
+    pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    fn pass(&self) -> Result<()> {
+        let mut open = self.open.lock();
+        if !*open && HURRIED.get() {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(Errno::WOULD_WAIT);
+        }
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        while !*open {
+            self.opened.wait(&mut open);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) nodes: HashMap<u64, Node>,
+    last: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    attr: Attr,
+    slow: bool,
+    pub(crate) contents: Vec<u8>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    names: HashMap<Vec<u8>, u64>,
+    /// Names by where a listing goes on after them.
+    listed: BTreeMap<u64, (Vec<u8>, u64)>,
+}
+
+impl State {
+    fn node(&mut self, node: NodeId) -> Result<&mut Node> {
+        self.nodes.get_mut(&node.0).ok_or(Errno::STALE)
+    }
+
+    fn child(&mut self, dir: NodeId, name: &[u8]) -> Result<u64> {
+        let found = self.node(dir)?.names.get(name).copied();
+        found.ok_or(Errno::NOENT)
+    }
+
+    fn entry(&mut self, number: u64) -> Result<Entry> {
+        let attr = self.node(NodeId(number))?.attr;
+        Ok(Entry {
+            node: NodeId(number),
+            generation: 0,
+            attributes: Attributes { attr, ttl: FOREVER },
+            ttl: FOREVER,
+        })
+    }
+
+    fn put(&mut self, dir: NodeId, name: &[u8], number: u64) -> Result<()> {
+        let dir = self.node(dir)?;
+        let place = dir.listed.last_key_value().map_or(3, |(last, _)| last + 1);
+        dir.names.insert(name.into(), number);
+        dir.listed.insert(place, (name.into(), number));
+        Ok(())
+    }
+
+    pub(crate) fn take(&mut self, dir: NodeId, name: &[u8]) -> Result<u64> {
+        let dir = self.node(dir)?;
+        let number = dir.names.remove(name).ok_or(Errno::NOENT)?;
+        dir.listed.retain(|_, (listed, _)| listed != name);
+        Ok(number)
+    }
+
+    fn add(&mut self, dir: NodeId, name: &[u8], mode: u32, context: &Context) -> Result<Entry> {
+        if self.node(dir)?.names.contains_key(name) {
+            return Err(Errno::EXIST);
+        }
+        self.last += 1;
+        let number = self.last;
+        let node = Node::new(number, mode, context, name.starts_with(b"slow"));
+        self.nodes.insert(number, node);
+        self.put(dir, name, number)?;
+        self.entry(number)
+    }
+}
+
+impl Node {
+    fn new(number: u64, mode: u32, context: &Context, slow: bool) -> Self {
+        let kind = match mode & TYPE_MASK {
+            0o040_000 => FileKind::Directory,
+            0o120_000 => FileKind::Symlink,
+            _ => FileKind::Regular,
+        };
+        let time = Time {
+            secs: 1_700_000_000,
+            nanos: 0,
+        };
+        Self {
+            attr: Attr {
+                ino: number,
+                kind,
+                permissions: (mode & 0o7777) as u16,
+                nlink: 1,
+                uid: context.uid,
+                gid: context.gid,
+                rdev: DeviceNr::default(),
+                size_bytes: 0,
+                blocks: 0,
+                block_bytes: 4096,
+                atime: time,
+                mtime: time,
+                ctime: time,
+                btime: time,
+            },
+            slow,
+            contents: Vec::new(),
+            xattrs: BTreeMap::new(),
+            names: HashMap::new(),
+            listed: BTreeMap::new(),
+        }
+    }
+}
+
+impl Instant {
+    pub(crate) fn new(manners: Manners) -> Self {
+        let root = Context {
+            uid: 0,
+            gid: 0,
+            pid: 0,
+        };
+        let mut state = State::default();
+        let top = Node::new(NodeId::ROOT.0, 0o040_777, &root, false);
+        state.nodes.insert(NodeId::ROOT.0, top);
+        state.last = 1 << 10;
+        Self {
+            manners,
+            state: Arc::new(Mutex::new(state)),
+            gate: Arc::default(),
+        }
+    }
+
+    fn wait_if_slow(&self, node: NodeId) -> Result<()> {
+        let slow = self.state.lock().node(node)?.slow;
+        if slow { self.gate.pass() } else { Ok(()) }
+    }
+
+    /// Names from `offset` on until `push` is full.
+    fn list(
+        &self,
+        dir: NodeId,
+        offset: u64,
+        push: &mut dyn FnMut(&DirEntry<'_>, Option<&Entry>) -> Room,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        let listed: Vec<_> = state
+            .node(dir)?
+            .listed
+            .range(offset..)
+            .take(8192)
+            .map(|(place, (name, number))| (*place, name.clone(), *number))
+            .collect();
+        for (place, name, number) in listed {
+            let found = state.entry(number)?;
+            let entry = DirEntry {
+                ino: number,
+                kind: found.attributes.attr.kind,
+                name: &name,
+                next_offset: place + 1,
+            };
+            if push(&entry, Some(&found)) == Room::Full {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem for Instant {
+    fn wishes(&self) -> Wishes {
+        Wishes {
+            posix_acl: false,
+            writable: true,
+            writeback_cache: self.manners.writeback_cache,
+        }
+    }
+
+    fn start(&self, notifier: Arc<dyn Notifier>) {
+        *self.gate.notifier.lock() = Some(notifier);
+    }
+
+    fn forbid_waiting(&self) {
+        HURRIED.set(true);
+    }
+
+    fn lookup(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+        let mut state = self.state.lock();
+        match state.child(dir, name) {
+            Ok(number) => state.entry(number).map(Lookup::Found),
+            Err(_) => Ok(Lookup::Absent { ttl: FOREVER }),
+        }
+    }
+
+    fn forget(&self, _: NodeId, lookups: u64) {
+        self.gate
+            .forgotten
+            .fetch_add(lookups as usize, Ordering::SeqCst);
+    }
+
+    fn getattr(&self, _: &Context, node: NodeId) -> Result<Attributes> {
+        let attr = self.state.lock().node(node)?.attr;
+        Ok(Attributes { attr, ttl: FOREVER })
+    }
+
+    fn readlink(&self, _: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
+        let mut state = self.state.lock();
+        let target = &state.node(node)?.contents;
+        out[..target.len()].copy_from_slice(target);
+        Ok(target.len())
+    }
+
+    fn setattr(
+        &self,
+        _: &Context,
+        node: NodeId,
+        _: Option<Handle>,
+        change: &AttrChange,
+    ) -> Result<Attributes> {
+        let mut state = self.state.lock();
+        let node = state.node(node)?;
+        if let Some(size) = change.size_bytes {
+            node.contents.resize(size as usize, 0);
+            node.attr.size_bytes = size;
+        }
+        if let Some(mode) = change.mode {
+            node.attr.permissions = (mode & 0o7777) as u16;
+        }
+        if let Some(TimeChange::At(time)) = change.mtime {
+            node.attr.mtime = time;
+        }
+        let attr = node.attr;
+        Ok(Attributes { attr, ttl: FOREVER })
+    }
+
+    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let mode = new.mode & !new.umask;
+        self.state.lock().add(dir, name, mode, context)
+    }
+
+    fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let mode = 0o040_000 | (new.mode & !new.umask & !TYPE_MASK);
+        self.state.lock().add(dir, name, mode, context)
+    }
+
+    fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let mut state = self.state.lock();
+        let made = state.add(dir, name, 0o120_777, context)?;
+        let node = state.node(made.node)?;
+        node.contents = target.into();
+        node.attr.size_bytes = target.len() as u64;
+        state.entry(made.node.0)
+    }
+
+    fn unlink(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.state.lock().take(dir, name).map(drop)
+    }
+
+    fn rmdir(&self, _: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.state.lock().take(dir, name).map(drop)
+    }
+
+    fn rename(
+        &self,
+        _: &Context,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        _: RenameFlags,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        let number = state.take(from.0, from.1)?;
+        let _ = state.take(to.0, to.1);
+        state.put(to.0, to.1, number)
+    }
+
+    fn create(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+        _: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        if !self.manners.create {
+            return Err(Errno::NOSYS);
+        }
+        let made = self.mknod(context, dir, name, new)?;
+        Ok((made, Opened::Elided))
+    }
+
+    fn open(&self, _: &Context, _: NodeId, _: OpenFlags) -> Result<Opened> {
+        Ok(Opened::Elided)
+    }
+
+    fn read(
+        &self,
+        _: &Context,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        self.wait_if_slow(node)?;
+        let mut state = self.state.lock();
+        let contents = &state.node(node)?.contents;
+        let rest = contents.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write(
+        &self,
+        _: &Context,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        bytes: &[u8],
+        _: &WriteHow,
+    ) -> Result<usize> {
+        let mut state = self.state.lock();
+        let node = state.node(node)?;
+        let end = offset as usize + bytes.len();
+        if node.contents.len() < end {
+            node.contents.resize(end, 0);
+        }
+        node.contents[offset as usize..end].copy_from_slice(bytes);
+        node.attr.size_bytes = node.contents.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn fsync(&self, _: &Context, node: NodeId, _: Handle, _: bool) -> Result<()> {
+        self.wait_if_slow(node)
+    }
+
+    fn release(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
+        Ok(())
+    }
+
+    fn opendir(&self, _: &Context, _: NodeId) -> Result<Opened> {
+        Ok(Opened::Elided)
+    }
+
+    fn readdir(
+        &self,
+        _: &Context,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        sink: &mut dyn DirSink,
+    ) -> Result<()> {
+        self.list(node, offset, &mut |entry, _| sink.push(entry))
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Context,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        sink: &mut dyn DirPlusSink,
+    ) -> Result<()> {
+        self.list(node, offset, &mut |entry, found| sink.push(entry, found))
+    }
+
+    fn releasedir(&self, _: &Context, _: NodeId, _: Handle) -> Result<()> {
+        Ok(())
+    }
+
+    fn getxattr(&self, _: &Context, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
+        let mut state = self.state.lock();
+        let value = state.node(node)?.xattrs.get(name).ok_or(Errno::NODATA)?;
+        if !out.is_empty() {
+            out.get_mut(..value.len())
+                .ok_or(Errno::RANGE)?
+                .copy_from_slice(value);
+        }
+        Ok(value.len())
+    }
+
+    fn listxattr(&self, _: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
+        let mut state = self.state.lock();
+        let names: Vec<u8> = state
+            .node(node)?
+            .xattrs
+            .keys()
+            .flat_map(|name| name.iter().copied().chain([0]))
+            .collect();
+        if !out.is_empty() {
+            out.get_mut(..names.len())
+                .ok_or(Errno::RANGE)?
+                .copy_from_slice(&names);
+        }
+        Ok(names.len())
+    }
+
+    fn setxattr(
+        &self,
+        _: &Context,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        _: XattrHow,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        state.node(node)?.xattrs.insert(name.into(), value.into());
+        Ok(())
+    }
+
+    fn statfs(&self, _: &Context, _: NodeId) -> Result<StatFs> {
+        Ok(StatFs {
+            block_bytes: 4096,
+            blocks: 1 << 30,
+            blocks_free: 1 << 30,
+            blocks_available: 1 << 30,
+            name_max: 255,
+        })
+    }
+
+    fn access(&self, _: &Context, _: NodeId, _: u32) -> Result<()> {
+        Err(Errno::NOSYS)
+    }
+
+    fn lseek(&self, _: &Context, _: NodeId, _: Handle, _: u64, _: SeekFor) -> Result<u64> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Gives its input back, turned around.
+    fn ioctl(&self, _: &Context, _: NodeId, _: u32, input: &[u8], out: &mut [u8]) -> Result<usize> {
+        let len = input.len().min(out.len());
+        for (to, from) in out[..len].iter_mut().zip(input.iter().rev()) {
+            *to = *from;
+        }
+        Ok(len)
+    }
+}

@@ -1,0 +1,459 @@
+//! Real mounts of a file system in memory, over each transport that works here: what clients see under
+//! load, when requests have to wait, when clients or the connection die.
+
+#[path = "../../../benches/transport/src/instant.rs"]
+mod instant;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags, statx};
+use rustix::process::geteuid;
+use ubtrfs_fuse::mount::{
+    IfBusy, MountError, Options, Session, TransportChoice, mount_file_system, mount_table, unmount,
+};
+use ubtrfs_fuse::request::NodeId;
+
+use self::instant::{Gate, Instant, Manners, State};
+
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+struct Mounted {
+    dir: tempfile::TempDir,
+    session: Session,
+    gate: Arc<Gate>,
+    state: Arc<Mutex<State>>,
+    transport: TransportChoice,
+}
+
+impl Mounted {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn open_gate(&self) {
+        *self.gate.open.lock() = true;
+        self.gate.opened.notify_all();
+    }
+
+    fn unmount(mut self) {
+        self.open_gate();
+        self.session.unmount().unwrap();
+    }
+}
+
+fn manners() -> Manners {
+    Manners {
+        writeback_cache: false,
+        create: true,
+    }
+}
+
+/// A mount over each transport; none where this user cannot mount at all.
+fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
+    let uring = fs::write("/sys/module/fuse/parameters/enable_uring", "Y");
+    if let Err(error) = &uring {
+        skip(&format!("no FUSE over io_uring: {error}"));
+    }
+    let uring = uring.ok().map(|()| TransportChoice::Uring);
+    [TransportChoice::Classic]
+        .into_iter()
+        .chain(uring)
+        .filter_map(move |transport| {
+            let dir = tempfile::tempdir().unwrap();
+            let file_system = Instant::new(manners);
+            let gate = Arc::clone(&file_system.gate);
+            let state = Arc::clone(&file_system.state);
+            let options = Options {
+                transport,
+                ..Options::default()
+            };
+            match mount_file_system(file_system, Path::new("instant"), dir.path(), &options) {
+                Ok(session) => Some(Mounted {
+                    dir,
+                    session,
+                    gate,
+                    state,
+                    transport,
+                }),
+                Err(
+                    error @ (MountError::NoFuse
+                    | MountError::NoHelper
+                    | MountError::OpenFuse(_)
+                    | MountError::Helper(_)),
+                ) => {
+                    skip(&format!("cannot mount here: {error}"));
+                    None
+                }
+                Err(error) => panic!("{transport:?}: {error}"),
+            }
+        })
+}
+
+/// Past the capture of the test harness.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    while !what() {
+        thread::yield_now();
+    }
+}
+
+/// A process that reads a file.
+fn reader(path: &Path) -> Child {
+    Command::new("cat")
+        .arg(path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn write_new(path: &Path, bytes: &[u8]) {
+    File::create_new(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn every_kind_of_request_does_what_its_system_call_says() {
+    for writeback_cache in [false, true] {
+        for create in [false, true] {
+            let manners = Manners {
+                writeback_cache,
+                create,
+            };
+            for mounted in mounts(manners) {
+                exercise(&mounted);
+                mounted.unmount();
+            }
+        }
+    }
+}
+
+fn exercise(mounted: &Mounted) {
+    let path = mounted.path("file");
+    let long: Vec<u8> = (0..3_000_001u32).map(|n| (n % 251) as u8).collect();
+    write_new(&path, &long);
+    assert!(File::create_new(&path).is_err());
+    assert_eq!(fs::read(&path).unwrap(), long);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    file.write_all_at(b"changed", 1_000_000).unwrap();
+    file.seek(SeekFrom::Start(999_999)).unwrap();
+    let mut part = [0; 9];
+    file.read_exact(&mut part).unwrap();
+    assert_eq!(&part[1..8], b"changed");
+    file.sync_all().unwrap();
+    file.set_len(5).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().size(), 5);
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), long[..5]);
+    File::create(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().size(), 0);
+
+    fs::create_dir(mounted.path("dir")).unwrap();
+    fs::rename(&path, mounted.path("dir/moved")).unwrap();
+    assert!(fs::metadata(&path).is_err());
+    std::os::unix::fs::symlink("dir/moved", mounted.path("link")).unwrap();
+    assert_eq!(
+        fs::read_link(mounted.path("link")).unwrap(),
+        Path::new("dir/moved")
+    );
+    fs::set_permissions(
+        mounted.path("link"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o640),
+    )
+    .unwrap();
+    let stat = fs::metadata(mounted.path("dir/moved")).unwrap();
+    assert_eq!(stat.mode(), 0o100_640);
+
+    let path = mounted.path("dir/moved");
+    let value = vec![b'v'; 5000];
+    rustix::fs::setxattr(&path, "user.long", &value, XattrFlags::empty()).unwrap();
+    let mut out = vec![0; 5001];
+    let len = rustix::fs::getxattr(&path, "user.long", &mut out[..]).unwrap();
+    assert_eq!(out[..len], value);
+    assert_eq!(
+        rustix::fs::getxattr(&path, "user.long", &mut [0; 10][..]),
+        Err(rustix::io::Errno::RANGE)
+    );
+    let len = rustix::fs::listxattr(&path, &mut out[..]).unwrap();
+    assert_eq!(&out[..len], b"user.long\0");
+
+    let born = statx(CWD, &path, AtFlags::empty(), StatxFlags::BTIME).unwrap();
+    assert_eq!(born.stx_btime.tv_sec, 1_700_000_000);
+    assert!(rustix::fs::statvfs(mounted.dir.path()).unwrap().f_bavail > 0);
+    fs::remove_file(&path).unwrap();
+    fs::remove_file(mounted.path("link")).unwrap();
+    fs::remove_dir(mounted.path("dir")).unwrap();
+}
+
+#[test]
+fn direct_reads_and_writes_of_a_mebibyte_arrive_whole() {
+    for mounted in mounts(manners()) {
+        let path = mounted.path("direct");
+        let len = 4 << 20;
+        // O_DIRECT wants memory on a page.
+        let mut memory = vec![0u8; len + 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        for (at, byte) in memory[begin..][..len].iter_mut().enumerate() {
+            *byte = (at % 253) as u8;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(&path)
+            .unwrap();
+        file.write_all_at(&memory[begin..][..len], 0).unwrap();
+        let mut back = vec![0u8; len + 4096];
+        let at = back.as_ptr().align_offset(4096);
+        file.read_exact_at(&mut back[at..][..len], 0).unwrap();
+        assert!(memory[begin..][..len] == back[at..][..len]);
+        drop(file);
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn a_big_directory_is_listed_whole_and_names_in_it_are_found() {
+    for mounted in mounts(manners()) {
+        let count = 30_000;
+        fs::create_dir(mounted.path("big")).unwrap();
+        for number in 0..count {
+            File::create_new(mounted.path(&format!("big/name-{number}"))).unwrap();
+        }
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(mounted.path("big")).unwrap() {
+            assert!(names.insert(entry.unwrap().file_name()));
+        }
+        assert_eq!(names.len(), count);
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn sixteen_threads_do_not_see_each_other() {
+    for mounted in mounts(Manners {
+        writeback_cache: true,
+        create: true,
+    }) {
+        thread::scope(|scope| {
+            for worker in 0..16u64 {
+                let dir = mounted.path(&format!("worker-{worker}"));
+                scope.spawn(move || churn(&dir, worker));
+            }
+        });
+        assert_eq!(fs::read_dir(mounted.dir.path()).unwrap().count(), 0);
+        mounted.unmount();
+    }
+}
+
+/// Makes, changes, renames, lists and removes files of one's own.
+fn churn(dir: &Path, worker: u64) {
+    fs::create_dir(dir).unwrap();
+    for round in 0..60u64 {
+        let path = dir.join(format!("file-{round}"));
+        let bytes: Vec<u8> = (0..=worker * 1777 + round * 311)
+            .map(|at| (at + worker + round) as u8)
+            .collect();
+        write_new(&path, &bytes);
+        let moved = dir.join(format!("moved-{round}"));
+        fs::rename(&path, &moved).unwrap();
+        assert_eq!(fs::read(&moved).unwrap(), bytes);
+        if round % 3 == 0 {
+            File::open(&moved).unwrap().sync_all().unwrap();
+        }
+        if round % 2 == 0 {
+            fs::remove_file(&moved).unwrap();
+        }
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 30);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn requests_that_wait_hold_no_other_up() {
+    for mounted in mounts(manners()) {
+        // One each: the kernel lets syncs of a file wait for each other.
+        let slow = |number| mounted.path(&format!("slow-{number}"));
+        for number in 0..12 {
+            write_new(&slow(number), b"late");
+        }
+        thread::scope(|scope| {
+            let waiting: Vec<_> = (0..12)
+                .map(|number| {
+                    let slow = slow(number);
+                    scope.spawn(move || {
+                        if number % 2 == 0 {
+                            File::open(&slow).unwrap().sync_all().unwrap();
+                        } else {
+                            let file = OpenOptions::new()
+                                .read(true)
+                                .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+                                .open(&slow)
+                                .unwrap();
+                            let mut memory = vec![0u8; 8192];
+                            let at = memory.as_ptr().align_offset(4096);
+                            assert_eq!(file.read_at(&mut memory[at..][..4096], 0).unwrap(), 4);
+                        }
+                    })
+                })
+                .collect();
+            wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 12);
+            for number in 0..100 {
+                write_new(&mounted.path(&format!("quick-{number}")), b"now");
+            }
+            assert!(waiting.iter().all(|thread| !thread.is_finished()));
+            mounted.open_gate();
+        });
+        if mounted.transport == TransportChoice::Uring {
+            // The direct reads; those that are known to wait are not even tried.
+            assert!(mounted.gate.refused.load(Ordering::SeqCst) >= 6);
+        }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn a_client_killed_while_it_waits_is_gone_and_the_mount_lives_on() {
+    for mounted in mounts(manners()) {
+        let slow = mounted.path("slow");
+        write_new(&slow, b"late");
+        let mut client = reader(&slow);
+        wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 1);
+        client.kill().unwrap();
+        write_new(&mounted.path("other"), b"x");
+        assert_eq!(fs::read(mounted.path("other")).unwrap(), b"x");
+        mounted.open_gate();
+        client.wait().unwrap();
+        assert_eq!(fs::read(&slow).unwrap(), b"late");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn an_aborted_connection_ends_with_requests_under_way() {
+    if !geteuid().is_root() {
+        skip("needs root to abort connections");
+        return;
+    }
+    for mounted in mounts(manners()) {
+        let slow = mounted.path("slow");
+        write_new(&slow, b"late");
+        let mut client = reader(&slow);
+        wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 1);
+        let (_, number) = mount_table()
+            .unwrap()
+            .into_iter()
+            .rfind(|entry| entry.mountpoint == mounted.dir.path())
+            .unwrap()
+            .device;
+        let control = control_dir();
+        fs::write(control.join(number.to_string()).join("abort"), "1").unwrap();
+        assert!(!client.wait().unwrap().success());
+        mounted.open_gate();
+        assert!(fs::metadata(&slow).is_err());
+        unmount(mounted.dir.path(), IfBusy::Detach).unwrap();
+        assert!(matches!(
+            mounted.session.wait(),
+            Ok(()) | Err(MountError::Connection(_))
+        ));
+    }
+}
+
+/// Where connections are controlled, mounted if it is not.
+fn control_dir() -> PathBuf {
+    let there = fs::read_dir(CONNECTIONS).is_ok_and(|mut entries| entries.next().is_some());
+    if !there {
+        let mounted = Command::new("mount")
+            .args(["-t", "fusectl", "fusectl", CONNECTIONS])
+            .status();
+        assert!(mounted.unwrap().success());
+    }
+    CONNECTIONS.into()
+}
+
+#[test]
+fn what_the_kernel_is_told_to_forget_is_asked_for_again() {
+    for mounted in mounts(manners()) {
+        let path = mounted.path("file");
+        write_new(&path, b"old");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let number = fs::metadata(&path).unwrap().ino();
+        let notifier = mounted.gate.notifier.lock().clone().unwrap();
+        // Contents change behind the kernel's back, as through a control socket.
+        mounted
+            .state
+            .lock()
+            .nodes
+            .get_mut(&number)
+            .unwrap()
+            .contents = b"new".to_vec();
+        notifier.node_changed(NodeId(number), Some((0, None)));
+        wait_until(|| fs::read(&path).unwrap() == b"new");
+        mounted.state.lock().take(NodeId::ROOT, b"file").unwrap();
+        assert!(fs::metadata(&path).is_ok());
+        notifier.entry_deleted(NodeId::ROOT, b"file", NodeId(number));
+        wait_until(|| fs::metadata(&path).is_err());
+        // More than wait one by one.
+        for other in 0..10_000u64 {
+            notifier.entry_changed(NodeId::ROOT, other.to_string().as_bytes());
+            notifier.node_changed(NodeId(other + (1 << 40)), None);
+        }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn dropped_lookups_are_counted_down() {
+    for mounted in mounts(manners()) {
+        for number in 0..200 {
+            write_new(&mounted.path(&format!("f{number}")), b"");
+        }
+        for number in 0..200 {
+            fs::remove_file(mounted.path(&format!("f{number}"))).unwrap();
+        }
+        wait_until(|| mounted.gate.forgotten.load(Ordering::SeqCst) >= 200);
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn unmounting_under_load_ends_in_order() {
+    for mounted in mounts(manners()) {
+        write_new(&mounted.path("lasting"), b"");
+        let done = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let (dir, done) = (mounted.dir.path(), &done);
+                scope.spawn(move || {
+                    // Until the mount is gone: then names are those of the directory below it.
+                    while fs::metadata(dir.join("lasting")).is_ok() {
+                        let path = dir.join(format!("w{worker}"));
+                        if fs::write(&path, b"x").is_ok() {
+                            done.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            wait_until(|| done.load(Ordering::Relaxed) > 50);
+            unmount(mounted.dir.path(), IfBusy::Detach).unwrap();
+        });
+        mounted.session.wait().unwrap();
+    }
+}
