@@ -190,7 +190,10 @@ impl<S: Source> Adapter<S> {
     }
 
     pub(super) fn sync_file(&self, node: NodeId) -> Result<()> {
-        let volume = self.writing()?;
+        let Ok(volume) = self.writing() else {
+            // Nothing ever waits to be written; the kernel is told not to ask again.
+            return Err(Errno::NOSYS);
+        };
         let id = self.node(node)?.id;
         let outcome = volume.fsync(id).map_err(errno);
         self.statfs.forget();
