@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 
 use super::GROUPS;
 use super::mounted::{Found, Mounted};
@@ -136,6 +137,13 @@ fn write_back(mountpoint: &Path) -> anyhow::Result<()> {
 
 fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
     let shown = mount.mountpoint.display();
+    let caller = geteuid();
+    if !caller.is_root() && caller.as_raw() != mount.owner {
+        bail!(
+            "'{shown}' was mounted by user {}: only that user and root may run commands on it",
+            mount.owner
+        );
+    }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
     let mut socket = protocol::address(mount.device)
         .and_then(|address| UnixStream::connect_addr(&address))
