@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ubtrfs_engine::{FileTime, SetAttr, SetTime, Volume};
 
@@ -72,7 +73,16 @@ impl<S: Source> Adapter<S> {
         } else {
             volume.set_attr_and_look(id, &set)
         };
-        let inode = volume::shown(volume, &attr.map_err(errno)?);
+        let attr = match attr.map_err(errno) {
+            // The kernel has kept the time at which the last name went, for a file that went with it.
+            Err(Errno::STALE) if set.of_writes => {
+                let attr = of_kind(node.number, FileKind::Regular);
+                let ttl = Duration::ZERO;
+                return Ok(Attributes { attr, ttl });
+            }
+            attr => attr?,
+        };
+        let inode = volume::shown(volume, &attr);
         Ok(Self::attributes_of(node.number, &inode))
     }
 

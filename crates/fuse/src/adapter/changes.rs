@@ -54,6 +54,8 @@ enum Change {
         contents: bool,
     },
     Everything,
+    /// Answered when what was told before has been passed on.
+    Mark(SyncSender<()>),
     /// The kernel shall write what it holds of a file; answered when it has.
     Flush {
         node: NodeId,
@@ -126,6 +128,18 @@ impl Changes {
         self.push(Change::Everything);
     }
 
+    /// Waits until the kernel knows what was told so far. Not for who serves a request.
+    pub fn wait(&self) {
+        if self.waiting.lock().is_some() {
+            return;
+        }
+        let (done, passed) = sync_channel(1);
+        if self.queue.send(Change::Mark(done)).is_ok() {
+            // An error means that nobody passes on any more.
+            let _ = passed.recv();
+        }
+    }
+
     fn push(&self, change: Change) {
         if let Err(TrySendError::Full(_)) = self.queue.try_send(change) {
             self.overflowed.store(true, Ordering::Release);
@@ -188,10 +202,10 @@ struct Teller {
 impl Teller {
     fn run(&self, queue: &Receiver<Change>) {
         for change in queue {
-            self.tell(change);
             if self.overflowed.swap(false, Ordering::AcqRel) {
                 self.tell(Change::Everything);
             }
+            self.tell(change);
         }
     }
 
@@ -207,6 +221,10 @@ impl Teller {
                 self.notifier.node_changed(node, contents);
             }
             Change::Everything => self.tell_everything(),
+            Change::Mark(done) => {
+                self.notifier.settle();
+                let _ = done.send(());
+            }
             Change::Flush { node, done } => {
                 // What is dropped from the kernel's cache is written first.
                 self.notifier.node_changed(node, whole_file);

@@ -1,0 +1,200 @@
+//! Random scripts are done to a mount and to the model, which does what the kernel's btrfs does. Then both
+//! checkers judge what was written.
+//!
+//! With `UBTRFS_SOAK` set the scripts are long.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ubtrfs_check::{CheckOptions, check};
+use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
+use ubtrfs_sim::manifest::Field;
+use ubtrfs_sim::script::{
+    Mounted, Op, OpError, RunOptions, Shape, SubvolumeVerb, VfsTarget, generate, run,
+};
+use ubtrfs_sim::seed;
+
+const BUSY_LIMIT: Duration = Duration::from_secs(10);
+
+/// A volume that is mounted by us, in this process.
+struct OurMount {
+    device: KernelVolume,
+    point: PathBuf,
+    served: Option<(Session, Arc<Volume>)>,
+}
+
+impl OurMount {
+    fn new() -> OurMount {
+        let device = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let point = device.dir().join("ours");
+        std::fs::create_dir(&point).unwrap();
+        let mut ours = OurMount {
+            device,
+            point,
+            served: None,
+        };
+        ours.mount();
+        ours
+    }
+
+    fn mount(&mut self) {
+        let options = OpenOptions::new().writable(true);
+        let volume = Volume::open(self.device.devices(), &options).unwrap();
+        let mut options = Options::default();
+        options.add("dev,suid,noatime".as_ref()).unwrap();
+        let source = Path::new("scripts");
+        let session = mount(Arc::clone(&volume), source, &self.point, &options).unwrap();
+        self.served = Some((session, volume));
+    }
+
+    fn unmount(&mut self) {
+        let Some((mut session, volume)) = self.served.take() else {
+            return;
+        };
+        let begun = Instant::now();
+        loop {
+            match session.unmount() {
+                // A thread of another test that starts a program holds copies of all open files between
+                // fork and exec.
+                Err(MountError::Unmount(UnmountError::Busy(_))) if begun.elapsed() < BUSY_LIMIT => {
+                    thread::yield_now();
+                }
+                done => break done.unwrap(),
+            }
+        }
+        drop(volume);
+        let report = check(self.device.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
+        assert!(report.is_spotless(), "{:?}", report.issues);
+    }
+
+    fn find(&self, volume: &Volume, path: &Path) -> FileId {
+        let path = path.canonicalize().unwrap();
+        let below = path.strip_prefix(&self.point).unwrap();
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        volume.resolve(top, below.as_os_str().as_bytes()).unwrap()
+    }
+}
+
+impl Drop for OurMount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.unmount();
+        self.device.check().unwrap();
+    }
+}
+
+impl Mounted for OurMount {
+    fn root(&self) -> &Path {
+        &self.point
+    }
+
+    fn sync(&mut self) -> ubtrfs_sim::Result<()> {
+        let dir = std::fs::File::open(&self.point).unwrap();
+        rustix::fs::syncfs(&dir).unwrap();
+        Ok(())
+    }
+
+    fn remount(&mut self) -> ubtrfs_sim::Result<()> {
+        self.unmount();
+        self.mount();
+        Ok(())
+    }
+
+    /// As somebody does who changes the volume beside the mount.
+    fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
+        let SubvolumeVerb::Create { path } = verb else {
+            panic!("{verb:?} is left out");
+        };
+        let (session, volume) = self.served.as_ref().unwrap();
+        let name = path.file_name().unwrap().as_bytes();
+        let dir = self.find(volume, path.parent().unwrap());
+        let root = NewInode {
+            umask: 0o022,
+            ..NewInode::directory(0o777)
+        };
+        volume.create_subvolume(dir, name, &root).unwrap();
+        let changes = session.changes().unwrap();
+        changes.entry(dir, name);
+        changes.attributes(dir);
+        changes.wait();
+        Ok(())
+    }
+
+    fn may_refuse(&self, op: &Op, error: OpError) -> bool {
+        // A larger value takes the old one's place only if their leaf happens to have room.
+        matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
+    }
+}
+
+fn count(few: usize) -> usize {
+    match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => 20 * few,
+        None => few,
+    }
+}
+
+fn prove_shape(test: &str, shape: Shape, few: usize) {
+    if !or_skip(test) {
+        return;
+    }
+    let options = RunOptions {
+        // Unique over the mount, and times that the kernel keeps itself are coarse.
+        ignored: vec![
+            Field::Ino,
+            Field::Ctime,
+            Field::Mtime,
+            Field::Atime,
+            Field::Btime,
+        ],
+        ..RunOptions::default()
+    };
+    let mut ops = generate(shape, seed(test), count(few));
+    // FUSE has no request to clone, and subvolumes do not show the number by which the target knows them.
+    ops.retain(|op| {
+        let left_out = matches!(
+            op,
+            Op::Clone { .. }
+                | Op::Snapshot { .. }
+                | Op::SetReadOnly { .. }
+                | Op::DeleteSubvolume { .. }
+        );
+        !left_out
+    });
+    let outcome = run(&mut VfsTarget::new(OurMount::new()), &ops, &options);
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn mixed() {
+    prove_shape("mixed", Shape::Mixed, 600);
+}
+
+#[test]
+fn many_small_files() {
+    prove_shape("many_small_files", Shape::ManySmallFiles, 1000);
+}
+
+#[test]
+fn big_file() {
+    prove_shape("big_file", Shape::BigFile, 300);
+}
+
+#[test]
+fn colliding_names() {
+    prove_shape("colliding_names", Shape::CollidingNames, 600);
+}
+
+#[test]
+fn xattrs() {
+    prove_shape("xattrs", Shape::Xattrs, 600);
+}
