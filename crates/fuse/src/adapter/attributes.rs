@@ -86,7 +86,7 @@ impl<S: Source> Adapter<S> {
         Ok(Self::attributes_of(node.number, &inode))
     }
 
-    /// Without a handle, the caller may write to the file, but its flags were not asked.
+    /// With a handle, the file's flags were asked when it was opened.
     fn resize(
         &self,
         volume: &Arc<Volume>,
@@ -95,13 +95,11 @@ impl<S: Source> Adapter<S> {
         size: u64,
     ) -> Result<()> {
         let open = handle.and_then(|handle| self.handles.get(handle));
-        let is_open_to_write = open.is_some_and(|open| open.access.writes());
-        if !is_open_to_write {
-            let _held = volume.hold_for_writing(id, false).map_err(errno)?;
-            return volume.truncate(id, size).map_err(errno);
+        match open.filter(|open| open.access.writes()) {
+            Some(open) => volume.truncate_open(&open.file, size),
+            None => volume.truncate(id, size),
         }
-        self.refuse_append_only(id)?;
-        volume.truncate(id, size).map_err(errno)
+        .map_err(errno)
     }
 
     /// Takes from a file that is written to what its contents gave it. `handle` is what it is written through.

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_device::waiting;
 use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
-use ubtrfs_format::item::InodeFlags;
 
 use super::errno::errno;
 use super::handles::{self, OpenHandle};
@@ -228,19 +227,7 @@ impl<S: Source> Adapter<S> {
         };
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        let flags = self.source.inode(id)?.flags;
-        let appends = matches!(how, Fallocate::Reserve { .. });
-        if flags.contains(InodeFlags::IMMUTABLE) || flags.contains(InodeFlags::APPEND) && !appends {
-            return Err(Errno::PERM);
-        }
         volume.fallocate(id, how, offset, len).map_err(errno)
-    }
-
-    pub(super) fn refuse_append_only(&self, id: FileId) -> Result<()> {
-        match self.source.inode(id)?.flags.contains(InodeFlags::APPEND) {
-            true => Err(Errno::PERM),
-            false => Ok(()),
-        }
     }
 
     pub(super) fn copy(&self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<u64> {

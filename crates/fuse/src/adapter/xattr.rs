@@ -3,7 +3,7 @@
 //! ACLs are ordinary xattrs here (`system.posix_acl_access`, `system.posix_acl_default`): what btrfs
 //! stores is what the kernel passes to user space, and the kernel evaluates it.
 
-use ubtrfs_engine::{SetAttr, XattrMode};
+use ubtrfs_engine::XattrMode;
 
 use super::Adapter;
 use super::errno::errno;
@@ -14,7 +14,7 @@ use crate::request::{Errno, NodeId, Result, XattrHow};
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-const SETGID: u32 = 0o2000;
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 impl<S: Source> Adapter<S> {
     fn must_exist(&self, name: &[u8]) -> Result<()> {
@@ -59,18 +59,12 @@ impl<S: Source> Adapter<S> {
             XattrHow { replace: true, .. } => XattrMode::Replace,
             _ => XattrMode::Any,
         };
-        volume.set_xattr(id, name, value, mode).map_err(errno)?;
-        self.note_xattr(name);
-        if how.kill_setgid {
-            let mode = volume.attr(id).map_err(errno)?.mode;
-            let set = SetAttr {
-                mode: Some(mode & !SETGID),
-                ..SetAttr::default()
-            };
-            if mode & SETGID != 0 {
-                volume.set_attr(id, &set).map_err(errno)?;
-            }
+        match how.kill_setgid && name == ACCESS_ACL {
+            true => volume.set_access_acl(id, value, true),
+            false => volume.set_xattr(id, name, value, mode),
         }
+        .map_err(errno)?;
+        self.note_xattr(name);
         Ok(())
     }
 
