@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use self::pool::Pool;
 use self::queue::Queue;
@@ -66,7 +66,8 @@ impl<F: FileSystem> Queues<F> {
 
     /// Registers all queues. Answers come from them from now on.
     pub(super) fn begin(self, server: &Arc<Server<F>>, device: &Device) -> io::Result<Serving> {
-        let pool = Pool::new(MIN_POOL.max(4 * self.threads.len()));
+        let limit = MIN_POOL.max(4 * self.threads.len());
+        let pool = Pool::new(limit, sched_getaffinity(None)?);
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
         let mut threads = Vec::new();

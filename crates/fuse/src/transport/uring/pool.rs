@@ -1,7 +1,8 @@
 //! Threads for requests that have to wait.
 //!
 //! Threads are started when none is idle, up to a limit, and stay. Beyond the limit requests wait for a
-//! thread; none of them depends on another request.
+//! thread; none of them depends on another request. A queue's thread is pinned, and so would be the threads
+//! that it starts: they take back the CPUs that the process may use.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.
 
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Where requests go that a queue cannot answer.
-#[derive(Default)]
 pub(super) struct Pool {
     state: Mutex<State>,
     changed: Condvar,
     limit: usize,
+    cpus: CpuSet,
 }
 
 #[derive(Default)]
@@ -30,10 +32,13 @@ struct State {
 }
 
 impl Pool {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
+    /// Of up to `limit` threads, on these CPUs.
+    pub(super) fn new(limit: usize, cpus: CpuSet) -> Arc<Self> {
         Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
             limit,
-            ..Self::default()
+            cpus,
         })
     }
 
@@ -65,6 +70,9 @@ impl Pool {
     }
 
     fn work(&self) {
+        if let Err(error) = sched_setaffinity(None, &self.cpus) {
+            tracing::debug!(%error, "a thread that may wait stays on one CPU");
+        }
         let mut state = self.state.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
