@@ -208,8 +208,9 @@ impl FileReader<'_, '_> {
                 inode.has_entries = true;
                 inode.entries_bytes += entry.name.len() as u64;
             }
-            let (dir, child) = (key.objectid, entry.location().objectid);
+            let dir = key.objectid;
             if entry.location().item_type == KeyType::ROOT_ITEM {
+                let child = entry.location().objectid;
                 let place = (root.tree.0, dir, entry.name);
                 let (link, index) = match is_item {
                     true => (Link::DirItem, 0),
@@ -218,6 +219,7 @@ impl FileReader<'_, '_> {
                 self.links.add(child, place, link, index)?;
                 continue;
             }
+            let child = names::child_of(entry.location());
             let (kind, name) = (entry.head.type_, entry.name);
             self.names.add(&match is_item {
                 true => Name::Item {

@@ -183,6 +183,14 @@ impl Visitor for Recorder<'_> {
     }
 }
 
+/// The inode that an entry leads to, or none that there is.
+pub(super) fn child_of(location: Key) -> u64 {
+    match location.item_type {
+        KeyType::INODE_ITEM => location.objectid,
+        _ => 0,
+    }
+}
+
 impl Recorder<'_> {
     fn item(&mut self, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
         if self.inode.0 != key.objectid {
@@ -219,7 +227,7 @@ impl Recorder<'_> {
                         KeyType::DIR_ITEM => (ITEM, 0),
                         _ => (INDEX, key.offset),
                     };
-                    let child = entry.location().objectid;
+                    let child = child_of(entry.location());
                     let facts = [place, child, index, u64::from(entry.head.type_)];
                     self.record(number, entry.name, facts)?;
                 }

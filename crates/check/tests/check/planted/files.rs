@@ -250,6 +250,12 @@ fn name_plants() -> Vec<Plant> {
                 });
             }
         }),
+        plant(717, &[714, 715], |volume| {
+            let (index, _, _) = entry(volume);
+            edit_key(volume, TREE, index, |_, bytes| {
+                head(bytes).location.item_type = 0;
+            });
+        }),
         plant(718, &[], |volume| {
             let (index, _, item) = entry(volume);
             for wanted in [index, item] {
