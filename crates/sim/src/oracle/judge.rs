@@ -17,7 +17,8 @@ pub enum DataRule {
     /// The write that follows the prefix may be there in part.
     Torn,
     /// As `Torn`; and any file may be as it was at an earlier moment since the promise, as with a commit
-    /// that does not wait for data. Cloning goes in steps, the last of which may leave data to be written.
+    /// that does not wait for data. What cuts, reserves or shares parts of a file overtakes data written
+    /// before it: only the size of such a file is judged.
     Lagging,
 }
 
@@ -152,14 +153,42 @@ impl Judge<'_> {
         let Content::File(digest) = &shown.content else {
             return false;
         };
-        let was_so = |earlier: usize| {
-            let is_step = matches!(self.next(earlier), Some(Op::Clone { .. }));
-            self.history.model(earlier).bytes_of(file) == Some((size, *digest))
-                || is_step && self.is_torn(earlier, file, size)
-        };
+        let was_so =
+            |earlier: usize| self.history.model(earlier).bytes_of(file) == Some((size, *digest));
+        let mut since = *self.legal.start()..=ops;
         self.rules.data == DataRule::Lagging
             && *field != Field::Mtime
-            && (*self.legal.start()..=ops).any(was_so)
+            && (since.clone().any(was_so)
+                || since
+                    .clone()
+                    .any(|earlier| self.is_overtaking(earlier, file))
+                    && since.any(|earlier| self.is_between(earlier, file, size)))
+    }
+
+    /// The operation after a prefix changes this file at once, whatever of it waits to be written.
+    fn is_overtaking(&self, ops: usize, file: FileKey) -> bool {
+        let is_so = matches!(
+            self.next(ops),
+            Some(Op::Clone { .. } | Op::Truncate { .. } | Op::Fallocate { .. })
+        );
+        is_so && self.is_changing(ops, file)
+    }
+
+    /// The operation after a prefix changes this file.
+    fn is_changing(&self, ops: usize, file: FileKey) -> bool {
+        let changed = self.next(ops).and_then(|op| op.changed_file());
+        changed.and_then(|at| self.history.model(ops).file_of(at)) == Some(file)
+            && ops < *self.legal.end()
+    }
+
+    /// The size is one that the file may have during the operation after a prefix.
+    fn is_between(&self, ops: usize, file: FileKey, size: u64) -> bool {
+        let after = (ops + 1).min(*self.legal.end());
+        let sizes = [ops, after].map(|ops| {
+            let bytes = self.history.model(ops).bytes_of(file);
+            bytes.map_or(0, |(size, _)| size)
+        });
+        (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
     }
 
     /// The operation after a prefix.
@@ -169,16 +198,6 @@ impl Judge<'_> {
 
     /// The operation after the prefix is changing this file, and the size is none that it could not have.
     fn is_torn(&self, ops: usize, file: FileKey, size: u64) -> bool {
-        let model = self.history.model(ops);
-        let changed = self.next(ops).and_then(|op| op.changed_file());
-        let is_this = changed.and_then(|at| model.file_of(at)) == Some(file);
-        if !is_this || ops >= *self.legal.end() {
-            return false;
-        }
-        let sizes = [ops, ops + 1].map(|ops| {
-            let bytes = self.history.model(ops).bytes_of(file);
-            bytes.map_or(0, |(size, _)| size)
-        });
-        (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
+        self.is_changing(ops, file) && self.is_between(ops, file, size)
     }
 }
