@@ -189,6 +189,8 @@ pub enum CorruptItem {
     InodeNumber(InodeNr),
     #[error("inode {0} has no name")]
     NoName(InodeNr),
+    #[error("a name is not listed where its back reference says")]
+    NotListed,
     #[error("block group has no FREE_SPACE_INFO")]
     NoFreeSpaceInfo,
     #[error("{found} free ranges, not {said}")]

@@ -221,8 +221,17 @@ impl Draft<'_> {
         let key = entry_key(dir.0, name);
         let old = self.get(&key)?.ok_or(Error::NotFound)?;
         let Record { start, len, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
+        let index = index_key(dir.0, index);
+        let listed = self.get(&index)?;
+        if listed.is_none_or(|item| find_record(&item, name).is_none()) {
+            return Err(Error::Corrupt {
+                tree: self.tree().id(),
+                key: index,
+                what: CorruptItem::NotListed,
+            });
+        }
         self.cut(key, &old, start, len);
-        self.delete(index_key(dir.0, index));
+        self.delete(index);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Locks: none held across IO but the caches' per-key waits.
 
+mod mapping;
 mod options;
 mod rescue;
 mod space;

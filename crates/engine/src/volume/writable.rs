@@ -5,16 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ubtrfs_device::MappedChunk;
 use ubtrfs_format::features::{CompatRo, Incompat};
-use ubtrfs_format::ids::{DevId, Logical, Physical, RootId, Transid, objectid};
-use ubtrfs_format::item::{DevExtent, QgroupStatusItem, RootItem, Timespec};
+use ubtrfs_format::ids::{DevId, Logical, RootId, Transid, objectid};
+use ubtrfs_format::item::{QgroupStatusItem, RootItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{BlockFormat, CommittedRoot, View};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
+use super::mapping::PlacedExtent;
 use super::{OpenOptions, Tree, Volume, open_tree};
-use crate::error::{CorruptItem, Error, Result};
+use crate::error::{Error, Result};
 use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
 use crate::txn::{Cost, Writer, free_by_extents};
 
@@ -70,14 +71,18 @@ impl Volume {
         let chunk_tree_uuid = root.node().header().chunk_tree_uuid;
         let _ = self.chunk_tree_uuid.set(chunk_tree_uuid);
         let mut groups = Vec::new();
-        self.for_each_block_group(&mut |group| {
-            groups.push((group.start, group.length, group.flags, group.used));
-        })?;
+        self.for_each_block_group(&mut |group| groups.push(group))?;
+        let extents = self.device_extents()?;
+        self.check_mapping(&groups, &extents)?;
+        let groups = groups
+            .into_iter()
+            .map(|group| (group.start, group.length, group.flags, group.used))
+            .collect();
         let superblock = self.superblock();
         let space = Space::new(
             SpaceParams::of(&superblock, chunk_tree_uuid),
             groups,
-            self.device_spaces()?,
+            self.device_spaces(&extents),
             Arc::clone(&self.pool),
             self.free_space_source()?,
         );
@@ -110,41 +115,22 @@ impl Volume {
         }
     }
 
-    fn device_spaces(&self) -> Result<Vec<DeviceSpace>> {
+    fn device_spaces(&self, extents: &[PlacedExtent]) -> Vec<DeviceSpace> {
         let items = self.pool.dev_items();
         let own = |fsid: &Uuid| *fsid == self.superblock().fsid;
-        let mut devices: Vec<DeviceSpace> = items
+        let of = |devid: u64| extents.iter().filter(move |extent| extent.devid.0 == devid);
+        items
             .iter()
             .filter(|item| own(&item.fsid))
             .map(|item| DeviceSpace {
                 devid: DevId(item.devid.get()),
                 uuid: item.uuid,
                 total_bytes: item.total_bytes.get(),
-                extents: Vec::new(),
+                extents: of(item.devid.get())
+                    .map(|extent| (extent.physical, extent.len))
+                    .collect(),
             })
-            .collect();
-        let tree = self.tree(RootId::DEV_TREE)?;
-        let mut cursor = tree.view.cursor().sequential();
-        let mut more = cursor.seek(&Key::MIN)?;
-        while more && let Some((key, bytes)) = cursor.current() {
-            if key.item_type == KeyType::DEV_EXTENT {
-                let (extent, _) =
-                    DevExtent::ref_from_prefix(bytes).map_err(|_| Error::Corrupt {
-                        tree: RootId::DEV_TREE,
-                        key,
-                        what: CorruptItem::Undecodable,
-                    })?;
-                let device = devices
-                    .iter_mut()
-                    .find(|device| device.devid.0 == key.objectid);
-                if let Some(device) = device {
-                    let place = (Physical(key.offset), extent.length.get());
-                    device.extents.push(place);
-                }
-            }
-            more = cursor.advance()?;
-        }
-        Ok(devices)
+            .collect()
     }
 
     /// Says that the sums of quota groups are not to be relied on: they are not kept here.

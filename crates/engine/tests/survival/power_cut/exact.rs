@@ -26,7 +26,7 @@ fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
 
     let recording = recorder.recording();
-    let wanted = count(15, 1000);
+    let wanted = count(12, 1000);
     let flushes = recording.flushes() + 1;
     let plan = CrashPlan::new(seed).random_states(wanted.saturating_sub(flushes).max(wanted / 2));
     let step = (flushes + plan.random_states).div_ceil(wanted);

@@ -16,7 +16,7 @@ use crate::scripts::copied_on_write;
 use crate::soak::count;
 
 /// The kernel does not fall back to another copy of the superblock, so that none must be torn.
-const SECTOR_BYTES: u64 = 4096;
+pub(super) const SECTOR_BYTES: u64 = 4096;
 
 fn kernel_agrees(name: &str, layout: &Layout, shape: Shape) {
     if !kernel::or_skip(name) {

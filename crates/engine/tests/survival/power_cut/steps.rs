@@ -10,6 +10,7 @@ use ubtrfs_sim::oracle::{Mark, Promise};
 use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder, save_image};
 use ubtrfs_sim::seed;
 
+use super::kernel::SECTOR_BYTES as KERNEL_SECTOR_BYTES;
 use super::{Survivor, each_cut, recorded};
 use crate::devices::{Layout, MIB, check, open, quiet};
 use crate::shown::manifest;
@@ -96,6 +97,7 @@ fn subvolume_is_deleted_in_steps() {
     let (mut half, mut kernels) = (0, 0);
     let plan = CrashPlan::new(seed)
         .random_states(count(4, 500))
+        .sector_bytes(KERNEL_SECTOR_BYTES)
         .since(Mark::Durable { thread: 0, ops: 0 });
     let cuts = each_cut(&recorder.recording(), &plan, 1, |state| {
         let survivor = Survivor::open(state, &options)?;
