@@ -1,5 +1,6 @@
 //! What a write in place costs on a volume of 4 TiB with all its block groups, against one with a few.
 
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::Instant;
 
@@ -8,9 +9,9 @@ use ubtrfs_sim::Rng;
 
 use crate::kernel::{Kernel, make_image};
 use crate::library::Library;
-use crate::report::{line, median};
+use crate::report::median;
 use crate::side::{Name, Side};
-use crate::{Outcome, Settings};
+use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 4 << 40;
 const FILLER_BYTES: u64 = 10 << 30;
@@ -20,23 +21,48 @@ const TARGET_BYTES: u64 = 1 << 30;
 const WRITES: u64 = 20_000;
 const WRITE_BYTES: usize = 4096;
 
+/// What writes cost in one round.
+struct Cost {
+    /// Nanoseconds that the writing thread computed for each, system calls included.
+    computing: f64,
+    /// Of the time that each took.
+    median: f64,
+}
+
 pub(crate) fn run(settings: &Settings) -> Outcome {
     let few = volume(settings, "groups.few", 0)?;
     let many = volume(settings, "groups.many", settings.scaled(FILLERS))?;
-    let (mut with_few, mut with_many) = (Vec::new(), Vec::new());
+    let plain = settings.image("groups.plain");
+    std::fs::write(&plain, vec![1; (TARGET_BYTES / 8) as usize])?;
+    let plain = std::fs::File::options().write(true).open(plain)?;
+    let (mut with_few, mut with_many, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..settings.rounds as u64 {
-        with_few.push(rate(&few, settings.scaled(WRITES), round)?);
-        with_many.push(rate(&many, settings.scaled(WRITES), round)?);
+        let writes = settings.scaled(WRITES);
+        alone.push(cost(writes, round, |at, bytes| {
+            Ok(plain.write_all_at(bytes, at)?)
+        })?);
+        for (ours, costs) in [(&few, &mut with_few), (&many, &mut with_many)] {
+            let file = target_of(ours)?;
+            costs.push(cost(writes, round, |at, bytes| {
+                Ok(ours.volume.write_direct(file, at, bytes)?)
+            })?);
+            ours.sync()?;
+        }
     }
-    let (few, many) = (median(with_few), median(with_many));
-    println!("(here \"kernel\" stands for few block groups, \"ours\" for many)");
-    line(
-        "write in place",
-        "calls/ms",
-        few / 1e3,
-        many / 1e3,
-        many / few,
-    );
+    type Part = fn(&Cost) -> f64;
+    let parts: [(&str, Part); 2] = [
+        ("computing", |cost| cost.computing),
+        ("median time", |cost| cost.median),
+    ];
+    for (what, part) in parts {
+        let middle = |all: &Vec<Cost>| median(all.iter().map(part).collect());
+        let [alone, few, many] = [&alone, &with_few, &with_many].map(middle);
+        println!(
+            "4 KiB in place, {what:<11} few groups {few:>8.0} many {many:>8.0} ns, ratio {:.2}; pwrite alone {alone:.0}",
+            many / few
+        );
+    }
+    println!("load {}", crate::load());
     Ok(())
 }
 
@@ -84,16 +110,20 @@ fn target_of(ours: &Library) -> Outcome<ubtrfs_engine::FileId> {
     ours.open(&ours.top(), Name::new().set("target", 0))
 }
 
-fn rate(ours: &Library, writes: u64, round: u64) -> Outcome<f64> {
-    let file = target_of(ours)?;
+fn cost(writes: u64, round: u64, mut write: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome<Cost> {
     let mut rng = Rng::new(round);
     let bytes = [7; WRITE_BYTES];
-    let begin = Instant::now();
+    let mut times = Vec::with_capacity(writes as usize);
+    let computed = thread_time();
     for _ in 0..writes {
         let place = rng.below(TARGET_BYTES / 8 / WRITE_BYTES as u64);
-        ours.volume
-            .write_direct(file, place * WRITE_BYTES as u64, &bytes)?;
+        let begin = Instant::now();
+        write(place * WRITE_BYTES as u64, &bytes)?;
+        times.push(begin.elapsed().as_nanos() as f64);
     }
-    ours.sync()?;
-    Ok(writes as f64 / begin.elapsed().as_secs_f64())
+    let computed = thread_time() - computed;
+    Ok(Cost {
+        computing: computed.as_nanos() as f64 / writes as f64,
+        median: median(times),
+    })
 }

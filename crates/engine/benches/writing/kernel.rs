@@ -75,8 +75,19 @@ impl Side for Kernel {
     }
 
     fn open(&self, dir: &OwnedFd, name: &Name) -> Outcome<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(dir, name.c_str(), flags, Mode::empty())?)
+    }
+
+    fn open_to_append(&self, dir: &OwnedFd, name: &Name) -> Outcome<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(dir, name.c_str(), flags, Mode::empty())?)
+    }
+
+    fn find(&self, dir: &OwnedFd, name: &Name) -> Outcome {
+        let exists = rustix::fs::Access::EXISTS;
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::accessat(dir, name.c_str(), exists, flags)?)
     }
 
     fn stat_name(&self, dir: &OwnedFd, name: &Name) -> Outcome {
@@ -91,6 +102,16 @@ impl Side for Kernel {
 
     fn append(&self, file: &OwnedFd, bytes: &[u8]) -> Outcome {
         rustix::io::write(file, bytes)?;
+        Ok(())
+    }
+
+    fn write(&self, file: &OwnedFd, offset: u64, bytes: &[u8]) -> Outcome {
+        rustix::io::pwrite(file, bytes, offset)?;
+        Ok(())
+    }
+
+    fn read(&self, file: &OwnedFd, offset: u64, buf: &mut [u8]) -> Outcome {
+        rustix::io::pread(file, buf, offset)?;
         Ok(())
     }
 

@@ -35,7 +35,7 @@ impl Library {
         self.volume.writer_stats().unwrap_or_default()
     }
 
-    fn find(&self, dir: FileId, name: &[u8]) -> Outcome<FileId> {
+    fn look_up(&self, dir: FileId, name: &[u8]) -> Outcome<FileId> {
         let found = self.volume.lookup(dir, name)?;
         found.ok_or_else(|| "not found".into())
     }
@@ -61,11 +61,20 @@ impl Side for Library {
     }
 
     fn open(&self, dir: &FileId, name: &Name) -> Outcome<FileId> {
-        self.find(*dir, name.bytes())
+        self.look_up(*dir, name.bytes())
+    }
+
+    fn open_to_append(&self, dir: &FileId, name: &Name) -> Outcome<FileId> {
+        self.open(dir, name)
+    }
+
+    fn find(&self, dir: &FileId, name: &Name) -> Outcome {
+        self.look_up(*dir, name.bytes())?;
+        Ok(())
     }
 
     fn stat_name(&self, dir: &FileId, name: &Name) -> Outcome {
-        let id = self.find(*dir, name.bytes())?;
+        let id = self.look_up(*dir, name.bytes())?;
         self.volume.attr(id)?;
         Ok(())
     }
@@ -77,6 +86,15 @@ impl Side for Library {
 
     fn append(&self, file: &FileId, bytes: &[u8]) -> Outcome {
         self.volume.append(*file, bytes)?;
+        Ok(())
+    }
+
+    fn write(&self, file: &FileId, offset: u64, bytes: &[u8]) -> Outcome {
+        Ok(self.volume.write(*file, offset, bytes)?)
+    }
+
+    fn read(&self, file: &FileId, offset: u64, buf: &mut [u8]) -> Outcome {
+        self.volume.read(*file, offset, buf)?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: reading (`benches/reading`).
 
+mod costs;
 mod durable;
 mod eager;
 mod groups;
@@ -19,6 +20,7 @@ mod report;
 mod side;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ubtrfs_sim::Scratch;
 
@@ -51,6 +53,7 @@ type Mode = (&'static str, fn(&Settings) -> Outcome);
 /// Those that run if none is named, and then the long one.
 const MODES: &[Mode] = &[
     ("ops", ops::run),
+    ("costs", costs::run),
     ("durable", durable::run),
     ("million", million::run),
     ("latency", latency::run),
@@ -91,6 +94,12 @@ fn main() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What the calling thread has computed, in the kernel or not.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn load() -> String {

@@ -9,7 +9,7 @@ use crate::kernel::{Kernel, make_image};
 use crate::library::Library;
 use crate::report::{line, median};
 use crate::side::{Name, Side};
-use crate::{Outcome, Settings};
+use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 20 << 30;
 const FILES: u64 = 40_000;
@@ -133,17 +133,11 @@ fn measure<S: Side>(
         let mut name = Name::new();
         name.set(names.prefix, 0);
         side.create(dir, &name)?;
-        let file = side.open(dir, &name)?;
+        let file = side.open_to_append(dir, &name)?;
         let bytes = [0x5a; 4096];
         names.each(|_| side.append(&file, &bytes))
     })?;
     Ok([create, stat_name, stat, rename, unlink, append])
-}
-
-/// What the calling thread has computed, in the kernel or not.
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 type Act<'a, S> = &'a (dyn Fn(&S, &<S as Side>::Dir, &mut NameRange) -> Outcome + Sync);

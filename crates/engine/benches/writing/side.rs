@@ -38,9 +38,14 @@ pub(crate) trait Side: Sync {
     fn remove_dir(&self, name: &Name) -> Outcome;
     fn create(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn open(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
+    fn open_to_append(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
+    /// Whether the name is there.
+    fn find(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat_name(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat(&self, file: &Self::File) -> Outcome;
     fn append(&self, file: &Self::File, bytes: &[u8]) -> Outcome;
+    fn write(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> Outcome;
+    fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Outcome;
     fn rename(&self, dir: &Self::Dir, from: &Name, to: &Name) -> Outcome;
     fn unlink(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     /// Names as the directory lists them.
