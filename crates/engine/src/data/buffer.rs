@@ -68,7 +68,7 @@ impl WriteBuffer {
         mut promise: Promise,
     ) {
         if self.dirty.is_empty() {
-            self.dirty = Pieces::new(files.counter());
+            self.dirty = Pieces::new(files.windows());
         }
         let end = offset + bytes.len() as u64;
         let sectors = offset - offset % sectorsize..end.next_multiple_of(sectorsize);

@@ -8,16 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::windows::Windows;
 use crate::fs::{FileId, Inode};
 
 #[derive(Debug)]
 pub(crate) struct DirtyFiles {
     files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
-    buffered_bytes: Arc<AtomicU64>,
+    windows: Arc<Windows>,
     budget_bytes: u64,
 }
 
@@ -25,18 +25,18 @@ impl DirtyFiles {
     pub(crate) fn new(budget_bytes: u64) -> DirtyFiles {
         DirtyFiles {
             files: Mutex::default(),
-            buffered_bytes: Arc::default(),
+            windows: Arc::default(),
             budget_bytes,
         }
     }
 
-    /// What pieces count in.
-    pub(super) fn counter(&self) -> &Arc<AtomicU64> {
-        &self.buffered_bytes
+    /// What pieces count in, and have their memory from.
+    pub(super) fn windows(&self) -> &Arc<Windows> {
+        &self.windows
     }
 
     pub(super) fn is_over_budget(&self) -> bool {
-        self.buffered_bytes.load(Ordering::Relaxed) > self.budget_bytes
+        self.windows.buffered_bytes() > self.budget_bytes
     }
 
     pub(super) fn add(&self, inode: &Arc<Inode>) {

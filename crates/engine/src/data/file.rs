@@ -4,7 +4,7 @@ use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::fs::{FileTime, Inode, inode_key, kind_of, note_change, read_inode};
+use crate::fs::{FileTime, Inode, inode_key, kind_of, known_inode, note_change};
 use crate::lock;
 use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
@@ -14,7 +14,7 @@ pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// The item of a regular file.
 pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
-    let item = read_inode(&inode.tree.view, inode.id)?;
+    let item = known_inode(&inode.tree, inode.id)?;
     match kind_of(inode.id, &item)? {
         FileKind::Regular => Ok(item),
         FileKind::Directory => Err(Error::IsADirectory(inode.id)),

@@ -202,7 +202,7 @@ impl Volume {
         let Some((found, sums)) = cursor.current() else {
             return Ok(false);
         };
-        let size = self.superblock().csum_type().size_bytes() as u64;
+        let size = self.csum_bytes();
         let covered = (sums.len() as u64 / size).saturating_mul(self.sectorsize());
         Ok(found >= key(0) && found.offset.saturating_add(covered) > logical.0)
     }

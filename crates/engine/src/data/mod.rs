@@ -26,6 +26,7 @@ mod store;
 mod sync;
 mod truncate;
 mod unstored;
+mod windows;
 mod write;
 mod write_back;
 

@@ -4,12 +4,14 @@
 //! - PIECES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
 //! - PIECES-2: within a window no two pieces touch.
 //!
-//! Windows bound what one write may have to move, and what a growing piece has to be copied.
+//! Windows bound what one write may have to move, and what a growing piece has to be copied. The memory of full
+//! ones is used again (`windows`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::windows::Windows;
 
 #[cfg(test)]
 mod tests;
@@ -22,29 +24,44 @@ pub(super) const WINDOW_BYTES: u64 = 128 << 10;
 pub(super) struct Pieces {
     by_start: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
-    budget: Option<Arc<AtomicU64>>,
+    windows: Option<Arc<Windows>>,
 }
 
 impl Drop for Pieces {
     fn drop(&mut self) {
         self.charge(0);
+        if let Some(windows) = &self.windows {
+            windows.give_back(std::mem::take(&mut self.by_start).into_values());
+        }
     }
 }
 
 impl Pieces {
-    pub(super) fn new(budget: &Arc<AtomicU64>) -> Pieces {
+    pub(super) fn new(windows: &Arc<Windows>) -> Pieces {
         Pieces {
             by_start: BTreeMap::new(),
             bytes: 0,
-            budget: Some(Arc::clone(budget)),
+            windows: Some(Arc::clone(windows)),
         }
     }
 
     fn charge(&mut self, bytes: u64) {
-        if let Some(budget) = &self.budget {
-            budget.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        if let Some(windows) = &self.windows {
+            windows.charge(bytes.wrapping_sub(self.bytes).cast_signed());
         }
         self.bytes = bytes;
+    }
+
+    /// Memory for a piece at `start`: a whole window's if the one before is full, as who writes in order
+    /// goes on to do so.
+    fn new_piece(&self, start: u64) -> Vec<u8> {
+        let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
+        let goes_on =
+            start.is_multiple_of(WINDOW_BYTES) && start.checked_sub(WINDOW_BYTES).is_some_and(full);
+        match &self.windows {
+            Some(windows) if goes_on => windows.take(),
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -100,27 +117,30 @@ impl Pieces {
             .filter(|(at, piece)| *at + piece.len() as u64 >= start)
             .map(|(at, _)| *at);
         let first = before.unwrap_or(start);
-        let mut piece = match before {
-            Some(at) => self.by_start.remove(&at).unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let old_len = piece.len() as u64;
+        let last = (window + WINDOW_BYTES - 1).min(end);
+        let mut swallowed = Vec::new();
+        while let Some((&next, _)) = self.by_start.range(first + 1..last + 1).next() {
+            let behind = self.by_start.remove(&next).unwrap_or_default();
+            swallowed.push((next, behind));
+        }
+        if before.is_none() {
+            let piece = self.new_piece(start);
+            self.by_start.insert(start, piece);
+        }
+        let piece = self.by_start.get_mut(&first).expect("found or made above");
+        let mut grown = -(piece.len() as i64);
         let from = (start - first) as usize;
         let over = bytes.len().min(piece.len() - from);
         piece[from..from + over].copy_from_slice(&bytes[..over]);
-        piece.extend_from_slice(&bytes[over..]);
-        let mut swallowed = 0;
-        let last = (window + WINDOW_BYTES - 1).min(end);
-        while let Some((&next, _)) = self.by_start.range(start..=last).next() {
-            let behind = self.by_start.remove(&next).unwrap_or_default();
-            swallowed += behind.len() as u64;
+        extend(piece, &bytes[over..]);
+        for (next, behind) in swallowed {
+            grown -= behind.len() as i64;
             let reached = first + piece.len() as u64;
             let known = ((reached - next) as usize).min(behind.len());
-            piece.extend_from_slice(&behind[known..]);
+            extend(piece, &behind[known..]);
         }
-        let grown = piece.len() as u64 - old_len;
-        self.charge(self.bytes + grown - swallowed);
-        self.by_start.insert(first, piece);
+        grown += piece.len() as i64;
+        self.charge(self.bytes.saturating_add_signed(grown));
     }
 
     /// Forgets what lies in `range`.
@@ -194,4 +214,14 @@ impl Pieces {
         }
         sum
     }
+}
+
+/// Appends to a piece, which grows in few steps: each copies it.
+fn extend(piece: &mut Vec<u8>, bytes: &[u8]) {
+    let len = piece.len() + bytes.len();
+    if len > piece.capacity() && !piece.is_empty() {
+        let wanted = (piece.len() * 4).clamp(len, (WINDOW_BYTES as usize).max(len));
+        piece.reserve_exact(wanted - piece.len());
+    }
+    piece.extend_from_slice(bytes);
 }

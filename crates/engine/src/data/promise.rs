@@ -141,9 +141,7 @@ impl Volume {
             _ => WINDOW_BYTES,
         };
         let extents = data_bytes.div_ceil(extent_bytes);
-        let superblock = self.superblock();
-        let sectors = data_bytes / u64::from(superblock.sectorsize.get());
-        let csum_bytes = sectors * superblock.csum_type().size_bytes() as u64;
+        let csum_bytes = data_bytes / self.sectorsize() * self.csum_bytes();
         Cost::items(5 * extents).bytes(csum_bytes)
     }
 }

@@ -157,10 +157,14 @@ impl Volume {
             put_inode(&txn, inode, &mut item);
         }
         let files = &self.data.dirty;
+        // DIRTY-1: one that has data is listed.
+        let is_listed = state.buffer.is_dirty();
         state
             .buffer
             .write(files, offset, bytes, self.sectorsize(), promise);
-        files.add(inode);
+        if !is_listed {
+            files.add(inode);
+        }
         Ok(offset)
     }
 

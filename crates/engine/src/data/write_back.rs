@@ -35,7 +35,7 @@ use super::runs::{Run, runs};
 use super::splice::Splice;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
-use crate::fs::{Inode, read_inode};
+use crate::fs::{Inode, known_inode};
 use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
 
@@ -103,7 +103,7 @@ impl<'a> Job<'a> {
             volume.data.dirty.remove(inode.id);
             return Ok(None);
         }
-        let item = match read_inode(&inode.tree.view, inode.id) {
+        let item = match known_inode(&inode.tree, inode.id) {
             Ok(item) => item,
             Err(Error::NoSuchInode(_)) => {
                 state.buffer.forget(0..u64::MAX);
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
         bytes: &'a [u8],
         promise: Promise,
     ) -> Result<Option<Job<'a>>> {
-        let item = read_inode(&inode.tree.view, inode.id)?;
+        let item = known_inode(&inode.tree, inode.id)?;
         let old_size = item.size.get();
         if offset > old_size && !old_size.is_multiple_of(volume.sectorsize()) {
             return Ok(None);
@@ -378,7 +378,7 @@ impl Volume {
         let csum_tree = self.tree(RootId::CSUM_TREE)?;
         let shape = self.csum_shape();
         let mut state = inode.lock.write();
-        let mut item = read_inode(&inode.tree.view, inode.id)?;
+        let mut item = known_inode(&inode.tree, inode.id)?;
         let txn = self.enter_file(inode, Permit::owed())?;
         let generation = txn.transid().0;
         for piece in stored {

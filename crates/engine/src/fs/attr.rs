@@ -6,7 +6,7 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem, Timespec};
 
 use super::FileId;
-use super::inode_item::{kind_of, read_inode};
+use super::inode_item::{kind_of, known_inode};
 use crate::error::Result;
 use crate::lock;
 use crate::volume::Volume;
@@ -88,7 +88,7 @@ impl Volume {
             return self.stored_attr(id);
         };
         let state = lock::read(&inode.lock)?;
-        let attr = Attr::of(id, &read_inode(&inode.tree.view, id)?)?;
+        let attr = Attr::of(id, &known_inode(&inode.tree, id)?)?;
         self.with_buffered(&inode, &state, attr)
     }
 
@@ -108,7 +108,7 @@ impl Volume {
             });
         }
         let tree = self.tree_of(id)?;
-        Attr::of(id, &read_inode(&tree.view, id)?)
+        Attr::of(id, &known_inode(&tree, id)?)
     }
 }
 

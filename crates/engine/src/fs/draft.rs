@@ -132,6 +132,14 @@ impl<'t> Draft<'t> {
         self.tree
     }
 
+    /// What is drafted of a key, if anything is. Nothing is in a tree that does not exist yet.
+    pub(super) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
+        match self.changes.iter().find(|change| change.key == *key) {
+            Some(change) => Some(change.value.as_deref()),
+            None => self.unborn.then_some(None),
+        }
+    }
+
     /// The item as it will be.
     pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Bytes>> {
         if let Some(change) = self.changes.iter().find(|change| change.key == *key) {

@@ -11,7 +11,7 @@
 //! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still.
 //! The table's shards are leaves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -65,8 +65,28 @@ pub(crate) struct InodeTable {
 #[derive(Debug)]
 struct Shard {
     inodes: HashMap<FileId, Arc<Inode>, BuildHasherDefault<IdHasher>>,
-    /// At how many inodes those that nobody holds are let go.
-    limit: usize,
+    /// In which order it is looked whether they are still held. Some are gone already.
+    turns: VecDeque<FileId>,
+}
+
+impl Shard {
+    /// Lets go of a few that nobody holds: bounded work, as a call waits for it.
+    fn trim(&mut self) {
+        for _ in 0..TURNS {
+            let Some(id) = self.turns.pop_front() else {
+                return;
+            };
+            let Some(inode) = self.inodes.get(&id) else {
+                continue;
+            };
+            let is_free = Arc::strong_count(inode) == 1 && !inode.must_stay();
+            if is_free && self.inodes.len() > KEPT_PER_SHARD {
+                self.inodes.remove(&id);
+            } else {
+                self.turns.push_back(id);
+            }
+        }
+    }
 }
 
 /// Of two numbers that nobody chooses to collide: they are given out in turn.
@@ -93,12 +113,14 @@ impl Hasher for IdHasher {
 const SHARDS: usize = 64;
 /// How many inodes of a shard stay although nobody holds them.
 const KEPT_PER_SHARD: usize = 1024;
+/// How many are looked at when one comes.
+const TURNS: usize = 3;
 
 impl Default for InodeTable {
     fn default() -> Self {
         let shard = || Shard {
             inodes: HashMap::default(),
-            limit: KEPT_PER_SHARD,
+            turns: VecDeque::new(),
         };
         InodeTable {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
@@ -121,21 +143,31 @@ impl InodeTable {
         }
         let tree = volume.tree_of(id)?;
         let mut shard = self.shard(id).lock();
-        if shard.inodes.len() >= shard.limit {
-            shard
-                .inodes
-                .retain(|_, inode| Arc::strong_count(inode) > 1 || inode.must_stay());
-            shard.limit = (shard.inodes.len() * 2).max(KEPT_PER_SHARD);
+        if let Some(inode) = shard.inodes.get(&id) {
+            return Ok(Arc::clone(inode));
         }
-        let inode = shard.inodes.entry(id).or_insert_with(|| {
-            Arc::new(Inode {
-                id,
-                tree,
-                extents: Mutex::default(),
-                lock: RwLock::default(),
-            })
+        let inode = Arc::new(Inode {
+            id,
+            tree,
+            extents: Mutex::default(),
+            lock: RwLock::default(),
         });
-        Ok(Arc::clone(inode))
+        shard.inodes.insert(id, Arc::clone(&inode));
+        shard.turns.push_back(id);
+        if shard.turns.len() > KEPT_PER_SHARD {
+            shard.trim();
+        }
+        Ok(inode)
+    }
+
+    /// Lets go of an inode that has served its call, unless others than the caller hold it: a program that goes
+    /// through all files of a directory finds memory for the next one at hand.
+    pub(super) fn let_go(&self, inode: &Arc<Inode>) {
+        let mut shard = self.shard(inode.id).lock();
+        // The table's hold and the caller's.
+        if Arc::strong_count(inode) == 2 && !inode.must_stay() {
+            shard.inodes.remove(&inode.id);
+        }
     }
 
     /// The object, if there is one.

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::draft::{Draft, Stamps};
 use super::{FileId, FileTime};
 use crate::error::{CorruptItem, Error, Result};
+use crate::volume::Tree;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {
     Key::new(ino.0, KeyType::INODE_ITEM, 0)
@@ -21,6 +22,17 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
         Some(bytes) => decode(id, &bytes),
         None => Err(Error::NoSuchInode(id)),
     }
+}
+
+/// The same, of an inode whose item may be at hand.
+pub(crate) fn known_inode(tree: &Tree, id: FileId) -> Result<InodeItem> {
+    let ticket = match tree.inode_items.get(id.root, id.ino.0) {
+        Ok(item) => return Ok(item),
+        Err(ticket) => ticket,
+    };
+    let item = read_inode(&tree.view, id)?;
+    tree.inode_items.enter(ticket, id.root, id.ino.0, &item);
+    Ok(item)
 }
 
 pub(super) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
@@ -50,9 +62,10 @@ const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
 impl Draft<'_> {
     /// The item of an inode that must exist.
     pub(crate) fn inode(&mut self, id: FileId) -> Result<InodeItem> {
-        match self.get(&inode_key(id.ino))? {
-            Some(bytes) => decode(id, &bytes),
-            None => Err(Error::NoSuchInode(id)),
+        match self.drafted(&inode_key(id.ino)) {
+            Some(Some(bytes)) => decode(id, bytes),
+            Some(None) => Err(Error::NoSuchInode(id)),
+            None => known_inode(self.tree(), id),
         }
     }
 

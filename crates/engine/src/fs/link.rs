@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
 use super::guard::refuse_guarded;
 use super::inode::Locked;
-use super::inode_item::{kind_of, note_change, read_inode};
+use super::inode_item::{kind_of, known_inode, note_change};
 use super::{Attr, FileId, FileTime};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
@@ -34,7 +34,7 @@ impl Volume {
         let mut locked = Locked::all([&parent, &inode])?;
         let mut draft = Draft::new(&parent.tree);
         draft.may_add_to(dir, name)?;
-        let mut item = read_inode(&inode.tree.view, file)?;
+        let mut item = known_inode(&inode.tree, file)?;
         refuse_guarded(file, &item)?;
         let kind = kind_of(file, &item)?;
         if kind == FileKind::Directory {

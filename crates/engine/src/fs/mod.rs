@@ -41,7 +41,7 @@ pub(crate) use draft::Draft;
 pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub use file_id::FileId;
 pub(crate) use inode::{Inode, InodeState, InodeTable, Locked};
-pub(crate) use inode_item::{inode_key, kind_of, note_change, read_inode};
+pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
 pub use new_inode::NewInode;
 pub(crate) use new_inode::{Parent, next_objectid};
 pub use open::OpenFile;

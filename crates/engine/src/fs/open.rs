@@ -6,7 +6,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use super::guard::may_write;
-use super::inode_item::{kind_of, read_inode};
+use super::inode_item::{kind_of, known_inode};
 use super::{FileId, Inode};
 use crate::error::{Error, Result};
 use crate::lock;
@@ -60,7 +60,7 @@ impl Volume {
         }
         let inode = self.inodes.get(self, id)?;
         let mut state = lock::write(&inode.lock)?;
-        if state.open_count == 0 && read_inode(&inode.tree.view, id)?.nlink.get() == 0 {
+        if state.open_count == 0 && known_inode(&inode.tree, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
         }
         inode.tree.hold()?;
@@ -76,7 +76,7 @@ impl Volume {
     pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
         let held = self.hold(id)?;
         let inode = &held.inode;
-        let item = read_inode(&inode.tree.view, id)?;
+        let item = known_inode(&inode.tree, id)?;
         if kind_of(id, &item)? == FileKind::Directory {
             return Err(Error::IsADirectory(id));
         }

@@ -121,6 +121,7 @@ impl Volume {
         if evict {
             self.evict_or_leave(victim);
         }
+        self.inodes.let_go(victim);
         Ok(())
     }
 

@@ -74,6 +74,8 @@ struct Commit<'v> {
     freed_data: Vec<(Logical, u64)>,
     /// Subvolumes made by this commit, and those whose last block it has freed.
     born: Vec<RootId>,
+    /// Inodes that it changed by itself: directories of those.
+    changed_inodes: Vec<(Arc<Tree>, u64)>,
     gone: Vec<RootId>,
     /// The free-space tree was made anew.
     rebuilt: bool,

@@ -153,6 +153,8 @@ impl Txn<'_> {
     {
         let edits = edits.into_iter();
         let count = edits.len() as u64;
+        let items = &tree.inode_items;
+        let edits = edits.inspect(|edit| items.follow(tree.id(), edit));
         let grown = tree.live().edit(edits);
         self.guard.grew(grown, count);
         self.guard.touch(tree);

@@ -223,18 +223,22 @@ impl Writer {
     /// Lets an operation in, or makes it wait for room, or says that there is no space.
     pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<()> {
         self.check_alive()?;
-        let running = Arc::clone(&self.running.read());
-        if running.bytes() > self.delta_budget_bytes / 2 {
+        let (asks, full, has_room) = {
+            let running = self.running.read();
+            let bytes = running.bytes();
             // Early, so that the next transaction's room is there when it is needed.
-            if running.ask() {
-                self.want_commit();
-            }
-            if running.bytes() > self.delta_budget_bytes {
-                waiting::check()?;
-                self.wait_for_freeze(volume, running.transid)?;
-            }
+            let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
+            let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
+            (asks, full, self.has_room(&running, cost))
+        };
+        if asks {
+            self.want_commit();
         }
-        if !self.has_room(&running, cost) {
+        if let Some(transid) = full {
+            waiting::check()?;
+            self.wait_for_freeze(volume, transid)?;
+        }
+        if !has_room {
             waiting::check()?;
             // What was freed and what is only reserved shows after a commit, and what is owed costs less
             // once it is done. Data that is lost in this is told to who syncs it.

@@ -5,6 +5,7 @@
 //!
 //! Locks: none held across IO but the caches' per-key waits.
 
+mod inode_items;
 mod mapping;
 mod options;
 mod rescue;
@@ -19,13 +20,14 @@ use arc_swap::ArcSwap;
 use ubtrfs_device::{BlockDevice, Pool, waiting};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
-use ubtrfs_format::item::{Chunk, DevItem, InodeFlags, RootItem};
+use ubtrfs_format::item::{Chunk, DevItem, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
 use zerocopy::{FromBytes, FromZeros};
 
+pub(crate) use inode_items::is_inode_item;
 pub use options::OpenOptions;
 pub use rescue::Rescue;
 pub use space::{BlockGroup, StatFs};
@@ -36,7 +38,7 @@ use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::{FileId, InodeTable};
 use crate::txn::{Writer, WriterStats};
-use tree::TreeTable;
+use tree::{TreeTable, TreeUse};
 use writable::check_writable;
 
 /// An open volume. Shared by threads as `Arc<Volume>`.
@@ -52,12 +54,14 @@ pub struct Volume {
     pub(crate) decompressed: DecompressedExtents,
     pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
-    /// Whether its trees can be edited.
-    writable: bool,
     /// None on a volume that is only read.
     writer: OnceLock<Arc<Writer>>,
     /// What headers of new blocks carry.
     chunk_tree_uuid: OnceLock<Uuid>,
+    /// These two of the superblock never change.
+    sectorsize: u64,
+    csum_bytes: u64,
+    tree_use: TreeUse,
 }
 
 impl Volume {
@@ -104,9 +108,12 @@ impl Volume {
         if options.writable {
             check_writable(&superblock)?;
         }
-        let flags = options.data.new_file_flags();
-        let writable = options.writable;
-        let tree = |committed| Arc::new(open_tree(&store, committed, (writable, flags), 0, None));
+        let tree_use = TreeUse {
+            writable: options.writable,
+            new_file_flags: options.data.new_file_flags(),
+            inode_items: Arc::default(),
+        };
+        let tree = |committed| Arc::new(open_tree(&store, committed, &tree_use, 0, None));
         let volume = Volume {
             chunk_tree: tree(chunk_root(&superblock)),
             root_tree: tree(tree_root(&superblock)),
@@ -115,9 +122,11 @@ impl Volume {
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
             inodes: InodeTable::default(),
-            writable,
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),
+            sectorsize: u64::from(pool.superblock().sectorsize.get()),
+            csum_bytes: pool.superblock().csum_type().size_bytes() as u64,
+            tree_use,
             pool,
             store,
         };
@@ -187,7 +196,7 @@ impl Volume {
     }
 
     pub fn is_writable(&self) -> bool {
-        self.writable
+        self.tree_use.writable
     }
 
     /// The device layer: devices, chunk map, read errors seen.
@@ -206,7 +215,12 @@ impl Volume {
     }
 
     pub(crate) fn sectorsize(&self) -> u64 {
-        u64::from(self.superblock().sectorsize.get())
+        self.sectorsize
+    }
+
+    /// Bytes of one checksum.
+    pub(crate) fn csum_bytes(&self) -> u64 {
+        self.csum_bytes
     }
 
     pub fn chunk_tree(&self) -> View {
@@ -250,14 +264,9 @@ impl Volume {
             level: item.level,
             generation: Some(item.transid()),
         };
-        let tree = open_tree(&self.store, root, self.tree_use(), key.offset, Some(item));
+        let tree = open_tree(&self.store, root, &self.tree_use, key.offset, Some(item));
         let committed = self.writer.get().map_or(u64::MAX, |w| w.committed().0);
         Ok(Some(self.trees.get_or_insert(tree, committed)))
-    }
-
-    /// Whether trees are edited, and what regular files that are made in them begin with.
-    fn tree_use(&self) -> (bool, InodeFlags) {
-        (self.writable, self.data.options.new_file_flags())
     }
 
     /// A tree that is in memory.
@@ -295,7 +304,7 @@ impl Volume {
     /// The tree of a subvolume that can be entered: one that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         match self.find_tree(id)? {
-            Some(tree) if id.is_subvolume() && tree.item().refs.get() > 0 => Ok(tree),
+            Some(tree) if id.is_subvolume() && !tree.is_deleted() => Ok(tree),
             _ => Err(Error::NoSuchSubvolume(id)),
         }
     }
@@ -333,11 +342,13 @@ fn tree_root(sb: &Superblock) -> CommittedRoot {
 fn open_tree(
     store: &Arc<NodeStore>,
     root: CommittedRoot,
-    (writable, new_file_flags): (bool, InodeFlags),
+    tree_use: &TreeUse,
     key_offset: u64,
     item: Option<RootItem>,
 ) -> Tree {
-    let live = writable.then(|| LiveTree::new(Arc::clone(store), root));
+    let live = tree_use
+        .writable
+        .then(|| LiveTree::new(Arc::clone(store), root));
     let view = match &live {
         Some(live) => live.view(),
         None => View::new(Arc::clone(store), root),
@@ -347,7 +358,7 @@ fn open_tree(
         live,
         key_offset,
         item.unwrap_or_else(RootItem::new_zeroed),
-        new_file_flags,
+        tree_use,
     )
 }
 

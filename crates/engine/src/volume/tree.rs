@@ -18,7 +18,18 @@ use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
 
+use super::inode_items::InodeItems;
 use crate::error::{Error, Result};
+
+/// What the trees of a volume have in common.
+#[derive(Debug)]
+pub(super) struct TreeUse {
+    /// Whether they are edited.
+    pub(super) writable: bool,
+    /// What regular files that are made in them begin with.
+    pub(super) new_file_flags: InodeFlags,
+    pub(super) inode_items: Arc<InodeItems>,
+}
 
 /// A tree with its root item.
 #[derive(Debug)]
@@ -43,6 +54,7 @@ pub struct Tree {
     /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
     /// the snapshot shows until it is made.
     pub(crate) in_place: RwLock<()>,
+    pub(crate) inode_items: Arc<InodeItems>,
 }
 
 impl Tree {
@@ -51,7 +63,7 @@ impl Tree {
         live: Option<Arc<LiveTree>>,
         key_offset: u64,
         item: RootItem,
-        new_file_flags: InodeFlags,
+        tree_use: &TreeUse,
     ) -> Tree {
         Tree {
             id: view.tree(),
@@ -59,12 +71,13 @@ impl Tree {
             key_offset,
             item: RwLock::new(item),
             live,
-            new_file_flags,
+            new_file_flags: tree_use.new_file_flags,
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
             orphans_finished: AtomicBool::new(false),
             holders: AtomicU64::new(0),
             in_place: RwLock::new(()),
+            inode_items: Arc::clone(&tree_use.inode_items),
         }
     }
 
@@ -133,8 +146,11 @@ impl Tree {
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
     /// of it.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check_alive()?;
-        match self.is_read_only() {
+        let item = self.item.read();
+        if item.refs.get() == 0 && !self.is_held() {
+            return Err(Error::NoSuchSubvolume(self.id));
+        }
+        match item.flags().contains(RootItemFlags::RDONLY) {
             true => Err(Error::ReadOnlySubvolume(self.id)),
             false => Ok(()),
         }

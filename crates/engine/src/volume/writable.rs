@@ -204,7 +204,7 @@ impl Volume {
 
     /// Has the volume know a tree that a commit has just built and that no root item names yet.
     pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
-        let tree = open_tree(&self.store, root, self.tree_use(), 0, Some(item));
+        let tree = open_tree(&self.store, root, &self.tree_use, 0, Some(item));
         self.trees.get_or_insert(tree, u64::MAX)
     }
 

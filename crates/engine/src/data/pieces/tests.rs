@@ -30,7 +30,7 @@ impl Model {
 }
 
 /// PIECES-1, PIECES-2, and that the counter has what there is.
-fn assert_sound(pieces: &Pieces, budget: &AtomicU64) {
+fn assert_sound(pieces: &Pieces, windows: &Windows) {
     let mut last_end = None;
     let mut bytes = 0;
     for (start, piece) in pieces.iter() {
@@ -42,7 +42,7 @@ fn assert_sound(pieces: &Pieces, budget: &AtomicU64) {
         last_end = Some(end);
         bytes += piece.len() as u64;
     }
-    assert_eq!(budget.load(Ordering::Relaxed), bytes);
+    assert_eq!(windows.buffered_bytes(), bytes);
     assert_eq!(pieces.end(), last_end);
 }
 
@@ -50,8 +50,8 @@ fn assert_sound(pieces: &Pieces, budget: &AtomicU64) {
 fn any_writes_agree_with_an_array() {
     let mut rng = Rng::new(seed("any_writes_agree_with_an_array"));
     for _ in 0..6 {
-        let budget = Arc::new(AtomicU64::new(0));
-        let mut pieces = Pieces::new(&budget);
+        let windows = Arc::<Windows>::default();
+        let mut pieces = Pieces::new(&windows);
         let mut model = Model(vec![None; LEN as usize]);
         for step in 0..100 {
             let longest = if step % 10 == 0 { LEN } else { 3000 };
@@ -72,7 +72,7 @@ fn any_writes_agree_with_an_array() {
                 let slice = model.slice(range.clone());
                 slice.iter_mut().zip(written).for_each(|(a, b)| *a = b);
             }
-            assert_sound(&pieces, &budget);
+            assert_sound(&pieces, &windows);
             let seen = rng.below(LEN)..LEN;
             let mut gaps = vec![seen.clone()];
             pieces.subtract_from(&mut gaps);
@@ -87,7 +87,7 @@ fn any_writes_agree_with_an_array() {
             assert!(buf == known);
         }
         drop(pieces);
-        assert_eq!(budget.load(Ordering::Relaxed), 0);
+        assert_eq!(windows.buffered_bytes(), 0);
     }
 }
 
@@ -101,4 +101,22 @@ fn sectors_count_once_however_many_pieces_touch_them() {
     assert_eq!(pieces.sector_bytes(0..16384, 4096), 12288);
     assert_eq!(pieces.sector_bytes(4096..8192, 4096), 4096);
     assert_eq!(pieces.sector_bytes(12288..16384, 4096), 0);
+}
+
+#[test]
+fn memory_of_full_windows_serves_the_next_file() {
+    let windows = Arc::<Windows>::default();
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        let mut pieces = Pieces::new(&windows);
+        for block in 0..3 * WINDOW_BYTES / 4096 {
+            pieces.write(block * 4096, &[1; 4096]);
+        }
+        let places: Vec<_> = pieces.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
+        assert_eq!(places.len(), 3);
+        taken.push(places[1..].to_vec());
+    }
+    taken[1].reverse();
+    let again = taken[0].iter().filter(|&place| taken[1].contains(place));
+    assert_eq!(again.count(), 2);
 }

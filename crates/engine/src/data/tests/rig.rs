@@ -10,7 +10,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use zerocopy::IntoBytes;
 
-use crate::fs::{FileId, NewInode, inode_key, read_inode};
+use crate::fs::{FileId, NewInode, inode_key, known_inode};
 use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::txn::Cost;
 use crate::{OpenOptions, Volume};
@@ -104,7 +104,7 @@ impl Rig {
 /// Sets flags of an empty file, also those that only mount options set.
 fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
-    let mut item = read_inode(&tree.view, id).unwrap();
+    let mut item = known_inode(&tree, id).unwrap();
     item.flags = flags.bits().into();
     let permit = volume.admit(Cost::items(1)).unwrap();
     let txn = volume.enter(permit).unwrap();

@@ -4,7 +4,8 @@
 //! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
 //!
 //! Locks: `InodeTable::moves` if a directory goes to another directory or a subvolume moves at all; then both
-//! directories and both inodes at once. What the names lead to is looked up before, and again then.
+//! directories. What the names lead to is tried, and if it is busy all are let go, taken at once, and the names
+//! looked up again.
 
 mod exchange;
 mod place;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use super::entry::check_name;
 use super::guard::{may_remove, may_write, must_be_dir, refuse_guarded};
 use super::inode::Locked;
-use super::inode_item::read_inode;
+use super::inode_item::known_inode;
 use super::new_inode::NewInode;
 use super::{FileId, FileTime, Inode};
 use crate::error::{CorruptItem, Error, Result};
@@ -95,26 +96,34 @@ impl Volume {
         let parents = [self.inode_in_use(dir)?, self.inode_in_use(new_dir)?];
         let mut still = None;
         loop {
-            let Some(old) = self.place(&parents[0], name)? else {
-                must_be_dir(dir, &read_inode(&parents[0].tree.view, dir)?)?;
+            let (old, new);
+            let mut locked = Locked::all(&parents)?;
+            let mut drafts = Drafts::new(self);
+            let Some(found) = drafts.place(&parents[0], name)? else {
+                must_be_dir(dir, &known_inode(&parents[0].tree, dir)?)?;
                 return Err(Error::NotFound);
             };
-            let new = self.place(&parents[1], new_name)?;
+            old = found;
+            new = drafts.place(&parents[1], new_name)?;
             let moves = old.moves_ways(new_dir)
                 || mode == RenameMode::Exchange
                     && new.as_ref().is_some_and(|place| place.moves_ways(dir));
             if moves && still.is_none() {
+                drop(locked);
                 still = Some(lock::lock(&self.inodes.moves)?);
                 continue;
             }
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
             let inodes = places.filter_map(|place| place.inode.as_ref());
-            let locked = Locked::all(parents.iter().chain(inodes))?;
-            let mut drafts = Drafts::new(self);
-            if drafts.find(&parents[0], name)? != Some(old.entry)
-                || drafts.find(&parents[1], new_name)? != new.as_ref().map(|place| place.entry)
-            {
-                continue;
+            if !inodes.clone().all(|inode| locked.try_add(inode)) {
+                drop(locked);
+                locked = Locked::all(parents.iter().chain(inodes))?;
+                drafts = Drafts::new(self);
+                if drafts.find(&parents[0], name)? != Some(old.entry)
+                    || drafts.find(&parents[1], new_name)? != new.as_ref().map(|place| place.entry)
+                {
+                    continue;
+                }
             }
             let rename = Rename {
                 volume: self,
@@ -129,11 +138,18 @@ impl Volume {
                 _ => {}
             }
             rename.refuse_loops(new.as_ref(), mode)?;
-            return match (mode, &new) {
+            let outcome = match (mode, &new) {
                 (_, Some(new)) if rename.is_same(new) => Ok(()),
                 (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, drafts, new),
                 (_, new) => rename.replace(permit, locked, drafts, new.as_ref(), whiteout),
             };
+            let places = [Some(&old), new.as_ref()].into_iter().flatten();
+            // What is known of directories is worth keeping.
+            let files = places.filter(|place| !place.is_dir());
+            for inode in files.filter_map(|place| place.inode.as_ref()) {
+                self.inodes.let_go(inode);
+            }
+            return outcome;
         }
     }
 
@@ -186,12 +202,12 @@ impl Rename<'_> {
     /// Refuses what keeps its name.
     fn may_leave(&self, place: &Place<'_>) -> Result<()> {
         let (dir, tree) = (place.dir.id, &place.dir.tree);
-        may_remove(tree, dir, &read_inode(&tree.view, dir)?)?;
+        may_remove(tree, dir, &known_inode(tree, dir)?)?;
         if place.id.is_stub() {
             return Ok(());
         }
         let tree = self.volume.tree_of(place.id)?;
-        refuse_guarded(place.id, &read_inode(&tree.view, place.id)?)
+        refuse_guarded(place.id, &known_inode(&tree, place.id)?)
     }
 
     /// A directory that changes its parent is written to itself.
@@ -200,7 +216,7 @@ impl Rename<'_> {
             return Ok(());
         }
         let tree = self.volume.tree_of(place.id)?;
-        may_write(&tree, place.id, &read_inode(&tree.view, place.id)?)
+        may_write(&tree, place.id, &known_inode(&tree, place.id)?)
     }
 
     fn within_dir(&self) -> bool {

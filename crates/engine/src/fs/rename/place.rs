@@ -7,7 +7,7 @@ use ubtrfs_format::item::FileKind;
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::fs::draft::Draft;
-use crate::fs::entry::{FoundEntry, NewEntry, entry_key, find_entry, search_index};
+use crate::fs::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::fs::root_ref::RootPlace;
 use crate::fs::{FileId, Inode};
 use crate::txn::Txn;
@@ -48,35 +48,9 @@ impl Place<'_> {
     }
 }
 
-impl Volume {
-    /// What `name` leads to, or None.
-    pub(super) fn place<'a>(
-        &self,
-        dir: &'a Arc<Inode>,
-        name: &'a [u8],
-    ) -> Result<Option<Place<'a>>> {
-        let Some(entry) = find_entry(&dir.tree.view, dir.id.ino.0, name)? else {
-            return Ok(None);
-        };
-        let (id, inode) = match entry.inode_in(dir.id, name)? {
-            Some(id) => (id, Some(self.inodes.get(self, id)?)),
-            None => {
-                let child = RootId(entry.location.objectid);
-                (self.nested_subvolume(dir.id, name, child)?, None)
-            }
-        };
-        Ok(Some(Place {
-            dir,
-            name,
-            entry,
-            id,
-            inode,
-        }))
-    }
-}
-
 /// Drafts of the trees that a rename changes.
 pub(super) struct Drafts<'t> {
+    volume: &'t Volume,
     root_tree: &'t Arc<Tree>,
     drafts: Vec<Draft<'t>>,
 }
@@ -84,6 +58,7 @@ pub(super) struct Drafts<'t> {
 impl<'t> Drafts<'t> {
     pub(super) fn new(volume: &'t Volume) -> Drafts<'t> {
         Drafts {
+            volume,
             root_tree: volume.root_tree_object(),
             drafts: Vec::with_capacity(1),
         }
@@ -99,6 +74,32 @@ impl<'t> Drafts<'t> {
             self.drafts.len() - 1
         });
         &mut self.drafts[at]
+    }
+
+    /// What `name` leads to in `dir`, which is locked, with what it takes to lock that; or None.
+    pub(super) fn place(
+        &mut self,
+        dir: &'t Arc<Inode>,
+        name: &'t [u8],
+    ) -> Result<Option<Place<'t>>> {
+        let Some(entry) = self.find(dir, name)? else {
+            return Ok(None);
+        };
+        let volume = self.volume;
+        let (id, inode) = match entry.inode_in(dir.id, name)? {
+            Some(id) => (id, Some(volume.inodes.get(volume, id)?)),
+            None => {
+                let child = RootId(entry.location.objectid);
+                (volume.nested_subvolume(dir.id, name, child)?, None)
+            }
+        };
+        Ok(Some(Place {
+            dir,
+            name,
+            entry,
+            id,
+            inode,
+        }))
     }
 
     /// What `name` leads to in `dir`.

@@ -61,6 +61,7 @@ impl<'v> Commit<'v> {
             groups: BTreeMap::new(),
             freed_data: Vec::new(),
             born: Vec::new(),
+            changed_inodes: Vec::new(),
             gone: Vec::new(),
             removed_groups: Vec::new(),
             unclean,

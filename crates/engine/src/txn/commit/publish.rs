@@ -11,6 +11,7 @@ impl Commit<'_> {
             writer,
             transid,
             trees,
+            changed_inodes,
             gone,
             removed_groups,
             ..
@@ -36,6 +37,9 @@ impl Commit<'_> {
             if let Some(frozen) = tree.frozen {
                 writer.discarded.push(frozen);
             }
+        }
+        for (tree, ino) in changed_inodes {
+            tree.inode_items.forget(tree.id(), ino);
         }
         for id in gone {
             volume.forget_tree(id);

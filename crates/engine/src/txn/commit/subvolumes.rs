@@ -1,5 +1,7 @@
 //! The trees that operations edit, and the subvolumes that begin with this commit.
 
+use std::sync::Arc;
+
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
@@ -11,7 +13,7 @@ use super::blocks::{BlockIo, Holder};
 use super::{Commit, CommitTree};
 use crate::error::Result;
 use crate::txn::births::{Birth, Origin, Puts};
-use crate::volume::now;
+use crate::volume::{is_inode_item, now};
 
 impl Commit<'_> {
     /// Applies what operations have edited. Checksums wait for their joining.
@@ -72,6 +74,9 @@ impl Commit<'_> {
         let key = Key::new(id.0, KeyType::ROOT_ITEM, key_offset);
         root_puts.push((key, item.as_bytes().to_vec()));
         self.put(RootId::ROOT_TREE, root_puts)?;
+        let inodes = dir_puts.iter().filter(|(key, _)| is_inode_item(key));
+        self.changed_inodes
+            .extend(inodes.map(|(key, _)| (Arc::clone(&dir_tree), key.objectid)));
         self.put(dir_tree.id(), dir_puts)?;
         self.put_uuids(uuid_puts)?;
         self.born.push(id);

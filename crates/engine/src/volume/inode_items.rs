@@ -1,0 +1,119 @@
+//! INODE_ITEMs that were read or changed lately, so that a call on an inode in use searches no tree for it.
+//!
+//! A slot serves all inodes of one hash and keeps the last one's item.
+//!
+//! Invariants
+//! - ITEMS-1: an item that is shown is what the tree's view gives: edits put theirs here while they hold the
+//!   tree's mutable set, and what a commit changes by itself is forgotten when it is published.
+//! - ITEMS-2: what was read from a tree enters only if its slot has not changed since before it was read.
+//!
+//! Locks: each slot's, a leaf, held for one copy.
+//! Not here: what was written and has no extent yet, and so is in no item (`data::buffer`).
+
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::Edit;
+use zerocopy::FromBytes;
+
+#[cfg(test)]
+mod tests;
+
+/// Memory is taken page by page, as slots come into use.
+const PAGES: usize = 256;
+const PAGE_SLOTS: usize = 256;
+
+/// Of the trees of a volume.
+#[derive(Debug)]
+pub(crate) struct InodeItems {
+    pages: Vec<OnceLock<Vec<Mutex<Slot>>>>,
+}
+
+impl Default for InodeItems {
+    fn default() -> Self {
+        InodeItems {
+            pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// How often it was edited.
+    version: u64,
+    id: (u64, u64),
+    item: Option<InodeItem>,
+}
+
+/// Leave to enter what is read from a tree after it was given.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Ticket {
+    version: u64,
+}
+
+impl InodeItems {
+    fn slot(&self, (root, ino): (u64, u64)) -> &Mutex<Slot> {
+        // Neighbours, which are used together, get slots of their own.
+        let spread = root.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        let at = (ino ^ spread) as usize;
+        let page = self.pages[at / PAGE_SLOTS % PAGES].get_or_init(|| {
+            let slots = std::iter::repeat_with(Mutex::default);
+            slots.take(PAGE_SLOTS).collect()
+        });
+        &page[at % PAGE_SLOTS]
+    }
+
+    /// The item, or leave to enter it.
+    pub(crate) fn get(&self, root: RootId, ino: u64) -> Result<InodeItem, Ticket> {
+        let id = (root.0, ino);
+        let slot = self.slot(id).lock();
+        match slot.item {
+            Some(item) if slot.id == id => Ok(item),
+            _ => Err(Ticket {
+                version: slot.version,
+            }),
+        }
+    }
+
+    /// Enters what was read (ITEMS-2).
+    pub(crate) fn enter(&self, ticket: Ticket, root: RootId, ino: u64, item: &InodeItem) {
+        let id = (root.0, ino);
+        let mut slot = self.slot(id).lock();
+        if slot.version == ticket.version {
+            (slot.id, slot.item) = (id, Some(*item));
+        }
+    }
+
+    /// Follows an edit of a tree; called while its mutable set is held (ITEMS-1).
+    pub(crate) fn follow(&self, root: RootId, edit: &Edit) {
+        let (key, value) = match edit {
+            Edit::Insert(key, value) | Edit::Put(key, value) => (key, Some(value)),
+            Edit::Delete(key) => (key, None),
+        };
+        if is_inode_item(key) {
+            let item = value.and_then(|value| InodeItem::read_from_bytes(value).ok());
+            self.set((root.0, key.objectid), item);
+        }
+    }
+
+    /// The tree shows another item from now on.
+    pub(crate) fn forget(&self, root: RootId, ino: u64) {
+        self.set((root.0, ino), None);
+    }
+
+    fn set(&self, id: (u64, u64), item: Option<InodeItem>) {
+        let mut slot = self.slot(id).lock();
+        slot.version += 1;
+        if item.is_some() || slot.id == id {
+            (slot.id, slot.item) = (id, item);
+        }
+    }
+}
+
+pub(crate) fn is_inode_item(key: &Key) -> bool {
+    key.item_type == KeyType::INODE_ITEM && key.offset == 0
+}
