@@ -139,6 +139,8 @@ impl Mount {
             Some(name) => OsString::from_vec(name.clone()).into(),
             None => image.clone(),
         };
+        // The kernel clears a huge page in one go, for half a millisecond or more, while a request waits.
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
         let volume = self.open(&image, options)?;
         let mut session = mount::mount(Arc::clone(&volume), &source, &self.mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;

@@ -9,7 +9,7 @@ use crate::kernel::{Kernel, make_image};
 use crate::library::Library;
 use crate::report::quantile;
 use crate::side::{Name, Side};
-use crate::{Outcome, Settings};
+use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 20 << 30;
 const FILES: u64 = 200_000;
@@ -32,29 +32,100 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
         own.extend(measure(&ours, settings, round, Duration::ZERO)?);
         nothing.extend(spins(settings.scaled(FILES)));
     }
-    for (who, mut latencies) in [("kernel", theirs), ("ours", own), ("spin", nothing)] {
-        latencies.sort_unstable();
-        let at = |part| quantile(&latencies, part);
+    for (who, mut calls) in [("kernel", theirs), ("ours", own), ("spin", nothing)] {
+        describe(who, "clock", &mut calls, |call| call.took);
+        describe(who, "computing", &mut calls, |call| call.computed);
+        let slow = calls.iter().filter(|call| call.took > SLOW);
+        let waited = slow.clone().filter(|call| call.waited);
+        let longest = waited.clone().map(|call| call.took).max();
         println!(
-            "create, {who:<6} p50 {:?} p99 {:?} p99.9 {:?} p99.99 {:?} max {:?} of {}",
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            at(0.9999),
-            at(1.0),
-            latencies.len()
+            "{who:<6} above {SLOW:?}: {}, of which waited for a lock or a device: {}, the longest {:?}",
+            slow.count(),
+            waited.count(),
+            longest.unwrap_or_default()
         );
     }
     println!("load {}, {:?}", crate::load(), ours.stats());
     Ok(())
 }
 
+/// Calls above this are asked whether they waited.
+const SLOW: Duration = Duration::from_micros(200);
+
+struct Call {
+    took: Duration,
+    /// By the calling thread, page faults and system calls included; what other programs took is not in it.
+    computed: Duration,
+    /// The thread gave up its turn of itself.
+    waited: bool,
+}
+
+fn describe(who: &str, by: &str, calls: &mut [Call], part: fn(&Call) -> Duration) {
+    let mut times: Vec<Duration> = calls.iter().map(part).collect();
+    times.sort_unstable();
+    let at = |part| quantile(&times, part);
+    println!(
+        "create, {who:<6} {by:<9} p50 {:?} p99 {:?} p99.9 {:?} p99.99 {:?} max {:?} of {}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(0.9999),
+        at(1.0),
+        times.len()
+    );
+}
+
+/// Times calls of one thread.
+struct Watch {
+    switches: u64,
+}
+
+impl Watch {
+    fn time<T>(&mut self, call: impl FnOnce() -> T) -> (T, Call) {
+        let (begin, computed) = (Instant::now(), thread_time());
+        let outcome = call();
+        let (took, computed) = (begin.elapsed(), thread_time() - computed);
+        let mut waited = false;
+        if took > SLOW {
+            let switches = voluntary_switches();
+            waited = switches > self.switches;
+            self.switches = switches;
+        }
+        let call = Call {
+            took,
+            computed,
+            waited,
+        };
+        (outcome, call)
+    }
+}
+
+fn watch() -> Watch {
+    Watch {
+        switches: voluntary_switches(),
+    }
+}
+
+fn voluntary_switches() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = |line: &str| {
+        line.strip_prefix("voluntary_ctxt_switches:")?
+            .trim()
+            .parse()
+            .ok()
+    };
+    status.lines().find_map(count).unwrap_or_default()
+}
+
 /// What the machine alone does to 2 us of computing: other programs have their turns.
-fn spins(count: u64) -> Vec<Duration> {
+fn spins(count: u64) -> Vec<Call> {
+    let mut watch = watch();
     let spin = |_| {
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_micros(2) {}
-        begin.elapsed()
+        let spun = watch.time(|| {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(2) {}
+        });
+        spun.1
     };
     (0..count).map(spin).collect()
 }
@@ -65,7 +136,7 @@ fn measure<S: Side>(
     settings: &Settings,
     round: u64,
     pause: Duration,
-) -> Outcome<Vec<Duration>> {
+) -> Outcome<Vec<Call>> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let committer = scope.spawn(|| -> Outcome {
@@ -75,24 +146,25 @@ fn measure<S: Side>(
             }
             Ok(())
         });
-        let latencies = creates(side, settings.scaled(FILES), round);
+        let calls = creates(side, settings.scaled(FILES), round);
         stop.store(true, Ordering::Relaxed);
         committer.join().map_err(|_| "the committer panicked")??;
-        latencies
+        calls
     })
 }
 
-fn creates<S: Side>(side: &S, files: u64, round: u64) -> Outcome<Vec<Duration>> {
+fn creates<S: Side>(side: &S, files: u64, round: u64) -> Outcome<Vec<Call>> {
     let mut name = Name::new();
-    let mut latencies = Vec::with_capacity(files as usize);
+    let mut calls = Vec::with_capacity(files as usize);
+    let mut watch = watch();
     for start in (0..files).step_by(FILES_PER_DIR as usize) {
         let dir = side.make_dir(name.set("dir", round * FILES + start))?;
         for number in start..files.min(start + FILES_PER_DIR) {
             name.set("file", number);
-            let begin = Instant::now();
-            side.create(&dir, &name)?;
-            latencies.push(begin.elapsed());
+            let (outcome, call) = watch.time(|| side.create(&dir, &name));
+            outcome?;
+            calls.push(call);
         }
     }
-    Ok(latencies)
+    Ok(calls)
 }

@@ -70,6 +70,8 @@ fn main() -> Outcome {
         .filter(|arg| !arg.starts_with("--"))
         .collect();
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    // As a mount does.
+    rustix::thread::disable_transparent_huge_pages(true)?;
     let scratch = Scratch::new()?;
     let settings = Settings {
         rounds: setting("ROUNDS").unwrap_or(3) as usize,
