@@ -14,7 +14,7 @@ helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
 ubtrfs      := target/release/ubtrfs
 
-.PHONY: help setup build demo test fmt clippy tidy unit doc count soak bench install uninstall clean
+.PHONY: help setup build demo test fmt clippy tidy unit doc count conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -28,7 +28,7 @@ build: ## build target/release/ubtrfs
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit doc count ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit doc count conform-quick ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -47,6 +47,13 @@ doc:
 
 count:
 	$(CARGO) xtask count
+
+# PARTS="fsx trees" chooses; UBTRFS_SOAK=1 takes hours. `make test` does a short form.
+conform: setup build ## pjdfstest, fsx, trees, git, sqlite and a crowd on a mount, and the kernel's view of it: 20 minutes
+	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
+
+conform-quick: setup build
+	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform --quick $(PARTS)
 
 soak: setup ## the whole conformance matrix: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture

@@ -1,0 +1,120 @@
+//! Trees side by side: all that a mount shows, the names that share an inode, and where holes are.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use ubtrfs_sim::manifest::{Field, Kind, Manifest, diff_without};
+
+use super::Outcome;
+
+/// What a copy does not take along, or not between file systems of two kinds. Links are compared by the
+/// names that share an inode.
+const NOT_COPIED: &[Field] = &[
+    Field::DirSize,
+    Field::Nlink,
+    Field::Ctime,
+    Field::Atime,
+    Field::Btime,
+];
+const SHOWN: usize = 40;
+/// Holes are compared at this grain: no file system keeps smaller ones.
+const GRAIN: u64 = 4096;
+
+pub(super) fn show(dir: &Path) -> Outcome {
+    print!("{}", of(dir)?);
+    Ok(())
+}
+
+/// Of two readers of one volume. Inode numbers only tell which names share a file, and the first reader
+/// changes access times after it has looked at them.
+pub(super) fn compare(left: &str, right: &str) -> Outcome {
+    same(&read(left)?, &read(right)?, &[Field::Atime])
+}
+
+/// Of a tree and its copy elsewhere.
+pub(super) fn compare_copies(left: &str, right: &str) -> Outcome {
+    let (a, b) = (read(left)?, read(right)?);
+    same(&a, &b, NOT_COPIED)?;
+    let mut differing = 0;
+    for entry in a.entries.iter().filter(|e| e.stat.kind == Kind::File) {
+        let name = std::ffi::OsStr::from_bytes(&entry.path);
+        let holes = [left, right].map(|side| holes(&Path::new(side).join(name)));
+        let [one, other] = holes;
+        let (one, other) = (one?, other?);
+        if one != other {
+            println!(
+                "/{}: holes: left {one:?}, right {other:?}",
+                name.to_string_lossy()
+            );
+            differing += 1;
+        }
+    }
+    match differing {
+        0 => Ok(()),
+        count => Err(format!("{count} files have other holes").into()),
+    }
+}
+
+fn read(side: &str) -> Result<Manifest, Box<dyn std::error::Error>> {
+    let path = Path::new(side);
+    if path.is_dir() {
+        return of(path);
+    }
+    Ok(Manifest::parse(&fs::read_to_string(path)?)?)
+}
+
+/// Fails at the first thing that the reader cannot show.
+fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
+    let manifest = Manifest::of_dir(dir)?;
+    match manifest.faults.first() {
+        None => Ok(manifest.canonical()),
+        Some(fault) => {
+            let path = PathBuf::from(std::ffi::OsStr::from_bytes(&fault.path));
+            Err(format!("{}: {}: {}", path.display(), fault.doing, fault.reason).into())
+        }
+    }
+}
+
+fn same(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Outcome {
+    let differences = diff_without(left, right, ignored);
+    for difference in differences.iter().take(SHOWN) {
+        println!("{difference}");
+    }
+    match differences.len() {
+        0 => {
+            println!("{} entries are alike", left.entries.len());
+            Ok(())
+        }
+        count => Err(format!("{count} differences").into()),
+    }
+}
+
+/// Where a file has no data, as (offset, end), the end of the last one being that of the file.
+fn holes(path: &Path) -> io::Result<Vec<(u64, u64)>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let data = match seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => size,
+            Err(error) => return Err(error.into()),
+        };
+        let (first, end) = (at.next_multiple_of(GRAIN), data - data % GRAIN);
+        if data == size && first < size {
+            holes.push((first, size));
+        } else if first < end {
+            holes.push((first, end));
+        }
+        if data == size {
+            break;
+        }
+        at = seek(&file, SeekFrom::Hole(data))?;
+    }
+    Ok(holes)
+}

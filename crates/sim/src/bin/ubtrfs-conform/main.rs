@@ -1,0 +1,56 @@
+//! What `scripts/conform` asks of a mounted tree: to be shown, to be like another, to bear a crowd, to do
+//! what the model does.
+//!
+//! ```text
+//! ubtrfs-conform show DIR
+//! ubtrfs-conform compare [--copy] LEFT RIGHT       each a folder, or a file that `show` wrote
+//! ubtrfs-conform crowd DIR SEED SECONDS PROCESSES
+//! ubtrfs-conform model UBTRFS IMAGE DIR OPTIONS SEED OPERATIONS
+//! ```
+
+mod compare;
+mod crowd;
+mod mounted;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ubtrfs-conform {}: {error}", words.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Outcome {
+    match *words {
+        ["show", dir] => compare::show(Path::new(dir)),
+        ["compare", "--copy", left, right] => compare::compare_copies(left, right),
+        ["compare", left, right] => compare::compare(left, right),
+        ["crowd", dir, seed, seconds, processes] => crowd::run(
+            Path::new(dir),
+            seed.parse()?,
+            seconds.parse()?,
+            processes.parse()?,
+        ),
+        ["crowd-member", dir, seed, seconds, number] => crowd::member(
+            Path::new(dir),
+            seed.parse()?,
+            seconds.parse()?,
+            number.parse()?,
+        ),
+        ["model", ubtrfs, image, dir, options, seed, operations] => mounted::run(
+            &mounted::Ours::new(ubtrfs, image, dir, options),
+            seed.parse()?,
+            operations.parse()?,
+        ),
+        _ => Err("no such thing to do; see the head of its source".into()),
+    }
+}
