@@ -106,11 +106,8 @@ impl Run {
     /// The next one is visible, or there is none.
     fn end(&mut self, overlay: &Overlay) {
         let is_long = self.passed >= LONG_RUN || self.skipped && self.passed >= LONGER_BY;
-        if is_long
-            && let Some((low, high, version)) = self.keys
-            && let Some((set, _)) = overlay.mutable()
-        {
-            set.note_gap(low..=high, version);
+        if is_long && let Some((low, high, version)) = self.keys {
+            overlay.note_gap(low..=high, version);
         }
         *self = Run::default();
     }

@@ -40,6 +40,8 @@ pub(crate) struct Layers {
     mutable: Arc<MutableSet>,
     frozen: Option<Arc<FrozenSet>>,
     committed: CommittedRoot,
+    /// How many were published before.
+    publications: u64,
 }
 
 impl Layers {
@@ -56,7 +58,7 @@ impl Layers {
     }
 
     pub(crate) fn overlay(&self, depth: Depth) -> Option<Overlay> {
-        Overlay::new(self.mutable(depth), self.frozen(depth))
+        Overlay::new(self.mutable(depth), self.frozen(depth), self.publications)
     }
 
     /// What the newest set above the committed one that mentions `key` says of it.
@@ -85,6 +87,7 @@ impl LiveTree {
                 mutable: Arc::default(),
                 frozen: None,
                 committed,
+                publications: 0,
             }),
             switch: Mutex::new(()),
         })
@@ -194,6 +197,7 @@ impl LiveTree {
                 mutable: Arc::new(next),
                 frozen: Some(Arc::clone(&frozen)),
                 committed: layers.committed,
+                publications: layers.publications,
             }));
             frozen
         })
@@ -204,11 +208,12 @@ impl LiveTree {
     pub fn publish(&self, root: CommittedRoot) {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();
+        layers.mutable.forget_gaps();
         self.layers.store(Arc::new(Layers {
             mutable: Arc::clone(&layers.mutable),
             frozen: None,
             committed: root,
+            publications: layers.publications + 1,
         }));
-        layers.mutable.forget_gaps();
     }
 }

@@ -17,7 +17,7 @@ use ubtrfs_format::superblock::{MAGIC, Superblock};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::apply::{ApplyIo, apply};
+use crate::apply::{ApplyIo, Change, apply};
 use crate::block::Block;
 use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf, TreeBlock};
 use crate::committed::CommittedRoot;
@@ -142,11 +142,24 @@ impl TestVolume {
 
     /// What follows a freeze: a new root with the frozen changes, on the device, published.
     pub(crate) fn commit(&mut self, tree: &LiveTree) {
+        self.commit_with(tree, &[]);
+    }
+
+    /// The same, with items that no operation has edited.
+    pub(crate) fn commit_with(&mut self, tree: &LiveTree, own: &[(Key, &[u8])]) {
         self.format.generation.0 += 1;
         let mut root = tree.committed();
         if let Some(frozen) = tree.frozen() {
             let format = self.format.clone();
             root = apply(&format, &root, &frozen.changes(), self).unwrap();
+        }
+        if !own.is_empty() {
+            let format = self.format.clone();
+            let own: Vec<Change<'_>> = own
+                .iter()
+                .map(|(key, value)| Change::from((*key, Some(*value))))
+                .collect();
+            root = apply(&format, &root, &own, self).unwrap();
         }
         self.write();
         tree.publish(root);

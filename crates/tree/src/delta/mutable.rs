@@ -13,7 +13,7 @@ use super::{DeltaMap, DeltaSize, Edit, Entry, FrozenSet};
 #[derive(Debug, Default)]
 pub(crate) struct MutableSet {
     state: RwLock<State>,
-    /// Of the map's entries, so that readers need no lock while it is 0.
+    /// Of the map's entries, so that readers need no lock while it is 0. Not 0 while the set is edited.
     len: AtomicUsize,
     /// Raised by every edit, so that a cursor knows without the lock that what it looked up still holds.
     version: AtomicU64,
@@ -26,6 +26,8 @@ struct State {
     map: Arc<DeltaMap>,
     /// What is not visible through this set and those below.
     gaps: Gaps,
+    /// How often the sets below were replaced.
+    publications: u64,
     /// The map was handed over.
     frozen: bool,
 }
@@ -60,6 +62,8 @@ impl MutableSet {
         }
         let map = Arc::get_mut(&mut state.map).expect("only a frozen set shares the map");
         let before = map.bytes;
+        // Who learns of an edit by other ways, before all are made, waits for them here.
+        self.len.store(map.slots.len().max(1), Ordering::Release);
         for edit in edits {
             if !state.gaps.is_empty()
                 && let Some(key) = edit.added()
@@ -88,6 +92,7 @@ impl MutableSet {
             has_gaps: AtomicBool::new(!gaps.is_empty()),
             state: RwLock::new(State {
                 gaps,
+                publications: state.publications,
                 ..State::default()
             }),
             ..MutableSet::default()
@@ -103,18 +108,22 @@ impl MutableSet {
         }
     }
 
-    /// Notes a gap that was found while the set was of `version`.
-    pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64) {
+    /// Notes a gap that was found while the set was of `version`, over the sets that came with the publication of
+    /// that number.
+    pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64, publications: u64) {
         let mut state = self.state.write();
-        if !state.frozen && self.version() == version {
+        let is_current = (self.version(), state.publications) == (version, publications);
+        if !state.frozen && is_current {
             state.gaps.add(gap);
             self.has_gaps.store(true, Ordering::Release);
         }
     }
 
-    /// Forgets the gaps: there is little left to be hidden.
+    /// Forgets the gaps, before other sets come to lie below: a commit adds items by itself.
     pub(crate) fn forget_gaps(&self) {
-        self.state.write().gaps = Gaps::default();
+        let mut state = self.state.write();
+        state.gaps = Gaps::default();
+        state.publications += 1;
         self.has_gaps.store(false, Ordering::Release);
     }
 

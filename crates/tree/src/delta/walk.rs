@@ -4,6 +4,7 @@
 //! edit of the set makes the walk look anew.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ubtrfs_format::key::Key;
@@ -38,6 +39,8 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     walks: Vec<Walk>,
+    /// Which publication the sets are of.
+    publications: u64,
 }
 
 impl Overlay {
@@ -45,11 +48,15 @@ impl Overlay {
     pub(crate) fn new(
         mutable: Option<&Arc<MutableSet>>,
         frozen: Option<&Arc<FrozenSet>>,
+        publications: u64,
     ) -> Option<Overlay> {
         let mutable = mutable.map(|set| Set::Mutable(Arc::clone(set)));
         let frozen = frozen.map(|set| Set::Frozen(Arc::clone(set)));
         let walks: Vec<Walk> = mutable.into_iter().chain(frozen).map(Walk::new).collect();
-        (!walks.is_empty()).then_some(Overlay { walks })
+        (!walks.is_empty()).then_some(Overlay {
+            walks,
+            publications,
+        })
     }
 
     /// The first entry at or beyond `key`, of the newest set that mentions its key.
@@ -77,6 +84,13 @@ impl Overlay {
         match &walk.set {
             Set::Mutable(set) => Some((set, walk.version)),
             Set::Frozen(_) => None,
+        }
+    }
+
+    /// Notes that nothing in the range is visible, if that was found in the mutable set's `version`.
+    pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64) {
+        if let Some((set, _)) = self.mutable() {
+            set.note_gap(gap, version, self.publications);
         }
     }
 

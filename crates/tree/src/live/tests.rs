@@ -312,3 +312,44 @@ fn run_of_deleted_keys_is_gone_through_once() {
     blocks_read(100, 19_900, false);
     assert!(blocks_read(100, 19_900, false) < 20);
 }
+
+#[test]
+fn run_noted_by_who_has_not_seen_a_publication_hides_nothing_of_it() {
+    let mut world = World::new();
+    for number in (0..100).filter(|number| *number != 45) {
+        world.insert(number, 1);
+    }
+    world.commit();
+    for number in 10..30 {
+        world.delete(number);
+    }
+    world.freeze();
+    for number in (30..90).filter(|number| *number != 45) {
+        world.delete(number);
+    }
+    let view = world.tree.view();
+    let mut before = view.cursor();
+    assert!(before.seek(&key(9)).unwrap());
+    // A commit adds items by itself: the names of new subvolumes.
+    let own = value(2);
+    world.volume.commit_with(&world.tree, &[(key(45), &own)]);
+    assert!(before.advance().unwrap());
+    assert_eq!(before.current().unwrap().0, key(90));
+    let mut after = view.cursor();
+    assert!(after.seek(&key(30)).unwrap());
+    assert_eq!(after.current().unwrap().0, key(45));
+}
+
+#[test]
+fn set_that_is_being_edited_is_not_taken_for_an_empty_one() {
+    let mut world = World::new();
+    world.insert(1, 1);
+    world.commit();
+    let tree = Arc::clone(&world.tree);
+    let edits = std::iter::once_with(|| {
+        assert!(world.tree.is_dirty());
+        Edit::Delete(key(1))
+    });
+    tree.edit(edits);
+    assert_eq!(tree.view().get(&key(1)).unwrap().map(drop), None);
+}
