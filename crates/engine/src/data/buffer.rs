@@ -46,6 +46,11 @@ impl WriteBuffer {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
+    /// Whether it holds what is nowhere else: data, or that some was lost.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.is_dirty() || self.failure.is_some()
+    }
+
     /// The size of the file whose item says `item_size` (BUFFER-2).
     pub(crate) fn size_over(&self, item_size: u64) -> u64 {
         let in_flight = self.in_flight.as_ref().and_then(|pieces| pieces.end());

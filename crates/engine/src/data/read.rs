@@ -261,7 +261,7 @@ impl<'v> Reader<'v> {
         let first = Logical(logical.0 - head);
         let sectors = (head + len).div_ceil(sectorsize);
         let csums = match self.volume.data_csums(first, sectors as usize) {
-            Err(error) if self.volume.data.options.rescue.ignore_bad_roots => {
+            Err(error) if self.volume.data.options.rescue.goes_on_without(&error) => {
                 tracing::debug!(%error, "data is given unverified");
                 return Ok(None);
             }

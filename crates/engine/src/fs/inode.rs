@@ -1,8 +1,8 @@
 //! Inodes in memory: one object for each that is in use, with the lock that protects its items.
 //!
 //! Invariants
-//! - INODE-1: two users of an inode hold the same object. One that has buffered data, or is open though
-//!   unlinked, stays in the table.
+//! - INODE-1: two users of an inode hold the same object. One that has buffered data or a loss to tell of, or is
+//!   open though unlinked, stays in the table.
 //! - INODE-2: who waits for an inode's lock while holding another's holds only inodes of lower `FileId`.
 //!
 //! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
@@ -192,7 +192,7 @@ impl Inode {
     fn must_stay(&self) -> bool {
         self.lock
             .try_read()
-            .is_none_or(|state| state.buffer.is_dirty() || state.open_count > 0)
+            .is_none_or(|state| state.buffer.must_stay() || state.open_count > 0)
     }
 }
 

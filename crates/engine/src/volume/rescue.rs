@@ -2,6 +2,8 @@
 
 use ubtrfs_format::superblock::Superblock;
 
+use crate::error::Error;
+
 /// What is passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
@@ -13,6 +15,13 @@ pub struct Rescue {
     pub ignore_data_csums: bool,
     /// Believe tree blocks whose sums are wrong, if all else of them is right.
     pub ignore_meta_csums: bool,
+}
+
+impl Rescue {
+    /// Whether to go on without a tree whose reading gave `error`: what is only not at hand is not damaged.
+    pub(crate) fn goes_on_without(&self, error: &Error) -> bool {
+        self.ignore_bad_roots && !error.is_would_wait()
+    }
 }
 
 /// The superblock with the roots of each transaction that it remembers, the newest first. What a later one

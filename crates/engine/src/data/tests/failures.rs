@@ -10,7 +10,7 @@ use ubtrfs_sim::fault::{Fault, FaultDevice};
 use super::rig::{MIB, assert_sound, new_device, options};
 use crate::fs::NewInode;
 use crate::mkfs::MkfsOptions;
-use crate::{Error, FileId, Volume};
+use crate::{Error, FileId, RenameMode, Volume};
 
 struct Broken {
     inner: Arc<ubtrfs_device::MemDevice>,
@@ -157,4 +157,23 @@ fn an_aborted_volume_refuses_writes_and_shows_those_before() {
     ));
     assert!(matches!(broken.volume.sync(), Err(Error::Aborted(_))));
     assert_eq!(broken.read(id), [1; 100]);
+}
+
+#[test]
+fn loss_that_nobody_was_told_of_outlives_another_name() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let id = broken.file("draft");
+    volume.write(id, 0, &[1; 20_000]).unwrap();
+    let nth = broken.device.counts().writes;
+    (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    volume.write_back_all().unwrap_err();
+    broken.device.heal();
+    let to = (top, &b"final"[..]);
+    volume
+        .rename(top, b"draft", to, RenameMode::Replace)
+        .unwrap();
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+    volume.fsync(id).unwrap();
 }

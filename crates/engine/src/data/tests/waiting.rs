@@ -14,7 +14,8 @@ use ubtrfs_sim::SlowDevice;
 use super::rig::{MIB, Rig, assert_sound, options};
 use crate::mkfs::MkfsOptions;
 use crate::{
-    Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Result, SetAttr, Volume, XattrMode,
+    Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Rescue, Result, SetAttr, Volume,
+    XattrMode,
 };
 
 /// A volume on a device that has nothing at hand.
@@ -296,4 +297,17 @@ fn changes_beyond_the_budget_of_a_transaction_would_wait() {
     create(made).unwrap();
     while_forbidden(|| create(made + 1)).unwrap();
     rig.assert_sound();
+}
+
+#[test]
+fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
+    let device = filled();
+    let rescue = Rescue {
+        ignore_bad_roots: true,
+        ..Rescue::default()
+    };
+    let volume = open_cold(&device, &OpenOptions::new().rescue(rescue));
+    let refused = while_forbidden(|| volume.statfs());
+    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    assert!(volume.statfs().unwrap().available_bytes > 0);
 }
