@@ -1,6 +1,7 @@
 //! Inode flags as `chattr`, `lsattr` and `xfs_io` know them, by ioctl.
 //!
-//! Who may set them the kernel has asked.
+//! Who may set them the kernel has asked, of the commands for 64 bits: it turns `FS_IOC32_SETFLAGS` of programs of 32
+//! bits into them. What comes here as such has passed it by, and is answered as an unknown command.
 //!
 //! Source of the commands and bits: linux/fs.h.
 
@@ -24,8 +25,6 @@ pub(super) const FSGETXATTR: u32 = 0x801c_581f;
 
 /// `FS_IOC_SETFLAGS`
 pub(super) const SETFLAGS: u32 = 0x4008_6602;
-/// `FS_IOC32_SETFLAGS`
-pub(super) const SETFLAGS_32: u32 = 0x4004_6602;
 /// `FS_IOC_FSSETXATTR`
 pub(super) const FSSETXATTR: u32 = 0x401c_5820;
 
@@ -83,7 +82,7 @@ impl<S: Source> Adapter<S> {
                 inode().and_then(|inode| answer(out, &(inode.generation as u32).to_ne_bytes()))
             }
             FSGETXATTR => inode().and_then(|inode| answer(out, &fsxattr(inode.flags))),
-            SETFLAGS | SETFLAGS_32 => self.set_flags(node, |inode| wanted(inode, input)),
+            SETFLAGS => self.set_flags(node, |inode| wanted(inode, input)),
             FSSETXATTR => self.set_flags(node, |inode| wanted_by_xflags(inode, input)),
             _ => return None,
         };

@@ -410,6 +410,16 @@ fn flags_are_set_and_forbid_at_open() {
 }
 
 #[test]
+fn flags_are_not_set_past_the_questions_of_the_kernel() {
+    const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "f");
+    let immutable = 0x10u32.to_ne_bytes();
+    let set = mount.ioctl(&USER, file.0, FS_IOC32_SETFLAGS, &immutable, &mut []);
+    assert_eq!(set, Err(Errno::NOTTY));
+}
+
+#[test]
 fn blocks_are_counted_when_they_are_written_and_stay_so() {
     let mount = mount();
     let file = mount.file(NodeId::ROOT, "f");
