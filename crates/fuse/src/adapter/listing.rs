@@ -8,14 +8,11 @@
 //! end. So that no state is kept for it, an offset carries the index at which its listing ends.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use super::nodes::Listed;
 use super::source::{Child, FileId, Source};
-use super::{Adapter, Node, attributes};
-use crate::request::{
-    Attributes, DirEntry, DirPlusSink, DirSink, Entry, Errno, FileKind, NodeId, Result, Room,
-};
+use super::{Adapter, Node};
+use crate::request::{DirEntry, DirPlusSink, DirSink, Errno, FileKind, NodeId, Result, Room};
 
 const BEFORE_DOT_DOT: u64 = 1;
 const FIRST_INDEX: u64 = 2;
@@ -64,12 +61,12 @@ impl Position {
 }
 
 /// Takes an entry, and the child itself unless it is `.` or `..`.
-type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Room;
+type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Result<Room>;
 
 impl<S: Source> Adapter<S> {
     pub(super) fn list(&self, dir: NodeId, offset: u64, sink: &mut dyn DirSink) -> Result<()> {
         let dir = self.node(dir)?;
-        self.each_entry(&dir, offset, &mut |entry, _| sink.push(entry))
+        self.each_entry(&dir, offset, &mut |entry, _| Ok(sink.push(entry)))
     }
 
     pub(super) fn list_plus(
@@ -80,7 +77,7 @@ impl<S: Source> Adapter<S> {
     ) -> Result<()> {
         let dir = self.node(dir)?;
         self.each_entry(&dir, offset, &mut |entry, child| match child {
-            None => sink.push(entry, None),
+            None => Ok(sink.push(entry, None)),
             Some(child) => self.push_with_attributes(&dir, entry, child, sink),
         })
     }
@@ -91,24 +88,19 @@ impl<S: Source> Adapter<S> {
         entry: &DirEntry<'_>,
         child: FileId,
         sink: &mut dyn DirPlusSink,
-    ) -> Room {
+    ) -> Result<Room> {
         let inode = self
             .reachable(child)
             .and_then(|()| self.source.inode(child));
-        let number = self.look_up_number(dir, entry.name, child);
-        let found = match inode {
-            Ok(inode) => self.entry_of(number, &inode),
-            // The name is listed; whoever wants more of it asks again, and gets the error.
-            Err(_) => Entry {
-                node: NodeId(number),
-                generation: 0,
-                attributes: Attributes {
-                    attr: attributes::of_kind(number, entry.kind),
-                    ttl: Duration::ZERO,
-                },
-                ttl: Duration::ZERO,
-            },
+        let inode = match inode {
+            Ok(inode) => inode,
+            Err(Errno::WOULD_WAIT) => return Err(Errno::WOULD_WAIT),
+            // The name is listed; whoever wants more of it looks it up, and gets the error. Attributes that are made
+            // up would be those of another generation to the kernel, and end a file that is open.
+            Err(_) => return Ok(sink.push(entry, None)),
         };
+        let number = self.look_up_number(dir, entry.name, child);
+        let found = self.entry_of(number, &inode);
         let entry = DirEntry {
             ino: number,
             ..*entry
@@ -117,7 +109,7 @@ impl<S: Source> Adapter<S> {
         if room == Room::Full {
             self.forget_number(number, 1);
         }
-        room
+        Ok(room)
     }
 
     fn each_entry(&self, dir: &Node, offset: u64, emit: Emit<'_>) -> Result<()> {
@@ -135,7 +127,7 @@ impl<S: Source> Adapter<S> {
                 name,
                 next_offset: at + 1,
             };
-            if emit(&dot, None) == Room::Full {
+            if emit(&dot, None)? == Room::Full {
                 return Ok(());
             }
         }
@@ -192,7 +184,7 @@ impl<S: Source> Adapter<S> {
             name: child.name,
             next_offset,
         };
-        Ok(emit(&entry, Some(child.id)))
+        emit(&entry, Some(child.id))
     }
 
     /// The number of `..`. A listing does not fail for it: no program depends on it.

@@ -44,6 +44,8 @@ pub(crate) struct Memory {
     pub(crate) files: BTreeMap<FileId, File>,
     /// Reading these fails.
     pub(crate) broken: Vec<FileId>,
+    /// Reading these would wait.
+    pub(crate) slow: Vec<FileId>,
     /// Reading the contents of these panics.
     pub(crate) cursed: Vec<FileId>,
 }
@@ -111,6 +113,9 @@ impl Memory {
     fn get(&self, id: FileId) -> Result<&File> {
         if self.broken.contains(&id) {
             return Err(Errno::IO);
+        }
+        if self.slow.contains(&id) {
+            return Err(Errno::WOULD_WAIT);
         }
         self.files.get(&id).ok_or(Errno::UCLEAN)
     }

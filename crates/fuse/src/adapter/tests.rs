@@ -219,10 +219,24 @@ fn a_broken_file_is_listed_and_fails_when_it_is_looked_at() {
         .readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, 0, &mut sink)
         .unwrap();
     assert_eq!(sink.entries.len(), 5);
-    let broken = sink.nodes[2].unwrap();
-    assert_eq!(broken.ttl, Duration::ZERO);
-    assert_eq!(broken.attributes.ttl, Duration::ZERO);
+    assert_eq!(sink.nodes[2], None);
     assert_eq!(find(&adapter, NodeId::ROOT, "file"), Err(Errno::IO));
+}
+
+#[test]
+fn a_listing_ends_before_the_entry_that_it_would_wait_for() {
+    let mut memory = nested();
+    memory.slow.push(file(5, 257));
+    let adapter = adapter(memory);
+    let list = |offset, sink: &mut Sink| {
+        adapter.readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, offset, sink)
+    };
+    let mut sink = Sink::new(9);
+    assert_eq!(list(0, &mut sink), Ok(()));
+    assert_eq!(sink.entries.len(), 2);
+    let next = sink.entries[1].2;
+    assert_eq!(list(next, &mut sink), Err(Errno::WOULD_WAIT));
+    assert_eq!(sink.entries.len(), 2);
 }
 
 #[test]
@@ -251,7 +265,7 @@ fn an_entry_that_leads_back_to_the_root_of_the_mount_is_refused() {
     adapter
         .readdirplus(&CONTEXT, NodeId::ROOT, NO_HANDLE, 0, &mut sink)
         .unwrap();
-    assert_eq!(sink.nodes[2].unwrap().ttl, Duration::ZERO);
+    assert_eq!(sink.nodes[2], None);
 }
 
 #[test]
