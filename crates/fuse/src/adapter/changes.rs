@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
-use std::thread::Builder;
-use std::time::Duration;
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ubtrfs_engine::Volume;
@@ -26,6 +26,8 @@ use crate::request::{NodeId, Notifier};
 
 const QUEUED: usize = 1024;
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
+/// Between two looks whether a full queue has room.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
 const SETTLING_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
@@ -146,17 +148,26 @@ impl Changes {
         }
     }
 
-    /// Has the kernel write the dirty pages that it holds of a file, and waits for it. False if it could not be
-    /// asked.
+    /// Has the kernel write the dirty pages that it holds of a file, and waits for it. False if it has not in time:
+    /// the thread that would take what it writes may be this one.
     pub(super) fn flush(&self, id: FileId) -> bool {
         if self.waiting.lock().is_some() {
-            return false;
+            // Nobody is connected who could hold any.
+            return true;
         }
+        let give_up = Instant::now() + FLUSHING_AT_MOST;
         let (done, finished) = sync_channel(1);
         let node = self.nodes.node(id);
-        let asked = self.queue.try_send(Change::Flush { node, done });
-        // The thread that would take what the kernel writes may be this one.
-        asked.is_ok() && finished.recv_timeout(FLUSHING_AT_MOST).is_ok()
+        let mut asked = self.queue.try_send(Change::Flush { node, done });
+        while let Err(TrySendError::Full(flush)) = asked {
+            if Instant::now() >= give_up {
+                return false;
+            }
+            thread::sleep(FULL_PAUSE);
+            asked = self.queue.try_send(flush);
+        }
+        let left = give_up.saturating_duration_since(Instant::now());
+        asked.is_ok() && finished.recv_timeout(left).is_ok()
     }
 
     /// Waits until the kernel has heard of what was told before, or for a moment: whoever is in the kernel's way may

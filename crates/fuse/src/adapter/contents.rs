@@ -252,7 +252,11 @@ impl<S: Source> Adapter<S> {
         if self.handles.may_be_written(id) {
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
             if !self.changes.flush(id) {
-                tracing::debug!("holes are looked for without what the kernel has not written");
+                // Whoever copies a file by its holes would leave out what is not written yet.
+                tracing::error!(
+                    "the kernel has not written what it holds, and holes are not known"
+                );
+                return Err(Errno::IO);
             }
         }
         let found = match what {
