@@ -7,8 +7,8 @@ use ubtrfs_fuse::mount::{self, IfBusy, Server};
 
 use crate::console::Console;
 
-/// How long the server of a mount may take to end.
-const AT_MOST: Duration = Duration::from_secs(10);
+/// How long the server of a mount may take to end. What was written is durable then, which takes as long as it takes.
+const AT_MOST: Duration = Duration::from_secs(600);
 
 /// Unmount volumes that `ubtrfs mount` mounted
 #[derive(Debug, clap::Args)]
