@@ -30,7 +30,7 @@ mod volume;
 mod xattr;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use ubtrfs_device::waiting;
@@ -66,6 +66,8 @@ pub(crate) struct Adapter<S> {
     changes: Changes,
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
+    /// Searches for holes under way in files that may be written to.
+    seeking: AtomicUsize,
     wishes: Wishes,
     atime: AtimePolicy,
     ioctl_rules: IoctlRules,
@@ -101,6 +103,7 @@ impl<S: Source> Adapter<S> {
             statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
+            seeking: AtomicUsize::new(0),
             wishes,
             atime: AtimePolicy::default(),
             ioctl_rules: IoctlRules::default(),
