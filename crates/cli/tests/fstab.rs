@@ -19,7 +19,8 @@ set -eu
 helpers=$1 image=$2 dir=$3 fstab=$4
 mount -t overlay -o "lowerdir=$helpers:/usr/sbin" none /usr/sbin
 type() { findmnt -n -o FSTYPE "$dir"; }
-free() { flock -n "$image" true; }
+# Who opens a volume waits a moment for its lock, too: the kernel may let go of a file after its process has ended.
+free() { flock -w 5 "${1:-$image}" true; }
 
 echo "$image $dir fuse.ubtrfs ro,nofail,_netdev,x-systemd.automount,comment=x 0 0" > "$fstab"
 mount -T "$fstab" "$dir"
@@ -48,7 +49,7 @@ trap 'umount -l "$dir" 2> /dev/null || true; losetup -d "$device"' EXIT
 mount -t fuse.ubtrfs "$device" "$dir"
 test "$(type)" = fuseblk.ubtrfs
 umount "$dir"
-flock -n "$device" true
+free "$device"
 mount -t fuse.ubtrfs "$device" "$dir" -o noblkdev
 test "$(type)" = fuse.ubtrfs
 umount "$dir"
