@@ -10,7 +10,6 @@ use anyhow::{Result, anyhow};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, syncfs, unlinkat};
 
 use super::meter::Meter;
-use super::slow_disk::SlowDisk;
 use super::{GIB, MOUNTED, Outcome, Workload};
 use crate::figures::{Round, Side, Unit};
 use crate::kit::Kit;
@@ -24,30 +23,17 @@ pub(super) const WORKLOAD: Workload = Workload {
            1 GiB without a pause and makes everything durable every second.",
     sides: MOUNTED,
     most_rounds: 2,
-    run: |kit, side| measure(kit, side, None),
-};
-
-pub(super) const ON_SLOW_DISK: Workload = Workload {
-    name: "s4-latency-slow",
-    title: "S4: latency beside a writer, on a slow disk",
-    text: "The same on storage that takes no more than 20 MiB/s.",
-    sides: MOUNTED,
-    most_rounds: 1,
-    run: |kit, side| measure(kit, side, Some(20 << 20)),
+    run: measure,
 };
 
 const FILES: u64 = 1000;
 const CHUNK_BYTES: usize = 1 << 20;
 const WRITTEN_BYTES: u64 = GIB;
 
-fn measure(kit: &Kit, side: Side, limit: Option<u64>) -> Result<Outcome> {
+fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     let mut round = Round::default();
     let image = kit.image(8 * GIB)?;
-    let slow = limit
-        .map(|limit| SlowDisk::new(kit, &image, limit))
-        .transpose()?;
-    let shown = slow.as_ref().map_or(image.as_path(), SlowDisk::path);
-    let stage = Stage::mount(kit, side, shown, "")?;
+    let stage = Stage::mount(kit, side, &image, "")?;
     let lasts = Duration::from_secs(kit.scaled(20).max(3));
     let meter = Meter::start(&stage)?;
     let worked = beside_a_writer(&stage.dir, lasts)?;
@@ -65,9 +51,6 @@ fn measure(kit: &Kit, side: Side, limit: Option<u64>) -> Result<Outcome> {
     round.add("the other writer", Unit::MibPerSecond, mib);
     meter.add_costs("all", &stage, &mut round)?;
     stage.end()?;
-    if let Some(slow) = slow {
-        slow.end()?;
-    }
     std::fs::remove_file(image)?;
     Ok(Outcome::Figures(round))
 }

@@ -9,7 +9,6 @@ mod meter;
 mod nocow;
 mod rename_fsync;
 mod send;
-mod slow_disk;
 mod tools;
 mod tree;
 
@@ -51,7 +50,6 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     discard::WORKLOAD,
     many_files::WORKLOAD,
     latency::WORKLOAD,
-    latency::ON_SLOW_DISK,
     fio::WORKLOAD,
     tree::WORKLOAD,
     tools::WORKLOAD,
