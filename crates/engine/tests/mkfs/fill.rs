@@ -1,10 +1,9 @@
 //! Filling as a library: devices that do not grow, that fail, and that are read back by our own reader.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use ubtrfs_device::{BlockDevice, DeviceSuperblocks, MemDevice};
 use ubtrfs_engine::OpenOptions;
@@ -15,6 +14,7 @@ use ubtrfs_engine::mkfs::{
 use ubtrfs_format::block_group_flags::Profile;
 
 use crate::cases::{MIB, identity, open};
+use crate::failing::Failing;
 
 fn fill_options(growth: Growth) -> FillOptions {
     FillOptions {
@@ -151,42 +151,6 @@ fn device_grows_only_if_it_may() {
                 assert!(total > 200 * MIB && device.len_bytes() == total, "{total}");
             }
         }
-    }
-}
-
-/// Takes so many writes, then fails.
-#[derive(Debug)]
-struct Failing<'a> {
-    device: &'a MemDevice,
-    left: AtomicUsize,
-}
-
-impl BlockDevice for Failing<'_> {
-    fn len_bytes(&self) -> u64 {
-        self.device.len_bytes()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.device.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let take_one = |left: usize| left.checked_sub(1);
-        let taken = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one);
-        match taken {
-            Ok(_) => self.device.write_at(buf, offset),
-            Err(_) => Err(io::Error::other("no more writes")),
-        }
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.device.discard(offset, len)
     }
 }
 

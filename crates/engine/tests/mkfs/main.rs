@@ -4,6 +4,7 @@
 //! when they are missing. With `UBTRFS_SOAK` set they take every combination.
 
 mod cases;
+mod failing;
 mod fill;
 mod kernel;
 mod memory;

@@ -1,8 +1,7 @@
 //! What our own reader finds in new volumes, and what writing them leaves when it is cut short.
 
-use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use ubtrfs_device::{BlockDevice, DeviceSuperblocks, MemDevice};
 use ubtrfs_engine::mkfs::{Plan, Signature, find_signature};
@@ -15,6 +14,7 @@ use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS};
 use ubtrfs_sim::Rng;
 
 use crate::cases::{self, Case, GIB, MIB, identity, open};
+use crate::failing::Failing;
 
 /// Opens the volume and looks at everything there is.
 fn assert_reads_back(case: &Case) {
@@ -209,42 +209,6 @@ fn nothing_of_an_older_volume_is_left_to_be_found() {
         .read_at(&mut old, SUPERBLOCK_OFFSETS[1] + 64)
         .unwrap();
     assert_eq!(old, [0; 8]);
-}
-
-/// Takes so many writes, then fails.
-#[derive(Debug)]
-struct Failing<'a> {
-    device: &'a MemDevice,
-    left: AtomicUsize,
-}
-
-impl BlockDevice for Failing<'_> {
-    fn len_bytes(&self) -> u64 {
-        self.device.len_bytes()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.device.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let take_one = |left: usize| left.checked_sub(1);
-        let taken = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one);
-        match taken {
-            Ok(_) => self.device.write_at(buf, offset),
-            Err(_) => Err(io::Error::other("no more writes")),
-        }
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.device.discard(offset, len)
-    }
 }
 
 #[test]
