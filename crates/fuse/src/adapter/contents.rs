@@ -30,8 +30,6 @@ const PUNCH_HOLE: u32 = 0x2;
 const ZERO_RANGE: u32 = 0x10;
 /// What one request copies at most where extents cannot be shared.
 const COPY_BYTES: u64 = 64 << 20;
-/// Searches for holes that may wait for writes at once: fewer than a transport has threads, or a queue slots.
-const SEEKING_MAX: usize = 8;
 
 impl<S: Source> Adapter<S> {
     pub(super) fn open_file(&self, node: NodeId, flags: OpenFlags) -> Result<Opened> {
@@ -253,20 +251,7 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         if self.handles.may_be_written(id) {
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
-            // All others leave room for what the kernel writes to get through.
-            let before = self.seeking.fetch_add(1, Ordering::AcqRel);
-            let flushed = before < SEEKING_MAX && self.changes.flush(id);
-            self.seeking.fetch_sub(1, Ordering::AcqRel);
-            if before >= SEEKING_MAX {
-                return Err(Errno::BUSY);
-            }
-            if !flushed {
-                // Whoever copies a file by its holes would leave out what is not written yet.
-                tracing::error!(
-                    "the kernel has not written what it holds, and holes are not known"
-                );
-                return Err(Errno::IO);
-            }
+            self.flush(id)?;
         }
         let found = match what {
             SeekFor::Data => self.source.seek_data(id, offset)?,

@@ -30,7 +30,7 @@ mod volume;
 mod xattr;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ubtrfs_device::waiting;
@@ -53,6 +53,8 @@ use crate::request::{
 /// More than a century, and within what the kernel's clock can add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 const NAME_MAX: usize = 255;
+/// Requests that may wait for the kernel's writes at once: fewer than a transport has threads, or a queue slots.
+const FLUSHING_MAX: usize = 8;
 
 /// A volume being served.
 #[derive(Debug)]
@@ -67,7 +69,7 @@ pub(crate) struct Adapter<S> {
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
     /// Searches for holes under way in files that may be written to.
-    seeking: AtomicUsize,
+    flushing: AtomicUsize,
     wishes: Wishes,
     atime: AtimePolicy,
     ioctl_rules: IoctlRules,
@@ -103,7 +105,7 @@ impl<S: Source> Adapter<S> {
             statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
-            seeking: AtomicUsize::new(0),
+            flushing: AtomicUsize::new(0),
             wishes,
             atime: AtimePolicy::default(),
             ioctl_rules: IoctlRules::default(),
@@ -124,10 +126,28 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Has the kernel write what it holds of the files of a subvolume, or of all.
-    fn write_back(&self, subvolume: Option<RootId>) {
-        for file in self.handles.written() {
-            if subvolume.is_none_or(|id| id == file.root) {
-                self.changes.flush(file);
+    fn write_back(&self, subvolume: Option<RootId>) -> Result<()> {
+        let mut written = self.handles.written();
+        written.retain(|file| subvolume.is_none_or(|id| id == file.root));
+        written.into_iter().try_for_each(|file| self.flush(file))
+    }
+
+    /// Has the kernel write what it holds of a file, which takes requests: only a few may wait for that at once.
+    fn flush(&self, file: FileId) -> Result<()> {
+        let before = self.flushing.fetch_add(1, Ordering::AcqRel);
+        let flushed = before < FLUSHING_MAX && self.changes.flush(file);
+        self.flushing.fetch_sub(1, Ordering::AcqRel);
+        match flushed {
+            true => Ok(()),
+            false if before >= FLUSHING_MAX => Err(Errno::BUSY),
+            false => {
+                // Who goes on would go on without it: a copy by holes, a snapshot.
+                tracing::error!(
+                    "the kernel has not written what it holds of inode {} of subvolume {}",
+                    file.ino,
+                    file.root
+                );
+                Err(Errno::IO)
             }
         }
     }

@@ -32,8 +32,8 @@ use self::block::attach_volume;
 use self::closing::Closing;
 use self::table::mount_at;
 use crate::adapter::{Adapter, IoctlRules};
-use crate::request::{FileSystem, Wishes};
-use crate::stats::{Counted, Stats};
+use crate::request::{FileSystem, Watched, Wishes};
+use crate::stats::Stats;
 use crate::transport::Connection;
 
 pub use self::background::{Launched, Readiness, launch};
@@ -77,7 +77,7 @@ pub fn mount(
         options,
     )?;
     let stats = Arc::new(Stats::new());
-    let counted = Counted::new(adapter, Arc::clone(&stats));
+    let counted = Watched::new(adapter, Arc::clone(&stats));
     let mut session = serve(counted, device, mountpoint, options)?;
     session.stats = Some(stats);
     session.root = Some(root);

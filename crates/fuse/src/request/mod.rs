@@ -14,7 +14,6 @@
 //! - REQ-4: once a sink took an entry, the request succeeds with what was taken; what went wrong after
 //!   it is the answer to the next request.
 //! - REQ-5: a failed request is an errno and nothing more; the cause is logged by who knew it.
-//!
 //! - REQ-6: on a thread that said `forbid_waiting`, a verb that would wait for a device, a commit or
 //!   another request is `Errno::WOULD_WAIT` and has changed nothing; the transport asks again from a
 //!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
@@ -24,6 +23,8 @@ mod change;
 mod errno;
 mod notify;
 mod reply;
+mod verb;
+mod watched;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub use reply::{
     Attr, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Handle,
     Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
 };
+pub use verb::Verb;
+pub(crate) use watched::{Watch, Watched};
 
 /// A file system as a FUSE connection sees it.
 pub trait FileSystem: Send + Sync + 'static {

@@ -4,149 +4,25 @@
 //! Counting is for every request, so it takes no lock and shares no cache line among threads: each thread
 //! has one of a few sets of counters, and whoever asks adds them up.
 //!
-//! Not here: the wrapper that counts (`counted`), what is shown (`report`).
+//! Not here: how requests pass here (`request::Watched`), what is shown (`report`).
 
-mod counted;
 mod histogram;
 mod render;
 mod report;
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ubtrfs_engine::Volume;
 
-pub(crate) use self::counted::Counted;
 pub use self::histogram::Durations;
 use self::histogram::Histogram;
 pub use self::report::{Operation, Report};
-use crate::request::{Errno, Result};
-
-/// The verbs that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Verb {
-    Lookup,
-    Forget,
-    Getattr,
-    Setattr,
-    Readlink,
-    Mknod,
-    Mkdir,
-    Symlink,
-    Link,
-    Unlink,
-    Rmdir,
-    Rename,
-    Create,
-    Tmpfile,
-    Open,
-    Read,
-    Write,
-    Flush,
-    Fsync,
-    Fsyncdir,
-    Syncfs,
-    Fallocate,
-    CopyFileRange,
-    Release,
-    Opendir,
-    Readdir,
-    Readdirplus,
-    Releasedir,
-    Getxattr,
-    Listxattr,
-    Setxattr,
-    Removexattr,
-    Statfs,
-    Access,
-    Lseek,
-    Ioctl,
-}
-
-impl Verb {
-    pub const ALL: [Verb; 36] = [
-        Verb::Lookup,
-        Verb::Forget,
-        Verb::Getattr,
-        Verb::Setattr,
-        Verb::Readlink,
-        Verb::Mknod,
-        Verb::Mkdir,
-        Verb::Symlink,
-        Verb::Link,
-        Verb::Unlink,
-        Verb::Rmdir,
-        Verb::Rename,
-        Verb::Create,
-        Verb::Tmpfile,
-        Verb::Open,
-        Verb::Read,
-        Verb::Write,
-        Verb::Flush,
-        Verb::Fsync,
-        Verb::Fsyncdir,
-        Verb::Syncfs,
-        Verb::Fallocate,
-        Verb::CopyFileRange,
-        Verb::Release,
-        Verb::Opendir,
-        Verb::Readdir,
-        Verb::Readdirplus,
-        Verb::Releasedir,
-        Verb::Getxattr,
-        Verb::Listxattr,
-        Verb::Setxattr,
-        Verb::Removexattr,
-        Verb::Statfs,
-        Verb::Access,
-        Verb::Lseek,
-        Verb::Ioctl,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Verb::Lookup => "lookup",
-            Verb::Forget => "forget",
-            Verb::Getattr => "getattr",
-            Verb::Setattr => "setattr",
-            Verb::Readlink => "readlink",
-            Verb::Mknod => "mknod",
-            Verb::Mkdir => "mkdir",
-            Verb::Symlink => "symlink",
-            Verb::Link => "link",
-            Verb::Unlink => "unlink",
-            Verb::Rmdir => "rmdir",
-            Verb::Rename => "rename",
-            Verb::Create => "create",
-            Verb::Tmpfile => "tmpfile",
-            Verb::Open => "open",
-            Verb::Read => "read",
-            Verb::Write => "write",
-            Verb::Flush => "flush",
-            Verb::Fsync => "fsync",
-            Verb::Fsyncdir => "fsyncdir",
-            Verb::Syncfs => "syncfs",
-            Verb::Fallocate => "fallocate",
-            Verb::CopyFileRange => "copy_file_range",
-            Verb::Release => "release",
-            Verb::Opendir => "opendir",
-            Verb::Readdir => "readdir",
-            Verb::Readdirplus => "readdirplus",
-            Verb::Releasedir => "releasedir",
-            Verb::Getxattr => "getxattr",
-            Verb::Listxattr => "listxattr",
-            Verb::Setxattr => "setxattr",
-            Verb::Removexattr => "removexattr",
-            Verb::Statfs => "statfs",
-            Verb::Access => "access",
-            Verb::Lseek => "lseek",
-            Verb::Ioctl => "ioctl",
-        }
-    }
-}
+pub use crate::request::Verb;
+use crate::request::{Errno, Result, Watch};
 
 /// Sets of counters; more threads than these share.
 const SETS: usize = 16;
@@ -220,17 +96,8 @@ fn set_number() -> usize {
     number
 }
 
-impl Stats {
-    pub fn new() -> Stats {
-        Stats {
-            sets: (0..SETS).map(|_| Set::new()).collect(),
-            clock: quanta::Clock::new(),
-            since: Instant::now(),
-        }
-    }
-
-    /// Does a request and counts it.
-    fn time<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
+impl Watch for Arc<Stats> {
+    fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
         let begin = self.clock.raw();
         let outcome = request();
         let ns = self.clock.delta_as_nanos(begin, self.clock.raw());
@@ -247,14 +114,24 @@ impl Stats {
         outcome
     }
 
-    fn count_read(&self, bytes: usize) {
+    fn has_read(&self, bytes: usize) {
         let set = &self.sets[set_number()];
         set.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    fn count_written(&self, bytes: usize) {
+    fn has_written(&self, bytes: usize) {
         let set = &self.sets[set_number()];
         set.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Stats {
+    pub fn new() -> Stats {
+        Stats {
+            sets: (0..SETS).map(|_| Set::new()).collect(),
+            clock: quanta::Clock::new(),
+            since: Instant::now(),
+        }
     }
 
     /// All figures at this moment, with those of the volume that is mounted.
@@ -309,14 +186,14 @@ mod tests {
 
     #[test]
     fn requests_of_all_threads_are_counted_and_repeated_ones_once() {
-        let stats = Stats::new();
+        let stats = Arc::new(Stats::new());
         std::thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {
-                    let _ = stats.time(Verb::Create, || Ok(()));
-                    let _ = stats.time(Verb::Create, || Err::<(), _>(Errno::NOSPC));
-                    let _ = stats.time(Verb::Create, || Err::<(), _>(Errno::WOULD_WAIT));
-                    stats.count_written(5);
+                    let _ = stats.around(Verb::Create, || Ok(()));
+                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::NOSPC));
+                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::WOULD_WAIT));
+                    stats.has_written(5);
                 });
             }
         });

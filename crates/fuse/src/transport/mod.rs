@@ -33,11 +33,11 @@ use self::abi::{InHeader, opcode};
 use self::answer::Server;
 use self::classic::Readers;
 use self::device::{Device, Frame, Received, out_header};
-use self::guard::Guarded;
+use self::guard::Guard;
 use self::notifier::Teller;
 use self::settle::{Offer, REQUEST_MAX_BYTES, settle};
 use self::uring::Queues;
-use crate::request::FileSystem;
+use crate::request::{FileSystem, Watched};
 
 /// Which transport a mount asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Connection {
         threads: NonZeroUsize,
         choice: TransportChoice,
     ) -> io::Result<Self> {
-        let file_system = Guarded(file_system);
+        let file_system = Watched::new(file_system, Guard);
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);

@@ -52,7 +52,7 @@ impl<S: Source> Call<'_, S> {
             return Err(Errno::INVAL);
         }
         self.place_for(name)?;
-        self.adapter.write_back(Some(source.root));
+        self.adapter.write_back(Some(source.root))?;
         let made = self
             .volume
             .snapshot(source.root, self.file, name, read_only);
@@ -125,7 +125,7 @@ impl<S: Source> Call<'_, S> {
         let read_only = flags != 0;
         if read_only != self.is_read_only()? {
             if read_only {
-                self.adapter.write_back(Some(self.file.root));
+                self.adapter.write_back(Some(self.file.root))?;
             }
             let set = self.volume.set_read_only(self.file.root, read_only);
             set.map_err(errno)?;

@@ -82,7 +82,7 @@ impl<S: Source> Call<'_, S> {
 
     pub(super) fn sync(&self) -> Result<usize> {
         if self.volume.is_writable() {
-            self.adapter.write_back(None);
+            self.adapter.write_back(None)?;
             self.volume.sync().map_err(errno)?;
         }
         Ok(0)
