@@ -1,36 +1,41 @@
 //! What has to be undone when the run ends, however it ends.
 //!
-//! Mounts, loop devices, servers and the work directory outlive a program that is interrupted. Each is
-//! put on a stack when it is made. Its owner takes it off; what is left is undone newest first, at the
-//! end of `main` or by the thread that waits for signals.
+//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted
+//! when they are started, each the leader of a process group: a key that interrupts the run reaches nobody else, and
+//! whatever a program has started ends with it. Mounts and loop devices are found by the work directory that they
+//! lie in or come from, so that none is missed which was made in the moment of the interruption.
 //!
-//! Locks: the stack's, held while one thing is undone, so that no two threads undo the same.
+//! Locks: the stack's, held to the end of the process by who cleans up; nobody can start anything meanwhile.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+use std::{fs, io, thread};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Until a mount is left to itself.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// One thing to be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
-    /// A program that runs.
+    /// A program that runs, with all that it has started.
     Process(u32),
-    Mount(PathBuf),
-    Loop(PathBuf),
+    /// The work directory, with what is mounted in it and the loop devices of its files.
     Directory(PathBuf),
     /// A file that held other text before.
-    Setting {
-        path: PathBuf,
-        before: String,
-    },
+    Setting { path: PathBuf, before: String },
 }
 
 static STACK: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
 
-fn stack() -> std::sync::MutexGuard<'static, Vec<Undo>> {
+fn stack() -> MutexGuard<'static, Vec<Undo>> {
     STACK
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -48,29 +53,37 @@ pub(crate) fn done(undo: &Undo) {
     }
 }
 
-/// Undoes all that is left.
-pub(crate) fn everything() {
+/// Starts a program that ends with the run.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<(std::process::Child, Undo)> {
+    let mut stack = stack();
+    let child = command.process_group(0).spawn()?;
+    let undo = Undo::Process(child.id());
+    stack.push(undo.clone());
+    Ok((child, undo))
+}
+
+/// Undoes all that is left. Whoever would start something else waits for as long as the guard is kept.
+pub(crate) fn everything() -> impl Drop {
     let mut stack = stack();
     while let Some(undo) = stack.pop() {
         undo.run();
     }
+    stack
 }
 
 /// SIGINT, SIGTERM and SIGHUP undo everything and end the process.
 pub(crate) fn on_signals() -> anyhow::Result<()> {
-    let mut heard = Vec::new();
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        heard.push(signal);
     }
-    std::thread::Builder::new()
+    thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let mut byte = [0];
-            if std::io::Read::read_exact(&mut &reader, &mut byte).is_ok() {
+            if io::Read::read_exact(&mut &reader, &mut byte).is_ok() {
                 eprintln!("interrupted: cleaning up");
-                everything();
+                let _nobody_goes_on = everything();
                 std::process::exit(130);
             }
         })?;
@@ -82,26 +95,66 @@ impl Undo {
         match self {
             Undo::Process(pid) => {
                 if let Some(pid) = Pid::from_raw(*pid as i32) {
-                    let _ = kill_process(pid, Signal::KILL);
+                    let _ = kill_process_group(pid, Signal::KILL);
                 }
             }
-            Undo::Mount(path) => quietly(Command::new("umount").arg("-l").arg(path)),
-            Undo::Loop(path) => quietly(Command::new("losetup").arg("-d").arg(path)),
             Undo::Directory(path) => {
-                let _ = std::fs::remove_dir_all(path);
+                unmount_in(path);
+                detach_from(path);
+                let _ = fs::remove_dir_all(path);
             }
             Undo::Setting { path, before } => {
-                let _ = std::fs::write(path, before);
+                let _ = fs::write(path, before);
             }
         }
     }
 }
 
-/// It may be gone already.
-fn quietly(command: &mut Command) {
-    let _ = command
+/// Unmounts what is mounted on entries of a directory.
+fn unmount_in(dir: &Path) {
+    let (Ok(outside), Ok(entries)) = (fs::metadata(dir), fs::read_dir(dir)) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // A mount whose server is gone cannot be asked.
+        let is_mounted = || fs::metadata(&path).map_or(true, |it| it.dev() != outside.dev());
+        let mut tries = 0;
+        // Programs that were killed need a moment to let go of it.
+        while is_mounted() && tries < TRIES && !quietly(Command::new("umount").arg(&path)) {
+            tries += 1;
+            thread::sleep(PAUSE);
+        }
+        if is_mounted() {
+            quietly(Command::new("umount").arg("-l").arg(&path));
+        }
+    }
+}
+
+/// Detaches loop devices whose files lie in a directory.
+fn detach_from(dir: &Path) {
+    let Ok(devices) = fs::read_dir("/sys/block") else {
+        return;
+    };
+    for device in devices.flatten() {
+        let file = fs::read_to_string(device.path().join("loop/backing_file"));
+        if file.is_ok_and(|file| Path::new(file.trim_end()).starts_with(dir)) {
+            quietly(
+                Command::new("losetup")
+                    .arg("-d")
+                    .arg(Path::new("/dev").join(device.file_name())),
+            );
+        }
+    }
+}
+
+/// Whether the program succeeded. What it was to undo may be gone already.
+fn quietly(command: &mut Command) -> bool {
+    let status = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        .process_group(0)
         .status();
+    status.is_ok_and(|status| status.success())
 }

@@ -5,6 +5,7 @@
 //! loop devices included, is below one directory and goes when the run ends, also by a signal.
 
 mod cleanup;
+mod commits;
 mod counters;
 mod figures;
 mod kit;
@@ -64,7 +65,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = bench(&args);
-    cleanup::everything();
+    drop(cleanup::everything());
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -88,6 +89,8 @@ fn bench(args: &Args) -> Result<bool> {
         .tmp
         .join(format!("ubtrfs-bench.{}", std::process::id()));
     std::fs::create_dir(&dir).with_context(|| format!("cannot make '{}'", dir.display()))?;
+    // As the kernel names the files of loop devices.
+    let dir = dir.canonicalize()?;
     cleanup::push(Undo::Directory(dir.clone()));
     enable_uring();
     let machine = Machine::look(&dir, &ubtrfs);

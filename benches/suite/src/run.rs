@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cleanup::{self, Undo};
+use crate::cleanup;
 
 /// What a program did.
 #[derive(Debug)]
@@ -25,14 +25,12 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &str, args: &[A]) -> Result<Ran> {
 pub(crate) fn run_command(mut command: Command) -> Result<Ran> {
     let program = command.get_program().to_string_lossy().into_owned();
     let begin = Instant::now();
-    let child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
-    let undo = Undo::Process(child.id());
-    cleanup::push(undo.clone());
+        .stderr(Stdio::piped());
+    let (child, undo) =
+        cleanup::spawn(&mut command).with_context(|| format!("cannot run {program}"))?;
     let output = child.wait_with_output();
     let took = begin.elapsed();
     cleanup::done(&undo);

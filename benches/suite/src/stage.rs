@@ -1,6 +1,7 @@
 //! A volume that is mounted, by the kernel or by ubtrfs, and what can be counted there.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,19 +9,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::cleanup::{self, Undo};
+use crate::commits::Commits;
 use crate::counters::{self, DeviceCounts};
 use crate::figures::Side;
 use crate::kit::Kit;
 use crate::run::run;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const SUPERBLOCK_AT: u64 = 64 << 10;
+const FSID_IN_SUPERBLOCK: u64 = 32;
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 
 /// A mounted volume.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) dir: PathBuf,
-    mount: Undo,
     server: Server,
     ubtrfs: PathBuf,
 }
@@ -28,8 +31,8 @@ pub(crate) struct Stage {
 /// Who serves the mount.
 #[derive(Debug)]
 enum Server {
-    Kernel { device: PathBuf },
-    Ubtrfs { process: Child },
+    Kernel { device: PathBuf, fsid: String },
+    Ubtrfs { process: Child, undo: Undo },
 }
 
 impl Stage {
@@ -42,12 +45,9 @@ impl Stage {
             Side::Mount => serve(kit, image, &dir, options)?,
             Side::Library => bail!("the library has no mount"),
         };
-        let mount = Undo::Mount(dir.clone());
-        cleanup::push(mount.clone());
         wait_until_mounted(&dir, &mut server)?;
         Ok(Stage {
             dir,
-            mount,
             server,
             ubtrfs: kit.ubtrfs.clone(),
         })
@@ -68,8 +68,21 @@ impl Stage {
     /// What was written so far to what lies below.
     pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
         match &self.server {
-            Server::Kernel { device } => DeviceCounts::of_loop(device),
-            Server::Ubtrfs { process } => DeviceCounts::of_process(process.id()),
+            Server::Kernel { device, .. } => DeviceCounts::of_loop(device),
+            Server::Ubtrfs { process, .. } => DeviceCounts::of_process(process.id()),
+        }
+    }
+
+    /// The commits since the volume was mounted.
+    pub(crate) fn commits(&self) -> Result<Commits> {
+        match &self.server {
+            Server::Kernel { fsid, .. } => Commits::of_kernel(fsid),
+            Server::Ubtrfs { .. } => {
+                let mut command = Command::new(&self.ubtrfs);
+                command.args(["filesystem", "stats", "--format", "json"]);
+                command.arg(&self.dir);
+                Commits::of_ubtrfs(&crate::run::run_command(command)?.output)
+            }
         }
     }
 
@@ -77,25 +90,18 @@ impl Stage {
     pub(crate) fn peak_memory_bytes(&self) -> Option<u64> {
         match &self.server {
             Server::Kernel { .. } => None,
-            Server::Ubtrfs { process } => counters::peak_memory_bytes(process.id()),
+            Server::Ubtrfs { process, .. } => counters::peak_memory_bytes(process.id()),
         }
     }
 
     /// Unmounts, and waits until everything is durable and free.
     pub(crate) fn end(mut self) -> Result<()> {
         run("umount", &[&self.dir])?;
-        cleanup::done(&self.mount);
-        match &mut self.server {
-            Server::Kernel { device } => {
-                // `mount -o loop` lets the device go by itself.
-                cleanup::done(&Undo::Loop(device.clone()));
-            }
-            Server::Ubtrfs { process } => {
-                let ended = wait_for_end(process)?;
-                cleanup::done(&Undo::Process(process.id()));
-                if !ended.success() {
-                    bail!("the server of the mount ended: {ended}");
-                }
+        if let Server::Ubtrfs { process, undo } = &mut self.server {
+            let ended = wait_for_end(process)?;
+            cleanup::done(undo);
+            if !ended.success() {
+                bail!("the server of the mount ended: {ended}");
             }
         }
         fs::remove_dir(&self.dir)?;
@@ -106,7 +112,6 @@ impl Stage {
 fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
     let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
     let device = PathBuf::from(ran.output.trim());
-    cleanup::push(Undo::Loop(device.clone()));
     let mut args: Vec<&std::ffi::OsStr> = vec!["-t".as_ref(), "btrfs".as_ref()];
     if !options.is_empty() {
         args.extend(["-o".as_ref(), std::ffi::OsStr::new(options)]);
@@ -115,7 +120,22 @@ fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
     run("mount", &args)?;
     // Gone with the mount, however that ends.
     run("losetup", &[Path::new("-d"), &device])?;
-    Ok(Server::Kernel { device })
+    Ok(Server::Kernel {
+        device,
+        fsid: fsid_of(image)?,
+    })
+}
+
+/// As the kernel's tables name the volume.
+fn fsid_of(image: &Path) -> Result<String> {
+    let mut bytes = [0; 16];
+    let at = SUPERBLOCK_AT + FSID_IN_SUPERBLOCK;
+    fs::File::open(image)?.read_exact_at(&mut bytes, at)?;
+    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    Ok(text)
 }
 
 fn serve(kit: &Kit, image: &Path, dir: &Path, options: &str) -> Result<Server> {
@@ -125,16 +145,14 @@ fn serve(kit: &Kit, image: &Path, dir: &Path, options: &str) -> Result<Server> {
         command.args(["-o", options]);
     }
     let log = fs::File::create(dir.with_extension("log"))?;
-    let process = command
+    command
         .arg(image)
         .arg(dir)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
-        .context("cannot run ubtrfs")?;
-    cleanup::push(Undo::Process(process.id()));
-    Ok(Server::Ubtrfs { process })
+        .stderr(log);
+    let (process, undo) = cleanup::spawn(&mut command).context("cannot run ubtrfs")?;
+    Ok(Server::Ubtrfs { process, undo })
 }
 
 fn wait_until_mounted(dir: &Path, server: &mut Server) -> Result<()> {
@@ -142,7 +160,7 @@ fn wait_until_mounted(dir: &Path, server: &mut Server) -> Result<()> {
     let parent = dir.parent().context("a mountpoint has a parent")?;
     let outside = rustix::fs::stat(parent)?.st_dev;
     while rustix::fs::stat(dir)?.st_dev == outside {
-        if let Server::Ubtrfs { process } = server
+        if let Server::Ubtrfs { process, .. } = server
             && let Some(status) = process.try_wait()?
         {
             let said = fs::read_to_string(dir.with_extension("log")).unwrap_or_default();

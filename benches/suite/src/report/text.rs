@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::digits;
-use crate::figures::{Side, Table};
+use crate::figures::{Row, Side, Table};
 
 /// Medians with least and most, and the ratio to the kernel's median.
 pub(crate) fn table(table: &Table) -> String {
@@ -13,7 +13,9 @@ pub(crate) fn table(table: &Table) -> String {
         .into_iter()
         .filter(|side| table.rows.iter().any(|row| row.values.contains_key(side)))
         .collect();
-    let _ = write!(out, "  {:<36}", "");
+    let whats: Vec<String> = table.rows.iter().map(what_of).collect();
+    let width = whats.iter().map(String::len).max().unwrap_or_default();
+    let _ = write!(out, "  {:<width$}", "");
     for side in &sides {
         let _ = write!(out, " {:>26}", side.name());
         if *side != Side::Kernel {
@@ -21,12 +23,8 @@ pub(crate) fn table(table: &Table) -> String {
         }
     }
     out.push('\n');
-    for row in &table.rows {
-        let what = match row.unit.name() {
-            "" => row.what.clone(),
-            unit => format!("{}, {unit}", row.what),
-        };
-        let _ = write!(out, "  {what:<36}");
+    for (row, what) in table.rows.iter().zip(&whats) {
+        let _ = write!(out, "  {what:<width$}");
         for &side in &sides {
             let cell = row.summary(side).map_or(String::new(), |summary| {
                 let spread = match row.values[&side].len() {
@@ -49,4 +47,12 @@ pub(crate) fn table(table: &Table) -> String {
         let _ = writeln!(out, "  {}: {why}", side.name());
     }
     out
+}
+
+/// What a row shows, with its unit.
+fn what_of(row: &Row) -> String {
+    match row.unit.name() {
+        "" => row.what.clone(),
+        unit => format!("{}, {unit}", row.what),
+    }
 }

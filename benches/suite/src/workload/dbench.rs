@@ -42,6 +42,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     round.add("throughput", Unit::MibPerSecond, rate);
     round.add("longest call", Unit::Microseconds, longest * 1e3);
     meter.add_costs("all", &stage, &mut round)?;
+    meter.add_commits("all", &stage, &mut round)?;
     stage.end()?;
     std::fs::remove_file(image)?;
     Ok(Outcome::Figures(round))

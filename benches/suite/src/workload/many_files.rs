@@ -44,12 +44,18 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
             round.add(format!("{name}: writes"), Unit::Count, counts.writes as f64);
         }
         meter.add_costs(&made, &stage, &mut round)?;
+        if threads == 1 {
+            meter.add_commits(&made, &stage, &mut round)?;
+        }
         let meter = Meter::start(&stage)?;
         run("rm", &[Path::new("-rf"), &dir])?;
         stage.sync()?;
         let deleted = format!("{name}: rm -rf and sync");
         round.add(&deleted, Unit::Seconds, meter.seconds());
         meter.add_costs(&deleted, &stage, &mut round)?;
+        if threads == 1 {
+            meter.add_commits(&deleted, &stage, &mut round)?;
+        }
         stage.end()?;
         std::fs::remove_file(image)?;
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use crate::commits::Commits;
 use crate::counters::{DeviceCounts, cpu_seconds};
 use crate::figures::{Round, Unit};
 use crate::stage::Stage;
@@ -16,12 +17,14 @@ pub(crate) struct Meter {
     begin: Instant,
     cpu: f64,
     device: DeviceCounts,
+    commits: Commits,
 }
 
 impl Meter {
     pub(crate) fn start(stage: &Stage) -> Result<Meter> {
         Ok(Meter {
             device: stage.device_counts()?,
+            commits: stage.commits()?,
             cpu: cpu_seconds()?,
             begin: Instant::now(),
         })
@@ -33,6 +36,12 @@ impl Meter {
 
     pub(crate) fn written(&self, stage: &Stage) -> Result<DeviceCounts> {
         Ok(stage.device_counts()? - self.device)
+    }
+
+    /// Adds how many commits there were, how long they took and what they wrote.
+    pub(crate) fn add_commits(&self, what: &str, stage: &Stage, round: &mut Round) -> Result<()> {
+        (stage.commits()? - self.commits.clone()).add_to(what, round);
+        Ok(())
     }
 
     /// Adds CPU time, bytes written and memory since the start.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::{GIB, MOUNTED, Outcome, Workload};
-use crate::cleanup::{self, Undo};
+use crate::cleanup;
 use crate::figures::{Round, Side, Unit};
 use crate::kit::Kit;
 use crate::run::run;
@@ -78,16 +78,15 @@ fn snapshot(top: &Path, name: &str) -> Result<()> {
 /// Seconds and bytes of the stream.
 fn send(parent: &Path, snapshot: &Path) -> Result<(f64, u64)> {
     let begin = Instant::now();
-    let mut child = Command::new("btrfs")
+    let mut command = Command::new("btrfs");
+    command
         .args(["-q", "send", "-p"])
         .arg(parent)
         .arg(snapshot)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let undo = Undo::Process(child.id());
-    cleanup::push(undo.clone());
+        .stderr(Stdio::null());
+    let (mut child, undo) = cleanup::spawn(&mut command)?;
     let mut stream = child.stdout.take().context("a pipe was asked for")?;
     let bytes = std::io::copy(&mut stream, &mut std::io::sink())?;
     let status = child.wait()?;
