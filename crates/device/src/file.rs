@@ -20,7 +20,7 @@ use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::file_clone;
-use crate::lock::{lock, lock_backing};
+use crate::lock::{Unlocking, lock, lock_backing};
 use crate::uring::{self, Request};
 use crate::waiting::{self, WouldWait};
 
@@ -46,7 +46,7 @@ pub(crate) enum DeviceIdentity {
 
 #[derive(Debug)]
 pub struct FileDevice {
-    file: File,
+    file: Unlocking,
     path: PathBuf,
     len_bytes: AtomicU64,
     /// Whether it can say what is there without waiting; true until it says that it cannot.
@@ -56,7 +56,7 @@ pub struct FileDevice {
     /// What keeps the kernel and others who claim devices away.
     claim: Mutex<Option<File>>,
     /// The image behind a loop device, locked.
-    _backing: Option<File>,
+    _backing: Option<Unlocking>,
 }
 
 impl FileDevice {
@@ -153,7 +153,7 @@ impl FileDevice {
     ) -> Result<FileDevice, DeviceError> {
         let len_bytes = file.seek(SeekFrom::End(0)).map_err(open_error(path))?;
         Ok(FileDevice {
-            file,
+            file: Unlocking(file),
             path: path.to_owned(),
             len_bytes: len_bytes.into(),
             tells_cached: AtomicBool::new(true),
@@ -186,7 +186,7 @@ impl FileDevice {
         while done < buf.len() && self.tells_cached.load(Ordering::Relaxed) {
             let rest = &mut [IoSliceMut::new(&mut buf[done..])];
             let at = offset + done as u64;
-            match rustix::io::preadv2(&self.file, rest, at, ReadWriteFlags::NOWAIT) {
+            match rustix::io::preadv2(&*self.file, rest, at, ReadWriteFlags::NOWAIT) {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(len) => done += len,
                 Err(Errno::INTR) => {}
@@ -405,6 +405,6 @@ impl BlockDevice for FileDevice {
             return block_discard::discard(&self.file, offset, len);
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)
+        Ok(rustix::fs::fallocate(&*self.file, flags, offset, len)?)
     }
 }

@@ -1,6 +1,7 @@
 //! The locks by which processes of ours keep out of each other's volumes, and who holds one.
 
 use std::fs::{self, File, Metadata};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,32 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
     }
 }
 
+/// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file, and
+/// a ring or a process that is being torn down may keep one for longer than the descriptor.
+#[derive(Debug)]
+pub(crate) struct Unlocking(pub(crate) File);
+
+impl Deref for Unlocking {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Unlocking {
+    fn drop(&mut self) {
+        // What cannot be unlocked goes as the kernel has it.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Locks the image that a loop device shows as a whole. One that shows a part of an image may have others
 /// beside it.
-pub(crate) fn lock_backing(device: &Metadata, access: Access) -> Result<Option<File>, DeviceError> {
+pub(crate) fn lock_backing(
+    device: &Metadata,
+    access: Access,
+) -> Result<Option<Unlocking>, DeviceError> {
     let Some(path) = backing(device.rdev()) else {
         return Ok(None);
     };
@@ -54,7 +78,7 @@ pub(crate) fn lock_backing(device: &Metadata, access: Access) -> Result<Option<F
         return Ok(None);
     };
     lock(&file, &path, access)?;
-    Ok(Some(file))
+    Ok(Some(Unlocking(file)))
 }
 
 fn backing(device: u64) -> Option<PathBuf> {

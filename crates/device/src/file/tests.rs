@@ -148,7 +148,7 @@ fn what_is_not_cached_would_have_to_be_waited_for() {
     let device = FileDevice::open(&path, Access::Read).unwrap();
     device.flush().unwrap();
     let file = &device.file;
-    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(&**file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let mut buf = vec![0; 8192];
     let cold = waiting::while_forbidden(|| device.read_at(&mut buf, 4096));
     assert_eq!(cold.unwrap_err().kind(), io::ErrorKind::WouldBlock);
