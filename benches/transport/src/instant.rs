@@ -1,7 +1,7 @@
 //! A file system in memory that answers at once: what is left is the transport's share.
 //!
 //! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of
-//! their contents only when somebody opens the gate, as a slow device would.
+//! their contents only when somebody opens the gate, as a slow device would; those with `stuck` take none before.
 //!
 //! Locks: the state's, and the gate's; neither is taken while the other is held.
 
@@ -90,6 +90,7 @@ pub(crate) struct State {
 pub(crate) struct Node {
     attr: Attr,
     slow: bool,
+    stuck: bool,
     pub(crate) contents: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     names: HashMap<Vec<u8>, u64>,
@@ -138,7 +139,11 @@ impl State {
         }
         self.last += 1;
         let number = self.last;
-        let node = Node::new(number, mode, context, name.starts_with(b"slow"));
+        let node = Node {
+            slow: name.starts_with(b"slow"),
+            stuck: name.starts_with(b"stuck"),
+            ..Node::new(number, mode, context)
+        };
         self.nodes.insert(number, node);
         self.put(dir, name, number)?;
         self.entry(number)
@@ -146,7 +151,7 @@ impl State {
 }
 
 impl Node {
-    fn new(number: u64, mode: u32, context: &Context, slow: bool) -> Self {
+    fn new(number: u64, mode: u32, context: &Context) -> Self {
         let kind = match mode & TYPE_MASK {
             0o040_000 => FileKind::Directory,
             0o120_000 => FileKind::Symlink,
@@ -173,7 +178,8 @@ impl Node {
                 ctime: time,
                 btime: time,
             },
-            slow,
+            slow: false,
+            stuck: false,
             contents: Vec::new(),
             xattrs: BTreeMap::new(),
             names: HashMap::new(),
@@ -190,7 +196,7 @@ impl Instant {
             pid: 0,
         };
         let mut state = State::default();
-        let top = Node::new(NodeId::ROOT.0, 0o040_777, &root, false);
+        let top = Node::new(NodeId::ROOT.0, 0o040_777, &root);
         state.nodes.insert(NodeId::ROOT.0, top);
         state.last = 1 << 10;
         Self {
@@ -387,6 +393,10 @@ impl FileSystem for Instant {
         bytes: &[u8],
         _: &WriteHow,
     ) -> Result<usize> {
+        let stuck = self.state.lock().node(node)?.stuck;
+        if stuck {
+            self.gate.pass()?;
+        }
         let mut state = self.state.lock();
         let node = state.node(node)?;
         let end = offset as usize + bytes.len();

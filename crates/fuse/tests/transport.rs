@@ -17,6 +17,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags, statx};
 use rustix::process::geteuid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::{
     IfBusy, MountError, Options, Session, TransportChoice, mount_file_system, mount_table, unmount,
 };
@@ -107,6 +108,13 @@ fn wait_until(what: impl Fn() -> bool) {
     while !what() {
         thread::yield_now();
     }
+}
+
+/// Has the calling thread, and those that it starts, run on one CPU.
+fn run_on(cpu: usize) {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).unwrap();
 }
 
 /// A process that reads a file.
@@ -288,18 +296,24 @@ fn churn(dir: &Path, worker: u64) {
 
 #[test]
 fn requests_that_wait_hold_no_other_up() {
+    const WAITING: usize = 60;
     for mounted in mounts(manners()) {
         // One each: the kernel lets syncs of a file wait for each other.
         let slow = |number| mounted.path(&format!("slow-{number}"));
-        for number in 0..12 {
+        for number in 0..WAITING {
             write_new(&slow(number), b"late");
         }
+        // All on one CPU, and so in one queue.
+        let cpus = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| cpus.is_set(cpu));
+        run_on(first.unwrap());
         thread::scope(|scope| {
-            let waiting: Vec<_> = (0..12)
+            let waiting: Vec<_> = (0..WAITING)
                 .map(|number| {
                     let slow = slow(number);
                     scope.spawn(move || {
-                        if number % 2 == 0 {
+                        // The kernel has up to 32 direct reads under way at once.
+                        if number >= 24 {
                             File::open(&slow).unwrap().sync_all().unwrap();
                         } else {
                             let file = OpenOptions::new()
@@ -314,17 +328,52 @@ fn requests_that_wait_hold_no_other_up() {
                     })
                 })
                 .collect();
-            wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 12);
+            wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= WAITING);
             for number in 0..100 {
                 write_new(&mounted.path(&format!("quick-{number}")), b"now");
             }
             assert!(waiting.iter().all(|thread| !thread.is_finished()));
             mounted.open_gate();
         });
+        sched_setaffinity(None, &cpus).unwrap();
         if mounted.transport == TransportChoice::Uring {
             // The direct reads; those that are known to wait are not even tried.
-            assert!(mounted.gate.refused.load(Ordering::SeqCst) >= 6);
+            assert!(mounted.gate.refused.load(Ordering::SeqCst) >= 24);
         }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn written_pages_that_wait_for_a_device_hold_no_other_request_up() {
+    for mounted in mounts(Manners {
+        writeback_cache: true,
+        create: true,
+    }) {
+        let file = File::create_new(mounted.path("stuck")).unwrap();
+        thread::scope(|scope| {
+            // The kernel makes it wait once much is written.
+            let writer = scope.spawn(|| {
+                file.write_all_at(&vec![1; 64 << 20], 0).unwrap();
+                file.sync_all().unwrap();
+            });
+            wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 20);
+            // The kernel sends a request to the queue of the client's CPU.
+            let cpus = sched_getaffinity(None).unwrap();
+            for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu)) {
+                run_on(cpu);
+                for number in 0..100 {
+                    let path = mounted.path(&format!("quick-{number}"));
+                    File::create_new(&path).unwrap();
+                    fs::metadata(&path).unwrap();
+                    fs::remove_file(&path).unwrap();
+                }
+            }
+            assert!(!writer.is_finished());
+            sched_setaffinity(None, &cpus).unwrap();
+            mounted.open_gate();
+        });
+        drop(file);
         mounted.unmount();
     }
 }

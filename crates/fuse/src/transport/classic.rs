@@ -17,10 +17,12 @@ use parking_lot::Mutex;
 
 use super::answer::Server;
 use super::device::{Device, Frame, Received};
+use super::settle::MAX_BACKGROUND;
 use crate::request::FileSystem;
 
 /// Threads that come and go with requests that wait.
-const SURPLUS: usize = 16;
+const SURPLUS: usize = 80;
+const _: () = assert!(SURPLUS > 2 * MAX_BACKGROUND as usize);
 
 /// The threads of a connection.
 pub(super) struct Readers<F> {

@@ -23,8 +23,9 @@ use crate::request::{Errno, Opened, Result, Wishes};
 pub(super) const REQUEST_MAX_BYTES: usize = 1 << 20;
 /// Without `MAX_PAGES`: 32 pages.
 const REQUEST_SMALL_BYTES: usize = 1 << 17;
-/// Requests that nobody waits for (read-ahead, write-back) in flight at once.
-const MAX_BACKGROUND: u16 = 64;
+/// Requests that nobody waits for (read-ahead, write-back) in flight at once. All of them may wait for a slow
+/// device: a transport takes in many more requests, so that those that somebody waits for find a place.
+pub(super) const MAX_BACKGROUND: u16 = 32;
 /// From how many of them on the kernel slows down who makes more.
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 

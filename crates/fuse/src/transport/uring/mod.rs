@@ -23,12 +23,13 @@ use self::pool::Pool;
 use self::queue::Queue;
 use super::answer::Server;
 use super::device::Device;
+use super::settle::MAX_BACKGROUND;
 use crate::request::FileSystem;
 
-/// Requests of one CPU under way at once; further ones wait in the kernel. Memory of large ones is
-/// taken when they come.
-const DEPTH: usize = 16;
-const MIN_POOL: usize = 16;
+/// Requests of one CPU under way at once; further ones wait in the kernel, also those that would not have to.
+/// Memory of large ones is taken when they come, and the kernel uses again what it used last.
+const DEPTH: usize = 96;
+const _: () = assert!(DEPTH > 2 * MAX_BACKGROUND as usize);
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What a queue's thread needs to begin.
@@ -66,7 +67,8 @@ impl<F: FileSystem> Queues<F> {
 
     /// Registers all queues. Answers come from them from now on.
     pub(super) fn begin(self, server: &Arc<Server<F>>, device: &Device) -> io::Result<Serving> {
-        let limit = MIN_POOL.max(4 * self.threads.len());
+        // One for every request that there can be: none waits for a thread that waits for a device.
+        let limit = DEPTH * self.threads.len();
         let pool = Pool::new(limit, sched_getaffinity(None)?);
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
