@@ -4,6 +4,7 @@ mod cold;
 mod failures;
 mod full;
 mod in_place;
+mod many_runs;
 mod model;
 mod rig;
 mod threads;

@@ -348,6 +348,11 @@ impl Volume {
     fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
         let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
         let entered = groups.try_for_each(|(index, (mut group, pieces))| {
+            if index > 0 {
+                // The group before may have cut an extent that this one cuts as well.
+                let loaded = file.load(self, &group.runs, group.size.clone());
+                group.splice = loaded.map_err(|error| (index, error))?;
+            }
             let entered = self.enter_group(file, &mut group, pieces, stored.incompressible);
             entered.map_err(|error| (index, error))
         });
