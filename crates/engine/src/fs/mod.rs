@@ -43,7 +43,7 @@ pub use file_id::FileId;
 pub(crate) use inode::{Inode, InodeState, InodeTable, Locked};
 pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
 pub use new_inode::NewInode;
-pub(crate) use new_inode::{Parent, next_objectid};
+pub(crate) use new_inode::{Parent, next_objectid, note_objectids};
 pub use open::OpenFile;
 pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;

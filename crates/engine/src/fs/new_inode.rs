@@ -212,23 +212,28 @@ impl Volume {
     }
 }
 
-/// An object id above all that were in use when the tree was first asked, or given out since.
+/// An object id above all that were in use when `note_objectids` was first called, or given out since: what is
+/// remembered of an id that was deleted is never taken for what has it now.
 pub(crate) fn next_objectid(tree: &Tree) -> Result<u64> {
+    note_objectids(tree)?;
     let mut next = tree.next_ino.lock();
-    let id = match *next {
-        Some(id) => id,
-        None => {
-            drop(next);
-            let above = highest_objectid(tree)?.saturating_add(1);
-            next = tree.next_ino.lock();
-            (*next).unwrap_or_else(|| above.max(RootId::FIRST_FREE))
-        }
-    };
+    let id = next.unwrap_or(RootId::FIRST_FREE);
     if id > RootId::LAST_FREE {
         return Err(Error::NoSpace);
     }
     *next = Some(id + 1);
     Ok(id)
+}
+
+/// Called before anything is deleted from a tree.
+pub(crate) fn note_objectids(tree: &Tree) -> Result<()> {
+    if tree.next_ino.lock().is_some() {
+        return Ok(());
+    }
+    let above = highest_objectid(tree)?.saturating_add(1);
+    let mut next = tree.next_ino.lock();
+    next.get_or_insert(above.max(RootId::FIRST_FREE));
+    Ok(())
 }
 
 fn highest_objectid(tree: &Tree) -> Result<u64> {

@@ -14,7 +14,7 @@ use ubtrfs_tree::Edit;
 
 use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
-use super::{FileId, Inode};
+use super::{FileId, Inode, note_objectids};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
 use crate::volume::{Tree, Volume};
@@ -37,8 +37,8 @@ impl Draft<'_> {
 }
 
 impl Volume {
-    /// Finishes what was interrupted in a subvolume when it is first written to. A failure leaves it to the next
-    /// opening.
+    /// Notes which numbers a subvolume has in use and finishes what was interrupted in it, when it is first written
+    /// to. Orphans at which that fails are left to the next opening.
     ///
     /// Errors: the thread must not wait, and this is the first time.
     pub(crate) fn finish_orphans_once(&self, tree: &Arc<Tree>) -> Result<()> {
@@ -47,6 +47,7 @@ impl Volume {
             return Ok(());
         }
         waiting::check()?;
+        note_objectids(tree)?;
         if known.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

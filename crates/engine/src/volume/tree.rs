@@ -45,7 +45,7 @@ pub struct Tree {
     new_file_flags: InodeFlags,
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
-    /// The next inode number to be given out; None until somebody asks.
+    /// The next inode number to be given out; None until the tree is written to.
     pub(crate) next_ino: Mutex<Option<u64>>,
     /// Whether inodes without a name that were left in it have been looked for.
     pub(crate) orphans_finished: AtomicBool,

@@ -16,6 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::mapping::PlacedExtent;
 use super::{OpenOptions, Tree, Volume, open_tree};
 use crate::error::{Error, Result};
+use crate::fs::note_objectids;
 use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
 use crate::txn::{Cost, Writer, free_by_extents};
 
@@ -94,6 +95,7 @@ impl Volume {
         );
         let _ = self.writer.set(Arc::new(writer));
         self.distrust_quotas()?;
+        note_objectids(&self.root_tree)?;
         if self.has_deleted_subvolumes()? {
             self.writer()?.set_unclean();
         }

@@ -1,7 +1,7 @@
 //! Subvolumes and snapshots: made, moved, changed, deleted.
 
 use ubtrfs_engine::{
-    Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, Volume, XattrMode,
+    Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::{InodeFlags, RootItemFlags};
@@ -425,4 +425,29 @@ fn label_of_the_volume_is_set() {
     world.reopen();
     assert_eq!(world.volume().superblock().label(), b"name");
     assert!(find(world.volume(), "none").is_err());
+}
+
+/// What was remembered of the one that was deleted would be shown of the new one.
+#[test]
+fn numbers_of_what_was_deleted_are_not_given_out_again() {
+    let mut world = World::new();
+    let old = subvolume(&world, "old");
+    let file = world.file("file");
+    let owner = SetAttr {
+        uid: Some(1000),
+        ..SetAttr::default()
+    };
+    world
+        .volume()
+        .set_attr(at(world.volume(), "old"), &owner)
+        .unwrap();
+    world.reopen();
+    assert_eq!(attr(world.volume(), "old").uid, 1000);
+    let (volume, top) = (world.volume(), world.top());
+    volume.unlink(top, b"file").unwrap();
+    volume.delete_subvolume(top, b"old").unwrap();
+    volume.free_deleted_subvolumes().unwrap();
+    let new = subvolume(&world, "new");
+    assert!(new > old && world.file("another").ino > file.ino);
+    world.shows(|volume| assert_eq!(attr(volume, "new").uid, 0));
 }
