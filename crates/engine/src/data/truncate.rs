@@ -22,11 +22,15 @@ use super::splice::Splice;
 use super::write_back::enter_splice;
 use crate::error::Result;
 use crate::fs::{FileId, Inode, OpenFile};
-use crate::txn::{Cost, Permit};
+use crate::txn::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// Extents that one step drops.
 const STEP: usize = 512;
+/// The same on a volume that has no room for such a step.
+const STEP_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
+/// Items that an extent and what is left of it cost.
+const EXTENT_ITEMS: u64 = 4;
 
 impl Volume {
     /// Makes a regular file `size` bytes long; what is new reads as zeros.
@@ -49,14 +53,14 @@ impl Volume {
         let inode = self.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
-        let cost = Cost::items(4 * STEP as u64);
-        let promise = match self.promise(sector, cost) {
+        let cost = |step| Cost::items(EXTENT_ITEMS * step as u64);
+        let (promise, step) = match self.promise(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume: the rest of the last sector stays.
-                let _ = self.admit(cost.freeing())?;
-                Promise::default()
+                let _ = self.admit(cost(STEP_WHEN_FULL).freeing())?;
+                (Promise::default(), STEP_WHEN_FULL)
             }
-            promise => promise?,
+            promise => (promise?, STEP),
         };
         let mut extents = inode.extents.lock();
         let old_size = {
@@ -67,7 +71,7 @@ impl Volume {
             self.grow_locked(&inode, &mut extents, size, promise)?;
             return self.note_resize(&inode);
         }
-        self.shrink(&inode, &mut extents, size, promise)
+        self.shrink(&inode, &mut extents, (size, step), promise)
     }
 
     fn note_resize(&self, inode: &Inode) -> Result<()> {
@@ -83,7 +87,7 @@ impl Volume {
         &self,
         inode: &Arc<Inode>,
         extents: &mut FileExtentsState,
-        size: u64,
+        (size, step): (u64, usize),
         promise: Promise,
     ) -> Result<()> {
         let tail = self.kept_of_last_sector(inode, size)?;
@@ -106,14 +110,14 @@ impl Volume {
             files.add(inode);
         }
         state.buffer.set_cut(Some(size));
-        let mut outcome = self.shrink_step(inode, &mut item, size);
+        let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
             drop(state);
-            outcome = self.make_room_for_step();
+            outcome = self.make_room_for_step(step);
             state = inode.lock.write();
             if outcome.is_ok() {
-                outcome =
-                    read_file(inode).and_then(|mut item| self.shrink_step(inode, &mut item, size));
+                outcome = read_file(inode)
+                    .and_then(|mut item| self.shrink_step(inode, &mut item, size, step));
             }
         }
         state.buffer.set_cut(None);
@@ -122,19 +126,25 @@ impl Volume {
 
     /// Between steps: commits what has been dropped if that is much. The file's extents are locked, and a
     /// commit by the background thread may wait for those: so this thread does it. False.
-    fn make_room_for_step(&self) -> Result<bool> {
+    fn make_room_for_step(&self, step: usize) -> Result<bool> {
         let writer = self.writer()?;
-        if writer.wants_commit(Cost::items(4 * STEP as u64).freeing()) {
+        if writer.wants_commit(Cost::items(EXTENT_ITEMS * step as u64).freeing()) {
             self.commit_running()?;
         }
         Ok(false)
     }
 
-    /// Drops the last extents behind `size`. True if these were all.
-    fn shrink_step(&self, inode: &Inode, item: &mut InodeItem, size: u64) -> Result<bool> {
+    /// Drops the last extents behind `size`, at most `step`. True if these were all.
+    fn shrink_step(
+        &self,
+        inode: &Inode,
+        item: &mut InodeItem,
+        size: u64,
+        step: usize,
+    ) -> Result<bool> {
         let sectorsize = self.sectorsize();
         let keep = size.next_multiple_of(sectorsize);
-        let (mut splice, all) = Splice::load_tail(inode, sectorsize, keep, STEP)?;
+        let (mut splice, all) = Splice::load_tail(inode, sectorsize, keep, step)?;
         let lowest = splice.extents().next().map_or(0, |(range, _)| range.start);
         let is_done = all || lowest < keep;
         let from = if is_done { keep } else { lowest };

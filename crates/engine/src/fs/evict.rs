@@ -13,11 +13,15 @@ use super::inode_item::{decode, inode_key};
 use super::orphan::orphan_key;
 use super::{Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
-use crate::txn::{Cost, DataRef, DiskExtent, Txn};
+use crate::txn::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
 /// Items that one step deletes at most.
 const STEP: usize = 256;
+/// The same on a volume that has no room for such a step.
+const STEP_WHEN_FULL: usize = FREEING_ITEMS as usize - STEP_EDITS;
+/// The ORPHAN_ITEM and the INODE_ITEM.
+const STEP_EDITS: usize = 2;
 
 /// Items that are to be deleted, and what they refer to.
 #[derive(Debug, Default)]
@@ -99,8 +103,7 @@ impl Volume {
     /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
     pub(super) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
-            let cost = Cost::items(STEP as u64 + 2).freeing();
-            let permit = self.admit(cost)?;
+            let (permit, step) = self.admit_step()?;
             let _extents = inode.extents.lock();
             let mut state = inode.lock.write();
             if state.open_count > 0 {
@@ -114,7 +117,7 @@ impl Volume {
                 return Ok(());
             }
             self.discard_buffer(&mut state);
-            let (mut doomed, rest) = last_items(inode)?;
+            let (mut doomed, rest) = last_items(inode, step)?;
             let txn = self.enter(permit)?;
             inode.tree.check_alive()?;
             doomed.drop_refs(&txn);
@@ -142,14 +145,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Leave for a step, and how many items it may delete.
+    fn admit_step(&self) -> Result<(Permit, usize)> {
+        let cost = |step: usize| Cost::items((step + STEP_EDITS) as u64).freeing();
+        let step = match self.writer()?.has_room_now(cost(STEP)) {
+            true => STEP,
+            false => STEP_WHEN_FULL,
+        };
+        Ok((self.admit(cost(step))?, step))
+    }
+
     /// Lets go of what was written to an inode that is no more.
     pub(crate) fn discard_buffer(&self, state: &mut InodeState) {
         state.buffer = Default::default();
     }
 }
 
-/// The last items of an inode, downward, and whether there are more. The INODE_ITEM stays to the end.
-fn last_items(inode: &Inode) -> Result<(Doomed, bool)> {
+/// The last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to the end.
+fn last_items(inode: &Inode, most: usize) -> Result<(Doomed, bool)> {
     let InodeNr(ino) = inode.id.ino;
     let mut doomed = Doomed::default();
     let mut cursor = inode.tree.view.cursor();
@@ -158,7 +171,7 @@ fn last_items(inode: &Inode) -> Result<(Doomed, bool)> {
         && let Some((key, bytes)) = cursor.current()
         && key.objectid == ino
     {
-        if doomed.keys.len() == STEP {
+        if doomed.keys.len() == most {
             return Ok((doomed, true));
         }
         doomed.add(inode, key, bytes)?;

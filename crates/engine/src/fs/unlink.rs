@@ -20,11 +20,13 @@ use super::inode_item::{kind_of, note_change};
 use super::{FileId, FileTime, Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
-use crate::txn::{Cost, Permit, Txn};
+use crate::txn::{Cost, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
 /// With so many items an inode still goes at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
+/// A name, what refers to it, and the directory.
+const NAME_EDITS: usize = 8;
 
 /// What kind of file a call takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl Volume {
 
     fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
         check_name(name)?;
-        let permit = self.admit(Cost::items(8 + AT_ONCE as u64).freeing())?;
+        let permit = self.admit(Cost::items(FREEING_ITEMS).freeing())?;
         let parent = self.inode_in_use(dir)?;
         loop {
             let victim;

@@ -23,6 +23,10 @@ use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
 use crate::volume::{Tree, Volume};
 
+/// So much room is kept back for operations that free space: who frees more items does it in steps, which are
+/// no larger than this when there is no room for larger ones.
+pub(crate) const FREEING_ITEMS: u64 = 40;
+
 /// What an operation may change at worst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {

@@ -21,6 +21,6 @@ pub(crate) use commit::free_by_extents;
 pub(crate) use delayed_refs::DelayedRefs;
 pub use delayed_refs::{ExtentShape, RefKey};
 pub use extent_items::RefError;
-pub(crate) use handle::{Cost, DataRef, DiskExtent, Permit, Txn};
+pub(crate) use handle::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
 pub(crate) use writer::Writer;
 pub use writer::{CommitPhases, WriterStats};

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::Transid;
 
-use super::handle::Cost;
+use super::handle::{Cost, FREEING_ITEMS};
 use super::published::{Discarded, Unreleased};
 use super::running::Running;
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ struct Wake {
     stop: bool,
 }
 
-/// What is kept back for operations that free space, in bytes.
+/// What is kept back for operations that free space, in bytes: at least enough for one of them.
 const LEAST_RESERVE: u64 = 2 << 20;
 const MOST_RESERVE: u64 = 128 << 20;
 
@@ -266,6 +266,11 @@ impl Writer {
         self.owed_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
     }
 
+    /// Whether `cost` would be let in without a commit.
+    pub(crate) fn has_room_now(&self, cost: Cost) -> bool {
+        self.has_room(&self.running.read(), cost)
+    }
+
     /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
     /// hold the extents of a file.
     pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
@@ -298,7 +303,11 @@ impl Writer {
         );
         let kept = match cost.frees {
             true => 0,
-            false => (used / 4).clamp(LEAST_RESERVE, MOST_RESERVE),
+            false => {
+                let Cost { items, bytes, .. } = Cost::items(FREEING_ITEMS);
+                let one = commit_need(self.nodesize, used, items, bytes);
+                one.max((used / 4).clamp(LEAST_RESERVE, MOST_RESERVE))
+            }
         };
         self.space.promise_metadata(need.saturating_add(kept))
     }
