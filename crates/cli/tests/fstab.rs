@@ -34,6 +34,24 @@ test "$(cat "$dir/sub/inner")" = inner
 umount "$dir"
 free
 
+mount -t fuse.ubtrfs "$image" "$dir"
+echo new > "$dir/new"
+mount -o remount,ro "$dir"
+if (echo more > "$dir/more") 2> /dev/null; then exit 1; fi
+mount -o remount,rw,nosuid "$dir"
+echo more > "$dir/more"
+findmnt -n -o OPTIONS "$dir" | grep -q '^rw,nosuid'
+umount "$dir"
+free
+mount -t fuse.ubtrfs "$image" "$dir" -o ro
+test "$(cat "$dir/new" "$dir/more")" = "new
+more"
+if mount -o remount,rw "$dir" 2> "$fstab.err"; then exit 1; fi
+grep -q "opened for reading only" "$fstab.err"
+findmnt -n -o OPTIONS "$dir" | grep -q '^ro,'
+umount "$dir"
+free
+
 mount -t fuse.ubtrfs "$image" "$dir" -o ro,subvol=sub
 test "$(cat "$dir/inner")" = inner
 umount "$dir"

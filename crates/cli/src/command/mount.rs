@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Session};
+use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Remount, Session};
 
 use crate::console::Console;
 use crate::control::{Control, Served};
@@ -34,7 +34,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// strictatime, suid, dev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
 /// mounts may read everything, whatever modes and owners say); and of this program:
 /// transport=auto|uring|classic, log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here
-/// is accepted. A mount by root is open to all users; users who mount need fusermount3 and have the mount
+/// is accepted. With remount a mount that is there becomes ro, rw, nosuid, nodev, noexec or sync, or the opposite:
+/// then DIR is enough. A mount by root is open to all users; users who mount need fusermount3 and have the mount
 /// to themselves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mount {
@@ -58,27 +59,64 @@ pub(crate) struct Mount {
     helper: bool,
     #[command(flatten)]
     devices: DeviceOptions,
-    /// Image or device
-    #[arg(value_name = "IMAGE")]
-    image: PathBuf,
-    /// Directory to mount on
-    #[arg(value_name = "DIR")]
-    mountpoint: PathBuf,
+    /// Image or device, and the directory to mount on
+    #[arg(required = true, num_args = 1..=2, value_names = ["IMAGE", "DIR"])]
+    places: Vec<PathBuf>,
 }
 
 impl Mount {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if self.options.iter().any(|words| Remount::is_asked_by(words)) {
+            return self.remount();
+        }
         let options = self.parse_options()?;
+        let [image, mountpoint] = self.places.as_slice() else {
+            bail!("the directory to mount on is missing");
+        };
         if self.fake {
             return Ok(());
         }
         if std::env::var_os(SERVE).is_some() {
-            self.serve(&options, Some(Readiness::inherit()?))
+            self.serve(image, mountpoint, &options, Some(Readiness::inherit()?))
         } else if self.foreground {
-            self.serve(&options, None)
+            self.serve(image, mountpoint, &options, None)
         } else {
             self.serve_in_background(console)
         }
+    }
+
+    fn remount(&self) -> anyhow::Result<()> {
+        let mut remount = Remount::default();
+        for words in &self.options {
+            remount.add(words)?;
+        }
+        if self.read_only {
+            remount.add(OsStr::new("ro"))?;
+        }
+        for idle in &remount.without_effect {
+            tracing::warn!(
+                "mount option '{}' has no effect: {}",
+                idle.word,
+                idle.warning.unwrap_or_default()
+            );
+        }
+        let Some(path) = self.places.last().filter(|_| !self.fake) else {
+            return Ok(());
+        };
+        let mountpoint = remount.apply(path)?;
+        if remount.is_read_only() {
+            // The kernel tells a plain mount nothing of it, and what was written is to be durable.
+            let mut sync = process::Command::new(THIS_PROGRAM);
+            sync.args(["filesystem", "sync"]).arg(&mountpoint);
+            let synced = sync.status().context("cannot run this program")?;
+            if !synced.success() {
+                bail!(
+                    "{}: not all that was written is durable",
+                    mountpoint.display()
+                );
+            }
+        }
+        Ok(())
     }
 
     fn parse_options(&self) -> anyhow::Result<Options> {
@@ -120,7 +158,13 @@ impl Mount {
     }
 
     /// Mounts, and returns when the volume has been unmounted.
-    fn serve(&self, options: &Options, readiness: Option<Readiness>) -> anyhow::Result<()> {
+    fn serve(
+        &self,
+        image: &Path,
+        mountpoint: &Path,
+        options: &Options,
+        readiness: Option<Readiness>,
+    ) -> anyhow::Result<()> {
         start_log(options)?;
         for idle in &options.without_effect {
             match idle.warning {
@@ -130,9 +174,8 @@ impl Mount {
                 None => tracing::debug!("mount option '{}' has no effect", idle.word),
             }
         }
-        let shown = self.image.display();
-        let image = self
-            .image
+        let shown = image.display();
+        let image = image
             .canonicalize()
             .with_context(|| format!("cannot access '{shown}'"))?;
         let source = match &options.fsname {
@@ -142,7 +185,7 @@ impl Mount {
         // The kernel clears a huge page in one go, for half a millisecond or more, while a request waits.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
         let volume = self.open(&image, options)?;
-        let mut session = mount::mount(Arc::clone(&volume), &source, &self.mountpoint, options)
+        let mut session = mount::mount(Arc::clone(&volume), &source, mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
         listen(volume, options, &mut session);

@@ -32,6 +32,8 @@ pub enum MountError {
     Helper(String),
     #[error("cannot run fusermount3: {0}")]
     RunHelper(io::Error),
+    #[error("{}: the volume was opened for reading only: unmount it and mount it anew", .0.display())]
+    OpenedForReading(PathBuf),
     #[error("{}: mount failed: {error}", mountpoint.display())]
     Mount {
         mountpoint: PathBuf,

@@ -19,6 +19,7 @@ use std::time::Duration;
 use ubtrfs_engine::{AtimePolicy, Compress};
 use ubtrfs_format::ids::RootId;
 
+pub(super) use self::words::is_settled;
 use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, UNSUPPORTED, is_for_others};
 use crate::transport::TransportChoice;
 

@@ -74,10 +74,6 @@ const MOVES: &str = "it is for a directory, not for an image";
 
 /// Words that are known and refused, with the reason.
 pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
-    (
-        "remount",
-        "a mount keeps its options; unmount it and mount it anew",
-    ),
     ("bind", MOVES),
     ("rbind", MOVES),
     ("move", MOVES),
@@ -98,6 +94,14 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("umask", OWNERS),
     ("nospace_cache", super::volume::ONLY_V2),
 ];
+
+/// Words by which the kernel describes every mount of ours.
+pub(in crate::mount) fn is_settled(name: &str) -> bool {
+    UNSUPPORTED
+        .iter()
+        .any(|(word, reason)| *word == name && *reason == SETTLED)
+        || matches!(name, "default_permissions" | "relatime" | "defaults")
+}
 
 /// Words that fstab(5) leaves to other programs.
 pub(super) fn is_for_others(name: &str) -> bool {
