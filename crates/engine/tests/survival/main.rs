@@ -5,6 +5,7 @@
 mod damaged;
 mod devices;
 mod engine;
+mod full;
 mod io_faults;
 mod power_cut;
 mod scripts;

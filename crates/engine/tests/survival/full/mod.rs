@@ -1,0 +1,160 @@
+//! Volumes that are filled to the last block in many ways, emptied, and filled once more.
+//!
+//! FULL-1: nothing fails on a full volume but for want of space.
+//! FULL-2: what is there can be synced and deleted, and both checkers find nothing.
+//! FULL-3: the second time about as much fits as the first.
+
+mod place;
+mod ways;
+
+use std::sync::Arc;
+
+use ubtrfs_device::MemDevice;
+use ubtrfs_engine::{OpenOptions, Result, Volume};
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::{self, KernelVolume};
+use ubtrfs_sim::manifest::{Manifest, assert_same};
+use ubtrfs_sim::record::save_image;
+
+use crate::devices::{Devices, Layout, MIB, check, named, quiet};
+use crate::shown;
+use place::Place;
+
+/// A way to fill a volume.
+struct Way {
+    name: &'static str,
+    layout: Layout,
+    options: OpenOptions,
+    /// Makes what the steps need.
+    begin: fn(&Place) -> Result<()>,
+    /// Fills a little more, as the steps with smaller numbers did.
+    step: fn(&Place, u64) -> Result<()>,
+    /// What works on the full volume.
+    when_full: fn(&Place) -> Result<()>,
+    /// The kernel is asked always, and not in a soak only.
+    asks_kernel: bool,
+}
+
+impl Way {
+    fn new(name: &'static str, layout: Layout, step: fn(&Place, u64) -> Result<()>) -> Way {
+        Way {
+            name,
+            layout,
+            options: quiet(),
+            begin: |_| Ok(()),
+            step,
+            when_full: |_| Ok(()),
+            asks_kernel: false,
+        }
+    }
+}
+
+/// How often something could be done before there was no space for it.
+fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
+    let mut done = 0;
+    loop {
+        match step(done) {
+            Ok(()) => done += 1,
+            Err(error) if error.is_no_space() => return done,
+            Err(error) => panic!("{what}, step {done}: {error}"),
+        }
+    }
+}
+
+/// How much fitted.
+#[derive(Debug)]
+struct Filled {
+    steps: u64,
+    /// Of data and metadata on the devices.
+    device_bytes: u64,
+}
+
+fn fill(way: &Way, place: &Place) -> Filled {
+    place.file("rest").unwrap();
+    (way.begin)(place).unwrap_or_else(|error| panic!("{}: {error}", way.name));
+    let steps = until_full(way.name, |number| (way.step)(place, number));
+    // A step may have wanted much: what is left goes in smaller and smaller parts.
+    for sectors in [64, 8, 1] {
+        until_full("data", |_| place.grow("rest", sectors * 4096));
+    }
+    until_full("attributes", |number| place.attribute(number));
+    until_full("names", |number| place.name(number));
+    place.volume.sync().unwrap();
+    let device_bytes = place.device_bytes();
+    Filled {
+        steps,
+        device_bytes,
+    }
+}
+
+fn open(way: &Way, devices: &Devices) -> Arc<Volume> {
+    Volume::from_devices(named(devices), &way.options).unwrap()
+}
+
+/// `btrfs check`, and the kernel: it shows the same, deletes from the full volume, and scrubs it.
+fn kernel_agrees(way: &Way, devices: &[Arc<MemDevice>], ours: &Manifest) {
+    if !kernel::or_skip(way.name) {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let mut files = Vec::new();
+    for (number, device) in devices.iter().enumerate() {
+        let file = scratch.path().join(format!("{number}.img"));
+        save_image(device, &file).unwrap();
+        files.push(file);
+    }
+    let volume = KernelVolume::of_files(files, scratch);
+    volume.check().unwrap();
+    let mount = volume.mount_ro().unwrap();
+    let shown = Manifest::of_dir(mount.path()).unwrap();
+    assert_same(way.name, ours, &shown, &[]);
+    mount.unmount().unwrap();
+
+    let mount = volume.mount("").unwrap();
+    std::fs::remove_file(mount.path().join("rest")).unwrap();
+    mount.sync().unwrap();
+    mount.scrub().unwrap();
+    mount.unmount().unwrap();
+    volume.check().unwrap();
+}
+
+fn prove(way: &Way) {
+    let devices: Vec<Arc<MemDevice>> = way.layout.make().into_iter().map(Arc::new).collect();
+    let shared: Devices = devices.iter().map(|device| device.clone() as _).collect();
+    let volume = open(way, &shared);
+    let place = Place::new(Arc::clone(&volume));
+    let empty = place.device_bytes();
+
+    let first = fill(way, &place);
+    (way.when_full)(&place).unwrap_or_else(|error| panic!("{}, full: {error}", way.name));
+    place.try_everything();
+    place.volume.sync().unwrap();
+    let before = shown::manifest(&volume);
+    drop((place, volume));
+    check(&shared).unwrap_or_else(|faults| panic!("{}, full: {faults}", way.name));
+
+    let volume = open(way, &shared);
+    let place = Place::new(Arc::clone(&volume));
+    assert_same(way.name, &before, &shown::manifest(&volume), &[]);
+    if way.asks_kernel || std::env::var_os("UBTRFS_SOAK").is_some() {
+        kernel_agrees(way, &devices, &before);
+    }
+
+    place
+        .empty()
+        .unwrap_or_else(|error| panic!("{}, emptied: {error}", way.name));
+    let left = place.device_bytes();
+    // Chunks that became more have items.
+    assert!(left <= empty + MIB, "{}: {left} after {empty}", way.name);
+
+    let second = fill(way, &place);
+    println!("{}: {first:?}, then {second:?}", way.name);
+    let about = |now: u64, before: u64| now >= before / 100 * 95;
+    assert!(
+        about(second.device_bytes, first.device_bytes) && about(second.steps, first.steps / 2),
+        "{}: {second:?} after {first:?}",
+        way.name
+    );
+    drop((place, volume));
+    check(&shared).unwrap_or_else(|faults| panic!("{}, full again: {faults}", way.name));
+}

@@ -1,0 +1,234 @@
+//! The ways.
+
+use ubtrfs_engine::XattrMode;
+use ubtrfs_engine::{Compress, Fallocate, Result};
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_sim::Rng;
+use ubtrfs_sim::fill;
+
+use super::place::{Place, noise};
+use super::{Way, prove};
+use crate::devices::{Layout, MIB, quiet};
+use crate::soak::count;
+
+const MANY: u64 = 500;
+
+/// Small, so that it is full soon; larger in a soak.
+fn small() -> Layout {
+    let mib = count(48, 256) as u64;
+    Layout::new(1, mib * MIB).profiles(Profile::Single, Profile::Single)
+}
+
+/// For what fills metadata, which takes longer.
+fn smaller() -> Layout {
+    match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => small(),
+        None => mixed(),
+    }
+}
+
+fn mixed() -> Layout {
+    Layout::new(1, 24 * MIB).mixed().nodesize(4096)
+}
+
+/// Files of all sizes.
+fn mix(place: &Place, number: u64) -> Result<()> {
+    let most = [100, 3000, 30_000, 600_000][number as usize % 4];
+    let len = Rng::new(number).below(most) as usize;
+    place.dir(&format!("dir-{}", number / MANY))?;
+    place.write(&format!("dir-{}/file-{number}", number / MANY), 0, len)
+}
+
+#[test]
+fn empty_files() {
+    let step = |place: &Place, number| {
+        place.dir(&format!("dir-{}", number / MANY))?;
+        place
+            .file(&format!("dir-{}/file-{number}", number / MANY))
+            .map(drop)
+    };
+    prove(&Way::new("full of empty files", smaller(), step));
+}
+
+#[test]
+fn inline_files() {
+    let step = |place: &Place, number| {
+        place.dir(&format!("dir-{}", number / MANY))?;
+        place.write(&format!("dir-{}/file-{number}", number / MANY), 0, 1900)
+    };
+    prove(&Way {
+        asks_kernel: true,
+        ..Way::new("full of inline files", smaller(), step)
+    });
+}
+
+#[test]
+fn one_big_file() {
+    let step = |place: &Place, number| place.write("big", number * MIB, MIB as usize);
+    prove(&Way::new("full of one big file", small(), step));
+}
+
+#[test]
+fn appends_to_many_files() {
+    let step = |place: &Place, number| {
+        let path = format!("file-{}", number % 40);
+        place.grow(&path, 5000)?;
+        match number % MANY {
+            0 => place.volume.fsync(place.find(&path)?),
+            _ => Ok(()),
+        }
+    };
+    prove(&Way::new("full of appended files", small(), step));
+}
+
+#[test]
+fn snapshots_of_a_changing_tree() {
+    let step = |place: &Place, number| {
+        for change in 0..8 {
+            let file = Rng::new(number * 8 + change).below(200);
+            place.write(&format!("live/file-{file}"), change * 3000, 9000)?;
+        }
+        place.snapshot("live", &format!("snapshot-{number}"))
+    };
+    prove(&Way {
+        begin: |place| place.subvolume("live"),
+        asks_kernel: true,
+        ..Way::new("full of snapshots", smaller(), step)
+    });
+}
+
+#[test]
+fn reflinks_of_one_file() {
+    // Every other sector, so that it has an extent for each.
+    let begin = |place: &Place| {
+        let id = place.file("source")?;
+        for number in 0..100 {
+            let offset = number * 8192;
+            place.volume.write(id, offset, &noise(number, 4096))?;
+        }
+        Ok(())
+    };
+    let step = |place: &Place, number| {
+        let (source, id) = (
+            place.find("source")?,
+            place.file(&format!("clone-{number}"))?,
+        );
+        place.volume.clone_range(source, 0, 0, id, 0).map(drop)
+    };
+    prove(&Way {
+        begin,
+        ..Way::new("full of reflinks", smaller(), step)
+    });
+}
+
+#[test]
+fn attributes() {
+    let step = |place: &Place, number| {
+        let id = place.file(&format!("file-{}", number / 50))?;
+        let name = format!("user.attribute-{}", number % 50);
+        let value = noise(number, Rng::new(number).below(3000) as usize);
+        place
+            .volume
+            .set_xattr(id, name.as_bytes(), &value, XattrMode::Any)
+    };
+    prove(&Way::new("full of attributes", smaller(), step));
+}
+
+#[test]
+fn long_names_of_few_files() {
+    let step = |place: &Place, number| {
+        let dir = format!("dir-{}", number / MANY);
+        place.dir(&dir)?;
+        place.file(&format!("{dir}/file"))?;
+        place.link(&format!("{dir}/file"), &format!("{dir}/{number:0>250}"))
+    };
+    prove(&Way::new("full of long names", smaller(), step));
+}
+
+#[test]
+fn overwrites_of_a_snapshot() {
+    const FILE_BYTES: u64 = 16 * MIB;
+    let begin = |place: &Place| {
+        place.subvolume("live")?;
+        for at in (0..FILE_BYTES).step_by(MIB as usize) {
+            place.write("live/file", at, MIB as usize)?;
+        }
+        place.snapshot("live", "before")
+    };
+    let step = |place: &Place, number| {
+        let at = Rng::new(number).below(FILE_BYTES / 16_384) * 16_384;
+        place.write("live/file", at, 16_384)
+    };
+    prove(&Way {
+        begin,
+        ..Way::new("full of what replaced a snapshot's", small(), step)
+    });
+}
+
+/// What is written where it lies needs no space.
+#[test]
+fn reserved_space_that_is_written() {
+    let step = |place: &Place, number| {
+        let id = place.file(&format!("file-{number}"))?;
+        if number % 2 == 0 {
+            place.volume.set_inode_flags(id, InodeFlags::NODATACOW)?;
+        }
+        place
+            .volume
+            .fallocate(id, Fallocate::Reserve { keep_size: false }, 0, MIB)?;
+        place.volume.write(id, 300_000, &noise(number, 200_000))
+    };
+    let when_full = |place: &Place| {
+        let id = place.find("file-0")?;
+        for at in [0, 400_000, 900_000] {
+            place.volume.write(id, at, &noise(at, 100_000))?;
+            place.volume.fsync(id)?;
+        }
+        Ok(())
+    };
+    prove(&Way {
+        when_full,
+        asks_kernel: true,
+        ..Way::new("full of reserved space", small(), step)
+    });
+}
+
+#[test]
+fn compressed() {
+    let step = |place: &Place, number| {
+        let text = fill::bytes(fill::Kind::Mixed, 400_000, &mut Rng::new(number));
+        place
+            .volume
+            .write(place.file(&format!("file-{number}"))?, 0, &text)
+    };
+    let algorithm = Compress {
+        algorithm: Compression::Zstd,
+        ..Compress::default()
+    };
+    prove(&Way {
+        options: quiet().compress(algorithm),
+        ..Way::new("full of compressed files", small(), step)
+    });
+}
+
+#[test]
+fn mixed_groups() {
+    prove(&Way {
+        asks_kernel: true,
+        ..Way::new("full mixed groups", mixed(), mix)
+    });
+}
+
+#[test]
+fn metadata_twice() {
+    let layout = Layout::new(1, 128 * MIB).profiles(Profile::Single, Profile::Dup);
+    prove(&Way::new("full of files of all sizes", layout, mix));
+}
+
+#[test]
+fn two_devices() {
+    let layout = Layout::new(2, 128 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    prove(&Way::new("full mirrors", layout, mix));
+}
