@@ -17,8 +17,61 @@ pub(crate) const OPERATIONS: [&str; 5] = [
     "unlink",
 ];
 
-/// Microseconds of each operation, the mean over all clients.
-pub(crate) struct Figures(pub(crate) [f64; OPERATIONS.len()]);
+/// Microseconds that an operation took.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) mean: f64,
+    pub(crate) median: f64,
+    /// Of a hundred operations one takes longer.
+    pub(crate) p99: f64,
+    pub(crate) longest: f64,
+}
+
+/// Of each operation, the means over all clients, but the longest of all.
+pub(crate) struct Figures(pub(crate) [Times; OPERATIONS.len()]);
+
+impl Times {
+    fn of(mut micros: Vec<f64>) -> Self {
+        micros.sort_unstable_by(f64::total_cmp);
+        let at = |part: f64| {
+            let index = (micros.len() as f64 * part) as usize;
+            micros.get(index).copied().unwrap_or_default()
+        };
+        Self {
+            mean: micros.iter().sum::<f64>() / micros.len().max(1) as f64,
+            median: at(0.5),
+            p99: at(0.99),
+            longest: micros.last().copied().unwrap_or_default(),
+        }
+    }
+
+    fn to_line(self) -> String {
+        format!(
+            "{} {} {} {}",
+            self.mean, self.median, self.p99, self.longest
+        )
+    }
+
+    fn from_line(line: &str) -> Result<Self> {
+        let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
+        match numbers.context("a client's figures")?[..] {
+            [mean, median, p99, longest] => Ok(Self {
+                mean,
+                median,
+                p99,
+                longest,
+            }),
+            _ => bail!("a client's figures: {line:?}"),
+        }
+    }
+
+    fn add(&mut self, other: Self, share: f64) {
+        self.mean += other.mean * share;
+        self.median += other.median * share;
+        self.p99 += other.p99 * share;
+        self.longest = self.longest.max(other.longest);
+    }
+}
 
 struct Client {
     child: Child,
@@ -26,8 +79,8 @@ struct Client {
     heard: BufReader<ChildStdout>,
 }
 
-/// Has so many clients work below `dir` at once.
-pub(crate) fn measure(dir: &Path, clients: usize, files: u32) -> Result<Figures> {
+/// Has so many clients work below `dir` at once, on the first CPU only if they are pinned.
+pub(crate) fn measure(dir: &Path, clients: usize, files: u32, pinned: bool) -> Result<Figures> {
     let places: Vec<PathBuf> = (0..clients)
         .map(|number| dir.join(format!("client-{number}")))
         .collect();
@@ -35,10 +88,10 @@ pub(crate) fn measure(dir: &Path, clients: usize, files: u32) -> Result<Figures>
         .iter()
         .map(|place| {
             fs::create_dir(place)?;
-            start(place, files)
+            start(place, files, pinned)
         })
         .collect::<Result<Vec<_>>>()?;
-    let mut figures = [0.0; OPERATIONS.len()];
+    let mut figures = [Times::default(); OPERATIONS.len()];
     for figure in &mut figures {
         for client in &mut running {
             client.tell.write_all(b"\n")?;
@@ -46,8 +99,7 @@ pub(crate) fn measure(dir: &Path, clients: usize, files: u32) -> Result<Figures>
         for client in &mut running {
             let mut line = String::new();
             client.heard.read_line(&mut line)?;
-            let micros: f64 = line.trim().parse().context("a client's figure")?;
-            *figure += micros / clients as f64;
+            figure.add(Times::from_line(&line)?, 1.0 / clients as f64);
         }
     }
     for mut client in running {
@@ -62,8 +114,9 @@ pub(crate) fn measure(dir: &Path, clients: usize, files: u32) -> Result<Figures>
     Ok(Figures(figures))
 }
 
-fn start(place: &Path, files: u32) -> Result<Client> {
+fn start(place: &Path, files: u32, pinned: bool) -> Result<Client> {
     let mut child = Command::new(std::env::current_exe()?)
+        .args(pinned.then_some("--pinned"))
         .arg("--client")
         .arg(place)
         .arg("--files")
@@ -96,12 +149,13 @@ pub(crate) fn work(dir: &Path, files: u32) -> Result<()> {
         if lines.next().transpose()?.is_none() {
             break;
         }
-        let begun = Instant::now();
+        let mut micros = Vec::with_capacity(files as usize);
         for number in 0..files {
+            let begun = Instant::now();
             phase(number)?;
+            micros.push(begun.elapsed().as_secs_f64() * 1e6);
         }
-        let micros = begun.elapsed().as_secs_f64() * 1e6 / f64::from(files);
-        println!("{micros}");
+        println!("{}", Times::of(micros).to_line());
     }
     Ok(())
 }

@@ -93,7 +93,8 @@ pub(crate) struct Node {
     stuck: bool,
     pub(crate) contents: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    names: HashMap<Vec<u8>, u64>,
+    /// With where a listing has them.
+    names: HashMap<Vec<u8>, (u64, u64)>,
     /// Names by where a listing goes on after them.
     listed: BTreeMap<u64, (Vec<u8>, u64)>,
 }
@@ -104,8 +105,8 @@ impl State {
     }
 
     fn child(&mut self, dir: NodeId, name: &[u8]) -> Result<u64> {
-        let found = self.node(dir)?.names.get(name).copied();
-        found.ok_or(Errno::NOENT)
+        let found = self.node(dir)?.names.get(name);
+        found.map(|&(number, _)| number).ok_or(Errno::NOENT)
     }
 
     fn entry(&mut self, number: u64) -> Result<Entry> {
@@ -121,15 +122,15 @@ impl State {
     fn put(&mut self, dir: NodeId, name: &[u8], number: u64) -> Result<()> {
         let dir = self.node(dir)?;
         let place = dir.listed.last_key_value().map_or(3, |(last, _)| last + 1);
-        dir.names.insert(name.into(), number);
+        dir.names.insert(name.into(), (number, place));
         dir.listed.insert(place, (name.into(), number));
         Ok(())
     }
 
     pub(crate) fn take(&mut self, dir: NodeId, name: &[u8]) -> Result<u64> {
         let dir = self.node(dir)?;
-        let number = dir.names.remove(name).ok_or(Errno::NOENT)?;
-        dir.listed.retain(|_, (listed, _)| listed != name);
+        let (number, place) = dir.names.remove(name).ok_or(Errno::NOENT)?;
+        dir.listed.remove(&place);
         Ok(number)
     }
 

@@ -2,17 +2,22 @@
 //! kernel's btrfs on a loop device, in one run.
 //!
 //! Clients are processes, each with a directory of its own. Times are per operation and client. Needs root;
-//! allows FUSE over io_uring for as long as it runs.
+//! allows FUSE over io_uring while it mounts.
+//!
+//! With `--contended` what is measured is how late answers come while others want the CPUs, with threads of
+//! queues that yield and without.
 
 mod clients;
+mod contended;
 mod instant;
 mod places;
+mod switch;
 
 use anyhow::Result;
 use clap::Parser;
 use ubtrfs_fuse::mount::TransportChoice;
 
-use self::clients::{Figures, OPERATIONS};
+use self::clients::{Figures, OPERATIONS, Times};
 use self::instant::Manners;
 
 /// Measures the floor of a mount's operations.
@@ -33,14 +38,31 @@ struct Arguments {
     /// Without the kernel's page cache for written data
     #[arg(long)]
     write_through: bool,
+    /// How late answers come while others want the CPUs
+    #[arg(long)]
+    contended: bool,
+    /// With each client on the first CPU only
+    #[arg(long)]
+    pinned: bool,
     #[arg(long, hide = true)]
     client: Option<std::path::PathBuf>,
+    #[arg(long, hide = true)]
+    hog: bool,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if arguments.pinned && (arguments.client.is_some() || arguments.hog) {
+        contended::pin_to_first_cpu()?;
+    }
+    if arguments.hog {
+        contended::hog();
+    }
     if let Some(dir) = &arguments.client {
         return clients::work(dir, arguments.files);
+    }
+    if arguments.contended {
+        return contended::measure(arguments.files, &arguments.clients);
     }
     print!("{:<28}{:>8}", "us per operation", "clients");
     for operation in OPERATIONS {
@@ -81,10 +103,10 @@ fn main() -> Result<()> {
 /// Measures one place with each number of clients, and prints a line for each.
 fn table(name: &str, dir: &std::path::Path, arguments: &Arguments) -> Result<()> {
     for &count in &arguments.clients {
-        let Figures(micros) = clients::measure(dir, count, arguments.files)?;
+        let Figures(micros) = clients::measure(dir, count, arguments.files, arguments.pinned)?;
         print!("{name:<28}{count:>8}");
-        for figure in micros {
-            print!("{figure:>20.1}");
+        for Times { mean, .. } in micros {
+            print!("{mean:>20.1}");
         }
         println!();
     }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use ubtrfs_fuse::mount::{Options, TransportChoice, mount_file_system};
 
 use crate::instant::{Instant, Manners};
+use crate::switch::with_uring;
 
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const IMAGE_BYTES: u64 = 4 << 30;
 
 /// A mount of the file system that answers at once.
@@ -26,30 +26,23 @@ pub(crate) fn with_instant(
         threads: NonZeroUsize::new(threads),
         ..Options::default()
     };
-    let before = allow_uring(choice)?;
-    let mounted = mount_file_system(
-        Instant::new(manners),
-        Path::new("instant"),
-        dir.path(),
-        &options,
-    );
-    if let Some(before) = before {
-        fs::write(SWITCH, before)?;
-    }
+    let mount = || {
+        mount_file_system(
+            Instant::new(manners),
+            Path::new("instant"),
+            dir.path(),
+            &options,
+        )
+    };
+    let mounted = if choice == TransportChoice::Uring {
+        with_uring(mount).context("this kernel has no FUSE over io_uring")?
+    } else {
+        mount()
+    };
     let mut session = mounted?;
     let outcome = work(dir.path());
     session.unmount()?;
     outcome
-}
-
-/// Allows io_uring until its value is put back.
-fn allow_uring(choice: TransportChoice) -> Result<Option<String>> {
-    if choice != TransportChoice::Uring {
-        return Ok(None);
-    }
-    let before = fs::read_to_string(SWITCH).context("this kernel has no FUSE over io_uring")?;
-    fs::write(SWITCH, "Y")?;
-    Ok(Some(before))
 }
 
 /// A fresh volume, mounted by the kernel from a loop device.

@@ -3,6 +3,8 @@
 
 #[path = "../../../benches/transport/src/instant.rs"]
 mod instant;
+#[path = "../../../benches/transport/src/switch.rs"]
+mod switch;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -24,6 +26,7 @@ use ubtrfs_fuse::mount::{
 use ubtrfs_fuse::request::NodeId;
 
 use self::instant::{Gate, Instant, Manners, State};
+use self::switch::with_uring;
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
@@ -60,14 +63,8 @@ fn manners() -> Manners {
 
 /// A mount over each transport; none where this user cannot mount at all.
 fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
-    let uring = fs::write("/sys/module/fuse/parameters/enable_uring", "Y");
-    if let Err(error) = &uring {
-        skip(&format!("no FUSE over io_uring: {error}"));
-    }
-    let uring = uring.ok().map(|()| TransportChoice::Uring);
-    [TransportChoice::Classic]
+    [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
-        .chain(uring)
         .filter_map(move |transport| {
             let dir = tempfile::tempdir().unwrap();
             let file_system = Instant::new(manners);
@@ -77,7 +74,20 @@ fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
                 transport,
                 ..Options::default()
             };
-            match mount_file_system(file_system, Path::new("instant"), dir.path(), &options) {
+            let source = Path::new("instant");
+            let mount = || mount_file_system(file_system, source, dir.path(), &options);
+            let mounted = if transport == TransportChoice::Uring {
+                match with_uring(mount) {
+                    Ok(mounted) => mounted,
+                    Err(error) => {
+                        skip(&format!("no FUSE over io_uring: {error}"));
+                        return None;
+                    }
+                }
+            } else {
+                mount()
+            };
+            match mounted {
                 Ok(session) => Some(Mounted {
                     dir,
                     session,

@@ -1,5 +1,6 @@
 //! Taking a mount out of the tree again: with umount2(2), or through fusermount3.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,11 @@ use rustix::mount::UnmountFlags;
 
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
+use super::server::connection;
 use super::table::{self, TableEntry};
+
+/// Where the kernel's file system of controls is.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// What to do with a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,23 @@ pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountEr
             error: error.into(),
         }),
     }
+}
+
+/// Ends the connection of the FUSE mount at exactly `mountpoint` whoever uses it, and takes its name away.
+pub(super) fn abort(mountpoint: &Path) -> Result<(), UnmountError> {
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;
+    if rustix::mount::unmount(mountpoint, flags).is_ok() {
+        return Ok(());
+    }
+    // Who is not root may end a connection of one's own, where the kernel's controls are mounted.
+    let entry = table::mount_at(mountpoint).map_err(UnmountError::Table)?;
+    let entry = entry.ok_or_else(|| UnmountError::NotMounted(mountpoint.into()))?;
+    let control = format!("{CONNECTIONS}/{}/abort", connection(&entry));
+    let aborted = fs::write(control, "1").map_err(|error| UnmountError::Failed {
+        path: mountpoint.into(),
+        error,
+    });
+    aborted.and(through_helper(mountpoint, IfBusy::Detach))
 }
 
 fn through_helper(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {

@@ -35,7 +35,7 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
 }
 
 /// The number of a mount's connection, which is the kernel's number of its device.
-fn connection(mount: &TableEntry) -> u32 {
+pub(super) fn connection(mount: &TableEntry) -> u32 {
     let (major, minor) = mount.device;
     major << 20 | minor
 }

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use ubtrfs_engine::FileId;
 
 use super::companion::Companion;
-use super::detach::{IfBusy, detach};
+use super::detach::{IfBusy, abort, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
 use crate::adapter::Changes;
@@ -66,6 +66,15 @@ impl Place {
         }
         detach(&self.mountpoint, if_busy)
     }
+
+    /// Ends the connection, with all that waits for it.
+    fn abort(&self) {
+        if self.is_mounted()
+            && let Err(error) = abort(&self.mountpoint)
+        {
+            tracing::error!(%error, "what waits for the mount goes on waiting until this process ends");
+        }
+    }
 }
 
 impl Session {
@@ -74,11 +83,13 @@ impl Session {
         device: OwnedFd,
         connection: Connection,
     ) -> Result<Self, MountError> {
+        let place = Arc::new(Place { mountpoint, device });
+        let served = Arc::clone(&place);
         let server = Builder::new()
             .name("ubtrfs-fuse".into())
-            .spawn(move || connection.serve());
+            .spawn(move || connection.serve(|| served.abort()));
         let session = Self {
-            place: Arc::new(Place { mountpoint, device }),
+            place,
             server: Some(server.map_err(MountError::Threads)?),
             companions: Vec::new(),
             root: None,

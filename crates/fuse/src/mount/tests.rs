@@ -10,6 +10,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
+#[path = "../../../../benches/transport/src/switch.rs"]
+mod switch;
+
 use super::*;
 use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
@@ -113,17 +116,23 @@ fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, 
 
 /// A mounted tree over each transport, as far as this user can mount at all.
 fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
-    let uring = fs::write("/sys/module/fuse/parameters/enable_uring", "Y");
-    if let Err(error) = &uring {
-        skip(&format!("no FUSE over io_uring: {error}"));
-    }
-    let uring = uring.ok().map(|()| TransportChoice::Uring);
-    [TransportChoice::Classic]
+    [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
-        .chain(uring)
         .filter_map(|transport| {
             let dir = tempfile::tempdir().unwrap();
-            match serve_over(dir.path(), transport) {
+            let mount = || serve_over(dir.path(), transport);
+            let mounted = if transport == TransportChoice::Uring {
+                match switch::with_uring(mount) {
+                    Ok(mounted) => mounted,
+                    Err(error) => {
+                        skip(&format!("no FUSE over io_uring: {error}"));
+                        return None;
+                    }
+                }
+            } else {
+                mount()
+            };
+            match mounted {
                 Ok(session) => Some((dir, session)),
                 Err(
                     error @ (MountError::NoFuse

@@ -7,7 +7,9 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl, opcode};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -84,6 +86,16 @@ impl Device {
             return Ok(Self(fresh.into()));
         }
         self.0.try_clone().map(Self)
+    }
+
+    /// Whether the connection ends within this time.
+    pub(super) fn ends_within(&self, time: Duration) -> bool {
+        let time = Timespec::try_from(time).ok();
+        let mut device = [PollFd::new(&self.0, PollFlags::empty())];
+        match poll(&mut device, time.as_ref()) {
+            Ok(_) => device[0].revents().contains(PollFlags::ERR),
+            Err(_) => false,
+        }
     }
 
     /// Waits for a request.

@@ -7,14 +7,17 @@
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
 //! - `answer`: calls the verb that a request asks for; `guard`: keeps its panics in
 //! - `settle`: the first request, with which both sides agree on options
-//! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring
+//! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring; `aside`: what that does not carry
+//! - `ending`: how threads hear of the end
 //! - `notifier`: the way back to the kernel's caches
 
 mod abi;
 mod answer;
+mod aside;
 mod classic;
 mod device;
 mod encode;
+mod ending;
 mod guard;
 mod notifier;
 mod parse;
@@ -33,6 +36,7 @@ use self::abi::{InHeader, opcode};
 use self::answer::Server;
 use self::classic::Readers;
 use self::device::{Device, Frame, Received, out_header};
+use self::ending::Ending;
 use self::guard::Guard;
 use self::notifier::Teller;
 use self::settle::{Offer, REQUEST_MAX_BYTES, settle};
@@ -52,7 +56,9 @@ pub enum TransportChoice {
 }
 
 /// A connection that has been set up; the kernel sends requests from now on.
-pub(crate) struct Connection(Box<dyn FnOnce() -> io::Result<()> + Send>);
+pub(crate) struct Connection(Box<Serve>);
+
+type Serve = dyn FnOnce(&dyn Fn()) -> io::Result<()> + Send;
 
 impl Connection {
     /// Answers the kernel's first request, with which both sides agree on the protocol.
@@ -66,7 +72,7 @@ impl Connection {
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
-        let queues = queues(&offer, choice).inspect_err(refuse)?;
+        let queues = queues(&device, &offer, choice).inspect_err(refuse)?;
         let wishes = file_system.wishes();
         let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?, settled.has_epoch()).inspect_err(refuse)?;
@@ -76,27 +82,35 @@ impl Connection {
             file_system,
             settled,
         });
-        let queues = queues
-            .map(|queues| queues.begin(&server, &device))
-            .transpose()?;
-        // Only what io_uring does not carry is left for the readers.
-        let threads = match queues {
-            Some(_) => NonZeroUsize::MIN,
-            None => threads,
+        let Some(queues) = queues else {
+            return Ok(Self(Box::new(move |abort| {
+                let outcome = Readers::new(server, device, threads).serve();
+                if outcome.is_err() {
+                    abort();
+                }
+                drop(teller);
+                outcome
+            })));
         };
-        Ok(Self(Box::new(move || {
-            let outcome = Readers::new(server, device, threads).serve();
-            if let Some(queues) = queues {
-                queues.join();
+        let ending = Arc::new(Ending::new()?);
+        let queues = queues.begin(&server, &device, &ending)?;
+        Ok(Self(Box::new(move |abort| {
+            if let Err(error) = aside::serve(&server, &device, &ending) {
+                ending.fail(error);
             }
+            if ending.has_failed() {
+                abort();
+            }
+            queues.join();
             drop(teller);
-            outcome
+            ending.take_failure()
         })))
     }
 
-    /// Serves requests until the file system is unmounted or the connection aborted.
-    pub(crate) fn serve(self) -> io::Result<()> {
-        (self.0)()
+    /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` has to end
+    /// the connection: until then clients wait for what nobody answers.
+    pub(crate) fn serve(self, abort: impl Fn()) -> io::Result<()> {
+        (self.0)(&abort)
     }
 }
 
@@ -134,13 +148,17 @@ fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
 }
 
 /// The queues of io_uring, if they are to be used; says why.
-fn queues<F: FileSystem>(offer: &Offer, choice: TransportChoice) -> io::Result<Option<Queues<F>>> {
+fn queues<F: FileSystem>(
+    device: &Device,
+    offer: &Offer,
+    choice: TransportChoice,
+) -> io::Result<Option<Queues<F>>> {
     if choice == TransportChoice::Classic {
         tracing::info!("requests come through /dev/fuse, as asked for");
         return Ok(None);
     }
     let made = if offer.has(flag::OVER_IO_URING) {
-        Queues::prepare(REQUEST_MAX_BYTES)
+        Queues::prepare(device, REQUEST_MAX_BYTES)
     } else {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,

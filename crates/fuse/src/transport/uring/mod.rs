@@ -1,28 +1,39 @@
 //! FUSE over io_uring: a queue per CPU, each with a thread that is pinned to it.
 //!
 //! The kernel holds back all requests from the moment io_uring is agreed on until every queue has registered,
-//! so all that can fail is done before. FORGET and INTERRUPT go on coming through `/dev/fuse`.
+//! so all that can fail is tried before. From then on a queue that fails takes the connection with it: its
+//! requests would be waited for without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`aside`).
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
 //! - `pool`: threads for what has to wait
+//! - `governor`: has the threads of queues yield, when `judge` says so, by what it sees of the `load`, with a
+//!   policy of the scheduler's (`sched`)
 
+mod governor;
+mod judge;
+mod load;
 mod pool;
 mod queue;
 mod ring;
+mod sched;
 mod slot;
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
+use self::governor::{Governor, Pulses};
 use self::pool::Pool;
-use self::queue::Queue;
+use self::queue::{Queue, Service};
+use self::ring::Ring;
 use super::answer::Server;
 use super::device::Device;
+use super::ending::Ending;
 use super::settle::MAX_BACKGROUND;
 use crate::request::FileSystem;
 
@@ -37,74 +48,97 @@ struct Begin<F> {
     server: Arc<Server<F>>,
     device: Device,
     pool: Arc<Pool>,
+    ending: Arc<Ending>,
+    registered: Sender<io::Result<()>>,
 }
-
-type QueueThread = JoinHandle<io::Result<()>>;
 
 /// Queues that are ready to be registered.
 pub(super) struct Queues<F> {
-    threads: Vec<(SyncSender<Begin<F>>, QueueThread)>,
+    threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
+    pulses: Arc<Pulses>,
 }
 
 impl<F: FileSystem> Queues<F> {
-    /// Makes all queues, with their threads and memory.
-    pub(super) fn prepare(request_bytes: usize) -> io::Result<Self> {
+    /// Makes all queues, with their threads and memory, for a connection whose first request is not answered yet.
+    pub(super) fn prepare(device: &Device, request_bytes: usize) -> io::Result<Self> {
         let count = possible_cpus()?;
+        Ring::new(0, 1)?.try_command(device.as_fd())?;
+        let pulses = Pulses::new(count.into());
         let (ready, made) = channel();
         let mut threads = Vec::new();
         for number in 0..count {
             let (begin, told) = sync_channel(1);
             let ready = ready.clone();
+            let pulses = Arc::clone(&pulses);
             let thread = Builder::new()
                 .name(format!("ubtrfs-ring-{number}"))
-                .spawn(move || live(number, request_bytes, &ready, &told))?;
+                .spawn(move || live(number, request_bytes, &pulses, &ready, &told))?;
             threads.push((begin, thread));
         }
         drop(ready);
         made.iter().take(count.into()).collect::<io::Result<()>>()?;
-        Ok(Self { threads })
+        Ok(Self { threads, pulses })
     }
 
-    /// Registers all queues. Answers come from them from now on.
-    pub(super) fn begin(self, server: &Arc<Server<F>>, device: &Device) -> io::Result<Serving> {
+    /// Registers all queues. Answers come from them from now on, or none at all.
+    pub(super) fn begin(
+        self,
+        server: &Arc<Server<F>>,
+        device: &Device,
+        ending: &Arc<Ending>,
+    ) -> io::Result<Serving> {
         // One for every request that there can be: none waits for a thread that waits for a device.
         let limit = DEPTH * self.threads.len();
-        let pool = Pool::new(limit, sched_getaffinity(None)?);
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
-        let mut threads = Vec::new();
+        let pool = Pool::new(limit)?;
+        let (registered, outcomes) = channel();
+        let mut serving = Serving {
+            threads: Vec::new(),
+            pool,
+            governor: Governor::start(&self.pulses),
+        };
         for ((begin, thread), device) in self.threads.into_iter().zip(devices) {
-            let begun = begin.send(Begin {
+            // A thread that has ended tells no outcome either.
+            let _ = begin.send(Begin {
                 server: Arc::clone(server),
                 device,
-                pool: Arc::clone(&pool),
+                pool: Arc::clone(&serving.pool),
+                ending: Arc::clone(ending),
+                registered: registered.clone(),
             });
-            if begun.is_err() {
-                return Err(io::Error::other("a queue's thread ended"));
-            }
-            threads.push(thread);
+            serving.threads.push(thread);
         }
-        Ok(Serving { threads, pool })
+        drop(registered);
+        let mut all = Ok(());
+        for _ in &serving.threads {
+            let ended = |_| Err(io::Error::other("a queue's thread ended"));
+            all = all.and(outcomes.recv().unwrap_or_else(ended));
+        }
+        if let Err(error) = all {
+            ending.fail(io::ErrorKind::ConnectionAborted.into());
+            serving.join();
+            return Err(error);
+        }
+        Ok(serving)
     }
 }
 
 /// Queues that the kernel puts requests into.
 pub(super) struct Serving {
-    threads: Vec<QueueThread>,
+    threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
+    governor: Option<Governor>,
 }
 
 impl Serving {
-    /// Waits for the end of the connection. A queue that the kernel refused ends at once, and its requests
-    /// come through `/dev/fuse`.
+    /// Waits for the threads, which end with the connection.
     pub(super) fn join(self) {
         for thread in self.threads {
-            match thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "a queue of io_uring failed"),
-                Err(_) => tracing::error!("a queue of io_uring panicked"),
-            }
+            // What there is to say of a panic is said by `Alarm`.
+            let _ = thread.join();
         }
+        drop(self.governor);
         self.pool.end();
     }
 }
@@ -113,22 +147,56 @@ impl Serving {
 fn live<F: FileSystem>(
     number: u16,
     request_bytes: usize,
+    pulses: &Pulses,
     ready: &Sender<io::Result<()>>,
     told: &Receiver<Begin<F>>,
-) -> io::Result<()> {
+) {
     pin(number);
-    let queue = match Queue::new(number, DEPTH, request_bytes) {
+    let pulse = pulses.sign_on(number.into());
+    let mut queue = match Queue::new(number, DEPTH, request_bytes) {
         Ok(queue) => queue,
         Err(error) => {
             let _ = ready.send(Err(error));
-            return Ok(());
+            return;
         }
     };
     let _ = ready.send(Ok(()));
-    match told.recv() {
-        Ok(begin) => queue.serve(&begin.server, &begin.device, &begin.pool),
+    let Ok(begin) = told.recv() else {
         // The kernel did not agree after all.
-        Err(_) => Ok(()),
+        return queue.abandon();
+    };
+    let _alarm = Alarm(&begin.ending);
+    let registered = queue.register(&begin.device, &begin.ending);
+    let refused = registered.is_err();
+    let _ = begin.registered.send(registered);
+    if refused {
+        return;
+    }
+    let service = Service {
+        server: &begin.server,
+        device: &begin.device,
+        pool: &begin.pool,
+        pulse: &pulse,
+        ending: &begin.ending,
+    };
+    match queue.serve(&service) {
+        Ok(()) => begin.ending.come(),
+        Err(error) => {
+            tracing::error!(%error, number, "a queue of io_uring failed: the connection is ended");
+            begin.ending.fail(error);
+        }
+    }
+}
+
+/// A thread that panics ends the connection.
+struct Alarm<'a>(&'a Ending);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            tracing::error!("a queue of io_uring panicked: the connection is ended");
+            self.0.fail(io::Error::other("a thread panicked"));
+        }
     }
 }
 

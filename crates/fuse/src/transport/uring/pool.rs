@@ -1,17 +1,21 @@
 //! Threads for requests that have to wait.
 //!
-//! Threads are started when none is idle, up to a limit, and stay. Beyond the limit requests wait for a
-//! thread; none of them depends on another request. A queue's thread is pinned, and so would be the threads
-//! that it starts: they take back the CPUs that the process may use.
+//! Threads are started up to a limit, and stay. Beyond the limit requests wait for a thread; none of them
+//! depends on another request.
+//!
+//! Invariants
+//! - POOL-1: while fewer than `limit` jobs run, a thread is idle or starting.
+//! - POOL-2: threads are started by whoever makes the pool and by each other, never by a queue's thread, whose
+//!   CPU and policy they would inherit, and which has no time.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -20,71 +24,65 @@ pub(super) struct Pool {
     state: Mutex<State>,
     changed: Condvar,
     limit: usize,
-    cpus: CpuSet,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Threads that have no job, or are starting.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     ended: bool,
 }
 
 impl Pool {
-    /// Of up to `limit` threads, on these CPUs.
-    pub(super) fn new(limit: usize, cpus: CpuSet) -> Arc<Self> {
-        Arc::new(Self {
+    /// Of up to `limit` threads, on the CPUs of the caller.
+    pub(super) fn new(limit: usize) -> io::Result<Arc<Self>> {
+        let pool = Arc::new(Self {
             state: Mutex::default(),
             changed: Condvar::new(),
             limit,
-            cpus,
-        })
+        });
+        pool.start(&mut pool.state.lock())?;
+        Ok(pool)
     }
 
     /// Has a job run on a thread of the pool. Not after `end`.
-    pub(super) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
-        let mut state = self.state.lock();
-        state.jobs.push_back(Box::new(job));
-        if state.jobs.len() > state.idle && state.threads.len() < self.limit {
-            let pool = Arc::clone(self);
-            let started = Builder::new()
-                .name("ubtrfs-pool".into())
-                .spawn(move || pool.work());
-            match started {
-                Ok(thread) => state.threads.push(thread),
-                Err(error) if state.threads.is_empty() => {
-                    // Late is better than never.
-                    tracing::error!(%error, "no thread that may wait");
-                    let job = state.jobs.pop_back();
-                    drop(state);
-                    if let Some(job) = job {
-                        job();
-                    }
-                    return;
-                }
-                Err(error) => tracing::warn!(%error, "fewer threads than wanted"),
-            }
-        }
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.state.lock().jobs.push_back(Box::new(job));
         self.changed.notify_one();
     }
 
-    fn work(&self) {
-        if let Err(error) = sched_setaffinity(None, &self.cpus) {
-            tracing::debug!(%error, "a thread that may wait stays on one CPU");
-        }
+    fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+        let pool = Arc::clone(self);
+        let thread = Builder::new()
+            .name("ubtrfs-pool".into())
+            .spawn(move || pool.work())?;
+        state.threads.push(thread);
+        state.idle += 1;
+        Ok(())
+    }
+
+    fn work(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.idle -= 1;
+                if state.idle == 0
+                    && state.threads.len() < self.limit
+                    && !state.ended
+                    && let Err(error) = self.start(&mut state)
+                {
+                    tracing::warn!(%error, "fewer threads than wanted");
+                }
                 drop(state);
                 job();
                 state = self.state.lock();
+                state.idle += 1;
             } else if state.ended {
                 return;
             } else {
-                state.idle += 1;
                 self.changed.wait(&mut state);
-                state.idle -= 1;
             }
         }
     }

@@ -6,17 +6,21 @@
 //! Invariants
 //! - QUEUE-1: the thread never waits but for its ring. What would have to wait moves, with its slot, to the
 //!   pool, and comes back through `Returns` to be answered.
-//! - QUEUE-2: the thread ends when the kernel has let all slots go. Slots that it did not let go are leaked.
+//! - QUEUE-2: the thread ends when the kernel has let all slots go, or the connection is to end. Slots that the
+//!   kernel did not let go are leaked.
+//! - QUEUE-3: a queue that the kernel goes on putting requests into is served, or its end is an error.
 
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+use super::governor::SignedOn;
 use super::pool::Pool;
 use super::ring::{Completion, Ring};
 use super::slot::Slot;
@@ -24,6 +28,10 @@ use crate::request::FileSystem;
 use crate::transport::abi::opcode;
 use crate::transport::answer::{Outcome, Pending, Server};
 use crate::transport::device::Device;
+use crate::transport::ending::Ending;
+
+/// How long the kernel may take from letting slots go to the end of the connection.
+const ENDING_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Answers that the pool has made, on their way back.
 struct Returns {
@@ -56,7 +64,15 @@ impl Returns {
     }
 }
 
-/// A queue that the kernel does not know of yet.
+/// What serving a queue takes.
+pub(super) struct Service<'a, F> {
+    pub(super) server: &'a Arc<Server<F>>,
+    pub(super) device: &'a Device,
+    pub(super) pool: &'a Arc<Pool>,
+    pub(super) pulse: &'a SignedOn<'a>,
+    pub(super) ending: &'a Ending,
+}
+
 pub(super) struct Queue {
     ring: Ring,
     /// None: with the pool.
@@ -64,10 +80,11 @@ pub(super) struct Queue {
     /// Slots that the kernel has or will be given back.
     live: usize,
     returns: Arc<Returns>,
+    completions: Vec<Completion>,
 }
 
 impl Queue {
-    /// To be made on the thread that serves it.
+    /// To be made on the thread that serves it. The kernel does not know of it yet.
     pub(super) fn new(number: u16, depth: usize, request_bytes: usize) -> io::Result<Self> {
         let slots = (0..depth)
             .map(|_| Slot::new(request_bytes).map(Some))
@@ -81,77 +98,82 @@ impl Queue {
                 answered: Mutex::new(Vec::new()),
                 event,
             }),
+            completions: Vec::new(),
         })
     }
 
-    /// Registers with the kernel and serves until the connection ends.
-    pub(super) fn serve<F: FileSystem>(
-        mut self,
-        server: &Arc<Server<F>>,
-        device: &Device,
-        pool: &Arc<Pool>,
-    ) -> io::Result<()> {
-        server.file_system.forbid_waiting();
+    /// Ends a queue that the kernel never knew of.
+    pub(super) fn abandon(mut self) {
+        self.live = 0;
+    }
+
+    /// Offers the slots to the kernel, which says at once what it refuses.
+    pub(super) fn register(&mut self, device: &Device, ending: &Ending) -> io::Result<()> {
         self.ring.watch(self.returns.event.as_fd());
+        self.ring.watch_end(ending.as_fd());
         for (index, slot) in self.slots.iter().enumerate() {
             if let Some(slot) = slot {
                 self.ring.register(device.as_fd(), index, slot);
             }
         }
-        let outcome = self.run(server, device, pool);
-        if outcome.is_err() {
-            // The kernel may have them.
-            mem::forget(mem::take(&mut self.slots));
+        self.ring.submit(&mut self.completions)?;
+        let refused = self.completions.iter().find_map(|completion| {
+            let Completion::Slot(_, Err(error)) = completion else {
+                return None;
+            };
+            Some(io::Error::from(*error))
+        });
+        match refused {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
-        outcome
     }
 
-    fn run<F: FileSystem>(
-        &mut self,
-        server: &Arc<Server<F>>,
-        device: &Device,
-        pool: &Arc<Pool>,
-    ) -> io::Result<()> {
-        let mut completions = Vec::new();
-        let mut refused = None;
-        while self.live > 0 {
-            self.ring.wait(&mut completions)?;
+    /// Serves until the connection ends.
+    pub(super) fn serve<F: FileSystem>(&mut self, service: &Service<'_, F>) -> io::Result<()> {
+        service.server.file_system.forbid_waiting();
+        let mut completions = mem::take(&mut self.completions);
+        loop {
             for completion in completions.drain(..) {
                 match completion {
-                    Completion::Slot(index, Ok(())) => self.request(index, server, device, pool),
+                    Completion::Slot(index, Ok(())) => self.request(index, service),
                     Completion::Slot(_, Err(error)) => {
                         self.live -= 1;
-                        if !is_end(error) {
-                            refused.get_or_insert(error);
+                        if !is_end(error) && !service.device.ends_within(ENDING_AT_MOST) {
+                            return Err(error.into());
                         }
                     }
                     Completion::Wake { watched } => {
                         for answered in self.returns.take() {
                             self.slots[answered.index] = Some(answered.slot);
                             let (index, commit_id) = (answered.index, answered.commit_id);
-                            self.ring.commit(device.as_fd(), index, commit_id);
+                            self.ring.commit(service.device.as_fd(), index, commit_id);
                         }
                         if !watched {
                             self.ring.watch(self.returns.event.as_fd());
                         }
                     }
+                    Completion::End => {}
                 }
             }
-        }
-        match refused {
-            None => Ok(()),
-            Some(error) => Err(error.into()),
+            if service.ending.has_failed() {
+                return Ok(());
+            }
+            if self.live == 0 {
+                return if service.device.ends_within(ENDING_AT_MOST) {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("the kernel uses the queue no more"))
+                };
+            }
+            self.ring.wait(&mut completions)?;
+            service.pulse.count(completions.len() as u64);
         }
     }
 
     /// Answers the request in a slot, or hands it to the pool.
-    fn request<F: FileSystem>(
-        &mut self,
-        index: usize,
-        server: &Arc<Server<F>>,
-        device: &Device,
-        pool: &Arc<Pool>,
-    ) {
+    fn request<F: FileSystem>(&mut self, index: usize, service: &Service<'_, F>) {
+        let server = service.server;
         let mut slot = self.slots[index].take().expect("the kernel had this slot");
         let arrived = slot.arrived();
         let header = arrived.header;
@@ -165,12 +187,12 @@ impl Queue {
             outcome => {
                 let commit_id = slot.finish(&header, outcome);
                 self.slots[index] = Some(slot);
-                return self.ring.commit(device.as_fd(), index, commit_id);
+                return self.ring.commit(service.device.as_fd(), index, commit_id);
             }
         };
         let server = Arc::clone(server);
         let returns = Arc::clone(&self.returns);
-        pool.run(move || {
+        service.pool.run(move || {
             let arrived = slot.arrived();
             let outcome = server.resume(
                 pending,
@@ -186,6 +208,15 @@ impl Queue {
                 commit_id,
             });
         });
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.live > 0 {
+            // The kernel may have them.
+            mem::forget(mem::take(&mut self.slots));
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::transport::abi::uring::{CMD_COMMIT_AND_FETCH, CMD_REGISTER, CmdReq};
 const LEN_AT: usize = 24;
 /// `IORING_CQE_F_MORE`: the poll goes on.
 const WAKE: u64 = u64::MAX;
+const END: u64 = u64::MAX - 1;
 
 /// What a completion tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) enum Completion {
     Slot(usize, Result<(), Errno>),
     /// The event descriptor was written to; whether it goes on being watched.
     Wake { watched: bool },
+    /// The connection ends.
+    End,
 }
 
 pub(super) struct Ring {
@@ -37,13 +40,30 @@ pub(super) struct Ring {
 impl Ring {
     /// To be made, and used, on the thread that serves the queue.
     pub(super) fn new(queue: u16, slots: usize) -> io::Result<Self> {
-        // Each slot has at most one submission under way, and the event descriptor one.
-        let entries = (slots + 1).next_power_of_two() as u32;
+        // Each slot has at most one submission under way, and each descriptor that is watched.
+        let entries = (slots + 2).next_power_of_two() as u32;
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .build(entries)?;
         Ok(Self { ring, queue })
+    }
+
+    /// Sends a command that is too early to be obeyed, and tells whether it was refused for good: by the kernel, or
+    /// by rules for this process.
+    pub(super) fn try_command(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let entry = self.command(device, CMD_REGISTER, 0, None);
+        self.push(entry.user_data(0));
+        let mut completions = Vec::new();
+        while completions.is_empty() {
+            self.wait(&mut completions)?;
+        }
+        match completions[..] {
+            [
+                Completion::Slot(_, Err(error @ (Errno::ACCESS | Errno::PERM | Errno::OPNOTSUPP))),
+            ] => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Gives a slot to the kernel for the first time. It must be kept until the kernel lets it go.
@@ -75,9 +95,25 @@ impl Ring {
         self.push(Entry128::from(poll).user_data(WAKE));
     }
 
-    /// Submits, waits for a completion, and returns what is there.
+    /// Has a descriptor that becomes readable wake the thread, once.
+    pub(super) fn watch_end(&mut self, end: BorrowedFd<'_>) {
+        let readable = u32::from(PollFlags::IN.bits());
+        let poll = opcode::PollAdd::new(types::Fd(end.as_raw_fd()), readable).build();
+        self.push(Entry128::from(poll).user_data(END));
+    }
+
+    /// Submits, and adds the completions that are there.
+    pub(super) fn submit(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.enter(0, completions)
+    }
+
+    /// Submits, waits for a completion, and adds those that are there.
     pub(super) fn wait(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
-        match self.ring.submit_and_wait(1) {
+        self.enter(1, completions)
+    }
+
+    fn enter(&mut self, wanted: usize, completions: &mut Vec<Completion>) -> io::Result<()> {
+        match self.ring.submit_and_wait(wanted) {
             Ok(_) => {}
             // A signal, or completions to be taken first.
             Err(error)
@@ -88,15 +124,17 @@ impl Ring {
             Err(error) => return Err(error),
         }
         completions.extend(self.ring.completion().map(|completion| {
-            if completion.user_data() == WAKE {
-                let watched = cqueue::more(completion.flags());
-                return Completion::Wake { watched };
-            }
             let outcome = match completion.result() {
                 error @ ..0 => Err(Errno::from_raw_os_error(-error)),
                 _ => Ok(()),
             };
-            Completion::Slot(completion.user_data() as usize, outcome)
+            match completion.user_data() {
+                WAKE => Completion::Wake {
+                    watched: cqueue::more(completion.flags()),
+                },
+                END => Completion::End,
+                slot => Completion::Slot(slot as usize, outcome),
+            }
         }));
         Ok(())
     }

@@ -1,4 +1,6 @@
-//! The kernel's lists of CPUs.
+//! The kernel's lists of CPUs, and what it refuses.
+
+use rustix::io::Errno;
 
 use super::*;
 
@@ -17,4 +19,33 @@ fn lists_of_cpus_are_counted() {
         assert_eq!(count_of(list), count, "{list}");
     }
     assert!(possible_cpus().unwrap() >= 1);
+}
+
+/// A device that takes no commands.
+fn no_fuse() -> Device {
+    Device::new(tempfile::tempfile().unwrap().into())
+}
+
+#[test]
+fn a_refusal_is_known_before_io_uring_is_agreed_on() {
+    let tried = Ring::new(0, 1).map(|mut ring| ring.try_command(no_fuse().as_fd()));
+    match tried {
+        Ok(tried) => {
+            let error = tried.unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
+        }
+        Err(error) => eprintln!("SKIPPED: no io_uring: {error}"),
+    }
+}
+
+#[test]
+fn slots_that_are_refused_make_registering_fail() {
+    let ending = Ending::new().unwrap();
+    match Queue::new(0, 3, 4096) {
+        Ok(mut queue) => {
+            let error = queue.register(&no_fuse(), &ending).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
+        }
+        Err(error) => eprintln!("SKIPPED: no io_uring: {error}"),
+    }
 }

@@ -1,0 +1,151 @@
+//! How late answers come while others want the CPUs.
+
+use std::path::Path;
+use std::process::{Child, Command};
+
+use anyhow::{Context, Result};
+use rustix::thread::{
+    CapabilitySet, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
+};
+use ubtrfs_fuse::mount::TransportChoice;
+
+use crate::clients::{self, Figures, OPERATIONS, Times};
+use crate::instant::Manners;
+use crate::places;
+
+/// Who wants the CPUs beside the clients.
+struct Others {
+    name: &'static str,
+    /// Everywhere.
+    hogs: usize,
+    /// On the first CPU.
+    hogs_pinned: usize,
+    /// Clients are on the first CPU.
+    clients_pinned: bool,
+}
+
+pub(crate) fn measure(files: u32, counts: &[usize]) -> Result<()> {
+    let cpus = std::thread::available_parallelism()?.get();
+    let nobody = Others {
+        name: "nobody",
+        hogs: 0,
+        hogs_pinned: 0,
+        clients_pinned: false,
+    };
+    let others = [
+        Others {
+            name: "nobody, pinned client",
+            clients_pinned: true,
+            ..nobody
+        },
+        Others {
+            name: "a hog on the first CPU",
+            hogs_pinned: 1,
+            ..nobody
+        },
+        Others {
+            name: "and pinned client",
+            hogs_pinned: 1,
+            clients_pinned: true,
+            ..nobody
+        },
+        Others {
+            name: "a hog for each CPU",
+            hogs: cpus,
+            ..nobody
+        },
+        nobody,
+    ];
+    println!(
+        "{:<24}{:>8}{:>10}  {:<20}{:>10}{:>10}{:>10}{:>10}",
+        "beside clients", "clients", "yielding", "us", "mean", "median", "p99", "longest"
+    );
+    for others in &others {
+        for &count in counts {
+            for yielding in [true, false] {
+                table(others, count, yielding, files)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()> {
+    let manners = Manners {
+        writeback_cache: false,
+        create: true,
+    };
+    let work = |dir: &Path| clients::measure(dir, count, files, others.clients_pinned);
+    // Threads do not yield where they could not take it back.
+    let before = capabilities(None)?;
+    if !yielding {
+        let mut fewer = before;
+        fewer.effective -= CapabilitySet::SYS_NICE;
+        set_capabilities(None, fewer)?;
+    }
+    let hogs = Hogs::start(others)?;
+    let mut figures = None;
+    places::with_instant(TransportChoice::Uring, manners, 1, |dir| {
+        set_capabilities(None, before)?;
+        figures = Some(work(dir)?);
+        Ok(())
+    })?;
+    drop(hogs);
+    let Figures(times) = figures.context("no figures")?;
+    for (operation, times) in OPERATIONS.iter().zip(times) {
+        let Times {
+            mean,
+            median,
+            p99,
+            longest,
+        } = times;
+        println!(
+            "{:<24}{count:>8}{yielding:>10}  {operation:<20}{mean:>10.1}{median:>10.1}{p99:>10.1}{longest:>10.1}",
+            others.name
+        );
+    }
+    Ok(())
+}
+
+/// Processes that only want a CPU.
+struct Hogs(Vec<Child>);
+
+impl Hogs {
+    fn start(others: &Others) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut hogs = Self(Vec::new());
+        for number in 0..others.hogs + others.hogs_pinned {
+            let pinned = number < others.hogs_pinned;
+            let hog = Command::new(&program)
+                .args(pinned.then_some("--pinned"))
+                .arg("--hog")
+                .spawn()?;
+            hogs.0.push(hog);
+        }
+        Ok(hogs)
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+/// A hog's life.
+pub(crate) fn hog() -> ! {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+pub(crate) fn pin_to_first_cpu() -> Result<()> {
+    let all = sched_getaffinity(None)?;
+    let first = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu));
+    let mut one = CpuSet::new();
+    one.set(first.context("no CPU")?);
+    Ok(sched_setaffinity(None, &one)?)
+}

@@ -1,0 +1,82 @@
+//! Policies that threads really have.
+
+use std::sync::mpsc::channel;
+
+use super::*;
+
+/// The policy of a thread, as the kernel shows it.
+fn policy(thread: Pid) -> String {
+    let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    let stat = std::fs::read_to_string(path).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    // It is the 41st field; the state, which comes first here, is the third.
+    rest.split_whitespace().nth(38).unwrap().to_owned()
+}
+
+#[test]
+fn threads_in_use_get_the_policy_and_lose_it_again() {
+    if let Err(error) = sched::try_there_and_back() {
+        eprintln!("SKIPPED: {error}");
+        return;
+    }
+    let pulses = Pulses::new(2);
+    let (tell, heard) = channel();
+    let (release, released) = channel::<()>();
+    let own = Arc::clone(&pulses);
+    let queue = thread::spawn(move || {
+        let pulse = own.sign_on(1);
+        pulse.count(3);
+        tell.send(gettid()).unwrap();
+        let _ = released.recv();
+        drop(pulse);
+        tell.send(gettid()).unwrap();
+    });
+    let id = heard.recv().unwrap();
+    let mut watching = Watching::new(Arc::clone(&pulses)).unwrap();
+    watching.apply(true).unwrap();
+    assert_eq!(policy(id), libc::SCHED_OTHER.to_string());
+    let (mut seen, _) = watching.look().unwrap();
+    assert_eq!((seen[0].1.served, seen[1].1.served), (0, 3));
+    let machine = Machine {
+        since_last: PERIOD,
+        cpus: 2,
+        runnable: 0,
+    };
+    Judge::default().judge(machine, &mut seen);
+    for (queue, (record, _)) in watching.queues.iter_mut().zip(seen) {
+        queue.record = record;
+    }
+    watching.apply(true).unwrap();
+    assert_eq!(policy(id), libc::SCHED_IDLE.to_string());
+    watching.apply(false).unwrap();
+    assert_eq!(policy(id), libc::SCHED_OTHER.to_string());
+    // A thread that has signed off is left alone, whoever has its number now.
+    release.send(()).unwrap();
+    heard.recv().unwrap();
+    watching.apply(true).unwrap();
+    watching.look().unwrap();
+    queue.join().unwrap();
+}
+
+#[test]
+fn a_governor_sleeps_until_requests_come_and_ends_when_told() {
+    let pulses = Pulses::new(1);
+    let Some(governor) = Governor::start(&pulses) else {
+        eprintln!("SKIPPED: threads cannot be governed here");
+        return;
+    };
+    while !pulses.asleep.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    let pulse = pulses.sign_on(0);
+    pulse.count(REQUESTS_A_LOOK - 1);
+    assert!(pulses.asleep.load(Ordering::Acquire));
+    pulse.count(1);
+    assert!(!pulses.asleep.load(Ordering::Acquire));
+    // Nothing more comes: it goes back to sleep.
+    while !pulses.asleep.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    drop(pulse);
+    drop(governor);
+}

@@ -1,0 +1,102 @@
+//! What the kernel tells of threads and CPUs.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use rustix::thread::Pid;
+
+use super::count_of;
+
+/// How many threads run or want to, on all CPUs.
+pub(super) struct Runnable(File);
+
+impl Runnable {
+    pub(super) fn open() -> io::Result<Self> {
+        File::open("/proc/loadavg").map(Self)
+    }
+
+    pub(super) fn count(&self) -> io::Result<usize> {
+        read(&self.0, runnable_in)
+    }
+}
+
+/// CPUs that are there now.
+pub(super) fn online_cpus() -> io::Result<usize> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    count_of(&list).map(usize::from).ok_or_else(unexpected)
+}
+
+/// Errors: this kernel does not count how long threads wait.
+pub(super) fn check_waits_are_counted() -> io::Result<()> {
+    // Without counting, all is zero.
+    match fs::read_to_string("/proc/self/schedstat")?.starts_with("0 0 0") {
+        false => Ok(()),
+        true => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// One thread of this process.
+pub(super) struct ThreadGauge {
+    stat: File,
+    schedstat: File,
+}
+
+/// What became of a thread so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gauged {
+    /// It runs or wants to.
+    pub(super) is_runnable: bool,
+    /// How long it wanted to run and did not get to, up to when it last did.
+    pub(super) waited: Duration,
+}
+
+impl ThreadGauge {
+    pub(super) fn open(thread: Pid) -> io::Result<Self> {
+        let folder = format!("/proc/self/task/{}", thread.as_raw_nonzero());
+        Ok(Self {
+            stat: File::open(format!("{folder}/stat"))?,
+            schedstat: File::open(format!("{folder}/schedstat"))?,
+        })
+    }
+
+    pub(super) fn look(&self) -> io::Result<Gauged> {
+        Ok(Gauged {
+            is_runnable: read(&self.stat, is_runnable)?,
+            waited: read(&self.schedstat, waited_in)?,
+        })
+    }
+}
+
+fn read<T>(file: &File, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> {
+    let mut bytes = [0; 512];
+    let len = file.read_at(&mut bytes, 0)?;
+    let text = str::from_utf8(&bytes[..len]).ok();
+    text.and_then(parse).ok_or_else(unexpected)
+}
+
+fn unexpected() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not what the kernel tells")
+}
+
+/// The fourth field: runnable threads of all.
+fn runnable_in(loadavg: &str) -> Option<usize> {
+    let (runnable, _) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
+    runnable.parse().ok()
+}
+
+/// The state comes after the name, which is in parentheses and may have some itself.
+fn is_runnable(stat: &str) -> Option<bool> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    Some(rest.trim_start().starts_with('R'))
+}
+
+/// The second field: nanoseconds.
+fn waited_in(schedstat: &str) -> Option<Duration> {
+    let waited = schedstat.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(waited))
+}
+
+#[cfg(test)]
+mod tests;
