@@ -24,6 +24,7 @@ use crate::request::{
 
 /// The rights that a program has though who runs it has not.
 const CAPABILITY: &[u8] = b"security.capability";
+const SETID: u16 = 0o6000;
 
 /// Attributes for a file of which only the kind is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
@@ -118,7 +119,8 @@ impl<S: Source> Adapter<S> {
                 open.without_capability.store(count, Ordering::Relaxed);
             }
         }
-        if kill_setid {
+        // A kernel that writes through says so of every write by who has no privileges.
+        if kill_setid && self.source.inode(id)?.attr.permissions & SETID != 0 {
             let set = SetAttr {
                 clear_setid: true,
                 ..SetAttr::default()

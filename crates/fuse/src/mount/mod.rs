@@ -62,7 +62,7 @@ pub fn mount(
     let wishes = Wishes {
         posix_acl: !options.no_acl && !options.fakeroot,
         writable,
-        writeback_cache: writable,
+        writeback_cache: writable && options.writeback,
     };
     let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
         .with_atime(options.atime)

@@ -47,6 +47,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     pub transport: TransportChoice,
     pub block_mount: BlockMount,
+    /// The kernel collects what is written, and writes it when it likes. If not said, each write comes at once.
+    pub writeback: bool,
     pub suid: bool,
     pub dev: bool,
     pub no_exec: bool,
@@ -194,6 +196,8 @@ impl Options {
             "default_permissions" => self.fakeroot = false,
             "blkdev" => self.block_mount = BlockMount::Always,
             "noblkdev" => self.block_mount = BlockMount::Never,
+            "writeback" => self.writeback = true,
+            "nowriteback" => self.writeback = false,
             "suid" => self.suid = true,
             "nosuid" => self.suid = false,
             "dev" => self.dev = true,

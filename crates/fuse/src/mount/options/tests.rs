@@ -101,6 +101,13 @@ fn numbers_of_a_writer_are_read() {
 }
 
 #[test]
+fn writes_are_collected_only_if_asked_for() {
+    assert!(!parse("").unwrap().writeback);
+    assert!(parse("writeback").unwrap().writeback);
+    assert!(!parse("writeback,nowriteback").unwrap().writeback);
+}
+
+#[test]
 fn access_times_follow_the_last_word() {
     let atime = |words| parse(words).unwrap().atime;
     assert_eq!(atime(""), AtimePolicy::Relative);
