@@ -21,7 +21,7 @@ mod volume;
 pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{
-    AtimePolicy, Attr, DirEntry, FileId, FileTime, NewInode, OpenFile, RenameMode, SetAttr,
+    AtimePolicy, Attr, DirEntry, FileId, FileTime, Keeper, NewInode, OpenFile, RenameMode, SetAttr,
     SetTime, XattrMode,
 };
 pub use space::{SpaceError, SpaceKind};

@@ -44,6 +44,14 @@ impl OpenFile {
         waiting::is_forbidden() && is_last()
     }
 
+    pub(super) fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    pub(super) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
     /// `inode` and its tree have been counted already.
     pub(super) fn counted(volume: Arc<Volume>, inode: Arc<Inode>) -> OpenFile {
         OpenFile { volume, inode }

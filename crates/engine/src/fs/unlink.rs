@@ -38,9 +38,9 @@ enum Wanted {
 /// What is left of an inode after it has lost a name.
 #[derive(Debug)]
 pub(super) enum Left<'a> {
-    /// Other names, or holders.
+    /// Other names.
     Something,
-    /// An orphan to be evicted.
+    /// An orphan, to be evicted once nobody holds it.
     Orphan,
     /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
     Nothing(Doomed, MutexGuard<'a, FileExtentsState>),
@@ -117,7 +117,7 @@ impl Volume {
         let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
         let txn = self.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
-        let evict = self.settle(&txn, locked.state(id), left);
+        let evict = self.settle(&txn, victim, locked.state(id), left);
         drop(txn);
         drop(locked);
         if evict {
@@ -147,9 +147,10 @@ impl Volume {
         }
         item.nlink = links.into();
         note_change(item, now);
+        let is_held = state.open_count > 0 || links == 0 && self.is_known(inode.id);
         // Whose extents are locked before the inode is; without waiting any order is right.
         if links == 0
-            && state.open_count == 0
+            && !is_held
             && let Some(extents) = inode.extents.try_lock()
             && let Some(doomed) = all_items(inode, AT_ONCE)?
         {
@@ -162,7 +163,7 @@ impl Volume {
         if links > 0 {
             return Ok(Left::Something);
         }
-        if state.open_count == 0 {
+        if !is_held {
             // Evicting it may.
             waiting::check()?;
         }
@@ -171,11 +172,18 @@ impl Volume {
     }
 
     /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
-    pub(super) fn settle(&self, txn: &Txn<'_>, state: &mut InodeState, left: Left<'_>) -> bool {
+    pub(super) fn settle(
+        &self,
+        txn: &Txn<'_>,
+        inode: &Inode,
+        state: &mut InodeState,
+        left: Left<'_>,
+    ) -> bool {
         match left {
             Left::Something => false,
             Left::Orphan => {
                 state.unlinked = true;
+                self.leave_to_keeper(inode, state);
                 state.open_count == 0
             }
             Left::Nothing(doomed, _extents) => {

@@ -72,6 +72,8 @@ impl Volume {
             uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
         }
         let txn = self.enter_tree(permit, &parent.tree)?;
+        // Until it is known who knows some of it.
+        tree.hold()?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
             draft.enter(&txn);
         }
@@ -85,8 +87,9 @@ impl Volume {
         drop(txn);
         drop(locked);
         drop(still);
-        if tree.check_alive().is_err() {
-            self.forget_inodes(id);
+        self.keep_known_of(tree);
+        if tree.let_go() {
+            self.let_go_of_deleted(id);
         }
         Ok(())
     }

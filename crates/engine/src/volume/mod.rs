@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use parking_lot::RwLock;
 use ubtrfs_device::{BlockDevice, Pool, waiting};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
@@ -36,7 +37,7 @@ pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, InodeTable};
+use crate::fs::{FileId, InodeTable, Keeper};
 use crate::txn::{Writer, WriterStats};
 use tree::{TreeTable, TreeUse};
 use writable::check_writable;
@@ -54,6 +55,7 @@ pub struct Volume {
     pub(crate) decompressed: DecompressedExtents,
     pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
+    pub(crate) keeper: RwLock<Option<Arc<dyn Keeper>>>,
     /// None on a volume that is only read.
     writer: OnceLock<Arc<Writer>>,
     /// What headers of new blocks carry.
@@ -122,6 +124,7 @@ impl Volume {
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
             inodes: InodeTable::default(),
+            keeper: RwLock::default(),
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),
             sectorsize: u64::from(pool.superblock().sectorsize.get()),

@@ -6,8 +6,7 @@
 //!
 //! Invariants
 //! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
-//! - FUSE-2: memory grows with open files and with the nodes that the kernel holds of `nodes`' kinds, not with
-//!   files seen.
+//! - FUSE-2: memory grows with the nodes that the kernel knows (`known`) and with open files, not with files seen.
 //! - FUSE-3: a file is the root of the mount only as node 1; an entry that leads to it again would make
 //!   the tree endless (`ELOOP`).
 //!
@@ -20,6 +19,7 @@ mod errno;
 mod flags;
 mod handles;
 mod ioctl;
+mod known;
 mod listing;
 mod names;
 mod nodes;
@@ -40,6 +40,7 @@ use ubtrfs_format::ids::RootId;
 pub use self::changes::Changes;
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
+use self::known::KnownNodes;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
@@ -58,11 +59,12 @@ const FLUSHING_MAX: usize = 8;
 
 /// A volume being served.
 #[derive(Debug)]
-pub(crate) struct Adapter<S> {
+pub(crate) struct Adapter<S: Source> {
     source: S,
     root: FileId,
     numbering: Numbering,
     nodes: NodeTable,
+    known: Arc<KnownNodes>,
     handles: Handles,
     statfs: KnownStatFs,
     changes: Changes,
@@ -96,11 +98,18 @@ impl<S: Source> Adapter<S> {
     /// Serves the subvolume whose root directory is `root`, and what is below it.
     pub(crate) fn new(source: S, root: FileId, wishes: Wishes) -> Self {
         let numbering = Numbering::new(root.root);
+        let known = Arc::new(KnownNodes::new(numbering));
+        if let Some(volume) = source.volume()
+            && wishes.writable
+        {
+            volume.set_keeper(Some(Arc::clone(&known) as _));
+        }
         Self {
             source,
             root,
             numbering,
             nodes: NodeTable::default(),
+            known,
             handles: Handles::default(),
             statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
@@ -211,14 +220,35 @@ impl<S: Source> Adapter<S> {
 
     /// The number of `name` in `dir`, as the node of one more lookup.
     fn look_up_number(&self, dir: &Node, name: &[u8], child: FileId) -> u64 {
-        self.numbering
+        let number = self
+            .numbering
             .number(child)
-            .unwrap_or_else(|| self.nodes.look_up(Self::listed(dir, name, child)))
+            .unwrap_or_else(|| self.nodes.look_up(Self::listed(dir, name, child)));
+        if self.wishes.writable {
+            self.known.add(number);
+        }
+        number
     }
 
     fn forget_number(&self, number: u64, lookups: u64) {
+        if self.known.forget(number, lookups) {
+            self.let_go_of_kept(number);
+        }
         if self.numbering.meaning(number) == Meaning::Listed {
             self.nodes.forget(number, lookups);
+        }
+    }
+
+    /// The kernel has forgotten everything.
+    fn forget_all(&self) {
+        for number in self.known.forget_all() {
+            self.let_go_of_kept(number);
+        }
+    }
+
+    fn let_go_of_kept(&self, number: u64) {
+        if let (Ok(volume), Ok(node)) = (self.writing(), self.node(NodeId(number))) {
+            volume.let_go_of_kept(node.id);
         }
     }
 
@@ -245,6 +275,15 @@ impl<S: Source> Adapter<S> {
     }
 }
 
+impl<S: Source> Drop for Adapter<S> {
+    fn drop(&mut self) {
+        if let Ok(volume) = self.writing() {
+            volume.set_keeper(None);
+        }
+        self.forget_all();
+    }
+}
+
 impl<S: Source> FileSystem for Adapter<S> {
     fn wishes(&self) -> Wishes {
         self.wishes
@@ -257,6 +296,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn destroy(&self) {
+        self.forget_all();
         if let Err(error) = self.sync_all() {
             tracing::error!(%error, "not all that was written is durable");
         }

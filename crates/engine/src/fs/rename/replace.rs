@@ -72,7 +72,10 @@ impl<'a> Rename<'a> {
         }
         let victim = new.and_then(|new| new.inode.as_ref());
         let evict = match (left, victim) {
-            (Some(left), Some(victim)) => self.volume.settle(&txn, locked.state(victim.id), left),
+            (Some(left), Some(victim)) => {
+                let state = locked.state(victim.id);
+                self.volume.settle(&txn, victim, state, left)
+            }
             _ => false,
         };
         drop(txn);

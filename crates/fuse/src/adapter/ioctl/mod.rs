@@ -39,7 +39,7 @@ pub(crate) struct IoctlRules {
 }
 
 /// One ioctl on a file.
-struct Call<'a, S> {
+struct Call<'a, S: Source> {
     adapter: &'a Adapter<S>,
     volume: &'a Arc<Volume>,
     file: FileId,

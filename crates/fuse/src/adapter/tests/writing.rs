@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 
@@ -208,7 +208,7 @@ fn what_a_creation_answers_is_what_stat_shows() {
 }
 
 #[test]
-fn an_unlinked_file_lives_until_it_is_released() {
+fn an_unlinked_file_lives_until_it_is_released_and_forgotten() {
     let mount = mount();
     let file = mount.file(NodeId::ROOT, "f");
     mount.put(file, 0, b"contents");
@@ -220,6 +220,8 @@ fn an_unlinked_file_lives_until_it_is_released() {
     mount.fsync(&ROOT, file.0, file.1, false).unwrap();
     assert_eq!(mount.bytes(file).len(), 17);
     mount.release(&ROOT, file.0, file.1).unwrap();
+    assert_eq!(mount.attr(file.0).nlink, 0);
+    mount.forget(file.0, 1);
     assert_eq!(mount.getattr(&ROOT, file.0), Err(Errno::STALE));
     assert_eq!(mount.handles.len(), 0);
 }
@@ -558,6 +560,9 @@ fn subvolumes_are_directories_with_borders() {
     assert_eq!(mount.find(NodeId::ROOT, "sub"), Err(Errno::NOENT));
     assert_eq!(mount.attr(inside).nlink, 0);
     mount.release(&ROOT, inside, open).unwrap();
+    for known in [inside, sub] {
+        mount.forget(known, 1);
+    }
     assert_eq!(mount.getattr(&ROOT, inside), Err(Errno::STALE));
 }
 
@@ -594,4 +599,67 @@ fn ranges_are_reserved_punched_copied_and_found() {
     for mode in [0x8, 0x20, 0x2] {
         assert_eq!(allocate(to, (0, 4096), mode), Err(Errno::OPNOTSUPP));
     }
+}
+
+#[test]
+fn a_file_without_a_name_is_there_until_the_kernel_has_forgotten_it() {
+    let mount = mount();
+    let made = mount.mknod(&ROOT, NodeId::ROOT, b"f", &new(0o100_644));
+    let file = made.unwrap().node;
+    // Another entry is given while the first is still to be forgotten.
+    assert_eq!(mount.find(NodeId::ROOT, "f").unwrap().node, file);
+    let dir = mount.dir(NodeId::ROOT, "d");
+    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
+    mount.rmdir(&ROOT, NodeId::ROOT, b"d").unwrap();
+    assert_eq!((mount.attr(file).nlink, mount.attr(dir).nlink), (0, 0));
+    mount.forget(file, 1);
+    assert_eq!(mount.attr(file).nlink, 0);
+    mount.forget(file, 1);
+    mount.forget(dir, 1);
+    for node in [file, dir] {
+        assert_eq!(mount.getattr(&ROOT, node), Err(Errno::STALE));
+    }
+    assert_eq!(mount.known.len(), 0);
+}
+
+#[test]
+fn a_file_that_was_replaced_is_there_until_the_kernel_has_forgotten_it() {
+    let mount = mount();
+    let [old, new_one] = ["old", "new"].map(|name| mount.file(NodeId::ROOT, name));
+    mount.put(old, 0, b"still here");
+    for file in [old, new_one] {
+        mount.release(&ROOT, file.0, file.1).unwrap();
+    }
+    let (from, to) = ((NodeId::ROOT, &b"new"[..]), (NodeId::ROOT, &b"old"[..]));
+    mount
+        .rename(&ROOT, from, to, RenameFlags::default())
+        .unwrap();
+    assert_eq!(mount.bytes(old), b"still here");
+    mount.forget(old.0, 1);
+    assert_eq!(mount.getattr(&ROOT, old.0), Err(Errno::STALE));
+    assert!(mount.getattr(&ROOT, new_one.0).is_ok());
+}
+
+#[test]
+fn what_the_kernel_knows_of_a_deleted_subvolume_is_there_until_it_has_forgotten_it() {
+    let mount = mount();
+    let volume = Arc::clone(mount.volume());
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let directory = NewInode::directory(0o755);
+    volume.create_subvolume(top, b"s", &directory).unwrap();
+    let subvolume = mount.find(NodeId::ROOT, "s").unwrap().node;
+    let [known, forgotten] = ["known", "forgotten"].map(|name| {
+        let made = mount.mknod(&ROOT, subvolume, name.as_bytes(), &new(0o100_644));
+        made.unwrap().node
+    });
+    mount.forget(forgotten, 1);
+    volume.delete_subvolume(top, b"s").unwrap();
+    assert_eq!(mount.attr(known).nlink, 1);
+    mount.forget(known, 1);
+    assert!(mount.getattr(&ROOT, subvolume).is_ok());
+    mount.forget(subvolume, 1);
+    assert_eq!(mount.getattr(&ROOT, known), Err(Errno::STALE));
+    volume.sync().unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
 }

@@ -39,8 +39,6 @@ const RACES: &[Errno] = &[
     Errno::PERM,
     Errno::NODATA,
     Errno::NXIO,
-    // A name that was replaced between a lookup and an open, and again when the kernel tried anew.
-    Errno::STALE,
 ];
 
 pub(super) fn run(dir: &Path, seed: u64, seconds: u64, processes: u64) -> Outcome {
