@@ -17,6 +17,7 @@ use std::path::Path;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
 
+use super::arena::{Arena, Position};
 use super::byte_log::{ByteLog, LogReader};
 use crate::mkfs::error::MkfsError;
 use crate::mkfs::files::Push;
@@ -101,9 +102,9 @@ impl Rank {
 
 #[derive(Debug)]
 pub(super) struct ItemSorter {
-    arena: Vec<u8>,
-    /// Ranks of the records in the arena, and where they begin.
-    index: Vec<(Rank, u32)>,
+    arena: Arena,
+    /// Ranks of the records in the arena, and where they are.
+    index: Vec<(Rank, Position)>,
     budget_bytes: usize,
     log: ByteLog,
     runs: Vec<Run>,
@@ -118,10 +119,8 @@ struct Run {
 
 impl ItemSorter {
     pub(super) fn new(scratch_dir: &Path, budget_bytes: usize) -> ItemSorter {
-        // Positions in the arena are of 32 bits.
-        let budget_bytes = budget_bytes.min(1 << 31);
         ItemSorter {
-            arena: Vec::new(),
+            arena: Arena::default(),
             index: Vec::new(),
             budget_bytes,
             log: ByteLog::new(scratch_dir, 0),
@@ -133,23 +132,25 @@ impl ItemSorter {
         if record.items.is_empty() {
             return Ok(());
         }
-        let held = self.arena.len() + self.index.len() * size_of::<(Rank, u32)>();
+        let index_bytes = self.index.len() * size_of::<(Rank, Position)>();
+        let held = self.arena.len_bytes() + index_bytes;
         if held + record.items.len() > self.budget_bytes && !self.index.is_empty() {
             self.spill().map_err(MkfsError::Scratch)?;
         }
         let rank = Rank::of(record.tree, record.objectid, &record.items);
-        self.index.push((rank, self.arena.len() as u32));
-        let len = record.items.len() as u32;
-        self.arena.extend_from_slice(&len.to_le_bytes());
-        self.arena.extend_from_slice(&record.tree.0.to_le_bytes());
-        self.arena.extend_from_slice(&record.objectid.to_le_bytes());
-        self.arena.extend_from_slice(&record.items);
+        let position = self.arena.push(&[
+            &(record.items.len() as u32).to_le_bytes(),
+            &record.tree.0.to_le_bytes(),
+            &record.objectid.to_le_bytes(),
+            &record.items,
+        ]);
+        self.index.push((rank, position));
         Ok(())
     }
 
     /// A record of the arena, with its head.
-    fn record(&self, at: u32) -> &[u8] {
-        let bytes = &self.arena[at as usize..];
+    fn record(&self, at: Position) -> &[u8] {
+        let bytes = self.arena.from(at);
         let len = bytes
             .first_chunk()
             .map_or(0, |&len| u32::from_le_bytes(len));
@@ -184,7 +185,7 @@ impl ItemSorter {
         }
         self.log.push(&buffer)?;
         self.runs.push(Run { trees });
-        self.arena.clear();
+        self.arena = Arena::default();
         Ok(())
     }
 
@@ -225,7 +226,7 @@ impl SortedItems {
     fn merge<'a>(
         &'a self,
         tree: RootId,
-        in_memory: impl Iterator<Item = &'a (Rank, u32)>,
+        in_memory: impl Iterator<Item = &'a (Rank, Position)>,
         joiner: &mut Joiner<'_, '_>,
     ) -> Result<(), MkfsError> {
         let mut readers: Vec<RunReader<'_>> = Vec::new();

@@ -13,6 +13,7 @@
 //! several names are kept until all were met.
 
 mod archive;
+mod arena;
 mod byte_log;
 mod csum_log;
 mod data_space;

@@ -5,7 +5,7 @@
 //! run's files when it comes to it, so that what threads do never shows.
 //!
 //! Memory: `STEPS` runs of files and what `BATCHES` of each reader hold; the names of the directories on
-//! the way to where the lister is.
+//! the way to where the lister is. Open files: a run of each reader.
 //!
 //! Not here: what a file is made of (`contents`), which inodes files become (`filler`).
 
@@ -19,6 +19,7 @@ pub(super) use self::open_dir::kernel_rdev;
 pub(super) use self::xattrs::is_kept;
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -37,7 +38,8 @@ use super::source::{Event, Source};
 const STEPS: usize = 32;
 /// What a reader may be ahead of the walk, in each run.
 const BATCHES: usize = 4;
-const MAX_READERS: usize = 4;
+/// At least several, for a disk serves them best together.
+const READERS: RangeInclusive<usize> = 4..=8;
 
 /// What is left behind by the lister.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ impl Folder {
         let mut threads = vec![std::thread::spawn(|| lister.run())];
         let runs = Arc::new(Mutex::new(runs));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..processors.clamp(2, MAX_READERS) {
+        for _ in 0..processors.clamp(*READERS.start(), *READERS.end()) {
             let (runs, options) = (Arc::clone(&runs), Arc::clone(&options));
             threads.push(std::thread::spawn(move || reader::work(&runs, &options)));
         }

@@ -1,11 +1,13 @@
 //! Reads runs of files and hands them on in batches.
 
+use std::collections::VecDeque;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
+use rustix::fs::{Advice, AtFlags, FileType, Stat, fadvise, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::contents::{DeferredFile, OpenFile};
@@ -17,6 +19,8 @@ use crate::mkfs::fill::source::{Attributes, Body, Contents, Event, LinkId};
 
 /// Contents that are handed on together.
 const BATCH_BYTES: usize = 512 << 10;
+/// What the kernel is asked to fetch of a file before it is read. Of longer files it fetches more as it is read.
+const AHEAD_BYTES: NonZeroU64 = NonZeroU64::new(128 << 10).unwrap();
 
 /// Takes runs until there are no more.
 pub(super) fn work(runs: &Mutex<Receiver<Run>>, options: &Arc<FolderOptions>) {
@@ -30,9 +34,7 @@ pub(super) fn work(runs: &Mutex<Receiver<Run>>, options: &Arc<FolderOptions>) {
             batch_bytes: 0,
             out: run.out,
         };
-        let mut files = run.files.into_iter();
-        let read = files.try_for_each(|listed| reader.file(listed));
-        let last = match read {
+        let last = match reader.run(run.files) {
             Ok(()) => reader.send(true),
             Err(Stop::Failed(error)) => reader.out.send(Err(*error)).map_err(|_| Stop::NotWanted),
             Err(Stop::NotWanted) => Err(Stop::NotWanted),
@@ -71,12 +73,46 @@ impl Reader<'_> {
         self.out.send(Ok(batch)).map_err(|_| Stop::NotWanted)
     }
 
-    fn file(&mut self, listed: Listed) -> Result<(), Stop> {
-        if listed.is_regular {
-            self.regular(listed)
-        } else {
-            self.other(listed)
+    /// Opens all files before it reads the first, so that a disk gets their contents as one lot.
+    fn run(&mut self, files: Vec<Listed>) -> Result<(), Stop> {
+        let mut opened = VecDeque::with_capacity(files.len());
+        let mut failed = None;
+        for listed in &files {
+            if listed.is_regular {
+                match self.open(listed) {
+                    Ok(file) => opened.push_back(file),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
         }
+        for listed in files {
+            if !listed.is_regular {
+                self.other(listed)?;
+            } else if let Some((file, stat)) = opened.pop_front() {
+                self.regular(listed, file, stat)?;
+            } else {
+                break;
+            }
+        }
+        // What comes before it may have been found unfit as well, and is told first.
+        failed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn open(&self, listed: &Listed) -> Result<(File, Stat), FillError> {
+        let (dir, name) = (&self.dir, &listed.name);
+        let file = dir.open_file(name)?;
+        let stat = fstat(&file).map_err(|errno| dir.failed("examine", name, errno))?;
+        let size = NonZeroU64::new(stat.st_size as u64);
+        if let Some(size) =
+            size.filter(|_| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        {
+            // Only a hint.
+            let _ = fadvise(&file, 0, Some(size.min(AHEAD_BYTES)), Advice::WillNeed);
+        }
+        Ok((file, stat))
     }
 
     /// Links, devices, pipes, sockets: nothing that may be opened.
@@ -109,11 +145,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn regular(&mut self, listed: Listed) -> Result<(), Stop> {
+    fn regular(&mut self, listed: Listed, file: File, stat: Stat) -> Result<(), Stop> {
         let dir = Arc::clone(&self.dir);
         let name = listed.name;
-        let file = dir.open_file(&name)?;
-        let stat = fstat(&file).map_err(|errno| dir.failed("examine", &name, errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let path = dir.path_of(&name);
             return Err(FillError::Replaced { path }.into());
