@@ -1,7 +1,9 @@
 //! The ways.
 
+use std::time::Duration;
 use ubtrfs_engine::XattrMode;
-use ubtrfs_engine::{Compress, Fallocate, Result};
+
+use ubtrfs_engine::{Compress, Error, Fallocate, Result};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
@@ -231,4 +233,28 @@ fn metadata_twice() {
 fn two_devices() {
     let layout = Layout::new(2, 128 * MIB).profiles(Profile::Raid1, Profile::Raid1);
     prove(&Way::new("full mirrors", layout, mix));
+}
+
+/// While commits come by themselves.
+#[test]
+fn three_threads() {
+    const APART: u64 = 1_000_000;
+    let step = |place: &Place, number| {
+        let some =
+            |thread| (0..20).try_for_each(|file| mix(place, thread * APART + number * 20 + file));
+        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+            let threads = [0, 1, 2].map(|thread| scope.spawn(move || some(thread)));
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        // Want of space is told if nothing else is.
+        let (full, others): (Vec<_>, Vec<_>) = outcomes
+            .into_iter()
+            .partition(|outcome| outcome.as_ref().is_err_and(Error::is_no_space));
+        others.into_iter().chain(full).collect()
+    };
+    let often = quiet().commit_interval(Some(Duration::from_millis(20)));
+    prove(&Way {
+        options: often,
+        ..Way::new("full of files of three threads", small(), step)
+    });
 }
