@@ -249,9 +249,23 @@ pub fn chosen() -> Vec<Case> {
     }
 }
 
+/// The cases that ubtrfs writes to: it makes no chunks with parity, and keeps no simple quotas.
+pub fn writable() -> Vec<Case> {
+    let mut cases = full();
+    cases.retain(|case| {
+        let has_parity = matches!(case.profile, Profile::Raid5 | Profile::Raid6);
+        !has_parity && case.features != Features::Squota
+    });
+    cases
+}
+
 /// At most `count` cases, the most varied first; fewer if all pairs of values were together before.
 pub fn varied(count: usize) -> Vec<Case> {
-    let all = full();
+    varied_of(&full(), count)
+}
+
+/// The same of some.
+pub fn varied_of(all: &[Case], count: usize) -> Vec<Case> {
     let mut seen_values = BTreeSet::new();
     let mut seen_pairs = BTreeSet::new();
     let mut chosen: Vec<Case> = Vec::new();

@@ -18,7 +18,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_sim::kernel::{self, KernelVolume};
-use ubtrfs_sim::{Rng, Scratch, seed};
+use ubtrfs_sim::{Rng, Scratch, matrix, seed};
 
 const TEST: &str = "changes in turns with the kernel";
 const DEVICE_BYTES: u64 = 768 << 20;
@@ -266,6 +266,19 @@ impl Images {
         }
     }
 
+    fn of_kernel(case: &matrix::Case) -> Images {
+        let spec = case.spec().device_bytes(DEVICE_BYTES);
+        Images {
+            made: KernelVolume::make(&spec).unwrap(),
+            compression: match case.compression {
+                matrix::Compression::None => Compression::None,
+                matrix::Compression::Zlib => Compression::Zlib,
+                matrix::Compression::Lzo => Compression::Lzo,
+                matrix::Compression::Zstd => Compression::Zstd,
+            },
+        }
+    }
+
     fn open(&self) -> Volume {
         let compress = Compress {
             algorithm: self.compression,
@@ -316,63 +329,92 @@ fn kernel_and_engine_change_one_volume_in_turns() {
     for (number, case) in cases().into_iter().enumerate() {
         let seed = seed(TEST) + number as u64;
         eprintln!("case {number}, seed {seed}");
-        let mut rng = Rng::new(seed);
-        let images = Images::make(&case);
-        let mut expected = Contents::new();
-
-        let volume = images.open();
-        volume.create_subvolume("/live").unwrap();
-        for dir in 0..4 {
-            volume.create_dir(format!("/live/dir-{dir}")).unwrap();
-        }
-        change(&mut Ours(&volume), &mut expected, &mut rng, 60);
-        volume.snapshot("/live", "/ours", Access::ReadOnly).unwrap();
-        let at_snapshot = expected.clone();
-        change(&mut Ours(&volume), &mut expected, &mut rng, 60);
-        drop(volume);
-        images.judge();
-
-        let mount = images.made.mount(images.compression_option()).unwrap();
-        let top = mount.path();
-        assert_theirs(top, &expected);
-        run("btrfs", &["scrub", "start", "-B", text(top)]);
-        change(&mut Theirs(top), &mut expected, &mut rng, 60);
-        let theirs = top.join("theirs");
-        run(
-            "btrfs",
-            &[
-                "subvolume",
-                "snapshot",
-                text(&top.join("live")),
-                text(&theirs),
-            ],
-        );
-        change(&mut Theirs(top), &mut expected, &mut rng, 40);
-        run("btrfs", &["balance", "start", "--full-balance", text(top)]);
-        mount.unmount().unwrap();
-
-        let volume = images.open();
-        assert_ours(&volume, &expected);
-        for (path, content) in &at_snapshot {
-            let path = Path::new("/ours").join(path.strip_prefix("/live").unwrap());
-            assert!(
-                volume.read(&path).unwrap() == *content,
-                "{}",
-                path.display()
-            );
-        }
-        change(&mut Ours(&volume), &mut expected, &mut rng, 60);
-        volume.delete_subvolume("/theirs").unwrap();
-        volume.delete_subvolume("/ours").unwrap();
-        change(&mut Ours(&volume), &mut expected, &mut rng, 20);
-        volume.engine().free_deleted_subvolumes().unwrap();
-        drop(volume);
-        images.judge();
-
-        let mount = images.made.mount_ro().unwrap();
-        assert_theirs(mount.path(), &expected);
-        mount.unmount().unwrap();
+        take_turns(&Images::make(&case), &mut Rng::new(seed));
     }
+}
+
+/// Volumes of mkfs.btrfs. In a soak all pairs of values are together in one of them; UBTRFS_CASES: so many, the
+/// most varied first.
+#[test]
+fn kernel_and_engine_take_turns_whatever_the_features() {
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let few = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => usize::MAX,
+        None => 1,
+    };
+    let count = std::env::var("UBTRFS_CASES").ok();
+    let count = count.and_then(|count| count.parse().ok()).unwrap_or(few);
+    let first = seed(TEST);
+    let cases = matrix::varied_of(&matrix::writable(), count);
+    let mut failed = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let seed = first + number as u64;
+        eprintln!("case {number} of {}: {case}, seed {seed}", cases.len());
+        let turns = || take_turns(&Images::of_kernel(case), &mut Rng::new(seed));
+        if std::panic::catch_unwind(turns).is_err() {
+            failed.push(format!("{case}, seed {seed}"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+fn take_turns(images: &Images, rng: &mut Rng) {
+    let mut expected = Contents::new();
+
+    let volume = images.open();
+    volume.create_subvolume("/live").unwrap();
+    for dir in 0..4 {
+        volume.create_dir(format!("/live/dir-{dir}")).unwrap();
+    }
+    change(&mut Ours(&volume), &mut expected, rng, 60);
+    volume.snapshot("/live", "/ours", Access::ReadOnly).unwrap();
+    let at_snapshot = expected.clone();
+    change(&mut Ours(&volume), &mut expected, rng, 60);
+    drop(volume);
+    images.judge();
+
+    let mount = images.made.mount(images.compression_option()).unwrap();
+    let top = mount.path();
+    assert_theirs(top, &expected);
+    run("btrfs", &["scrub", "start", "-B", text(top)]);
+    change(&mut Theirs(top), &mut expected, rng, 60);
+    let theirs = top.join("theirs");
+    run(
+        "btrfs",
+        &[
+            "subvolume",
+            "snapshot",
+            text(&top.join("live")),
+            text(&theirs),
+        ],
+    );
+    change(&mut Theirs(top), &mut expected, rng, 40);
+    run("btrfs", &["balance", "start", "--full-balance", text(top)]);
+    mount.unmount().unwrap();
+
+    let volume = images.open();
+    assert_ours(&volume, &expected);
+    for (path, content) in &at_snapshot {
+        let path = Path::new("/ours").join(path.strip_prefix("/live").unwrap());
+        assert!(
+            volume.read(&path).unwrap() == *content,
+            "{}",
+            path.display()
+        );
+    }
+    change(&mut Ours(&volume), &mut expected, rng, 60);
+    volume.delete_subvolume("/theirs").unwrap();
+    volume.delete_subvolume("/ours").unwrap();
+    change(&mut Ours(&volume), &mut expected, rng, 20);
+    volume.engine().free_deleted_subvolumes().unwrap();
+    drop(volume);
+    images.judge();
+
+    let mount = images.made.mount_ro().unwrap();
+    assert_theirs(mount.path(), &expected);
+    mount.unmount().unwrap();
 }
 
 impl Images {

@@ -106,7 +106,7 @@ fn reflinks_of_one_file() {
     // Every other sector, so that it has an extent for each.
     let begin = |place: &Place| {
         let id = place.file("source")?;
-        for number in 0..100 {
+        for number in 0..count(100, 2000) as u64 {
             let offset = number * 8192;
             place.volume.write(id, offset, &noise(number, 4096))?;
         }
