@@ -165,7 +165,7 @@ impl Pool {
             else {
                 continue;
             };
-            if item.fsid != superblock.fsid {
+            if item.fsid != *superblock.metadata_fsid() {
                 // A seed's device stays as it is.
                 continue;
             }

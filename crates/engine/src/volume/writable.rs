@@ -118,8 +118,8 @@ impl Volume {
     }
 
     fn device_spaces(&self, extents: &[PlacedExtent]) -> Vec<DeviceSpace> {
-        let items = self.pool.dev_items();
-        let own = |fsid: &Uuid| *fsid == self.superblock().fsid;
+        let (items, superblock) = (self.pool.dev_items(), self.superblock());
+        let own = |fsid: &Uuid| fsid == superblock.metadata_fsid();
         let of = |devid: u64| extents.iter().filter(move |extent| extent.devid.0 == devid);
         items
             .iter()

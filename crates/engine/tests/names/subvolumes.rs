@@ -3,10 +3,13 @@
 use ubtrfs_engine::{
     Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr, Volume, XattrMode,
 };
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::{InodeFlags, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::world::{World, at, attr, find, is_missing, names};
 
@@ -450,4 +453,24 @@ fn numbers_of_what_was_deleted_are_not_given_out_again() {
     let new = subvolume(&world, "new");
     assert!(new > old && world.file("another").ino > file.ino);
     world.shows(|volume| assert_eq!(attr(volume, "new").uid, 0));
+}
+
+/// Device items and tree blocks go on with the old one, as `btrfstune -m` leaves them.
+#[test]
+fn a_volume_whose_fsid_was_changed_is_written() {
+    let mut bytes = World::new().bytes();
+    for offset in [64 << 10, 64 << 20] {
+        let copy = &mut bytes[offset..offset + size_of::<Superblock>()];
+        let mut superblock = Superblock::read_from_bytes(copy).unwrap();
+        superblock.metadata_uuid = superblock.fsid;
+        superblock.fsid = Uuid([7; 16]);
+        let incompat = superblock.incompat() | Incompat::METADATA_UUID;
+        superblock.incompat_flags = incompat.bits().into();
+        superblock.seal();
+        copy.copy_from_slice(superblock.as_bytes());
+    }
+    let mut world = World::from_bytes(bytes);
+    world.file("file");
+    subvolume(&world, "sub");
+    world.shows(|volume| assert_eq!(names(volume, ""), ["file", "sub"]));
 }
