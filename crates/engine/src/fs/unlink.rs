@@ -76,7 +76,12 @@ impl Volume {
                     return self.rmdir_subvolume(&parent, name);
                 }
                 draft.may_remove_from(dir)?;
-                return Err(Error::IsADirectory(dir));
+                let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
+                if !root.is_stub() {
+                    let tree = self.tree_of(root)?;
+                    Draft::new(&tree).refuse_guarded(root)?;
+                }
+                return Err(Error::IsADirectory(root));
             };
             victim = self.inodes.get(self, id)?;
             if !locked.try_add(&victim) {

@@ -192,3 +192,19 @@ fn guarded_contents_stay() {
     volume.append(id, b"more").unwrap();
     assert_eq!(volume.attr(id).unwrap().size, 9004);
 }
+
+/// As the kernel has it: the flag is asked for before the kind.
+#[test]
+fn immutable_subvolume_is_not_permitted_to_be_unlinked() {
+    let world = World::new();
+    let (volume, top) = (world.volume(), world.top());
+    let root = NewInode::directory(0o755);
+    let id = volume.create_subvolume(top, b"sub", &root).unwrap();
+    let refused = || volume.unlink(top, b"sub").unwrap_err();
+    assert!(matches!(refused(), Error::IsADirectory(_)));
+    let flags = InodeFlags::IMMUTABLE;
+    volume
+        .set_inode_flags(volume.root_dir(id).unwrap(), flags)
+        .unwrap();
+    assert!(matches!(refused(), Error::NotPermitted(_)));
+}
