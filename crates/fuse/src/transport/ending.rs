@@ -67,3 +67,6 @@ impl AsFd for Ending {
         self.event.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;
