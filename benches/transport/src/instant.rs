@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_fuse::request::{
     Attr, AttrChange, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, Errno,
-    FileKind, FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened,
+    FileKind, FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
     RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes, WriteHow, XattrHow,
 };
 
@@ -375,6 +375,7 @@ impl FileSystem for Instant {
         _: Handle,
         offset: u64,
         out: &mut [u8],
+        _: &ReadHow,
     ) -> Result<usize> {
         self.wait_if_slow(node)?;
         let mut state = self.state.lock();

@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::ptr::null_mut;
 use std::sync::Arc;
+use std::thread;
 
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use ubtrfs_engine::{OpenOptions, Volume};
-use ubtrfs_fuse::mount::{Options, mount};
+use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
@@ -301,4 +305,80 @@ fn ioctls_answer_as_the_kernels() {
     KernelVolume::of_files(vec![image], scratch)
         .check()
         .unwrap();
+}
+
+/// A file mapped to be written to.
+struct Mapped {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Mapped {
+    fn new(file: &File, len: usize) -> Mapped {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses a place where nothing is.
+        #[allow(unsafe_code)]
+        let start = unsafe { mmap(null_mut(), len, access, MapFlags::SHARED, file, 0) };
+        let start = start.unwrap().cast();
+        Mapped { start, len }
+    }
+
+    fn store(&mut self, at: usize, byte: u8) {
+        assert!(at < self.len);
+        // SAFETY: it is in the mapping, which nobody else uses.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.start.add(at).write_volatile(byte);
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped, and is not used any more.
+        #[allow(unsafe_code)]
+        unsafe {
+            munmap(self.start.cast(), self.len).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_mapping_changed_is_no_hole_and_is_in_a_snapshot() {
+    if !or_skip("what_a_mapping_changed_is_no_hole_and_is_in_a_snapshot") {
+        return;
+    }
+    for words in ["noopens", "opens", "writeback"] {
+        let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let dir = made.dir().join("ours");
+        fs::create_dir(&dir).unwrap();
+        let volume = Volume::open(made.devices(), &OpenOptions::new().writable(true)).unwrap();
+        let mut options = Options::default();
+        options.add(words.as_ref()).unwrap();
+        let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
+        let root = File::open(&dir).unwrap();
+        ask(&root, SUBVOL_CREATE, &named(b"a")).unwrap();
+        let file = File::create_new(dir.join("a/file")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let mut mapped = Mapped::new(&file, 1 << 20);
+        mapped.store(512 << 10, 1);
+        let sought = |from| rustix::fs::seek(&file, from).unwrap();
+        assert_eq!(sought(SeekFrom::Data(0)), 512 << 10, "{words}");
+        mapped.store(516 << 10, 1);
+        assert_eq!(sought(SeekFrom::Hole(512 << 10)), 520 << 10, "{words}");
+        mapped.store(768 << 10, 1);
+        let source = File::open(dir.join("a")).unwrap();
+        let args = named_v2(source.as_raw_fd().into(), READ_ONLY, b"s");
+        ask(&root, SNAP_CREATE_V2, &args).unwrap();
+        let kept = fs::read(dir.join("s/file")).unwrap();
+        let stored = kept.iter().filter(|&&byte| byte == 1).count();
+        assert_eq!((kept.len(), stored), (1 << 20, 3), "{words}");
+        drop((mapped, file, source, root));
+        // A thread of another test that starts a program holds copies of all open files between fork and exec.
+        while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
+            thread::yield_now();
+        }
+        drop((session, volume));
+        made.check().unwrap();
+    }
 }

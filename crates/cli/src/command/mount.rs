@@ -34,7 +34,9 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// strictatime, suid, dev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
 /// mounts may read everything, whatever modes and owners say); and of this program:
 /// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
-/// a time), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here is accepted. With remount a
+/// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
+/// a time), opens (immutable and append-only files are refused when they are opened, not when they are written
+/// to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here is accepted. With remount a
 /// mount that is there becomes ro, rw, nosuid, nodev, noexec or sync, or the opposite: then DIR is enough. A mount by
 /// root is open to all users; users who mount need fusermount3 and have the mount
 /// to themselves.

@@ -8,10 +8,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use ubtrfs_format::ids::RootId;
+
 use super::open::OpenFile;
 use super::{FileId, Inode, InodeState};
 use crate::volume::{Tree, Volume};
-use ubtrfs_format::ids::RootId;
 
 /// Who knows inodes beside those that hold them.
 ///

@@ -107,16 +107,20 @@ impl<S: Source> Adapter<S> {
     pub(super) fn take_rights(
         &self,
         volume: &Arc<Volume>,
-        id: FileId,
+        (node, id): (NodeId, FileId),
         open: Option<&OpenHandle>,
         kill_setid: bool,
     ) -> Result<()> {
         let count = self.capabilities.load(Ordering::Acquire);
-        let known = |open: &OpenHandle| open.without_capability.load(Ordering::Relaxed) == count;
-        if !open.is_some_and(known) {
+        let has_none = match open {
+            Some(open) => open.without_capability.load(Ordering::Relaxed) == count,
+            None => self.known.is_without_capability(node.0, count),
+        };
+        if !has_none {
             self.take_capability(volume, id)?;
-            if let Some(open) = open {
-                open.without_capability.store(count, Ordering::Relaxed);
+            match open {
+                Some(open) => open.without_capability.store(count, Ordering::Relaxed),
+                None => self.known.note_without_capability(node.0, count),
             }
         }
         // A kernel that writes through says so of every write by who has no privileges.

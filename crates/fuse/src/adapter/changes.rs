@@ -40,6 +40,9 @@ pub struct Changes {
     waiting: Arc<Mutex<Option<Receiver<Change>>>>,
 }
 
+/// An offset in a file and a length; None: to the end.
+pub(super) type Range = (u64, Option<u64>);
+
 #[derive(Debug)]
 enum Change {
     Entry {
@@ -58,9 +61,9 @@ enum Change {
     Everything,
     /// Answered when what was told before has been passed on.
     Mark(SyncSender<()>),
-    /// The kernel shall write what it holds of a file; answered when it has.
+    /// The kernel shall write what it holds of ranges of files; answered when it has.
     Flush {
-        node: NodeId,
+        ranges: Vec<(NodeId, Range)>,
         done: SyncSender<()>,
     },
     /// Answered when all before it was told.
@@ -148,17 +151,21 @@ impl Changes {
         }
     }
 
-    /// Has the kernel write the dirty pages that it holds of a file, and waits for it. False if it has not in time:
-    /// the thread that would take what it writes may be this one.
-    pub(super) fn flush(&self, id: FileId) -> bool {
+    /// The kernel's node of a file.
+    pub(super) fn node_of(&self, id: FileId) -> NodeId {
+        self.nodes.node(id)
+    }
+
+    /// Has the kernel write the dirty pages that it holds of ranges of files, and waits for it. False if it has not in
+    /// time: the thread that would take what it writes may be this one.
+    pub(super) fn flush(&self, ranges: Vec<(NodeId, Range)>) -> bool {
         if self.waiting.lock().is_some() {
             // Nobody is connected who could hold any.
             return true;
         }
         let give_up = Instant::now() + FLUSHING_AT_MOST;
         let (done, finished) = sync_channel(1);
-        let node = self.nodes.node(id);
-        let mut asked = self.queue.try_send(Change::Flush { node, done });
+        let mut asked = self.queue.try_send(Change::Flush { ranges, done });
         while let Err(TrySendError::Full(flush)) = asked {
             if Instant::now() >= give_up {
                 return false;
@@ -236,9 +243,11 @@ impl Teller {
                 self.notifier.settle();
                 let _ = done.send(());
             }
-            Change::Flush { node, done } => {
+            Change::Flush { ranges, done } => {
                 // What is dropped from the kernel's cache is written first.
-                self.notifier.node_changed(node, whole_file);
+                for (node, range) in ranges {
+                    self.notifier.node_changed(node, Some(range));
+                }
                 self.notifier.settle();
                 let _ = done.send(());
             }

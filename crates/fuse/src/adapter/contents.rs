@@ -1,7 +1,8 @@
 //! Open files and what is in them.
 //!
-//! Each open holds its file, so that one without a name stays until it is released. What flags of an inode forbid is
-//! asked when it is opened and not again.
+//! Where the kernel asks before it opens, each open holds its file, and what flags of an inode forbid is asked then
+//! and not again. Where it does not, files stay as they are known (`known`), flags are asked of each change, and any
+//! file may have pages that a program has changed through a shared mapping.
 //!
 //! The kernel may keep what it has cached from one open to the next: nobody else changes contents, but who says so
 //! (`changes`). It has resolved `O_APPEND`: a write goes where it says, as one of several parts may
@@ -14,15 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_device::waiting;
 use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
+use ubtrfs_format::item::InodeFlags;
 
+use super::changes::Range;
 use super::errno::errno;
-use super::handles::{self, OpenHandle};
+use super::handles::OpenHandle;
 use super::names::new_inode;
 use super::source::Source;
-use super::{Adapter, Node};
+use super::{Adapter, Node, WHOLE_FILE};
 use crate::request::{
-    Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, Result,
-    SeekFor, WriteHow,
+    Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, ReadHow,
+    Result, SeekFor, WriteHow,
 };
 
 const KEEP_SIZE: u32 = 0x1;
@@ -33,7 +36,7 @@ const COPY_BYTES: u64 = 64 << 20;
 
 impl<S: Source> Adapter<S> {
     pub(super) fn open_file(&self, node: NodeId, flags: OpenFlags) -> Result<Opened> {
-        if !self.wishes.writable {
+        if !self.asks_opens {
             return Ok(Opened::Elided);
         }
         let volume = self.writing()?;
@@ -44,7 +47,7 @@ impl<S: Source> Adapter<S> {
         };
         let held = held.map_err(errno)?;
         if flags.truncate {
-            self.take_rights(volume, id, None, flags.kill_setid)?;
+            self.take_rights(volume, (node, id), None, flags.kill_setid)?;
             volume.truncate(id, 0).map_err(errno)?;
         }
         Ok(self.opened(held, flags, 0))
@@ -58,7 +61,7 @@ impl<S: Source> Adapter<S> {
             without_capability: AtomicU64::new(without_capability),
         };
         Opened::Handle {
-            handle: self.handles.insert(open, flags.no_atime),
+            handle: self.handles.insert(open),
             keep_cache: true,
             direct: false,
         }
@@ -73,6 +76,10 @@ impl<S: Source> Adapter<S> {
         flags: OpenFlags,
     ) -> Result<(Entry, Opened)> {
         let volume = self.writing()?;
+        if !self.asks_opens {
+            // From now on the kernel makes nodes instead, and opens them itself.
+            return Err(Errno::NOSYS);
+        }
         let parent = self.node(dir)?;
         if parent.is_stub() {
             return Err(Errno::ACCES);
@@ -98,7 +105,7 @@ impl<S: Source> Adapter<S> {
             // The kernel is to look it up, and to follow it, say.
             _ => return Err(Errno::STALE),
         }
-        let number = self.look_up_number(dir, name, id);
+        let number = self.look_up_number(dir, name, id, FileKind::Regular);
         let opened = self
             .open_file(NodeId(number), flags)
             .and_then(|opened| Ok((self.entry_of(number, &self.source.inode(id)?), opened)));
@@ -122,6 +129,10 @@ impl<S: Source> Adapter<S> {
         let file = made.map_err(errno)?;
         let attr = volume.attr(file.id()).map_err(errno)?;
         let entry = self.entry_made(volume, &dir, b"", file.id(), &attr);
+        if !self.asks_opens {
+            file.leave_to_keeper();
+            return Ok((entry, Opened::Elided));
+        }
         let without_capability = self.capabilities.load(Ordering::Acquire);
         Ok((entry, self.opened(file, flags, without_capability)))
     }
@@ -138,13 +149,13 @@ impl<S: Source> Adapter<S> {
     pub(super) fn read_file(
         &self,
         node: NodeId,
-        handle: Handle,
         offset: u64,
         out: &mut [u8],
+        how: &ReadHow,
     ) -> Result<usize> {
         let id = self.node(node)?.id;
         let len = self.source.read(id, offset, out)?;
-        if handles::notes_atime(handle) {
+        if !how.no_atime {
             self.note_read(id);
         }
         Ok(len)
@@ -173,7 +184,10 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
         let open = self.handles.get(handle);
-        self.take_rights(volume, id, open.as_deref(), how.kill_setid)?;
+        if open.is_none() {
+            self.may_write(id, Some(offset))?;
+        }
+        self.take_rights(volume, (node, id), open.as_deref(), how.kill_setid)?;
         let written = match how.direct {
             true => match volume.write_direct(id, offset, bytes) {
                 Err(Error::Unaligned) => volume.write(id, offset, bytes),
@@ -186,6 +200,18 @@ impl<S: Source> Adapter<S> {
             volume.fsync(id).map_err(errno)?;
         }
         Ok(bytes.len())
+    }
+
+    /// Refuses what flags of a file forbid to who has not asked when it was opened. `offset`: where a write begins.
+    fn may_write(&self, id: FileId, offset: Option<u64>) -> Result<()> {
+        let inode = self.source.inode(id)?;
+        let appends = offset == Some(inode.attr.size_bytes);
+        let is_guarded = inode.flags.contains(InodeFlags::IMMUTABLE)
+            || inode.flags.contains(InodeFlags::APPEND) && !appends;
+        match is_guarded {
+            true => Err(Errno::PERM),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn sync_file(&self, node: NodeId) -> Result<()> {
@@ -234,7 +260,10 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         let (src, dst) = (self.node(from.node)?.id, self.node(to.node)?.id);
         let open = self.handles.get(to.handle);
-        self.take_rights(volume, dst, open.as_deref(), false)?;
+        if open.is_none() {
+            self.may_write(dst, None)?;
+        }
+        self.take_rights(volume, (to.node, dst), open.as_deref(), false)?;
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
         let len = match shares {
@@ -251,13 +280,51 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         if self.handles.may_be_written(id) {
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
-            self.flush(id)?;
+            self.flush(id, WHOLE_FILE)?;
         }
-        let found = match what {
-            SeekFor::Data => self.source.seek_data(id, offset)?,
-            SeekFor::Hole => self.source.seek_hole(id, offset)?,
-        };
+        let mut found = self.found(id, offset, what)?;
+        if self.wishes.writable && !self.asks_opens {
+            // Where there are pages in a hole, it is none.
+            while let Some(hole) = self.hole_met(id, offset, what, found)? {
+                waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+                self.flush(id, hole)?;
+                match self.found(id, offset, what)? {
+                    now if now == found => break,
+                    now => found = now,
+                }
+            }
+        }
         found.ok_or(Errno::NXIO)
+    }
+
+    fn found(&self, id: FileId, offset: u64, what: SeekFor) -> Result<Option<u64>> {
+        match what {
+            SeekFor::Data => self.source.seek_data(id, offset),
+            SeekFor::Hole => self.source.seek_hole(id, offset),
+        }
+    }
+
+    /// Offset and length of the hole that an answer to `seek` rests on.
+    fn hole_met(
+        &self,
+        id: FileId,
+        offset: u64,
+        what: SeekFor,
+        found: Option<u64>,
+    ) -> Result<Option<Range>> {
+        let size = self.source.inode(id)?.attr.size_bytes;
+        let (start, end) = match what {
+            SeekFor::Data => (offset, found.unwrap_or(size)),
+            SeekFor::Hole => {
+                let hole = found.unwrap_or(size).min(size);
+                let data = match hole < size {
+                    true => self.source.seek_data(id, hole)?,
+                    false => None,
+                };
+                (hole, data.unwrap_or(size))
+            }
+        };
+        Ok((start < end).then(|| (start, Some(end - start))))
     }
 
     /// The volume, if this mount may change it.

@@ -5,11 +5,12 @@
 //!
 //! Source of the commands and bits: linux/fs.h.
 
+use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
-use super::Adapter;
 use super::errno::errno;
 use super::source::{Inode, Source};
+use super::{Adapter, WHOLE_FILE};
 use crate::request::{Errno, FileKind, NodeId, Result};
 
 /// `FS_IOC_GETFLAGS`, declared with a long, used with an int.
@@ -98,6 +99,12 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let inode = self.source.inode(id)?;
         let flags = for_kind(inode.attr.kind, wanted(&inode)?);
+        let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
+        if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
+            // What a mapping has changed is refused from now on.
+            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+            self.flush(id, WHOLE_FILE)?;
+        }
         volume.set_inode_flags(id, flags).map_err(errno)?;
         self.changes.attributes(id);
         Ok(0)

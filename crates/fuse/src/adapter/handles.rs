@@ -1,6 +1,4 @@
-//! Open files by the handle that the kernel gives back.
-//!
-//! A handle keeps its file: one that loses its last name is there until it is released.
+//! Open files by the handle that the kernel gives back, where it asks before it opens.
 //!
 //! Invariants
 //! - HANDLE-1: a handle is in the table from its open to its release, and its number is nobody else's meanwhile.
@@ -24,8 +22,6 @@ use super::source::FileId;
 use crate::request::{AccessMode, Handle};
 
 const SHARDS: usize = 32;
-/// In a handle's number: reading through it leaves the access time alone.
-const NO_ATIME: u64 = 1 << 63;
 
 /// An open file.
 #[derive(Debug)]
@@ -60,7 +56,7 @@ impl Default for Handles {
 }
 
 impl Handles {
-    pub(super) fn insert(&self, open: OpenHandle, no_atime: bool) -> Handle {
+    pub(super) fn insert(&self, open: OpenHandle) -> Handle {
         if open.access.writes() {
             let id = open.file.id();
             *self.writers_of(id).lock().entry(id).or_insert(0) += 1;
@@ -71,8 +67,7 @@ impl Handles {
             shard
         });
         let key = self.shards[own].lock().insert(Arc::new(open));
-        let number = (key * SHARDS + own) as u64;
-        Handle(number | if no_atime { NO_ATIME } else { 0 })
+        Handle((key * SHARDS + own) as u64)
     }
 
     pub(super) fn get(&self, handle: Handle) -> Option<Arc<OpenHandle>> {
@@ -120,11 +115,6 @@ impl Handles {
 }
 
 fn place(handle: Handle) -> (usize, usize) {
-    let number = (handle.0 & !NO_ATIME) as usize;
+    let number = handle.0 as usize;
     (number % SHARDS, number / SHARDS)
-}
-
-/// Whether reading through a handle notes the time.
-pub(super) fn notes_atime(handle: Handle) -> bool {
-    handle.0 & NO_ATIME == 0
 }

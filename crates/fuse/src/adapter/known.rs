@@ -21,14 +21,19 @@ use ubtrfs_format::ids::RootId;
 use super::nodes::Listed;
 use super::number::{Meaning, Numbering};
 use super::source::FileId;
+use crate::request::{FileKind, NodeId};
 
 const SHARDS: usize = 64;
 
 #[derive(Debug)]
 struct Node {
     lookups: u64,
+    /// The last count of changed capabilities at which the file was found to have none; 0: never.
+    without_capability: u64,
     /// KNOWN-2
     is_kept: bool,
+    /// It may have pages in the kernel.
+    is_file: bool,
 }
 
 /// Numbers are given out in turn: nobody chooses them to collide.
@@ -78,11 +83,13 @@ impl KnownNodes {
     }
 
     /// The kernel is given one more entry of a node.
-    pub(super) fn add(&self, number: u64) {
+    pub(super) fn add(&self, number: u64, kind: FileKind) {
         let mut shard = self.shard(number).lock();
         let node = shard.entry(number).or_insert(Node {
             lookups: 0,
+            without_capability: 0,
             is_kept: false,
+            is_file: kind == FileKind::Regular,
         });
         node.lookups += 1;
     }
@@ -110,6 +117,31 @@ impl KnownNodes {
             kept.extend(nodes.map(|(number, _)| number));
         }
         kept
+    }
+
+    /// Whether a node's file was found to have no capability when so many had changed.
+    pub(super) fn is_without_capability(&self, number: u64, count: u64) -> bool {
+        let shard = self.shard(number).lock();
+        shard
+            .get(&number)
+            .is_some_and(|node| node.without_capability == count)
+    }
+
+    pub(super) fn note_without_capability(&self, number: u64, count: u64) {
+        if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            node.without_capability = count;
+        }
+    }
+
+    /// The regular files.
+    pub(super) fn files(&self) -> Vec<NodeId> {
+        let mut files = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let nodes = shard.iter().filter(|(_, node)| node.is_file);
+            files.extend(nodes.map(|(&number, _)| NodeId(number)));
+        }
+        files
     }
 
     #[cfg(test)]

@@ -99,7 +99,7 @@ impl<S: Source> Adapter<S> {
             // up would be those of another generation to the kernel, and end a file that is open.
             Err(_) => return Ok(sink.push(entry, None)),
         };
-        let number = self.look_up_number(dir, entry.name, child);
+        let number = self.look_up_number(dir, entry.name, child, inode.attr.kind);
         let found = self.entry_of(number, &inode);
         let entry = DirEntry {
             ino: number,

@@ -2,7 +2,8 @@
 //!
 //! One subvolume is the root of the mount; those below it are directories in it. The kernel may believe every
 //! answer for good: what it changes itself it knows, and what else changes it is told (`changes`). So lifetimes do
-//! not end, and cached contents stay from one open to the next. If nothing can be written, opens are elided.
+//! not end, and cached contents stay from one open to the next. Opens are elided unless somebody needs them
+//! (`Adapter::asking_opens`).
 //!
 //! Invariants
 //! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
@@ -38,6 +39,7 @@ use ubtrfs_engine::AtimePolicy;
 use ubtrfs_format::ids::RootId;
 
 pub use self::changes::Changes;
+use self::changes::Range;
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
 use self::known::KnownNodes;
@@ -46,14 +48,15 @@ use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
 use self::statfs::KnownStatFs;
 use crate::request::{
-    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileSystem,
-    Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, RenameFlags, Result, SeekFor,
-    StatFs, Wishes, WriteHow, XattrHow,
+    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
+    FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags,
+    Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
 };
 
 /// More than a century, and within what the kernel's clock can add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 const NAME_MAX: usize = 255;
+const WHOLE_FILE: Range = (0, None);
 /// Requests that may wait for the kernel's writes at once: fewer than a transport has threads, or a queue slots.
 const FLUSHING_MAX: usize = 8;
 
@@ -73,6 +76,8 @@ pub(crate) struct Adapter<S: Source> {
     /// Searches for holes under way in files that may be written to.
     flushing: AtomicUsize,
     wishes: Wishes,
+    /// Before it opens a file the kernel asks; see `asking_opens`.
+    asks_opens: bool,
     atime: AtimePolicy,
     ioctl_rules: IoctlRules,
     device: DeviceNumber,
@@ -116,6 +121,7 @@ impl<S: Source> Adapter<S> {
             capabilities: AtomicU64::new(1),
             flushing: AtomicUsize::new(0),
             wishes,
+            asks_opens: wishes.writable,
             atime: AtimePolicy::default(),
             ioctl_rules: IoctlRules::default(),
             device: DeviceNumber::default(),
@@ -134,28 +140,49 @@ impl<S: Source> Adapter<S> {
         self.device.clone()
     }
 
-    /// Has the kernel write what it holds of the files of a subvolume, or of all.
-    fn write_back(&self, subvolume: Option<RootId>) -> Result<()> {
-        let mut written = self.handles.written();
-        written.retain(|file| subvolume.is_none_or(|id| id == file.root));
-        written.into_iter().try_for_each(|file| self.flush(file))
+    /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with the
+    /// node (`known`); but then flags forbid changes and not opens, and the kernel itself must not collect writes.
+    #[must_use]
+    pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
+        self.asks_opens = asks && self.wishes.writable;
+        self
     }
 
-    /// Has the kernel write what it holds of a file, which takes requests: only a few may wait for that at once.
-    fn flush(&self, file: FileId) -> Result<()> {
+    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    fn write_back(&self, subvolume: Option<RootId>) -> Result<()> {
+        let nodes = match self.asks_opens {
+            true => self
+                .handles
+                .written()
+                .into_iter()
+                .map(|file| self.changes.node_of(file))
+                .collect(),
+            false => self.known.files(),
+        };
+        let is_in = |node: &NodeId| match subvolume {
+            Some(id) => self.node(*node).is_ok_and(|found| found.id.root == id),
+            None => true,
+        };
+        let nodes = nodes.into_iter().filter(is_in);
+        self.flush_all(nodes.map(|node| (node, WHOLE_FILE)).collect())
+    }
+
+    /// Has the kernel write what it holds of a range of a file.
+    fn flush(&self, file: FileId, range: Range) -> Result<()> {
+        self.flush_all(vec![(self.changes.node_of(file), range)])
+    }
+
+    /// Each takes requests: only a few may wait for that at once.
+    fn flush_all(&self, ranges: Vec<(NodeId, Range)>) -> Result<()> {
         let before = self.flushing.fetch_add(1, Ordering::AcqRel);
-        let flushed = before < FLUSHING_MAX && self.changes.flush(file);
+        let flushed = before < FLUSHING_MAX && self.changes.flush(ranges);
         self.flushing.fetch_sub(1, Ordering::AcqRel);
         match flushed {
             true => Ok(()),
             false if before >= FLUSHING_MAX => Err(Errno::BUSY),
             false => {
                 // Who goes on would go on without it: a copy by holes, a snapshot.
-                tracing::error!(
-                    "the kernel has not written what it holds of inode {} of subvolume {}",
-                    file.ino,
-                    file.root
-                );
+                tracing::error!("the kernel has not written what it holds of some files");
                 Err(Errno::IO)
             }
         }
@@ -219,13 +246,13 @@ impl<S: Source> Adapter<S> {
     }
 
     /// The number of `name` in `dir`, as the node of one more lookup.
-    fn look_up_number(&self, dir: &Node, name: &[u8], child: FileId) -> u64 {
+    fn look_up_number(&self, dir: &Node, name: &[u8], child: FileId, kind: FileKind) -> u64 {
         let number = self
             .numbering
             .number(child)
             .unwrap_or_else(|| self.nodes.look_up(Self::listed(dir, name, child)));
         if self.wishes.writable {
-            self.known.add(number);
+            self.known.add(number, kind);
         }
         number
     }
@@ -403,11 +430,12 @@ impl<S: Source> FileSystem for Adapter<S> {
         &self,
         _context: &Context,
         node: NodeId,
-        handle: Handle,
+        _handle: Handle,
         offset: u64,
         out: &mut [u8],
+        how: &ReadHow,
     ) -> Result<usize> {
-        self.read_file(node, handle, offset, out)
+        self.read_file(node, offset, out, how)
     }
 
     fn write(

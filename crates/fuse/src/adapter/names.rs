@@ -4,6 +4,7 @@
 //! Whether the caller may do it the kernel has asked already.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
 
@@ -37,7 +38,7 @@ impl<S: Source> Adapter<S> {
             Err(Errno::STALE) => return absent,
             inode => inode?,
         };
-        let number = self.look_up_number(&dir, name, child);
+        let number = self.look_up_number(&dir, name, child, inode.attr.kind);
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
@@ -102,7 +103,10 @@ impl<S: Source> Adapter<S> {
     ) -> Result<Entry> {
         let made = volume.create_and_look(dir.id, name, new);
         let (id, attr) = made.map_err(errno)?;
-        Ok(self.entry_made(volume, dir, name, id, &attr))
+        let entry = self.entry_made(volume, dir, name, id, &attr);
+        let count = self.capabilities.load(Ordering::Acquire);
+        self.known.note_without_capability(entry.node.0, count);
+        Ok(entry)
     }
 
     /// The answer for a name that has just been made.
@@ -114,7 +118,7 @@ impl<S: Source> Adapter<S> {
         id: FileId,
         attr: &ubtrfs_engine::Attr,
     ) -> Entry {
-        let number = self.look_up_number(dir, name, id);
+        let number = self.look_up_number(dir, name, id, attr.kind);
         self.entry_of(number, &volume::shown(volume, attr))
     }
 

@@ -3,9 +3,8 @@
 //! Every subvolume counts its inodes from 256, and all of a FUSE mount has one `st_dev`, by which
 //! `find`, `tar`, `rsync` and `du` would take two files with one number for one file. So a number says
 //! which subvolume it is of. It is also the node id that the kernel gives back (a transport may need the
-//! two to be equal), and computing the file from the number means that nothing has to be remembered for
-//! it: a mount of a billion files costs no memory, forgets cost nothing, and the numbers are the same
-//! in every mount of the same subvolume.
+//! two to be equal), and computing the file from the number means that nothing has to be remembered to
+//! know which file it is, and that the numbers are the same in every mount of the same subvolume.
 //!
 //! Bit 63 is always 0: some programs keep the number in a signed field. Bits 62-60 are the form:
 //!

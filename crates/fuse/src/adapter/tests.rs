@@ -281,7 +281,14 @@ fn numbers_that_cannot_be_packed_work_until_they_are_forgotten() {
     let entry = find(&adapter, NodeId::ROOT, "far").unwrap();
     let mut out = [0; 9];
     assert_eq!(
-        adapter.read(&CONTEXT, entry.node, NO_HANDLE, 0, &mut out),
+        adapter.read(
+            &CONTEXT,
+            entry.node,
+            NO_HANDLE,
+            0,
+            &mut out,
+            &ReadHow::default()
+        ),
         Ok(5)
     );
     adapter.forget(entry.node, 1);

@@ -65,6 +65,7 @@ pub fn mount(
         writeback_cache: writable && options.writeback,
     };
     let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
+        .asking_opens(options.asks_opens())
         .with_atime(options.atime)
         .with_ioctl_rules(IoctlRules {
             user_subvol_rm_allowed: options.user_subvol_rm_allowed,

@@ -49,6 +49,8 @@ pub struct Options {
     pub block_mount: BlockMount,
     /// The kernel collects what is written, and writes it when it likes. If not said, each write comes at once.
     pub writeback: bool,
+    /// The kernel asks before it opens a file, so that flags of inodes forbid opens and not only what follows.
+    pub opens: bool,
     pub suid: bool,
     pub dev: bool,
     pub no_exec: bool,
@@ -124,6 +126,12 @@ pub enum OptionError {
 }
 
 impl Options {
+    /// Whether the kernel is to ask before it opens a file. If it collects writes, we need to know which files those
+    /// may be of; and with `nodatacow` an open says that direct writes may come in parallel.
+    pub(super) fn asks_opens(&self) -> bool {
+        self.opens || self.writeback || self.no_data_cow
+    }
+
     /// Takes the words of one `-o` in.
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
         words
@@ -198,6 +206,8 @@ impl Options {
             "noblkdev" => self.block_mount = BlockMount::Never,
             "writeback" => self.writeback = true,
             "nowriteback" => self.writeback = false,
+            "opens" => self.opens = true,
+            "noopens" => self.opens = false,
             "suid" => self.suid = true,
             "nosuid" => self.suid = false,
             "dev" => self.dev = true,

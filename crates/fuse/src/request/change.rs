@@ -72,6 +72,13 @@ pub struct AttrChange {
     pub kill_setid: bool,
 }
 
+/// How bytes are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadHow {
+    /// The access time stays (`O_NOATIME`).
+    pub no_atime: bool,
+}
+
 /// How bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteHow {

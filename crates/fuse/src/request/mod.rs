@@ -29,8 +29,8 @@ mod watched;
 use std::sync::Arc;
 
 pub use change::{
-    AccessMode, AttrChange, CopyEnd, NewNode, OpenFlags, RenameFlags, TimeChange, WriteHow,
-    XattrHow,
+    AccessMode, AttrChange, CopyEnd, NewNode, OpenFlags, ReadHow, RenameFlags, TimeChange,
+    WriteHow, XattrHow,
 };
 pub use errno::{Errno, Result};
 pub use notify::Notifier;
@@ -159,6 +159,7 @@ pub trait FileSystem: Send + Sync + 'static {
         handle: Handle,
         offset: u64,
         out: &mut [u8],
+        how: &ReadHow,
     ) -> Result<usize>;
 
     /// Returns how many bytes were taken.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, FileSystem, Handle,
-    Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, RenameFlags, Result, SeekFor, StatFs,
-    Verb, Wishes, WriteHow, XattrHow,
+    Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags, Result, SeekFor,
+    StatFs, Verb, Wishes, WriteHow, XattrHow,
 };
 
 /// What is around requests.
@@ -88,9 +88,10 @@ impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {
         handle: Handle,
         offset: u64,
         out: &mut [u8],
+        how: &ReadHow,
     ) -> Result<usize> {
         let read = self.watch.around(Verb::Read, || {
-            self.inner.read(context, node, handle, offset, out)
+            self.inner.read(context, node, handle, offset, out, how)
         });
         if let Ok(len) = read {
             self.watch.has_read(len);

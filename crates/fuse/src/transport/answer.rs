@@ -110,10 +110,13 @@ impl<F: FileSystem> Server<F> {
                 handle,
                 offset,
                 size,
+                how,
             } => {
                 let out = room(buffer, *size);
                 let most = out.len();
-                let read = self.file_system.read(context, node, *handle, *offset, out);
+                let read = self
+                    .file_system
+                    .read(context, node, *handle, *offset, out, how);
                 read.map(|len| len.min(most))
             }
             Fill::Readdir {

@@ -15,8 +15,8 @@ use zerocopy::FromBytes;
 use super::abi::input::{self, fattr};
 use super::abi::{InHeader, opcode};
 use crate::request::{
-    AccessMode, AttrChange, CopyEnd, DeviceNr, Handle, NewNode, NodeId, OpenFlags, RenameFlags,
-    Time, TimeChange, WriteHow, XattrHow,
+    AccessMode, AttrChange, CopyEnd, DeviceNr, Handle, NewNode, NodeId, OpenFlags, ReadHow,
+    RenameFlags, Time, TimeChange, WriteHow, XattrHow,
 };
 
 /// A request that is not what its operation should look like.
@@ -170,6 +170,7 @@ pub(super) enum Fill {
         handle: Handle,
         offset: u64,
         size: u32,
+        how: ReadHow,
     },
     Readdir {
         handle: Handle,
@@ -281,6 +282,7 @@ fn fill(operation: u32, fixed: &[u8], payload: &[u8]) -> Parsed<Option<Fill>> {
                     handle,
                     offset,
                     size,
+                    how: read_how(&read),
                 },
                 opcode::READDIR => Fill::Readdir {
                     handle,
@@ -654,6 +656,12 @@ fn open_flags(flags: u32, fuse_flags: u32) -> OpenFlags {
         sync: bits.intersects(OFlags::SYNC),
         no_atime: bits.contains(OFlags::NOATIME),
         kill_setid: fuse_flags & input::OPEN_KILL_SUIDGID != 0,
+    }
+}
+
+fn read_how(asked: &input::ReadIn) -> ReadHow {
+    ReadHow {
+        no_atime: OFlags::from_bits_retain(asked.flags).contains(OFlags::NOATIME),
     }
 }
 

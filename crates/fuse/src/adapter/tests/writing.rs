@@ -133,7 +133,9 @@ impl Mount {
 
     fn bytes(&self, (node, handle): (NodeId, Handle)) -> Vec<u8> {
         let mut out = vec![0; 1 << 20];
-        let len = self.read(&USER, node, handle, 0, &mut out).unwrap();
+        let len = self
+            .read(&USER, node, handle, 0, &mut out, &ReadHow::default())
+            .unwrap();
         out.truncate(len);
         out
     }
@@ -662,4 +664,114 @@ fn what_the_kernel_knows_of_a_deleted_subvolume_is_there_until_it_has_forgotten_
     volume.sync().unwrap();
     volume.sync().unwrap();
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
+}
+
+/// A mount whose kernel does not ask before it opens a file.
+fn mount_without_opens() -> Mount {
+    let mut mount = mount();
+    mount.adapter = mount
+        .adapter
+        .take()
+        .map(|adapter| adapter.asking_opens(false));
+    mount
+}
+
+impl Mount {
+    fn made(&self, name: &str) -> (NodeId, Handle) {
+        let made = self.mknod(&ROOT, NodeId::ROOT, name.as_bytes(), &new(0o100_644));
+        (made.unwrap().node, NO_HANDLE)
+    }
+}
+
+const NO_HANDLE: Handle = Handle(0);
+
+#[test]
+fn files_are_written_and_read_without_opens() {
+    let mount = mount_without_opens();
+    assert_eq!(mount.open(&ROOT, NodeId::ROOT, READ), Ok(Opened::Elided));
+    let made = mount.create(&ROOT, NodeId::ROOT, b"c", &new(0o100_644), WRITE);
+    assert_eq!(made, Err(Errno::NOSYS));
+    assert_eq!(mount.find(NodeId::ROOT, "c"), Err(Errno::NOENT));
+    let file = mount.made("f");
+    mount.put(file, 0, b"contents");
+    mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();
+    mount.put(file, 8, b" and more");
+    mount.fsync(&ROOT, file.0, file.1, false).unwrap();
+    assert_eq!(mount.bytes(file), b"contents and more");
+    let made = mount.tmpfile(&ROOT, NodeId::ROOT, &new(0o100_600), WRITE);
+    let (entry, opened) = made.unwrap();
+    assert_eq!(opened, Opened::Elided);
+    let unnamed = (entry.node, NO_HANDLE);
+    mount.put(unnamed, 0, b"unnamed");
+    mount.release(&ROOT, unnamed.0, unnamed.1).unwrap();
+    assert_eq!(mount.bytes(unnamed), b"unnamed");
+    mount
+        .link(&ROOT, unnamed.0, NodeId::ROOT, b"named")
+        .unwrap();
+    mount.forget(unnamed.0, 2);
+    assert_eq!(mount.find(NodeId::ROOT, "named").unwrap().node, unnamed.0);
+    mount.unlink(&ROOT, NodeId::ROOT, b"named").unwrap();
+    assert_eq!(mount.bytes(unnamed), b"unnamed");
+    for file in [file, unnamed] {
+        mount.forget(file.0, 1);
+        assert_eq!(mount.getattr(&ROOT, file.0), Err(Errno::STALE));
+    }
+}
+
+#[test]
+fn flags_forbid_each_change_without_opens() {
+    let mount = mount_without_opens();
+    let [file, other] = ["f", "g"].map(|name| mount.made(name));
+    for file in [file, other] {
+        mount.put(file, 0, &[1; 4096]);
+    }
+    let how = WriteHow::default();
+    let write = |offset| mount.write(&ROOT, file.0, file.1, offset, b"x", &how);
+    let cut = AttrChange {
+        size_bytes: Some(1),
+        ..AttrChange::default()
+    };
+    let end = |(node, handle)| CopyEnd {
+        node,
+        handle,
+        offset: 0,
+    };
+    let set_flags = |flags: u32| {
+        let input = flags.to_ne_bytes();
+        mount
+            .ioctl(&ROOT, file.0, flags::SETFLAGS, &input, &mut [])
+            .unwrap();
+    };
+    let refused = || {
+        assert_eq!(write(0), Err(Errno::PERM));
+        assert_eq!(mount.change(file.0, cut), Err(Errno::PERM));
+        let copied = mount.copy_file_range(&ROOT, end(other), end(file), 4096);
+        assert_eq!(copied, Err(Errno::PERM));
+        let punched = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
+        assert_eq!(punched, Err(Errno::PERM));
+    };
+    set_flags(0x20);
+    refused();
+    assert_eq!(write(4096), Ok(1));
+    set_flags(0x10);
+    refused();
+    assert_eq!(write(4097), Err(Errno::PERM));
+    set_flags(0);
+    assert_eq!(write(0), Ok(1));
+    assert_eq!(mount.change(file.0, cut).unwrap().size_bytes, 1);
+}
+
+#[test]
+fn a_capability_is_taken_by_a_write_without_opens() {
+    let mount = mount_without_opens();
+    let file = mount.made("f");
+    for _ in 0..2 {
+        mount.put(file, 0, b"written");
+        let how = XattrHow::default();
+        let name = b"security.capability";
+        mount.setxattr(&ROOT, file.0, name, b"cap", how).unwrap();
+        mount.put(file, 0, b"again");
+        let found = mount.getxattr(&ROOT, file.0, name, &mut []);
+        assert_eq!(found, Err(Errno::NODATA));
+    }
 }

@@ -108,6 +108,13 @@ fn writes_are_collected_only_if_asked_for() {
 }
 
 #[test]
+fn opens_are_asked_for_if_said_or_needed() {
+    let asks = |words| parse(words).unwrap().asks_opens();
+    assert!(!asks("") && !asks("opens,noopens"));
+    assert!(asks("opens") && asks("writeback") && asks("nodatacow"));
+}
+
+#[test]
 fn access_times_follow_the_last_word() {
     let atime = |words| parse(words).unwrap().atime;
     assert_eq!(atime(""), AtimePolicy::Relative);

@@ -6,7 +6,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::*;
 use crate::request::{
-    Attributes, DirEntry, FileKind, Handle, OpenFlags, Opened, Room, StatFs, Wishes,
+    Attributes, DirEntry, FileKind, Handle, OpenFlags, Opened, ReadHow, Room, StatFs, Wishes,
 };
 use crate::transport::abi::{input, opcode};
 
@@ -58,7 +58,15 @@ impl FileSystem for Balky {
     fn open(&self, _: &Context, _: NodeId, _: OpenFlags) -> Result<Opened> {
         Ok(Opened::Elided)
     }
-    fn read(&self, _: &Context, _: NodeId, _: Handle, _: u64, out: &mut [u8]) -> Result<usize> {
+    fn read(
+        &self,
+        _: &Context,
+        _: NodeId,
+        _: Handle,
+        _: u64,
+        out: &mut [u8],
+        _: &ReadHow,
+    ) -> Result<usize> {
         hurried(out)?;
         out.fill(b'r');
         Ok(usize::MAX)

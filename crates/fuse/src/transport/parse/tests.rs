@@ -382,6 +382,7 @@ fn contents_are_as_long_as_the_request_says() {
                 handle,
                 offset,
                 size,
+                how: ReadHow::default(),
             },
         ),
         (
