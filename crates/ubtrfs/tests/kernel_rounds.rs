@@ -214,6 +214,15 @@ fn run(program: &str, args: &[&str]) {
     assert!(output.status.success(), "{program} {args:?}: {stderr}");
 }
 
+/// The kernel alone runs out of space in this on three devices with RAID1C3, and then goes on.
+fn balance(top: &Path) {
+    let args = ["balance", "start", "--full-balance", text(top)];
+    let output = Command::new("btrfs").args(args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_full = stderr.contains("No space left on device");
+    assert!(output.status.success() || is_full, "{args:?}: {stderr}");
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -391,7 +400,7 @@ fn take_turns(images: &Images, rng: &mut Rng) {
         ],
     );
     change(&mut Theirs(top), &mut expected, rng, 40);
-    run("btrfs", &["balance", "start", "--full-balance", text(top)]);
+    balance(top);
     mount.unmount().unwrap();
 
     let volume = images.open();
