@@ -7,7 +7,8 @@
 //!
 //! Writing. `script` does random operations to a file system and to the `model` at once, and compares; the
 //! model is proven against the kernel in the same way. `record` keeps what devices are asked and gives the
-//! images that power cuts leave, which `oracle` judges; `fault` makes a device fail, `slow` makes one that has nothing at hand.
+//! images that power cuts leave, which `oracle` judges; `fault` makes a device fail, `slow` makes one that has
+//! nothing at hand, `throttled` one whose writes take long.
 
 pub mod craft;
 pub mod damage;
@@ -25,11 +26,13 @@ mod rng;
 mod scratch;
 pub mod script;
 mod slow;
+mod throttled;
 mod zeros;
 
 pub use error::Error;
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;
 pub use slow::SlowDevice;
+pub use throttled::{Rate, ThrottledDevice};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -18,6 +18,7 @@ mod ops;
 mod phases;
 mod report;
 mod side;
+mod slow;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,6 +61,7 @@ const MODES: &[Mode] = &[
     ("eager", eager::run),
     ("phases", phases::run),
     ("groups", groups::run),
+    ("slow", slow::run),
 ];
 const LONG: Mode = ("ten-million", million::run_long);
 

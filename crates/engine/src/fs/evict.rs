@@ -13,6 +13,7 @@ use super::inode_item::{decode, inode_key};
 use super::orphan::orphan_key;
 use super::{Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
+use crate::lock;
 use crate::txn::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
@@ -104,8 +105,8 @@ impl Volume {
     pub(super) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
             let (permit, step) = self.admit_step()?;
-            let _extents = inode.extents.lock();
-            let mut state = inode.lock.write();
+            let _extents = lock::lock(&inode.extents)?;
+            let mut state = lock::write(&inode.lock)?;
             if state.open_count > 0 {
                 return Ok(());
             }

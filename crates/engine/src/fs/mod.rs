@@ -32,6 +32,7 @@ mod setattr;
 mod symlink;
 mod tmpfile;
 mod unlink;
+mod unnamed;
 mod xattr;
 
 pub use atime::AtimePolicy;
@@ -51,4 +52,5 @@ pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;
 pub use setattr::{SetAttr, SetTime};
 pub(crate) use unlink::check_empty;
+pub(crate) use unnamed::Unnamed;
 pub use xattr::XattrMode;

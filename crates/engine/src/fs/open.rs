@@ -38,8 +38,8 @@ impl OpenFile {
     pub fn would_wait(&self) -> bool {
         let is_last = || {
             let state = lock::read(&self.inode.lock);
-            state.map_or(true, |state| state.unlinked && state.open_count <= 1)
-                || self.inode.tree.is_deleted()
+            let evicts = state.map_or(true, |state| state.unlinked && state.open_count <= 1);
+            evicts && !self.volume.can_leave_unnamed() || self.inode.tree.is_deleted()
         };
         waiting::is_forbidden() && is_last()
     }
@@ -105,7 +105,7 @@ impl Drop for OpenFile {
         let tree = &self.inode.tree;
         waiting::while_allowed(|| {
             if gone && !tree.is_deleted() {
-                self.volume.evict_or_leave(&self.inode);
+                self.volume.give_up(&self.inode);
             }
             if tree.let_go() {
                 self.volume.let_go_of_deleted(tree.id());

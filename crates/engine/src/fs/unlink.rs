@@ -24,7 +24,7 @@ use crate::txn::{Cost, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
 /// With so many items an inode still goes at once.
-const AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
+pub(super) const AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
 /// A name, what refers to it, and the directory.
 const NAME_EDITS: usize = 8;
 
@@ -126,7 +126,7 @@ impl Volume {
         drop(txn);
         drop(locked);
         if evict {
-            self.evict_or_leave(victim);
+            self.give_up(victim);
         }
         self.inodes.let_go(victim);
         Ok(())
@@ -168,7 +168,7 @@ impl Volume {
         if links > 0 {
             return Ok(Left::Something);
         }
-        if !is_held {
+        if !is_held && !self.can_leave_unnamed() {
             // Evicting it may.
             waiting::check()?;
         }

@@ -1,5 +1,8 @@
 //! When commits happen: on request, at intervals, and when the delta grows large.
 //!
+//! One thread commits, another does what may wait for files: so room in the delta, which operations wait for, never
+//! has to wait for data on its way to a slow device.
+//!
 //! A sync that finds a commit on its way waits for it and then makes its own; all that come meanwhile
 //! share that one.
 
@@ -20,6 +23,7 @@ impl Volume {
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
         waiting::check()?;
+        self.evict_unnamed();
         let written = self.write_back_all();
         self.commit_running()?;
         written
@@ -56,20 +60,22 @@ impl Volume {
         Ok(())
     }
 
-    /// Starts the thread that commits at intervals. It ends when the volume does.
+    /// Starts the threads that commit and write back at intervals. They end when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
-        let writer = Arc::clone(self.writer()?);
-        let volume = Arc::downgrade(self);
-        let own = Arc::clone(&writer);
-        let thread = thread::Builder::new()
-            .name("ubtrfs-commit".to_owned())
-            .spawn(move || run(&own, &volume, interval))
-            .map_err(Error::Thread)?;
-        writer.set_background(thread);
+        let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
+        for (name, run) in threads {
+            let writer = Arc::clone(self.writer()?);
+            let volume = Arc::downgrade(self);
+            let thread = thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || run(&writer, &volume, interval))
+                .map_err(Error::Thread)?;
+            self.writer()?.add_background(thread);
+        }
         Ok(())
     }
 
-    /// Commits what is left and ends the thread that commits, which may hold the volume for a moment: when the last
+    /// Commits what is left and ends the background threads, which may hold the volume for a moment: when the last
     /// handle is dropped after this, the devices are free. Does nothing on a volume that is only read.
     ///
     /// Errors: as `sync`.
@@ -82,8 +88,11 @@ impl Volume {
     }
 }
 
-fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
-    let mut last = Instant::now();
+/// What a background thread does until the volume is closed.
+type Duty = fn(&Writer, &Weak<Volume>, Duration);
+
+/// Commits when somebody asks. Waits for no file: those whose commit it is may have it locked.
+fn commit(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
     loop {
         let pressed = match writer.next_wake(interval) {
             Wakening::Stop => return,
@@ -93,19 +102,27 @@ fn run(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
-        let due = last.elapsed() >= interval;
-        if pressed || due || writer.is_unclean() {
-            last = Instant::now();
-            // Operations wait for a pressed commit, perhaps with files locked: no write-back then.
-            if due && !pressed {
-                // Losses are told to who syncs the file.
-                let _ = volume.write_back_all();
-            }
-            if volume.commit_running().is_err() {
-                return;
-            }
+        if (pressed || writer.is_unclean()) && volume.commit_running().is_err() {
+            return;
         }
         volume.release_freed();
         writer.discarded.free();
+    }
+}
+
+/// Deletes inodes that were given up; and at intervals writes all data back and asks for a commit.
+fn write_back(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
+    let mut last = Instant::now();
+    while writer.next_eviction(interval.saturating_sub(last.elapsed())) {
+        let Some(volume) = volume.upgrade() else {
+            return;
+        };
+        volume.evict_unnamed();
+        if last.elapsed() >= interval {
+            last = Instant::now();
+            // Losses are told to who syncs the file.
+            let _ = volume.write_back_all();
+            writer.want_commit();
+        }
     }
 }

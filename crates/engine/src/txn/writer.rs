@@ -105,8 +105,10 @@ pub(crate) struct Writer {
     wanted: Condvar,
     /// Wakes operations that wait for room in the delta.
     frozen: Condvar,
-    /// The thread that commits on request, and whether there is one.
-    background: Mutex<Option<JoinHandle<()>>>,
+    /// Wakes the thread that writes back and deletes inodes without a name.
+    evicts: Condvar,
+    /// The threads that commit and write back, and whether there are any.
+    background: Mutex<Vec<JoinHandle<()>>>,
     has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
     unclean: AtomicBool,
@@ -115,6 +117,7 @@ pub(crate) struct Writer {
 #[derive(Debug, Default)]
 struct Wake {
     commit: bool,
+    evict: bool,
     stop: bool,
 }
 
@@ -180,6 +183,7 @@ impl Writer {
             wake: Mutex::default(),
             wanted: Condvar::new(),
             frozen: Condvar::new(),
+            evicts: Condvar::new(),
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
@@ -242,6 +246,9 @@ impl Writer {
             waiting::check()?;
             // What was freed and what is only reserved shows after a commit, and what is owed costs less
             // once it is done. Data that is lost in this is told to who syncs it.
+            if !cost.frees {
+                volume.evict_unnamed();
+            }
             if self.owed_items.load(Ordering::Relaxed) > 0 {
                 let _ = volume.write_back_all();
             }
@@ -344,27 +351,43 @@ impl Writer {
         self.wanted.notify_one();
     }
 
-    pub(super) fn has_background(&self) -> bool {
+    pub(crate) fn has_background(&self) -> bool {
         self.has_background.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_background(&self, thread: JoinHandle<()>) {
-        *self.background.lock() = Some(thread);
+    pub(super) fn add_background(&self, thread: JoinHandle<()>) {
+        self.background.lock().push(thread);
         self.has_background.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the background thread, and waits for that unless it is the one that asks.
+    /// Ends the background threads, and waits for them but for the one that asks.
     pub(crate) fn stop_background(&self) {
         self.has_background.store(false, Ordering::Relaxed);
         self.wake.lock().stop = true;
         self.wanted.notify_one();
-        let thread = self.background.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that commits has panicked");
+        self.evicts.notify_one();
+        let threads = std::mem::take(&mut *self.background.lock());
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!("a background thread has panicked");
+            }
         }
+    }
+
+    /// Asks for inodes without a name to be deleted.
+    pub(crate) fn want_eviction(&self) {
+        self.wake.lock().evict = true;
+        self.evicts.notify_one();
+    }
+
+    /// Returns when somebody asked for it, or after `within`. False: the volume is being closed.
+    pub(super) fn next_eviction(&self, within: Duration) -> bool {
+        let mut wake = self.wake.lock();
+        if !wake.evict && !wake.stop {
+            self.evicts.wait_for(&mut wake, within);
+        }
+        wake.evict = false;
+        !wake.stop
     }
 
     pub(super) fn next_wake(&self, interval: Duration) -> Wakening {

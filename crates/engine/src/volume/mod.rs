@@ -37,7 +37,7 @@ pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, InodeTable, Keeper};
+use crate::fs::{FileId, InodeTable, Keeper, Unnamed};
 use crate::txn::{Writer, WriterStats};
 use tree::{TreeTable, TreeUse};
 use writable::check_writable;
@@ -56,6 +56,7 @@ pub struct Volume {
     pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
     pub(crate) keeper: RwLock<Option<Arc<dyn Keeper>>>,
+    pub(crate) unnamed: Unnamed,
     /// None on a volume that is only read.
     writer: OnceLock<Arc<Writer>>,
     /// What headers of new blocks carry.
@@ -125,6 +126,7 @@ impl Volume {
             data: DataPath::new(options.data),
             inodes: InodeTable::default(),
             keeper: RwLock::default(),
+            unnamed: Unnamed::default(),
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),
             sectorsize: u64::from(pool.superblock().sectorsize.get()),

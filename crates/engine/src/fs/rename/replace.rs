@@ -81,7 +81,7 @@ impl<'a> Rename<'a> {
         drop(txn);
         drop(locked);
         if let (true, Some(victim)) = (evict, victim) {
-            self.volume.evict_or_leave(victim);
+            self.volume.give_up(victim);
         }
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! A device whose writes take their time: at a rate, or until they are let go.
+//!
+//! Reads take none: what they want is at hand.
+//!
+//! Locks: the state's, a leaf, not held while a write waits for its turn.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use ubtrfs_device::{BlockDevice, DeviceRead};
+
+/// How fast a [`ThrottledDevice`] is.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    pub bytes_per_second: u64,
+    pub flush: Duration,
+}
+
+#[derive(Debug)]
+pub struct ThrottledDevice {
+    inner: Arc<dyn BlockDevice>,
+    rate: Option<Rate>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    held: bool,
+    /// Writes and flushes that wait to be let go.
+    waiting: usize,
+    /// When what was asked for so far is done.
+    done_at: Instant,
+}
+
+impl ThrottledDevice {
+    /// Without a rate a write takes no time, unless writes are held.
+    pub fn new(inner: Arc<dyn BlockDevice>, rate: Option<Rate>) -> ThrottledDevice {
+        ThrottledDevice {
+            inner,
+            rate,
+            state: Mutex::new(State {
+                held: false,
+                waiting: 0,
+                done_at: Instant::now(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// From here on writes and flushes wait, until they are let go.
+    pub fn hold(&self) {
+        self.state.lock().held = true;
+    }
+
+    pub fn let_go(&self) {
+        self.state.lock().held = false;
+        self.changed.notify_all();
+    }
+
+    /// Returns once somebody waits to be let go.
+    pub fn wait_for_waiter(&self) {
+        let mut state = self.state.lock();
+        while state.waiting == 0 {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn pass(&self, takes: impl FnOnce(Rate) -> Duration) {
+        let mut state = self.state.lock();
+        if state.held {
+            state.waiting += 1;
+            self.changed.notify_all();
+            while state.held {
+                self.changed.wait(&mut state);
+            }
+            state.waiting -= 1;
+        }
+        let Some(rate) = self.rate else {
+            return;
+        };
+        let now = Instant::now();
+        state.done_at = state.done_at.max(now) + takes(rate);
+        let rest = state.done_at - now;
+        drop(state);
+        thread::sleep(rest);
+    }
+}
+
+impl BlockDevice for ThrottledDevice {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        self.inner.read_batch(reads);
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.pass(|rate| Duration::from_secs_f64(buf.len() as f64 / rate.bytes_per_second as f64));
+        self.inner.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.pass(|rate| rate.flush);
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
