@@ -10,7 +10,7 @@ use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::FileId;
-use super::entry::{entry_key, find_entry, next_index};
+use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
 use crate::volume::Volume;
@@ -32,11 +32,9 @@ impl Volume {
             return Ok(None);
         }
         let tree = self.tree_of(dir)?;
-        match find_entry(&tree.view, dir.ino.0, name)? {
-            Some(entry) => {
-                let key = entry_key(dir.ino.0, name);
-                self.entry_target(dir, name, entry.location, key).map(Some)
-            }
+        let key = entry_key(dir.ino.0, name);
+        match find_entry_at(&tree.view, &key, name)? {
+            Some(entry) => self.entry_target(dir, name, entry.location, key).map(Some),
             None if self.attr(dir)?.kind != FileKind::Directory => Err(Error::NotADirectory(dir)),
             None => Ok(None),
         }

@@ -70,7 +70,12 @@ pub(super) fn index_key(dir: u64, index: u64) -> Key {
 
 /// Looks `name` up in directory `dir` of a tree.
 pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<FoundEntry>> {
-    let item = view.get(&entry_key(dir, name))?;
+    find_entry_at(view, &entry_key(dir, name), name)
+}
+
+/// The same, by the key that the name's hash gives.
+pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Option<FoundEntry>> {
+    let item = view.get(key)?;
     Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
 }
 

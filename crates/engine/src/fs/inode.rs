@@ -91,7 +91,7 @@ impl Shard {
 
 /// Of two numbers that nobody chooses to collide: they are given out in turn.
 #[derive(Debug, Default)]
-struct IdHasher(u64);
+pub(crate) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {

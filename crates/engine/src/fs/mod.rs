@@ -42,7 +42,7 @@ pub(crate) use dir::inode_of;
 pub(crate) use draft::Draft;
 pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub use file_id::FileId;
-pub(crate) use inode::{Inode, InodeState, InodeTable, Locked};
+pub(crate) use inode::{IdHasher, Inode, InodeState, InodeTable, Locked};
 pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
 pub use keeper::Keeper;
 pub use new_inode::NewInode;

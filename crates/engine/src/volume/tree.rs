@@ -9,6 +9,7 @@
 //!   any, nobody can again; only then its blocks are freed.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,6 +21,7 @@ use ubtrfs_tree::{LiveTree, View};
 
 use super::inode_items::InodeItems;
 use crate::error::{Error, Result};
+use crate::fs::IdHasher;
 
 /// What the trees of a volume have in common.
 #[derive(Debug)]
@@ -184,7 +186,7 @@ impl Tree {
 /// The trees in memory.
 #[derive(Debug, Default)]
 pub(super) struct TreeTable {
-    trees: RwLock<HashMap<RootId, Arc<Tree>>>,
+    trees: RwLock<HashMap<RootId, Arc<Tree>, BuildHasherDefault<IdHasher>>>,
 }
 
 /// How many trees stay although nobody holds them; a volume may have far more subvolumes.

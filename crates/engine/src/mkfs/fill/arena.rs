@@ -2,6 +2,9 @@
 //!
 //! Not here: how long what was put is; who puts it knows.
 
+#[cfg(test)]
+mod tests;
+
 /// A segment's room, but for what is longer and has one of its own.
 const SEGMENT_BYTES: usize = 1 << 20;
 
@@ -26,9 +29,9 @@ impl Arena {
     /// Puts parts one behind another.
     pub(super) fn push(&mut self, parts: &[&[u8]]) -> Position {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let room = self.segments.last();
-        let room = room.map_or(0, |segment| segment.capacity() - segment.len());
-        if room < len {
+        let last = self.segments.last();
+        let room = last.map(|segment| segment.capacity() - segment.len());
+        if room.is_none_or(|room| room < len) {
             self.segments
                 .push(Vec::with_capacity(len.max(SEGMENT_BYTES)));
         }
