@@ -91,7 +91,7 @@ pub(crate) fn on_signals() -> anyhow::Result<()> {
 }
 
 impl Undo {
-    fn run(&self) {
+    pub(crate) fn run(&self) {
         match self {
             Undo::Process(pid) => {
                 if let Some(pid) = Pid::from_raw(*pid as i32) {

@@ -1,7 +1,7 @@
 //! A volume that is mounted, by the kernel or by ubtrfs, and what can be counted there.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -110,16 +110,24 @@ impl Stage {
 }
 
 fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
-    let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
-    let device = PathBuf::from(ran.output.trim());
+    let is_device = fs::metadata(image)?.file_type().is_block_device();
+    let device = match is_device {
+        true => image.to_owned(),
+        false => {
+            let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
+            PathBuf::from(ran.output.trim())
+        }
+    };
     let mut args: Vec<&std::ffi::OsStr> = vec!["-t".as_ref(), "btrfs".as_ref()];
     if !options.is_empty() {
         args.extend(["-o".as_ref(), std::ffi::OsStr::new(options)]);
     }
     args.extend([device.as_os_str(), dir.as_os_str()]);
     run("mount", &args)?;
-    // Gone with the mount, however that ends.
-    run("losetup", &[Path::new("-d"), &device])?;
+    if !is_device {
+        // Gone with the mount, however that ends.
+        run("losetup", &[Path::new("-d"), &device])?;
+    }
     Ok(Server::Kernel {
         device,
         fsid: fsid_of(image)?,

@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, syncfs, unlinkat};
 
 use super::meter::Meter;
+use super::slow_disk::SlowDisk;
 use super::{GIB, MOUNTED, Outcome, Workload};
 use crate::figures::{Round, Side, Unit};
 use crate::kit::Kit;
@@ -23,17 +24,35 @@ pub(super) const WORKLOAD: Workload = Workload {
            1 GiB without a pause and makes everything durable every second.",
     sides: MOUNTED,
     most_rounds: 2,
-    run: measure,
+    run: |kit, side| measure(kit, side, None),
+};
+
+pub(super) const ON_SLOW_DISK: Workload = Workload {
+    name: "s4-latency-slow",
+    title: "S4: latency beside a writer, on a slow disk",
+    text: "The same on a disk that takes no more than 20 MiB/s.",
+    sides: MOUNTED,
+    most_rounds: 1,
+    run: |kit, side| match SlowDisk::is_possible() {
+        true => measure(kit, side, Some(20 << 20)),
+        false => Ok(Outcome::Absent(
+            "no way to slow a disk down: there is no blkio controller of version 1",
+        )),
+    },
 };
 
 const FILES: u64 = 1000;
 const CHUNK_BYTES: usize = 1 << 20;
 const WRITTEN_BYTES: u64 = GIB;
 
-fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
+fn measure(kit: &Kit, side: Side, limit: Option<u64>) -> Result<Outcome> {
     let mut round = Round::default();
     let image = kit.image(8 * GIB)?;
-    let stage = Stage::mount(kit, side, &image, "")?;
+    let mut slow = limit
+        .map(|limit| SlowDisk::new(&image, limit))
+        .transpose()?;
+    let disk = slow.as_ref().map_or(image.as_path(), SlowDisk::path);
+    let stage = Stage::mount(kit, side, disk, "")?;
     let lasts = Duration::from_secs(kit.scaled(20).max(3));
     let meter = Meter::start(&stage)?;
     let worked = beside_a_writer(&stage.dir, lasts)?;
@@ -50,7 +69,13 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     let mib = worked.written_bytes as f64 / (1 << 20) as f64 / lasts.as_secs_f64();
     round.add("the other writer", Unit::MibPerSecond, mib);
     meter.add_costs("all", &stage, &mut round)?;
+    if let Some(slow) = &mut slow {
+        slow.lift_limit();
+    }
     stage.end()?;
+    if let Some(slow) = slow {
+        slow.end()?;
+    }
     std::fs::remove_file(image)?;
     Ok(Outcome::Figures(round))
 }

@@ -9,6 +9,7 @@ mod meter;
 mod nocow;
 mod rename_fsync;
 mod send;
+mod slow_disk;
 mod tools;
 mod tree;
 
@@ -50,6 +51,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     discard::WORKLOAD,
     many_files::WORKLOAD,
     latency::WORKLOAD,
+    latency::ON_SLOW_DISK,
     fio::WORKLOAD,
     tree::WORKLOAD,
     tools::WORKLOAD,

@@ -1,0 +1,66 @@
+//! Storage that takes no more than so many bytes a second, below the kernel and ubtrfs alike: a loop device for which
+//! the block layer holds writes back.
+//!
+//! The limit is that of the root cgroup (version 1): it meets the kernel's own threads, too, which write what a mount
+//! or the page cache has collected. Version 2 has none for its root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cleanup::{self, Undo};
+use crate::run::run;
+
+const LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
+
+/// A loop device of an image, slowed down.
+#[derive(Debug)]
+pub(super) struct SlowDisk {
+    device: PathBuf,
+    no_limit: Option<Undo>,
+}
+
+impl SlowDisk {
+    /// Whether this machine can slow a device down.
+    pub(super) fn is_possible() -> bool {
+        Path::new(LIMITS).exists()
+    }
+
+    pub(super) fn new(image: &Path, bytes_per_second: u64) -> Result<SlowDisk> {
+        let ran = run("losetup", &[Path::new("-f"), Path::new("--show"), image])?;
+        let device = PathBuf::from(ran.output.trim());
+        let name = device.file_name().context("a device has a name")?;
+        let number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"))?;
+        let number = number.trim();
+        let no_limit = Undo::Setting {
+            path: LIMITS.into(),
+            before: format!("{number} 0"),
+        };
+        cleanup::push(no_limit.clone());
+        fs::write(LIMITS, format!("{number} {bytes_per_second}"))?;
+        Ok(SlowDisk {
+            device,
+            no_limit: Some(no_limit),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.device
+    }
+
+    /// From here on it is as fast as what lies below.
+    pub(super) fn lift_limit(&mut self) {
+        if let Some(undo) = self.no_limit.take() {
+            undo.run();
+            cleanup::done(&undo);
+        }
+    }
+
+    /// Nothing is mounted from it any more.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.lift_limit();
+        run("losetup", &[Path::new("-d"), &self.device])?;
+        Ok(())
+    }
+}
