@@ -92,8 +92,8 @@ impl Volume {
         self.with_buffered(&inode, &state, attr)
     }
 
-    /// What the inode's item says.
-    pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
+    /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
+    pub fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.stub_parent() {
             let dir = self.stored_attr(parent)?;
             return Ok(Attr {

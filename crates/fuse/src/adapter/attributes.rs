@@ -24,7 +24,7 @@ use crate::request::{
 
 /// The rights that a program has though who runs it has not.
 const CAPABILITY: &[u8] = b"security.capability";
-const SETID: u16 = 0o6000;
+const SETID: u32 = 0o6000;
 
 /// Attributes for a file of which only the kind is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
@@ -124,7 +124,7 @@ impl<S: Source> Adapter<S> {
             }
         }
         // A kernel that writes through says so of every write by who has no privileges.
-        if kill_setid && self.source.inode(id)?.attr.permissions & SETID != 0 {
+        if kill_setid && volume.stored_attr(id).map_err(errno)?.mode & SETID != 0 {
             let set = SetAttr {
                 clear_setid: true,
                 ..SetAttr::default()

@@ -204,11 +204,12 @@ impl<S: Source> Adapter<S> {
 
     /// Refuses what flags of a file forbid to who has not asked when it was opened. `offset`: where a write begins.
     fn may_write(&self, id: FileId, offset: Option<u64>) -> Result<()> {
-        let inode = self.source.inode(id)?;
-        let appends = offset == Some(inode.attr.size_bytes);
-        let is_guarded = inode.flags.contains(InodeFlags::IMMUTABLE)
-            || inode.flags.contains(InodeFlags::APPEND) && !appends;
-        match is_guarded {
+        let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
+        if !flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            return Ok(());
+        }
+        let appends = offset == Some(self.source.inode(id)?.attr.size_bytes);
+        match flags.contains(InodeFlags::IMMUTABLE) || !appends {
             true => Err(Errno::PERM),
             false => Ok(()),
         }
