@@ -8,15 +8,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::windows::Windows;
 use crate::fs::{FileId, Inode};
 
+/// What a listed file takes beside its data: many small files are many.
+const FILE_BYTES: u64 = 1024;
+
 #[derive(Debug)]
 pub(crate) struct DirtyFiles {
     files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
+    /// How many are listed.
+    count: AtomicU64,
     windows: Arc<Windows>,
     budget_bytes: u64,
 }
@@ -25,6 +31,7 @@ impl DirtyFiles {
     pub(crate) fn new(budget_bytes: u64) -> DirtyFiles {
         DirtyFiles {
             files: Mutex::default(),
+            count: AtomicU64::new(0),
             windows: Arc::default(),
             budget_bytes,
         }
@@ -36,23 +43,23 @@ impl DirtyFiles {
     }
 
     pub(super) fn is_over_budget(&self) -> bool {
-        self.windows.buffered_bytes() > self.budget_bytes
+        let of_files = FILE_BYTES * self.count.load(Ordering::Relaxed);
+        self.windows.buffered_bytes() + of_files > self.budget_bytes
     }
 
     pub(super) fn add(&self, inode: &Arc<Inode>) {
-        self.files.lock().insert(inode.id, Arc::clone(inode));
+        let mut files = self.files.lock();
+        files.insert(inode.id, Arc::clone(inode));
+        self.count.store(files.len() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn remove(&self, id: FileId) {
-        self.files.lock().remove(&id);
+        let mut files = self.files.lock();
+        files.remove(&id);
+        self.count.store(files.len() as u64, Ordering::Relaxed);
     }
 
-    /// In the order in which several are locked.
-    pub(super) fn all(&self) -> Vec<Arc<Inode>> {
-        self.files.lock().values().cloned().collect()
-    }
-
-    /// Up to `most` of those behind `id`.
+    /// Up to `most` of those behind `id`, in the order in which several are locked.
     pub(super) fn next(&self, id: Option<FileId>, most: usize) -> Vec<Arc<Inode>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let files = self.files.lock();

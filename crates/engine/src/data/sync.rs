@@ -10,7 +10,7 @@ use crate::fs::FileId;
 use crate::volume::Volume;
 
 /// Files whose data goes to the devices together.
-const FILES_AT_ONCE: usize = 64;
+pub(super) const FILES_AT_ONCE: usize = 64;
 
 impl Volume {
     /// Gives all buffered data its extents. Meets every file with data that was written before the call, also one that

@@ -5,6 +5,7 @@ mod cold;
 mod failures;
 mod full;
 mod in_place;
+mod many_files;
 mod many_runs;
 mod model;
 mod rig;

@@ -14,6 +14,7 @@ use ubtrfs_format::item::InodeFlags;
 use super::buffer::WriteBuffer;
 use super::file::{end_of, note_write, put_inode, read_file};
 use super::promise::Promise;
+use super::sync::FILES_AT_ONCE;
 use super::write_back::Job;
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
@@ -128,7 +129,7 @@ impl Volume {
         };
         let offset = self.buffer(inode, target, bytes, promise)?;
         if !waiting::is_forbidden() {
-            self.relieve(inode);
+            self.relieve();
         }
         Ok(offset)
     }
@@ -181,17 +182,18 @@ impl Volume {
         outcome.map(|()| offset)
     }
 
-    /// Writes back while more is buffered than may be. Losses are told to who syncs.
-    fn relieve(&self, inode: &Arc<Inode>) {
+    /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to
+    /// who syncs.
+    fn relieve(&self) {
         let dirty = &self.data.dirty;
-        if !dirty.is_over_budget() {
-            return;
-        }
-        let mut others = std::iter::once(Arc::clone(inode)).chain(dirty.all());
-        while dirty.is_over_budget()
-            && let Some(inode) = others.next()
-        {
-            if let Err(error) = self.write_back(&inode) {
+        let mut last = None;
+        while dirty.is_over_budget() {
+            let some = dirty.next(last, FILES_AT_ONCE);
+            last = some.last().map(|inode| inode.id);
+            if last.is_none() {
+                return;
+            }
+            if let Err(error) = self.write_back_files(&some) {
                 tracing::debug!(%error, "write-back for room in the buffer");
             }
         }
