@@ -23,6 +23,7 @@ use super::splice::Splice;
 use super::write_back::{GROW_SECTORS, enter_splice};
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
+use crate::lock;
 use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
 
@@ -30,6 +31,8 @@ use crate::volume::Volume;
 const STEP: usize = 512;
 const COMPARE_BYTES: usize = 128 << 10;
 const COPY_BYTES: usize = 1 << 20;
+/// As much is copied rather than shared while it has no extents to be shared.
+const COPIED_BYTES: u64 = 32 << 10;
 
 /// A part of one file and its place in another, or elsewhere in the same.
 #[derive(Clone, Copy, Debug)]
@@ -166,8 +169,8 @@ impl Volume {
         Ok(true)
     }
 
-    /// Copies bytes from file to file, by sharing extents where that can be done. Returns how many, which is less than
-    /// `len` only at the source's end.
+    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
+    /// which is less than `len` only at the source's end.
     pub fn copy_range(
         &self,
         src: FileId,
@@ -176,7 +179,6 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
-        waiting::check()?;
         let sectorsize = self.sectorsize();
         let src_size = self.attr(src)?.size;
         let len = len.min(src_size.saturating_sub(src_offset));
@@ -192,7 +194,12 @@ impl Volume {
         let whole = len - len % sectorsize;
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
-        if aligned && whole > 0 {
+        // What is shared must be written back first, and that by itself.
+        let copies = len <= COPIED_BYTES && (whole == 0 || self.is_buffered(src)?);
+        if !copies {
+            waiting::check()?;
+        }
+        if aligned && !copies {
             match self.clone_range(src, src_offset, whole, dst, dst_offset) {
                 Ok(cloned) => done = cloned,
                 Err(Error::CsumsDiffer | Error::Invalid(_)) => {}
@@ -210,6 +217,11 @@ impl Volume {
             done += read as u64;
         }
         Ok(done)
+    }
+
+    fn is_buffered(&self, id: FileId) -> Result<bool> {
+        let inode = self.inodes.get(self, id)?;
+        Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
     /// What a step and inline data take at worst.

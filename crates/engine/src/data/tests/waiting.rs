@@ -311,3 +311,25 @@ fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
     assert!(refused.is_err_and(|error| error.is_would_wait()));
     assert!(volume.statfs().unwrap().available_bytes > 0);
 }
+
+#[test]
+fn a_small_copy_of_what_is_buffered_waits_for_nothing() {
+    let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
+    let volume = rig.volume();
+    let (small, large, copy) = (
+        rig.file(InodeFlags::empty()),
+        rig.file(InodeFlags::empty()),
+        rig.file(InodeFlags::empty()),
+    );
+    let bytes: Vec<u8> = (0..20_000).map(|at: u32| at as u8).collect();
+    volume.write(small, 0, &bytes).unwrap();
+    volume.write(large, 0, &[9; 1 << 16]).unwrap();
+    let copied = while_forbidden(|| volume.copy_range(small, 0, 1 << 20, copy, 0));
+    assert_eq!(copied.unwrap(), 20_000);
+    let refused = while_forbidden(|| volume.copy_range(large, 0, 1 << 16, copy, 0));
+    assert!(refused.unwrap_err().is_would_wait());
+    let mut found = vec![0; bytes.len()];
+    volume.read(copy, 0, &mut found).unwrap();
+    assert!(found == bytes);
+    rig.assert_sound();
+}
