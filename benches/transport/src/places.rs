@@ -34,12 +34,8 @@ pub(crate) fn with_instant(
             &options,
         )
     };
-    let mounted = if choice == TransportChoice::Uring {
-        with_uring(mount).context("this kernel has no FUSE over io_uring")?
-    } else {
-        mount()
-    };
-    let mut session = mounted?;
+    let mounted = with_uring(choice == TransportChoice::Uring, mount);
+    let mut session = mounted.context("this kernel has no FUSE over io_uring")??;
     let outcome = work(dir.path());
     session.unmount()?;
     outcome

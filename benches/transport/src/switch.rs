@@ -11,8 +11,13 @@ use rustix::fs::{FlockOperation, flock};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// Mounts; with the switch turned on, if the mount is to be over io_uring.
+///
 /// Errors: the kernel has no such switch, or it is not for us.
-pub(crate) fn with_uring<T>(mount: impl FnOnce() -> T) -> io::Result<T> {
+pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::Result<T> {
+    if !is_wanted {
+        return Ok(mount());
+    }
     let switch = Path::new(SWITCH);
     let lock = File::open(switch)?;
     flock(&lock, FlockOperation::LockExclusive)?;

@@ -77,7 +77,9 @@ fn a_queue_that_fails_ends_the_connection_with_all_that_waits() {
         ..Options::default()
     };
     let source = Path::new("instant");
-    let session = match with_uring(|| mount_file_system(file_system, source, &path, &options)) {
+    let session = match with_uring(true, || {
+        mount_file_system(file_system, source, &path, &options)
+    }) {
         Ok(Ok(session)) => session,
         refused => {
             let _ = writeln!(std::io::stderr(), "SKIPPED: cannot mount: {refused:?}");

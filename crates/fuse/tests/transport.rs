@@ -76,18 +76,9 @@ fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
             };
             let source = Path::new("instant");
             let mount = || mount_file_system(file_system, source, dir.path(), &options);
-            let mounted = if transport == TransportChoice::Uring {
-                match with_uring(mount) {
-                    Ok(mounted) => mounted,
-                    Err(error) => {
-                        skip(&format!("no FUSE over io_uring: {error}"));
-                        return None;
-                    }
-                }
-            } else {
-                mount()
-            };
-            match mounted {
+            let mounted = with_uring(transport == TransportChoice::Uring, mount)
+                .map_err(|error| skip(&format!("no FUSE over io_uring: {error}")));
+            match mounted.ok()? {
                 Ok(session) => Some(Mounted {
                     dir,
                     session,

@@ -195,7 +195,7 @@ impl Volume {
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
         // What is shared must be written back first, and that by itself.
-        let copies = len <= COPIED_BYTES && (whole == 0 || self.is_buffered(src)?);
+        let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
         if !copies {
             waiting::check()?;
         }

@@ -121,18 +121,9 @@ fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
         .filter_map(|transport| {
             let dir = tempfile::tempdir().unwrap();
             let mount = || serve_over(dir.path(), transport);
-            let mounted = if transport == TransportChoice::Uring {
-                match switch::with_uring(mount) {
-                    Ok(mounted) => mounted,
-                    Err(error) => {
-                        skip(&format!("no FUSE over io_uring: {error}"));
-                        return None;
-                    }
-                }
-            } else {
-                mount()
-            };
-            match mounted {
+            let mounted = switch::with_uring(transport == TransportChoice::Uring, mount)
+                .map_err(|error| skip(&format!("no FUSE over io_uring: {error}")));
+            match mounted.ok()? {
                 Ok(session) => Some((dir, session)),
                 Err(
                     error @ (MountError::NoFuse

@@ -312,6 +312,23 @@ fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
     assert!(volume.statfs().unwrap().available_bytes > 0);
 }
 
+/// Less than a sector, and more than is copied for being small: nothing is whole, so nothing is shared.
+#[test]
+fn a_copy_of_less_than_a_large_sector_ends_where_it_was_told() {
+    let mkfs = MkfsOptions {
+        sectorsize: 64 << 10,
+        nodesize: Some(64 << 10),
+        ..MkfsOptions::default()
+    };
+    let rig = Rig::on(&mkfs, 512 * MIB, options());
+    let volume = rig.volume();
+    let (from, copy) = (rig.file(InodeFlags::empty()), rig.file(InodeFlags::empty()));
+    volume.write(from, 0, &[6; 100_000]).unwrap();
+    assert_eq!(volume.copy_range(from, 0, 40_000, copy, 0).unwrap(), 40_000);
+    assert_eq!(volume.attr(copy).unwrap().size, 40_000);
+    rig.assert_sound();
+}
+
 #[test]
 fn a_small_copy_of_what_is_buffered_waits_for_nothing() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
