@@ -1,6 +1,7 @@
 //! `make bench`: published workloads on the kernel's btrfs and on ubtrfs, in turns.
 //!
-//! Each workload is run on every side in each round; the order of the sides changes from round to round.
+//! Each workload is run on every side in each round; the order of the sides changes from round to round. All
+//! workloads have their first round before any has its second.
 //! What fails is reported and the run goes on; the exit code tells. Everything that is made, mounts and
 //! loop devices included, is below one directory and goes when the run ends, also by a signal.
 
@@ -12,6 +13,7 @@ mod kit;
 mod latency;
 mod machine;
 mod report;
+mod rounds;
 mod run;
 mod stage;
 mod workload;
@@ -24,11 +26,10 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use self::cleanup::Undo;
-use self::figures::Table;
 use self::kit::Kit;
 use self::machine::Machine;
 use self::report::{Report, chart, page, text};
-use self::workload::{Outcome, WORKLOADS, Workload};
+use self::workload::{WORKLOADS, Workload};
 
 /// FUSE over io_uring is off until root turns it on.
 pub(crate) const URING_SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -52,11 +53,11 @@ struct Args {
     /// A tenth of the work, in one round
     #[arg(long)]
     quick: bool,
-    /// Rounds, for workloads that do not take long
+    /// Rounds at most, as far as there is time
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// No workload is begun later than this many minutes after the start
-    #[arg(long, default_value_t = 26)]
+    /// After the first, a round is begun only if it should end this many minutes after the start
+    #[arg(long, default_value_t = 27)]
     minutes: u64,
     /// Only these workloads
     only: Vec<String>,
@@ -97,13 +98,9 @@ fn bench(args: &Args) -> Result<bool> {
     let rounds = if args.quick { 1 } else { args.rounds.max(1) };
     let kit = Kit::new(dir, ubtrfs, args.quick, rounds);
     let until = begin + Duration::from_secs(args.minutes * 60);
-    let mut all_well = true;
-    let mut tables = Vec::new();
-    for workload in chosen(&args.only)? {
-        let (table, went_well) = measure(&kit, workload, until);
-        print!("{}", text::table(&table));
-        all_well &= went_well;
-        tables.push(table);
+    let (tables, all_well) = rounds::run(&kit, &chosen(&args.only)?, until);
+    for table in &tables {
+        print!("{}", text::table(table));
     }
     let report = Report {
         machine,
@@ -146,49 +143,6 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Workload>> {
     let wanted =
         |workload: &&Workload| only.is_empty() || only.iter().any(|name| name == workload.name);
     Ok(WORKLOADS.iter().filter(wanted).collect())
-}
-
-fn measure(kit: &Kit, workload: &Workload, until: Instant) -> (Table, bool) {
-    let mut table = Table {
-        name: workload.name,
-        title: workload.title,
-        text: workload.text,
-        ..Table::default()
-    };
-    let mut all_well = true;
-    for round in 0..kit.rounds.min(workload.most_rounds) {
-        if Instant::now() > until {
-            if round == 0 {
-                for &side in workload.sides {
-                    table.absent.insert(side, "no time was left".into());
-                }
-                all_well = false;
-            }
-            break;
-        }
-        let mut sides = workload.sides.to_vec();
-        if round % 2 == 1 {
-            sides.reverse();
-        }
-        for side in sides {
-            if table.absent.contains_key(&side) {
-                continue;
-            }
-            eprintln!("{}: {}, round {}", workload.name, side.name(), round + 1);
-            match (workload.run)(kit, side) {
-                Ok(Outcome::Figures(figures)) => table.add(side, figures),
-                Ok(Outcome::Absent(why)) => {
-                    table.absent.insert(side, why.into());
-                }
-                Err(error) => {
-                    eprintln!("{}: {}: {error:#}", workload.name, side.name());
-                    table.absent.insert(side, format!("failed: {error:#}"));
-                    all_well = false;
-                }
-            }
-        }
-    }
-    (table, all_well)
 }
 
 fn write(args: &Args, report: &Report) -> Result<()> {

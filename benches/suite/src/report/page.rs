@@ -12,7 +12,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     let _ = writeln!(
         out,
         "Made by `make bench{}` in {:.0} minutes; every table is from one run in which the sides took turns. \
-         Figures are medians, with the least and the most of all rounds behind them. A ratio is ubtrfs by the \
+         Figures are medians, with the least and the most behind them where there was more than one round. A ratio is ubtrfs by the \
          kernel: for times, bytes and latencies less is better, for rates more.\n",
         if report.is_quick { " QUICK=1" } else { "" },
         report.seconds / 60.0
