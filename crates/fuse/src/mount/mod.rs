@@ -11,6 +11,7 @@ mod closing;
 mod companion;
 mod detach;
 mod error;
+mod memory;
 mod options;
 mod remount;
 mod server;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ubtrfs_engine::{Compress, OpenOptions};
 
+use super::super::memory;
 use super::{Options, values};
 
 /// The kernel has the older one still, and means to drop it.
@@ -14,6 +15,7 @@ impl Options {
     pub fn open_options(&self, writable: bool) -> OpenOptions {
         let mut options = OpenOptions::new()
             .writable(writable)
+            .delta_bytes(memory::delta_bytes())
             .compress(self.compress)
             .no_data_cow(self.no_data_cow)
             .no_data_sum(self.no_data_sum)
