@@ -119,20 +119,22 @@ impl Inode {
                 body,
                 prealloc,
             } => {
-                if body.disk().is_none() {
-                    return Ok(());
-                }
-                if !prealloc {
-                    self.last_data = Some(start);
-                }
-                let (generation, limit) = (head.generation.get(), rules.generation);
-                if generation == 0 || generation > limit {
-                    return Err(Fault::FileExtentGeneration { generation, limit });
+                let is_hole = body.disk().is_none();
+                if !is_hole {
+                    if !prealloc {
+                        self.last_data = Some(start);
+                    }
+                    let (generation, limit) = (head.generation.get(), rules.generation);
+                    if generation == 0 || generation > limit {
+                        return Err(Fault::FileExtentGeneration { generation, limit });
+                    }
                 }
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
-                let extent_bytes = match head.compression {
-                    0 => body.disk_num_bytes.get(),
-                    _ => head.ram_bytes.get(),
+                let (ram_bytes, disk_bytes) = (head.ram_bytes.get(), body.disk_num_bytes.get());
+                // Of a hole and of a compressed extent only `ram_bytes` says how long it is.
+                let extent_bytes = match is_hole || head.compression != 0 {
+                    true => ram_bytes,
+                    false => ram_bytes.min(disk_bytes),
                 };
                 let end = offset.checked_add(num_bytes);
                 if num_bytes == 0 || end.is_none_or(|end| end > extent_bytes) {

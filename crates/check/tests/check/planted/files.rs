@@ -209,6 +209,17 @@ fn extent_plants() -> Vec<Plant> {
                 add_u64(&mut extent(bytes).1.num_bytes, 1 << 30);
             });
         }),
+        plant(710, &[], |volume| {
+            edit(volume, TREE, is_hole, |_, bytes| {
+                add_u64(&mut extent(bytes).1.offset, 1 << 40);
+            });
+        })
+        .on(OLDEST),
+        plant(710, &[], |volume| {
+            edit(volume, TREE, is_plain, |_, bytes| {
+                extent(bytes).0.ram_bytes = 0.into();
+            });
+        }),
         plant(724, &[], |volume| {
             edit(volume, TREE, is_plain, |_, bytes| {
                 extent(bytes).0.generation = 0.into();
