@@ -87,6 +87,27 @@ fn snapshot_shows_a_stub_for_a_subvolume_inside_its_source() {
     assert!(shown.get(b"s/b").is_some_and(|entry| entry.is_stub()));
 }
 
+/// simple_lookup in the kernel's fs/libfs.c.
+#[test]
+fn too_long_a_name_in_a_stub_is_told_before_its_absence() {
+    let subvolume = |name| Op::CreateSubvolume { path: path(name) };
+    let mut model = model(&[
+        subvolume("a"),
+        subvolume("a/b"),
+        Op::Snapshot {
+            from: path("a"),
+            to: path("s"),
+            read_only: false,
+        },
+    ]);
+    let mut error_at = |name: &[u8]| {
+        let path = path("s/b").join(name);
+        model.apply(&Op::Stat { path }).unwrap_err()
+    };
+    assert_eq!(error_at(&[b'x'; 255]), OpError::NotFound);
+    assert_eq!(error_at(&[b'x'; 256]), OpError::NameTooLong);
+}
+
 #[test]
 fn stub_may_be_renamed_to_its_own_name_only() {
     let mut made = model(&[
