@@ -55,7 +55,7 @@ conform: setup build ## pjdfstest, fsx, trees, git, sqlite and a crowd on a moun
 conform-quick: setup build
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform --quick $(PARTS)
 
-soak: setup ## the whole conformance matrix: hours
+soak: setup ## all tests in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.

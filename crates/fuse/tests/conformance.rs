@@ -1,7 +1,7 @@
 //! The kernel makes volumes of every kind; the library and the mount must show all of them as the
 //! kernel does, whole and with as much damage as their profile survives.
 //!
-//! The representative cases run always, all of them with `UBTRFS_SOAK` set.
+//! The representative cases run always, many more with `UBTRFS_SOAK` set.
 
 #[path = "conformance/library.rs"]
 mod library;

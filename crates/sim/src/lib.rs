@@ -21,6 +21,7 @@ pub mod manifest;
 pub mod matrix;
 pub mod model;
 pub mod oracle;
+mod progress;
 pub mod record;
 mod rng;
 mod scratch;
@@ -30,6 +31,7 @@ mod throttled;
 mod zeros;
 
 pub use error::Error;
+pub use progress::Progress;
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;
 pub use slow::SlowDevice;

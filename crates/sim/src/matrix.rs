@@ -1,8 +1,9 @@
 //! Which volumes a reader is tried on: checksum x compression x profile x node size x features.
 //!
-//! `full` has every combination that mkfs accepts and is for `make soak`. `representative` takes from it,
+//! `full` has every combination that mkfs accepts, thousands of them. `representative` takes from it,
 //! one by one, the case that brings together most values that were not together before, so that a prefix
-//! of any length is as varied as it can be; every value of every dimension is in it.
+//! of any length is as varied as it can be; every value of every dimension is in it. A soak takes all that
+//! bring two values together for the first time, and others at random.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::fmt;
 use crate::fill::{self, Scale};
 use crate::kernel::{Csum, Feature, KernelVolume, MkfsSpec, Profile};
 use crate::manifest::Manifest;
-use crate::{Error, Result};
+use crate::{Error, Result, Rng, seed};
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compression {
@@ -231,22 +232,34 @@ pub fn full() -> Vec<Case> {
 }
 
 const REPRESENTATIVES: usize = 18;
+const IN_SOAK: usize = 200;
 
 pub fn representative() -> Vec<Case> {
     varied(REPRESENTATIVES)
 }
 
-/// All of them with `UBTRFS_SOAK` set, as many of the most varied as `UBTRFS_CASES` says, else the
-/// representative ones.
+/// As many as `UBTRFS_CASES` says, in a soak some hundreds, else the representative ones.
 pub fn chosen() -> Vec<Case> {
+    let few = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => IN_SOAK,
+        None => REPRESENTATIVES,
+    };
     let count = std::env::var("UBTRFS_CASES").ok();
-    if std::env::var_os("UBTRFS_SOAK").is_some() {
-        full()
-    } else if let Some(count) = count.and_then(|count| count.parse().ok()) {
-        varied(count)
-    } else {
-        representative()
+    let count = count.and_then(|count| count.parse().ok()).unwrap_or(few);
+    sample(&full(), count, seed("kinds of volumes"))
+}
+
+/// The most varied; once all pairs of values are together, any others.
+fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
+    let mut chosen = varied_of(all, count);
+    let mut others: Vec<Case> = all.to_vec();
+    others.retain(|case| !chosen.contains(case));
+    let mut rng = Rng::new(seed);
+    while chosen.len() < count && !others.is_empty() {
+        let at = rng.below(others.len() as u64) as usize;
+        chosen.push(others.swap_remove(at));
     }
+    chosen
 }
 
 /// The cases that ubtrfs writes to: it makes no chunks with parity, and keeps no simple quotas.

@@ -38,7 +38,7 @@ pub use kernel_target::{KernelFolder, KernelTarget, MountedVolume};
 pub use op::*;
 pub use run::{Disagreement, Failure, Problem, Run, RunOptions, Step, run};
 pub use shape::Shape;
-pub use shrink::{prove, shrink};
+pub use shrink::{prove, prove_script, shrink};
 pub use target::Target;
 pub use threads::{ThreadFailure, ThreadPlan, ThreadRun, Watch};
 pub use vfs_target::{Mounted, SubvolumeVerb, VfsTarget};

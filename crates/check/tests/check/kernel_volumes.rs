@@ -13,7 +13,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fill::Scale;
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
-use ubtrfs_sim::matrix;
+use ubtrfs_sim::{Progress, matrix};
 
 use crate::assert_spotless;
 
@@ -32,9 +32,12 @@ fn filled_volumes_of_all_kinds_are_sound() {
         return;
     }
     let seed = ubtrfs_sim::seed(TEST);
-    for case in matrix::chosen() {
+    let cases = matrix::chosen();
+    let progress = Progress::new(TEST, cases.len());
+    for case in cases {
         let filled = case.build(&Scale::small(), seed).unwrap();
         assert_spotless(&format!("{case}, seed {seed}"), &checked(&filled.volume));
+        progress.step(|| case);
     }
 }
 

@@ -1,23 +1,24 @@
 //! Random scripts are done to the engine and to the model, which must agree; then the kernel must show what
-//! the model does. With `UBTRFS_SOAK` set the scripts are long.
+//! the model does. With `UBTRFS_SOAK` set the scripts are long, and `btrfs check` and scrub judge as well.
 
 mod shown;
 mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ubtrfs_device::MemDevice;
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::Timespec;
-use ubtrfs_sim::kernel::{self, KernelMount};
+use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::model::Limits;
 use ubtrfs_sim::record::save_image;
-use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, run, shrink};
-use ubtrfs_sim::{Scratch, seed};
+use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, prove_script, run};
+use ubtrfs_sim::{Progress, Rng, Scratch, seed};
 
 use target::{EngineTarget, NamedDevices};
 
@@ -40,22 +41,43 @@ fn device(nodesize: u32, features: &str, len_bytes: u64) -> MemDevice {
     device
 }
 
-/// With no commits but those that are asked for.
-fn open(device: Arc<MemDevice>, compress: Compress) -> EngineTarget {
-    let devices: NamedDevices = vec![(PathBuf::from("memory"), device)];
-    let options = OpenOptions::new()
+fn is_soak() -> bool {
+    std::env::var_os("UBTRFS_SOAK").is_some()
+}
+
+/// Once, in a soak several times; the seed that a failure tells is the first of its own run.
+fn each_seed(test: &str, mut prove: impl FnMut(u64)) {
+    const IN_SOAK: u64 = 8;
+    let first = seed(test);
+    for number in 0..if is_soak() { IN_SOAK } else { 1 } {
+        prove(first.wrapping_add(number));
+    }
+}
+
+/// With no commits but those that are asked for; in a soak perhaps under pressure, as the seed says.
+fn options(compress: Compress, seed: u64) -> OpenOptions {
+    let mut options = OpenOptions::new()
         .writable(true)
         .compress(compress)
         .commit_interval(None);
-    EngineTarget::open(devices, &options).unwrap()
+    if is_soak() {
+        let mut rng = Rng::new(seed);
+        if rng.one_in(3) {
+            options = options.cache_bytes(1 << 20);
+        }
+        if rng.one_in(3) {
+            options = options.delta_bytes(256 << 10).buffer_bytes(1 << 20);
+        }
+        if rng.one_in(3) {
+            options = options.commit_interval(Some(Duration::from_millis(5)));
+        }
+    }
+    options
 }
 
-/// How many operations a script has: few, unless it is a soak.
-fn count(few: usize) -> usize {
-    match std::env::var_os("UBTRFS_SOAK") {
-        Some(_) => 50 * few,
-        None => few,
-    }
+fn open(device: Arc<MemDevice>, options: &OpenOptions) -> EngineTarget {
+    let devices: NamedDevices = vec![(PathBuf::from("memory"), device)];
+    EngineTarget::open(devices, options).unwrap()
 }
 
 /// A script, and what it is done to.
@@ -65,7 +87,9 @@ struct Case {
     compress: Compress,
     len_bytes: u64,
     shape: Shape,
+    /// How many operations the script has, usually and in a soak.
     few: usize,
+    many: usize,
 }
 
 impl Case {
@@ -77,6 +101,7 @@ impl Case {
             len_bytes: LEN_BYTES,
             shape,
             few,
+            many: 50 * few,
         }
     }
 
@@ -88,36 +113,44 @@ impl Case {
         }
     }
 
-    /// Does the script; then the kernel shows the same, and can go on with it.
     fn prove(&self, test: &str) {
-        let mut ops = generate(self.shape, seed(test), count(self.few));
+        each_seed(test, |seed| self.prove_one(test, seed));
+    }
+
+    /// Does a script; then the kernel shows the same, and can go on with it.
+    fn prove_one(&self, test: &str, seed: u64) {
+        let count = if is_soak() { self.many } else { self.few };
+        let name = format!("{test}, UBTRFS_SEED={seed}, {count} operations");
+        let opened = options(self.compress, seed);
+        let mut ops = generate(self.shape, seed, count);
         ops.push(Op::Remount);
-        let attempt = |ops: &[Op]| {
+        let (model, device) = prove_script(&name, &ops, &self.options(), |ops, options| {
             let device = device(self.nodesize, self.features, self.len_bytes);
             let device = Arc::new(device);
-            let mut target = open(device.clone(), self.compress);
-            run(&mut target, ops, &self.options()).map(|model| (model, device))
-        };
-        let (model, device) = match attempt(&ops) {
-            Ok(done) => done,
-            Err(first) => {
-                eprintln!("shrinking: {first}");
-                let short = shrink(&ops[..=first.index], |ops| attempt(ops).is_err());
-                let last = attempt(&short).err().unwrap_or(first);
-                let script: Vec<String> = short.iter().map(|op| format!("Op::{op:?},")).collect();
-                panic!("{last}\n[\n{}\n]", script.join("\n"));
-            }
-        };
+            let mut target = open(device.clone(), &opened);
+            run(&mut target, ops, options).map(|model| (model, device))
+        });
         if !kernel::or_skip(test) {
             return;
         }
         let scratch = Scratch::new().unwrap();
         let image = scratch.path().join("image");
         save_image(&device, &image).unwrap();
-        let mount = KernelMount::new(std::slice::from_ref(&image), "subvolid=5").unwrap();
+        let volume = KernelVolume::of_files(vec![image], scratch);
+        if is_soak() {
+            volume
+                .check()
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let mount = volume.mount("subvolid=5").unwrap();
         let shown = Manifest::of_dir(mount.path()).unwrap();
         let differences = model.compare(&shown, &[]);
-        assert!(differences.is_empty(), "{differences:#?}");
+        assert!(differences.is_empty(), "{name}: {differences:#?}");
+        if is_soak() {
+            mount
+                .scrub()
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
         mount.unmount().unwrap();
     }
 }
@@ -188,6 +221,8 @@ fn compressed() {
 fn full_disk() {
     let case = Case {
         len_bytes: 160 << 20,
+        // The generator's model is never full, and keeps all in memory.
+        many: 4000,
         ..Case::new(Shape::FullDisk, 300)
     };
     case.prove("full_disk");
@@ -196,22 +231,33 @@ fn full_disk() {
 #[test]
 fn threads_end_as_the_model_says() {
     const THREADS: u8 = 3;
-    let seed = seed("engine threads");
-    let plans = [
-        ThreadPlan::shared(seed, THREADS, count(2000)),
-        ThreadPlan::apart(Shape::Mixed, seed, THREADS, count(1000), false),
-        ThreadPlan::apart(Shape::Snapshots, seed, THREADS, count(300), true),
-    ];
-    for plan in plans {
-        let first = open(
-            Arc::new(device(16 << 10, "", LEN_BYTES)),
-            Compress::default(),
-        );
-        let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
-        plan.run(&mut targets, &RunOptions::default(), &())
-            .unwrap_or_else(|failure| panic!("{failure}"));
-        drop(targets);
-        let mut first = first;
-        first.apply(&Op::Remount).unwrap();
-    }
+    // All is compared when the threads have ended, so that many scripts say more than long ones.
+    let times = if is_soak() { 5 } else { 1 };
+    each_seed("engine threads", |seed| {
+        let plans = [
+            ("shared", ThreadPlan::shared(seed, THREADS, times * 2000)),
+            (
+                "apart",
+                ThreadPlan::apart(Shape::Mixed, seed, THREADS, times * 1000, false),
+            ),
+            (
+                "snapshots",
+                ThreadPlan::apart(Shape::Snapshots, seed, THREADS, times * 300, true),
+            ),
+        ];
+        for (what, plan) in plans {
+            let name = format!("threads, {what}, UBTRFS_SEED={seed}");
+            let device = Arc::new(device(16 << 10, "", LEN_BYTES));
+            let first = open(device, &options(Compress::default(), seed));
+            let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
+            let progress = Progress::new(name.as_str(), plan.threads.iter().map(Vec::len).sum());
+            plan.run(&mut targets, &RunOptions::default(), &progress)
+                .unwrap_or_else(|failure| panic!("{name}: {failure}"));
+            drop(targets);
+            let mut first = first;
+            first
+                .apply(&Op::Remount)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    });
 }

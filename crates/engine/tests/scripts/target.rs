@@ -25,6 +25,8 @@ use crate::shown::{self, kind, numbers};
 
 type OpResult<T = Outcome> = Result<T, OpError>;
 
+/// EUCLEAN.
+const UNCLEAN: OpError = OpError::Other(117);
 const NAME_BYTES: usize = 255;
 const PATH_BYTES: usize = 4096;
 
@@ -78,7 +80,11 @@ impl EngineTarget {
         self.volume = None;
         let report =
             check_devices(self.devices.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
-        assert!(report.is_spotless(), "{:?}", report.issues);
+        if !report.is_spotless() {
+            // As an error, so that the script can be made shorter.
+            eprintln!("{report}");
+            return Err(UNCLEAN);
+        }
         let volume = Volume::from_devices(self.devices.clone(), &self.options);
         self.volume = Some(volume.map_err(errno)?);
         Ok(Outcome::Done)

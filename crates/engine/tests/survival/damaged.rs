@@ -17,7 +17,7 @@ use ubtrfs_format::item::{InodeFlags, InodeItem, InodeRefs};
 use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::Node;
 use ubtrfs_sim::craft::{Crafted, mutate};
-use ubtrfs_sim::{Rng, images, seed};
+use ubtrfs_sim::{Progress, Rng, images, seed};
 use zerocopy::FromBytes;
 
 use crate::devices::{Devices, named, open, quiet};
@@ -378,6 +378,7 @@ fn mutated_volumes_survive(name: &str, rounds: usize) {
     let sound = Crafted::load(&images::image(name).unwrap().devices);
     let blocks = blocks(&sound);
     let mut failures = String::new();
+    let progress = Progress::new(format!("damaged, {name}"), rounds);
     for round in 0..rounds as u64 {
         let mut rng = Rng::new(seed.wrapping_add(round));
         let mut volume = sound.clone();
@@ -400,6 +401,7 @@ fn mutated_volumes_survive(name: &str, rounds: usize) {
         if !worse.is_empty() {
             failures += &format!("{what}\n  {}\n", worse.join("\n  "));
         }
+        progress.step(|| &what);
     }
     assert!(failures.is_empty(), "{failures}");
 }

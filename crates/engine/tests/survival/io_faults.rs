@@ -11,7 +11,7 @@ use ubtrfs_sim::manifest::Field;
 use ubtrfs_sim::model::ModelFs;
 use ubtrfs_sim::oracle::{History, Promise, Rules, every_sync, judge_crash};
 use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Shape, Step, Target, generate, path};
-use ubtrfs_sim::seed;
+use ubtrfs_sim::{Progress, seed};
 
 use crate::devices::{
     Devices, Layout, MIB, MIRROR_FAULTS, check_after_cut, check_but, open, quiet,
@@ -218,9 +218,11 @@ fn every_request(name: &str, layout: &Layout, options: &OpenOptions, shape: Shap
         "{name}: {} requests, {counts:?}, each {step}th",
         faults.len()
     );
+    let progress = Progress::new(name, faults.len().div_ceil(step));
     for (device, fault) in faults.iter().step_by(step) {
         println!("device {device}, {fault:?}");
         survives(&base, (*device, fault), &ops, options);
+        progress.step(|| format!("device {device}, {fault:?}"));
     }
 }
 

@@ -9,11 +9,10 @@ use ubtrfs_engine::{Compress, NewInode, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_sim::Rng;
 use ubtrfs_sim::fault::{Counts, Fault, FaultDevice};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::script::{Shape, Target, ThreadPlan};
-use ubtrfs_sim::seed;
+use ubtrfs_sim::{Progress, Rng, seed};
 
 use crate::devices::{
     Devices, Layout, MIB, MIRROR_FAULTS, check_after_cut, check_but, open, quiet,
@@ -109,7 +108,9 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     let mut rng = Rng::new(seed);
     let (base, kept) = base(layout);
     let mut counts = None;
-    for trial in 0..=count(2, 400) {
+    let trials = count(2, 400);
+    let progress = Progress::new(name, trials + 1);
+    for trial in 0..=trials {
         let plan = ThreadPlan::apart(
             shape,
             rng.next_u64(),
@@ -148,6 +149,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
         volume
             .sync()
             .unwrap_or_else(|error| panic!("{what}: {error}"));
+        progress.step(|| &what);
     }
 }
 

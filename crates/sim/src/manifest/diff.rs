@@ -141,6 +141,10 @@ pub fn diff_without(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec
 }
 
 fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<Difference>) {
+    // What is shown of a field is costly.
+    if left == right {
+        return;
+    }
     for field in Field::ALL {
         if ignored.contains(&field) {
             continue;

@@ -31,3 +31,13 @@ fn full_has_each_case_once() {
     assert_eq!(cases.iter().collect::<BTreeSet<_>>().len(), cases.len());
     assert!(cases.iter().all(Case::is_possible));
 }
+
+#[test]
+fn sample_begins_with_every_pair_and_ends_with_all() {
+    let all = full();
+    let pairs = varied(usize::MAX);
+    let some = sample(&all, pairs.len() + 20, 1);
+    assert_eq!(some[..pairs.len()], pairs);
+    assert_eq!(some.iter().collect::<BTreeSet<_>>().len(), pairs.len() + 20);
+    assert_eq!(sample(&all, usize::MAX, 1).len(), all.len());
+}

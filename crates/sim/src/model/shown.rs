@@ -13,9 +13,6 @@ const UNKNOWN: Time = Time {
     nanoseconds: 0,
 };
 
-/// Nobody sets these.
-const NEVER_KNOWN: [Field; 2] = [Field::Ctime, Field::Btime];
-
 const STUB: Stat = Stat {
     kind: Kind::Dir,
     mode: 0o755,
@@ -103,6 +100,8 @@ pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> 
         let Some(wanted) = model.get(&entry.path) else {
             continue;
         };
+        // Nobody sets these.
+        (entry.stat.ctime, entry.stat.btime) = (wanted.stat.ctime, wanted.stat.btime);
         for (time, wanted) in [
             (&mut entry.stat.atime, wanted.stat.atime),
             (&mut entry.stat.mtime, wanted.stat.mtime),
@@ -116,5 +115,5 @@ pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> 
             (entry.stat.uid, entry.stat.gid) = (wanted.stat.uid, wanted.stat.gid);
         }
     }
-    diff_without(model, &shown, &[ignored, &NEVER_KNOWN].concat())
+    diff_without(model, &shown, ignored)
 }

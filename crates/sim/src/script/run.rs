@@ -4,13 +4,20 @@ use std::fmt;
 use std::mem::discriminant;
 
 use super::{Data, Op, OpError, Outcome, Target};
+use crate::Progress;
 use crate::manifest::{Difference, Field};
 use crate::model::{Limits, ModelFs};
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Compares all that is shown after each so many operations, and at the end in any case.
+    /// What a soak calls the script where it says how far it is.
+    pub name: String,
+    /// Compares all that is shown after each so many operations, in a long script less and less often, and at
+    /// the end in any case.
     pub compare_every: usize,
+    /// Compares only after so many operations, and from there on evenly: to find out when a fault that is
+    /// known to show later shows first.
+    pub compare_from: Option<usize>,
     /// The target may say that it is full; the operation then changes nothing, and a write perhaps a part.
     pub may_be_full: bool,
     /// What the target's manifest cannot show alike.
@@ -22,10 +29,37 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> RunOptions {
         RunOptions {
+            name: "a script".to_owned(),
             compare_every: 200,
+            compare_from: None,
             may_be_full: false,
             ignored: Vec::new(),
             limits: Limits::default(),
+        }
+    }
+}
+
+/// A comparison reads all that there is; done at even distances it would be most of a long script's time.
+const COMPARED_PART: usize = 16;
+
+impl RunOptions {
+    /// After how many operations it is compared next, when `done` are done.
+    fn next_comparison(&self, done: usize) -> usize {
+        match self.compare_from {
+            Some(from) if done < from => from,
+            Some(_) => done + self.compare_every,
+            None => done + self.compare_every.max(done / COMPARED_PART),
+        }
+    }
+
+    /// After how many operations it was compared last, when operation `index` is done.
+    pub(super) fn last_comparison(&self, index: usize) -> usize {
+        let mut last = 0;
+        loop {
+            match self.next_comparison(last) {
+                next if next <= index => last = next,
+                _ => return last,
+            }
         }
     }
 }
@@ -180,13 +214,21 @@ impl<'t, T: Target> Run<'t, T> {
 
     /// Does all of them, comparing on the way and at the end.
     pub fn script(&mut self, ops: &[Op]) -> Result<(), Failure> {
+        let progress = Progress::new(self.options.name.as_str(), ops.len());
+        let mut next = self.options.next_comparison(0);
         for (index, op) in ops.iter().enumerate() {
             let at = |problem| Failure { index, problem };
             self.step(op).map_err(at)?;
-            let is_time = (index + 1) % self.options.compare_every == 0;
-            if is_time || index + 1 == ops.len() {
+            let done = index + 1;
+            if done >= next || done == ops.len() {
                 self.compare().map_err(at)?;
+                next = self.options.next_comparison(done);
             }
+            let model = &self.model;
+            progress.step(|| {
+                let (inodes, subvolumes) = (model.inode_count(), model.subvolume_count());
+                format!("{inodes} inodes in {subvolumes} subvolumes")
+            });
         }
         Ok(())
     }

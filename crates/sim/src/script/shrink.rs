@@ -2,31 +2,44 @@
 
 use std::time::{Duration, Instant};
 
-use super::run::{Failure, RunOptions, run};
+use super::run::{Failure, Problem, RunOptions, run};
 use super::{Op, Shape, Target, generate};
 
 /// How much shrinking may take: so many tries, within a time that is in proportion to the script's own.
 const TRIES: usize = 400;
 const LEAST_TIME: Duration = Duration::from_secs(180);
-const MOST_TIME: Duration = Duration::from_secs(1800);
+const MOST_TIME: Duration = Duration::from_secs(600);
 const TIMES: u32 = 40;
 /// Of a script that stays long, its end.
 const PRINTED: usize = 300;
+/// The shortest end of a script that is tried by itself is such a part of it.
+const END: usize = 64;
+/// Between two comparisons that differ in what they found.
+const COMPARISONS: usize = 32;
 
-/// A shorter script for which `fails` is still true: parts are left out, halves first, then ever smaller
-/// ones, until no single operation can go or it took too long.
+/// A shorter script for which `fails` is still true: first an end of it, because a long script has seldom to
+/// do with its beginning; then parts are left out, halves first, then ever smaller ones, until no single
+/// operation can go or it took too long.
 pub fn shrink(ops: &[Op], fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     shrink_within(MOST_TIME, ops, fails)
 }
 
 fn shrink_within(time: Duration, ops: &[Op], mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
-    let mut ops = ops.to_vec();
     let mut tries = 0;
     let end = Instant::now() + time;
     let mut goes_on = move || {
         tries += 1;
         tries <= TRIES && Instant::now() < end
     };
+    let mut ops = ops.to_vec();
+    let mut len = ops.len() / END;
+    while len > 0 && len < ops.len() && goes_on() {
+        if fails(&ops[ops.len() - len..]) {
+            ops.drain(..ops.len() - len);
+            break;
+        }
+        len *= 2;
+    }
     let mut part = ops.len().div_ceil(2);
     while part > 0 {
         let mut at = 0;
@@ -60,14 +73,42 @@ pub fn prove<T: Target>(
     options: &RunOptions,
     mut target: impl FnMut() -> T,
 ) {
+    let name = format!("{shape:?}, UBTRFS_SEED={seed}, {count} operations");
     let ops = generate(shape, seed, count);
-    let mut fails = |ops: &[Op]| -> Option<Failure> { run(&mut target(), ops, options).err() };
+    prove_script(&name, &ops, options, |ops, options| {
+        run(&mut target(), ops, options)
+    });
+}
+
+/// Gives what came of a script. `attempt` runs one on a fresh target; if it fails, panics with a shorter
+/// script that fails too. `name` is what the script can be made from again.
+pub fn prove_script<R>(
+    name: &str,
+    ops: &[Op],
+    options: &RunOptions,
+    mut attempt: impl FnMut(&[Op], &RunOptions) -> Result<R, Failure>,
+) -> R {
+    let options = RunOptions {
+        name: name.to_owned(),
+        ..options.clone()
+    };
     let began = Instant::now();
-    let Some(first) = fails(&ops) else {
-        return;
+    let mut first = match attempt(ops, &options) {
+        Ok(done) => return done,
+        Err(first) => first,
     };
     let time = (began.elapsed() * TIMES).clamp(LEAST_TIME, MOST_TIME);
-    eprintln!("{shape:?}, UBTRFS_SEED={seed}, shrinking: {first}");
+    eprintln!("{name}, failed: {first}");
+    if let Some(earlier) = shown_first(&first, ops, &options, &mut attempt) {
+        eprintln!("{name}, shows first: {earlier}");
+        first = earlier;
+    }
+    eprintln!("{name}: made shorter for at most {} s", time.as_secs());
+    let options = RunOptions {
+        name: format!("{name}, a part"),
+        ..options
+    };
+    let mut fails = |ops: &[Op]| attempt(ops, &options).err();
     let short = shrink_within(time, &ops[..=first.index], |ops| {
         fails(ops).is_some_and(|failure| failure.is_like(&first))
     });
@@ -78,8 +119,26 @@ pub fn prove<T: Target>(
     if left_out > 0 {
         script.insert(0, format!("    // {left_out} operations before these"));
     }
-    panic!(
-        "{shape:?}, UBTRFS_SEED={seed}, {count} operations: {last}\n[\n{}\n]",
-        script.join("\n")
-    );
+    panic!("{name}: {last}\n[\n{}\n]", script.join("\n"));
+}
+
+/// The same failure where comparisons between the last that found nothing and the one that did find it first.
+fn shown_first<R>(
+    failure: &Failure,
+    ops: &[Op],
+    options: &RunOptions,
+    attempt: &mut impl FnMut(&[Op], &RunOptions) -> Result<R, Failure>,
+) -> Option<Failure> {
+    let Problem::Shown(_) = failure.problem else {
+        return None;
+    };
+    let from = options.last_comparison(failure.index);
+    let closely = RunOptions {
+        name: format!("{}, compared from {from} on", options.name),
+        compare_from: Some(from),
+        compare_every: ((failure.index - from) / COMPARISONS).max(1),
+        ..options.clone()
+    };
+    let earlier = attempt(&ops[..=failure.index], &closely).err()?;
+    earlier.is_like(failure).then_some(earlier)
 }

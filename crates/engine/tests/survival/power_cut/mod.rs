@@ -14,6 +14,7 @@ use std::sync::Arc;
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{NewInode, OpenOptions};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::Progress;
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::model::ModelFs;
 use ubtrfs_sim::oracle::{History, Mark, Promise, Rules, every_sync, judge_crash};
@@ -98,10 +99,15 @@ fn each_cut(
     step: usize,
     mut judge: impl FnMut(&CrashState) -> Result<(), String>,
 ) -> usize {
+    let step = step.max(1);
+    let states = (recording.flushes() + 1 + plan.random_states).div_ceil(step);
+    let thread = std::thread::current();
+    let progress = Progress::new(thread.name().unwrap_or("cuts"), states);
     let mut count = 0;
-    for state in recording.crash_states(plan).step_by(step.max(1)) {
+    for state in recording.crash_states(plan).step_by(step) {
         judge(&state).unwrap_or_else(|fault| panic!("{state}\n{fault}"));
         count += 1;
+        progress.step(|| &state);
     }
     count
 }
