@@ -1,21 +1,13 @@
 //! Processes that work in a directory, phase by phase, all at once.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-pub(crate) const OPERATIONS: [&str; 5] = [
-    "create+close",
-    "stat",
-    "rename",
-    "open+write 4K+close",
-    "unlink",
-];
+use crate::phases::Phase;
 
 /// Microseconds that an operation took.
 #[derive(Clone, Copy, Default)]
@@ -26,9 +18,6 @@ pub(crate) struct Times {
     pub(crate) p99: f64,
     pub(crate) longest: f64,
 }
-
-/// Of each operation, the means over all clients, but the longest of all.
-pub(crate) struct Figures(pub(crate) [Times; OPERATIONS.len()]);
 
 impl Times {
     fn of(mut micros: Vec<f64>) -> Self {
@@ -73,88 +62,102 @@ impl Times {
     }
 }
 
+/// What clients are to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) phases: Vec<Phase>,
+    /// Of each client.
+    pub(crate) files: u32,
+    /// On the first CPU only.
+    pub(crate) pinned: bool,
+}
+
 struct Client {
     child: Child,
     tell: ChildStdin,
     heard: BufReader<ChildStdout>,
+    place: PathBuf,
 }
 
-/// Has so many clients work below `dir` at once, on the first CPU only if they are pinned.
-pub(crate) fn measure(dir: &Path, clients: usize, files: u32, pinned: bool) -> Result<Figures> {
-    let places: Vec<PathBuf> = (0..clients)
-        .map(|number| dir.join(format!("client-{number}")))
-        .collect();
-    let mut running = places
-        .iter()
-        .map(|place| {
-            fs::create_dir(place)?;
-            start(place, files, pinned)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let mut figures = [Times::default(); OPERATIONS.len()];
-    for figure in &mut figures {
-        for client in &mut running {
+/// Clients that work side by side, each in a directory of its own.
+pub(crate) struct Crew(Vec<Client>);
+
+impl Crew {
+    pub(crate) fn start(dir: &Path, clients: usize, work: &Work) -> Result<Self> {
+        let places = (0..clients).map(|number| dir.join(format!("client-{number}")));
+        places
+            .map(|place| start(place, work))
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    /// Has all do the next phase. Gives the means over all clients, but the longest of all.
+    pub(crate) fn phase(&mut self) -> Result<Times> {
+        for client in &mut self.0 {
             client.tell.write_all(b"\n")?;
         }
-        for client in &mut running {
+        let share = 1.0 / self.0.len() as f64;
+        let mut times = Times::default();
+        for client in &mut self.0 {
             let mut line = String::new();
             client.heard.read_line(&mut line)?;
-            figure.add(Times::from_line(&line)?, 1.0 / clients as f64);
+            times.add(Times::from_line(&line)?, share);
         }
+        Ok(times)
     }
-    for mut client in running {
-        drop(client.tell);
-        if !client.child.wait()?.success() {
-            bail!("a client failed");
+
+    pub(crate) fn end(self) -> Result<()> {
+        for mut client in self.0 {
+            drop(client.tell);
+            if !client.child.wait()?.success() {
+                bail!("a client failed");
+            }
+            fs::remove_dir(client.place)?;
         }
+        Ok(())
     }
-    for place in places {
-        fs::remove_dir(place)?;
-    }
-    Ok(Figures(figures))
 }
 
-fn start(place: &Path, files: u32, pinned: bool) -> Result<Client> {
+/// Does all phases in a place.
+pub(crate) fn measure(dir: &Path, clients: usize, work: &Work) -> Result<Vec<Times>> {
+    let mut crew = Crew::start(dir, clients, work)?;
+    let times = work.phases.iter().map(|_| crew.phase()).collect();
+    crew.end()?;
+    times
+}
+
+fn start(place: PathBuf, work: &Work) -> Result<Client> {
+    fs::create_dir(&place)?;
+    let phases: Vec<_> = work.phases.iter().map(|phase| phase.name()).collect();
     let mut child = Command::new(std::env::current_exe()?)
-        .args(pinned.then_some("--pinned"))
-        .arg("--client")
-        .arg(place)
+        .arg("client")
+        .args(work.pinned.then_some("--pinned"))
         .arg("--files")
-        .arg(files.to_string())
+        .arg(work.files.to_string())
+        .arg("--phases")
+        .arg(phases.join(","))
+        .arg(&place)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
     let tell = child.stdin.take().context("a client's input")?;
     let heard = BufReader::new(child.stdout.take().context("a client's output")?);
-    Ok(Client { child, tell, heard })
+    Ok(Client {
+        child,
+        tell,
+        heard,
+        place,
+    })
 }
 
 /// A client's life: a phase for each line that it is sent.
-pub(crate) fn work(dir: &Path, files: u32) -> Result<()> {
-    let name = |number: u32| dir.join(format!("file-{number}"));
-    let renamed = |number: u32| dir.join(format!("renamed-{number}"));
-    let page = vec![7; 4096];
-    let phases: [&dyn Fn(u32) -> Result<()>; OPERATIONS.len()] = [
-        &|number| Ok(File::create_new(name(number)).map(drop)?),
-        &|number| Ok(fs::metadata(name(number)).map(drop)?),
-        &|number| Ok(fs::rename(name(number), renamed(number))?),
-        &|number| {
-            let file = OpenOptions::new().write(true).open(renamed(number))?;
-            Ok(file.write_all_at(&page, 0)?)
-        },
-        &|number| Ok(fs::remove_file(renamed(number))?),
-    ];
+pub(crate) fn live(dir: &Path, work: &Work) -> Result<()> {
     let mut lines = std::io::stdin().lines();
-    for phase in phases {
+    for phase in &work.phases {
         if lines.next().transpose()?.is_none() {
             break;
         }
-        let mut micros = Vec::with_capacity(files as usize);
-        for number in 0..files {
-            let begun = Instant::now();
-            phase(number)?;
-            micros.push(begun.elapsed().as_secs_f64() * 1e6);
-        }
+        let micros = phase.run(dir, work.files)?;
         println!("{}", Times::of(micros).to_line());
     }
     Ok(())

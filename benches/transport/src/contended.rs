@@ -9,8 +9,9 @@ use rustix::thread::{
 };
 use ubtrfs_fuse::mount::TransportChoice;
 
-use crate::clients::{self, Figures, OPERATIONS, Times};
+use crate::clients::{self, Times, Work};
 use crate::instant::Manners;
+use crate::phases::Phase;
 use crate::places;
 
 /// Who wants the CPUs beside the clients.
@@ -75,7 +76,11 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
         writeback_cache: false,
         create: true,
     };
-    let work = |dir: &Path| clients::measure(dir, count, files, others.clients_pinned);
+    let work = Work {
+        phases: Phase::FEW.to_vec(),
+        files,
+        pinned: others.clients_pinned,
+    };
     // Threads do not yield where they could not take it back.
     let before = capabilities(None)?;
     if !yielding {
@@ -84,15 +89,15 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
         set_capabilities(None, fewer)?;
     }
     let hogs = Hogs::start(others)?;
-    let mut figures = None;
-    places::with_instant(TransportChoice::Uring, manners, 1, |dir| {
+    let mut measured = Vec::new();
+    places::with_instant(TransportChoice::Uring, manners, 1, |dir: &Path| {
         set_capabilities(None, before)?;
-        figures = Some(work(dir)?);
+        measured = clients::measure(dir, count, &work)?;
         Ok(())
     })?;
     drop(hogs);
-    let Figures(times) = figures.context("no figures")?;
-    for (operation, times) in OPERATIONS.iter().zip(times) {
+    for (phase, times) in work.phases.iter().zip(measured) {
+        let operation = phase.title();
         let Times {
             mean,
             median,
@@ -117,8 +122,8 @@ impl Hogs {
         for number in 0..others.hogs + others.hogs_pinned {
             let pinned = number < others.hogs_pinned;
             let hog = Command::new(&program)
+                .arg("hog")
                 .args(pinned.then_some("--pinned"))
-                .arg("--hog")
                 .spawn()?;
             hogs.0.push(hog);
         }

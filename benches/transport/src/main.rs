@@ -1,114 +1,239 @@
-//! What the transport of a mount costs: a server that answers at once, over each transport, beside the
-//! kernel's btrfs on a loop device, in one run.
+//! What a mount costs beside the kernel's btrfs on a loop device, and what of that its transport does: a server that
+//! answers at once shows the floor. All in one run.
 //!
 //! Clients are processes, each with a directory of its own. Times are per operation and client. Needs root;
 //! allows FUSE over io_uring while it mounts.
-//!
-//! With `--contended` what is measured is how late answers come while others want the CPUs, with threads of
-//! queues that yield and without.
 
 mod clients;
 mod contended;
+mod goals;
 mod instant;
+mod phases;
 mod places;
 mod switch;
 
-use anyhow::Result;
-use clap::Parser;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
 use ubtrfs_fuse::mount::TransportChoice;
 
-use self::clients::{Figures, OPERATIONS, Times};
+use self::clients::{Times, Work};
+use self::goals::Plan;
 use self::instant::Manners;
+use self::phases::Phase;
 
-/// Measures the floor of a mount's operations.
+/// Measures what a mount costs.
 #[derive(Debug, Parser)]
 struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// A mount beside the kernel's btrfs and the floor, with what it may take
+    Goals {
+        /// The program that is measured [default: the one beside this]
+        #[arg(long)]
+        ubtrfs: Option<PathBuf>,
+        /// Turns; figures are the medians of all
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Files in the directory that is listed
+        #[arg(long, default_value_t = 100_000)]
+        listed: u32,
+        /// Only these phases
+        #[arg(long, value_enum, value_delimiter = ',')]
+        phases: Option<Vec<Phase>>,
+        #[command(flatten)]
+        crowd: Crowd,
+    },
+    /// The floor of each transport, and the kernel's btrfs
+    Transports {
+        /// Readers of /dev/fuse
+        #[arg(long, value_delimiter = ',', default_value = "4")]
+        threads: Vec<usize>,
+        /// Only places whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// Without the kernel's page cache for written data
+        #[arg(long)]
+        write_through: bool,
+        /// With each client on the first CPU only
+        #[arg(long)]
+        pinned: bool,
+        #[command(flatten)]
+        crowd: Crowd,
+    },
+    /// How late answers come while others want the CPUs, with threads of queues that yield and without
+    Contended {
+        #[command(flatten)]
+        crowd: Crowd,
+    },
+    #[command(hide = true)]
+    Client {
+        #[arg(long)]
+        pinned: bool,
+        #[arg(long)]
+        files: u32,
+        #[arg(long, value_enum, value_delimiter = ',')]
+        phases: Vec<Phase>,
+        dir: PathBuf,
+    },
+    #[command(hide = true)]
+    Hog {
+        #[arg(long)]
+        pinned: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Crowd {
     /// Files of each client
     #[arg(long, default_value_t = 3000)]
     files: u32,
     /// Numbers of clients at once
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     clients: Vec<usize>,
-    /// Readers of /dev/fuse
-    #[arg(long, value_delimiter = ',', default_value = "4")]
-    threads: Vec<usize>,
-    /// Only places whose name contains this
-    #[arg(long, default_value = "")]
-    only: String,
-    /// Without the kernel's page cache for written data
-    #[arg(long)]
-    write_through: bool,
-    /// How late answers come while others want the CPUs
-    #[arg(long)]
-    contended: bool,
-    /// With each client on the first CPU only
-    #[arg(long)]
-    pinned: bool,
-    #[arg(long, hide = true)]
-    client: Option<std::path::PathBuf>,
-    #[arg(long, hide = true)]
-    hog: bool,
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    if arguments.pinned && (arguments.client.is_some() || arguments.hog) {
-        contended::pin_to_first_cpu()?;
-    }
-    if arguments.hog {
-        contended::hog();
-    }
-    if let Some(dir) = &arguments.client {
-        return clients::work(dir, arguments.files);
-    }
-    if arguments.contended {
-        return contended::measure(arguments.files, &arguments.clients);
-    }
-    print!("{:<28}{:>8}", "us per operation", "clients");
-    for operation in OPERATIONS {
-        print!("{operation:>20}");
-    }
-    println!();
-    let manners = |create| Manners {
-        writeback_cache: !arguments.write_through,
-        create,
-    };
-    let wanted = |name: &str| name.contains(&arguments.only);
-    for (name, choice, create) in [
-        ("io_uring", TransportChoice::Uring, true),
-        ("io_uring, mknod", TransportChoice::Uring, false),
-    ] {
-        if wanted(name) {
-            places::with_instant(choice, manners(create), 1, |dir| {
-                table(name, dir, &arguments)
-            })?;
+    match Arguments::parse().what {
+        What::Goals {
+            ubtrfs,
+            rounds,
+            listed,
+            phases,
+            crowd,
+        } => {
+            let beside = std::env::current_exe()?.with_file_name("ubtrfs");
+            goals::measure(&Plan {
+                ubtrfs: ubtrfs.unwrap_or(beside),
+                clients: crowd.clients,
+                rounds: rounds.max(1),
+                listed: listed.max(1),
+                work: Work {
+                    phases: needed(phases),
+                    files: crowd.files,
+                    pinned: false,
+                },
+            })
         }
-    }
-    for &threads in &arguments.threads {
-        for (create, how) in [(true, ""), (false, ", mknod")] {
-            let name = format!("/dev/fuse, {threads} threads{how}");
-            if wanted(&name) {
-                places::with_instant(TransportChoice::Classic, manners(create), threads, |dir| {
-                    table(&name, dir, &arguments)
-                })?;
+        What::Transports {
+            threads,
+            only,
+            write_through,
+            pinned,
+            crowd,
+        } => {
+            let work = Work {
+                phases: Phase::FEW.to_vec(),
+                files: crowd.files,
+                pinned,
+            };
+            let tables = Tables {
+                counts: crowd.clients,
+                work,
+                writeback_cache: !write_through,
+            };
+            tables.print(&threads, &only)
+        }
+        What::Contended { crowd } => contended::measure(crowd.files, &crowd.clients),
+        What::Client {
+            pinned,
+            files,
+            phases,
+            dir,
+        } => {
+            if pinned {
+                contended::pin_to_first_cpu()?;
             }
+            let work = Work {
+                phases,
+                files,
+                pinned,
+            };
+            clients::live(&dir, &work)
+        }
+        What::Hog { pinned } => {
+            if pinned {
+                contended::pin_to_first_cpu()?;
+            }
+            contended::hog()
         }
     }
-    if wanted("kernel btrfs") {
-        places::with_kernel_btrfs(|dir| table("kernel btrfs", dir, &arguments))?;
-    }
-    Ok(())
 }
 
-/// Measures one place with each number of clients, and prints a line for each.
-fn table(name: &str, dir: &std::path::Path, arguments: &Arguments) -> Result<()> {
-    for &count in &arguments.clients {
-        let Figures(micros) = clients::measure(dir, count, arguments.files, arguments.pinned)?;
-        print!("{name:<28}{count:>8}");
-        for Times { mean, .. } in micros {
-            print!("{mean:>20.1}");
+/// The phases asked for, with those that make and take away what they work on.
+fn needed(asked: Option<Vec<Phase>>) -> Vec<Phase> {
+    let Some(asked) = asked else {
+        return Phase::ALL.to_vec();
+    };
+    let needs = |phase| match phase {
+        Phase::Create | Phase::Rename | Phase::Unlink => true,
+        Phase::Write => asked.contains(&Phase::Reread),
+        Phase::WriteLarge => asked.contains(&Phase::RereadLarge),
+        _ => false,
+    };
+    let is_wanted = |phase: &Phase| asked.contains(phase) || needs(*phase);
+    Phase::ALL.into_iter().filter(is_wanted).collect()
+}
+
+/// What is measured in each place.
+struct Tables {
+    counts: Vec<usize>,
+    work: Work,
+    writeback_cache: bool,
+}
+
+impl Tables {
+    fn print(&self, threads: &[usize], only: &str) -> Result<()> {
+        print!("{:<28}{:>8}", "us per operation", "clients");
+        for phase in &self.work.phases {
+            print!("{:>21}", phase.title());
         }
         println!();
+        let manners = |create| Manners {
+            writeback_cache: self.writeback_cache,
+            create,
+        };
+        let wanted = |name: &str| name.contains(only);
+        for (name, choice, create) in [
+            ("io_uring", TransportChoice::Uring, true),
+            ("io_uring, mknod", TransportChoice::Uring, false),
+        ] {
+            if wanted(name) {
+                places::with_instant(choice, manners(create), 1, |dir| self.lines(name, dir))?;
+            }
+        }
+        for &threads in threads {
+            for (create, how) in [(true, ""), (false, ", mknod")] {
+                let name = format!("/dev/fuse, {threads} threads{how}");
+                if wanted(&name) {
+                    let choice = TransportChoice::Classic;
+                    places::with_instant(choice, manners(create), threads, |dir| {
+                        self.lines(&name, dir)
+                    })?;
+                }
+            }
+        }
+        if wanted("kernel btrfs") {
+            places::with_kernel_btrfs(|dir| self.lines("kernel btrfs", dir))?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Measures one place with each number of clients, and prints a line for each.
+    fn lines(&self, name: &str, dir: &Path) -> Result<()> {
+        for &count in &self.counts {
+            let times = clients::measure(dir, count, &self.work).context("clients")?;
+            print!("{name:<28}{count:>8}");
+            for Times { mean, .. } in times {
+                print!("{mean:>21.1}");
+            }
+            println!();
+        }
+        Ok(())
+    }
 }

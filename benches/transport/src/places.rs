@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ubtrfs_fuse::mount::{Options, TransportChoice, mount_file_system};
@@ -43,19 +45,54 @@ pub(crate) fn with_instant(
 
 /// A fresh volume, mounted by the kernel from a loop device.
 pub(crate) fn with_kernel_btrfs(work: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    with_volume(|image, dir| {
+        run(Command::new("mount")
+            .args(["-t", "btrfs", "-o", "loop"])
+            .args([image, dir]))?;
+        let outcome = work(dir);
+        run(Command::new("umount").arg(dir))?;
+        outcome
+    })
+}
+
+/// A fresh volume, mounted by a program of ours, which stays in the session of this one: the scheduler has a group
+/// for each, and the other sides' servers and clients are in this one's.
+pub(crate) fn with_ubtrfs(program: &Path, work: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    with_volume(|image, dir| {
+        let mut command = Command::new(program);
+        command.args(["mount", "-f", "-o", "transport=uring"]);
+        let mut server = with_uring(true, || start(command.args([image, dir]), dir))??;
+        let outcome = work(dir);
+        run(Command::new("umount").arg(dir))?;
+        let ended = server.wait()?;
+        if !ended.success() {
+            bail!("{command:?}: {ended}");
+        }
+        outcome
+    })
+}
+
+/// Starts a server and waits until it has mounted.
+fn start(command: &mut Command, dir: &Path) -> Result<Child> {
+    let outside = rustix::fs::stat(dir)?.st_dev;
+    let mut server = command.spawn()?;
+    while rustix::fs::stat(dir)?.st_dev == outside {
+        if let Some(ended) = server.try_wait()? {
+            bail!("{command:?}: {ended}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(server)
+}
+
+fn with_volume(work: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let image = scratch.path().join("image");
     File::create(&image)?.set_len(IMAGE_BYTES)?;
     let dir = scratch.path().join("mnt");
     fs::create_dir(&dir)?;
     run(Command::new("mkfs.btrfs").arg("-q").arg(&image))?;
-    run(Command::new("mount")
-        .args(["-t", "btrfs", "-o", "loop"])
-        .arg(&image)
-        .arg(&dir))?;
-    let outcome = work(&dir);
-    run(Command::new("umount").arg(&dir))?;
-    outcome
+    work(&image, &dir)
 }
 
 fn run(command: &mut Command) -> Result<()> {
