@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use ubtrfs_device::waiting;
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent};
-use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
+use super::file::{end_of, note_write, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
@@ -51,25 +51,34 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn lock(src: &'a Arc<Inode>, dst: &'a Arc<Inode>) -> Pair<'a> {
+    fn lock(src: &'a Arc<Inode>, dst: &'a Arc<Inode>) -> Result<Pair<'a>> {
         let (src_extents, dst_extents) = if src.id == dst.id {
-            (None, dst.extents.lock())
+            (None, lock::lock(&dst.extents)?)
         } else if src.id < dst.id {
-            let src_extents = src.extents.lock();
-            (Some(src_extents), dst.extents.lock())
+            let src_extents = lock::lock(&src.extents)?;
+            (Some(src_extents), lock::lock(&dst.extents)?)
         } else {
-            let dst_extents = dst.extents.lock();
-            (Some(src.extents.lock()), dst_extents)
+            let dst_extents = lock::lock(&dst.extents)?;
+            (Some(lock::lock(&src.extents)?), dst_extents)
         };
-        Pair {
+        Ok(Pair {
             src,
             dst,
             dst_extents,
             src_extents,
-        }
+        })
     }
 
+    /// Errors: the thread must not wait, and there is something to be written.
     fn write_back(&mut self, volume: &Volume) -> Result<()> {
+        if waiting::is_forbidden() {
+            for inode in [self.src, self.dst] {
+                if lock::read(&inode.lock)?.buffer.is_dirty() {
+                    waiting::check()?;
+                }
+            }
+            return Ok(());
+        }
         if let Some(extents) = &mut self.src_extents {
             volume.write_back_locked(self.src, extents)?;
         }
@@ -87,7 +96,7 @@ impl<'a> Pair<'a> {
 
 /// A file's flags and size.
 fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
-    let state = inode.lock.read();
+    let state = lock::read(&inode.lock)?;
     let item = read_file(inode)?;
     Ok((item.flags(), state.buffer.size_over(item.size.get())))
 }
@@ -107,11 +116,10 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
-        waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let mut promise = self.promise_of_clone()?;
-        let mut pair = Pair::lock(&src, &dst);
+        let mut pair = Pair::lock(&src, &dst)?;
         pair.write_back(self)?;
         let share = Share {
             from: src_offset,
@@ -124,11 +132,11 @@ impl Volume {
         }
         let dst_size = facts(&dst)?.1;
         if share.to > dst_size {
+            waiting::check()?;
             let promise = promise.split(GROW_SECTORS * self.sectorsize());
             self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
         }
-        self.share(&mut pair, share, promise)?;
-        self.note_contents(&dst)?;
+        self.share(&mut pair, share, promise, note_write)?;
         Ok(share.len)
     }
 
@@ -148,7 +156,7 @@ impl Volume {
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let promise = self.promise_of_clone()?;
-        let mut pair = Pair::lock(&src, &dst);
+        let mut pair = Pair::lock(&src, &dst)?;
         pair.write_back(self)?;
         let share = Share {
             from: src_offset,
@@ -165,7 +173,7 @@ impl Volume {
         if !self.holds_same(&pair, share)? {
             return Ok(false);
         }
-        self.share(&mut pair, share, promise)?;
+        self.share(&mut pair, share, promise, |_| {})?;
         Ok(true)
     }
 
@@ -192,17 +200,23 @@ impl Volume {
         }
         let mut done = 0;
         let whole = len - len % sectorsize;
+        // Part of a sector is shared where both files end with it.
+        let ends = src_offset + len == src_size && dst_offset + len >= self.attr(dst)?.size;
+        let shared = if ends { len } else { whole };
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
         // What is shared must be written back first, and that by itself.
         let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
-        if !copies {
+        if !copies && (!aligned || shared < len) {
             waiting::check()?;
         }
         if aligned && !copies {
-            match self.clone_range(src, src_offset, whole, dst, dst_offset) {
+            match self.clone_range(src, src_offset, shared, dst, dst_offset) {
                 Ok(cloned) => done = cloned,
-                Err(Error::CsumsDiffer | Error::Invalid(_)) => {}
+                // They have changed since.
+                Err(Error::CsumsDiffer | Error::Invalid(_) | Error::Unaligned) => {
+                    waiting::check()?;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -281,8 +295,16 @@ impl Volume {
         Ok(true)
     }
 
-    /// Step by step.
-    fn share(&self, pair: &mut Pair<'_>, share: Share, promise: Promise) -> Result<()> {
+    /// Step by step. `note` is what happens to the destination's item with each.
+    ///
+    /// Errors: the thread must not wait, and more than one step is needed.
+    fn share(
+        &self,
+        pair: &mut Pair<'_>,
+        share: Share,
+        promise: Promise,
+        note: fn(&mut InodeItem),
+    ) -> Result<()> {
         pair.forget();
         let sectorsize = self.sectorsize();
         let mut promise = Some(promise);
@@ -294,14 +316,18 @@ impl Volume {
             let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), STEP)?;
             let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), STEP)?;
             let step = (src_end - from.start).min(dst_end - to.start);
+            if done + step < whole {
+                waiting::check()?;
+            }
             let part = Share {
                 from: from.start,
                 to: to.start,
                 len: step.min(share.len - done),
             };
-            self.share_step(pair, &src, dst, part, &mut promise)?;
+            self.share_step(pair, &src, dst, part, &mut promise, note)?;
             done += step;
-            if self.writer()?.wants_commit(Cost::items(8 * STEP as u64)) {
+            if !waiting::is_forbidden() && self.writer()?.wants_commit(Cost::items(8 * STEP as u64))
+            {
                 self.commit_running()?;
             }
         }
@@ -315,14 +341,16 @@ impl Volume {
         mut dst: Splice,
         part: Share,
         promise: &mut Option<Promise>,
+        note: fn(&mut InodeItem),
     ) -> Result<()> {
         let sectorsize = self.sectorsize();
         let whole = part.len.next_multiple_of(sectorsize);
         let from = part.from..part.from + whole;
         let inline = self.inline_bytes(pair.src, src, from.clone())?;
         let committed = self.writer()?.committed();
-        let mut state = pair.dst.lock.write();
+        let mut state = lock::write(&pair.dst.lock)?;
         let mut item = read_file(pair.dst)?;
+        note(&mut item);
         let txn = self.enter_file(pair.dst, Permit::owed())?;
         let generation = txn.transid().0;
         dst.clear(part.to..part.to + whole)?;
@@ -387,15 +415,6 @@ impl Volume {
         reader.plan(range.start, 0..bytes.len(), &mut bytes)?;
         reader.run(&mut bytes)?;
         Ok(Some(bytes))
-    }
-
-    fn note_contents(&self, inode: &Inode) -> Result<()> {
-        let _state = inode.lock.write();
-        let mut item = read_file(inode)?;
-        note_write(&mut item);
-        let txn = self.enter_file(inode, Permit::owed())?;
-        put_inode(&txn, inode, &mut item);
-        Ok(())
     }
 }
 

@@ -350,3 +350,29 @@ fn a_small_copy_of_what_is_buffered_waits_for_nothing() {
     assert!(found == bytes);
     rig.assert_sound();
 }
+
+#[test]
+fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
+    let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
+    let volume = rig.volume();
+    let (from, copy) = (rig.file(InodeFlags::empty()), rig.file(InodeFlags::empty()));
+    let bytes: Vec<u8> = (0..50_000).map(|at: u32| (at % 251) as u8).collect();
+    volume.write(from, 0, &bytes).unwrap();
+    volume.sync().unwrap();
+    let written = || volume.writer_stats().unwrap().data_bytes;
+    let (before, old) = (written(), volume.attr(copy).unwrap());
+    let copied = while_forbidden(|| volume.copy_range(from, 0, 1 << 20, copy, 0));
+    assert_eq!(copied.unwrap(), 50_000);
+    let now = volume.attr(copy).unwrap();
+    assert_eq!(now.size, 50_000);
+    assert!(now.mtime > old.mtime && now.ctime > old.ctime);
+    // Into the middle of a longer file only whole sectors can be shared; the rest has to be read.
+    let refused = while_forbidden(|| volume.copy_range(from, 0, 20_000, copy, 4096));
+    assert!(refused.unwrap_err().is_would_wait());
+    volume.sync().unwrap();
+    assert_eq!(written(), before);
+    let mut found = vec![0; bytes.len()];
+    volume.read(copy, 0, &mut found).unwrap();
+    assert!(found == bytes);
+    rig.assert_sound();
+}
