@@ -9,7 +9,7 @@
 //!   are locked.
 //! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
 //!   ends if that is more.
-//! - BUFFER-3: for every dirty sector there is a promise of space, and for one more.
+//! - BUFFER-3: for every dirty sector there is a promise of space, for one more, and for those in `ahead`.
 //!
 //! Locks: the inode's protects it.
 //! Not here: the pieces (`pieces`), giving them extents (`write_back`), which files have any (`dirty`).
@@ -18,8 +18,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::dirty::DirtyFiles;
-use super::pieces::Pieces;
+use super::pieces::{Pieces, WINDOW_BYTES};
 use super::promise::Promise;
+
+/// Who goes on behind a piece of so many bytes is believed to write more.
+const LONG_BYTES: usize = 16 << 10;
 
 /// The buffered part of one file.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct WriteBuffer {
     dirty: Pieces,
     in_flight: Option<Arc<Pieces>>,
     promise: Promise,
+    /// Whole sectors behind dirty ones, in the same window: who goes on writing there needs no promise.
+    ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
     /// Why data was lost, if nobody has been told yet.
@@ -76,7 +81,7 @@ impl WriteBuffer {
             self.dirty = Pieces::new(files.windows());
         }
         let end = offset + bytes.len() as u64;
-        let sectors = offset - offset % sectorsize..end.next_multiple_of(sectorsize);
+        let sectors = sectors_of(offset..end, sectorsize);
         let known = self.dirty.sector_bytes(sectors.clone(), sectorsize);
         let spare = match self.dirty.is_empty() {
             true => sectorsize,
@@ -86,6 +91,52 @@ impl WriteBuffer {
         promise.shrink(promise.data_bytes().saturating_sub(need));
         self.promise.join(promise);
         self.dirty.write(offset, bytes);
+    }
+
+    /// Whether bytes in `range` need no promise: their sectors are dirty, or come next and were promised ahead.
+    pub(super) fn is_promised(&self, range: Range<u64>, sectorsize: u64) -> bool {
+        let sectors = sectors_of(range, sectorsize);
+        let old_end = match self.goes_on(&sectors) {
+            true => self.ahead.start,
+            false => sectors.end,
+        };
+        let old = sectors.start..old_end;
+        old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start
+    }
+
+    /// Whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were promised ahead.
+    fn goes_on(&self, sectors: &Range<u64>) -> bool {
+        (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
+    }
+
+    /// Buffers bytes that [`WriteBuffer::is_promised`].
+    pub(super) fn write_promised(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
+        let sectors = sectors_of(offset..offset + bytes.len() as u64, sectorsize);
+        if self.goes_on(&sectors) {
+            self.ahead.start = sectors.end;
+        }
+        self.dirty.write(offset, bytes);
+    }
+    /// How much should be promised ahead with a write of `range`: if it goes on behind a long piece, as much as the
+    /// window has room for.
+    pub(super) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
+        let end = range.end.next_multiple_of(sectorsize);
+        match self.dirty.last() {
+            Some((start, piece))
+                if piece.len() >= LONG_BYTES && start + piece.len() as u64 == range.start =>
+            {
+                end.next_multiple_of(WINDOW_BYTES) - end
+            }
+            _ => 0,
+        }
+    }
+
+    /// Keeps what was promised ahead with a write that ends at `end`, in the place of what was before.
+    pub(super) fn promise_ahead(&mut self, end: u64, sectorsize: u64, promise: Promise) {
+        self.promise.shrink(self.ahead.end - self.ahead.start);
+        let start = end.next_multiple_of(sectorsize);
+        self.ahead = start..start + promise.data_bytes();
+        self.promise.join(promise);
     }
 
     /// How much space a write must be promised (BUFFER-3).
@@ -99,6 +150,7 @@ impl WriteBuffer {
         self.dirty.clear(range);
         if self.dirty.is_empty() {
             self.promise = Promise::default();
+            self.ahead = 0..0;
         }
     }
 
@@ -111,6 +163,7 @@ impl WriteBuffer {
         let pieces = Arc::new(std::mem::take(&mut self.dirty));
         self.in_flight = Some(Arc::clone(&pieces));
         let promise = std::mem::take(&mut self.promise);
+        self.ahead = 0..0;
         Some(Taken { pieces, promise })
     }
 
@@ -134,8 +187,7 @@ impl WriteBuffer {
     /// The sectors of which anything is buffered, ascending and apart.
     pub(super) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
         let sectors = |(start, piece): (u64, &[u8])| {
-            let end = start + piece.len() as u64;
-            start - start % sectorsize..end.next_multiple_of(sectorsize)
+            sectors_of(start..start + piece.len() as u64, sectorsize)
         };
         let mut all: Vec<Range<u64>> = self.dirty.iter().map(sectors).collect();
         if let Some(in_flight) = &self.in_flight {
@@ -205,4 +257,8 @@ impl WriteBuffer {
     pub(super) fn take_failure(&mut self) -> Option<String> {
         self.failure.take()
     }
+}
+
+fn sectors_of(range: Range<u64>, sectorsize: u64) -> Range<u64> {
+    range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
 }

@@ -32,7 +32,7 @@ impl DirtyFiles {
         DirtyFiles {
             files: Mutex::default(),
             count: AtomicU64::new(0),
-            windows: Arc::default(),
+            windows: Arc::new(Windows::new(budget_bytes)),
             budget_bytes,
         }
     }
@@ -40,6 +40,11 @@ impl DirtyFiles {
     /// What pieces count in, and have their memory from.
     pub(super) fn windows(&self) -> &Arc<Windows> {
         &self.windows
+    }
+
+    /// Lets go of memory that was not needed lately.
+    pub(super) fn trim(&self) {
+        self.windows.trim();
     }
 
     pub(super) fn is_over_budget(&self) -> bool {

@@ -58,4 +58,9 @@ impl DataPath {
             shared: in_place::SharedExtents::default(),
         }
     }
+
+    /// Lets go of memory for buffered data that was not needed since the last time.
+    pub(crate) fn trim(&self) {
+        self.dirty.trim();
+    }
 }

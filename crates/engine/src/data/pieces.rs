@@ -68,9 +68,14 @@ impl Pieces {
         self.by_start.is_empty()
     }
 
+    pub(super) fn last(&self) -> Option<(u64, &[u8])> {
+        let (&start, piece) = self.by_start.last_key_value()?;
+        Some((start, piece))
+    }
+
     /// Where the last piece ends.
     pub(super) fn end(&self) -> Option<u64> {
-        let (start, last) = self.by_start.last_key_value()?;
+        let (start, last) = self.last()?;
         Some(start + last.len() as u64)
     }
 
@@ -112,6 +117,14 @@ impl Pieces {
     fn write_within(&mut self, start: u64, bytes: &[u8]) {
         let end = start + bytes.len() as u64;
         let window = start - start % WINDOW_BYTES;
+        // Who appends: nothing can lie behind.
+        if let Some(mut last) = self.by_start.last_entry()
+            && last.key() + last.get().len() as u64 == start
+            && start > window
+        {
+            extend(last.get_mut(), bytes);
+            return self.charge(self.bytes + bytes.len() as u64);
+        }
         let before = self.by_start.range(window..=start).next_back();
         let before = before
             .filter(|(at, piece)| *at + piece.len() as u64 >= start)

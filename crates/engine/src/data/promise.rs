@@ -45,7 +45,7 @@ impl Drop for Promise {
 
 impl Promise {
     /// Room for `data_bytes`, whole sectors, and for `cost` more than the items of that much data.
-    fn make(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
+    pub(super) fn make(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
         let mut promise = Promise::of_data(volume, data_bytes)?;
         promise.cost = cost.and(volume.cost_of_data(data_bytes));
         volume.writer()?.owe(promise.cost);

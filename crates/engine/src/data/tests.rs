@@ -1,5 +1,6 @@
 //! What the data path writes, judged by its own reader, by the check, and by the kernel.
 
+mod appends;
 mod blocked;
 mod cold;
 mod failures;

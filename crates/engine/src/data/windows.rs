@@ -11,16 +11,31 @@ use parking_lot::Mutex;
 
 use super::pieces::WINDOW_BYTES;
 
-/// How many windows are kept.
-const KEPT: usize = 256;
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Windows {
     buffered_bytes: AtomicU64,
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Free>,
+    /// How many windows are kept.
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    windows: Vec<Vec<u8>>,
+    /// The fewest that there were since `trim`.
+    idle: usize,
 }
 
 impl Windows {
+    /// For as much buffered data as there may be.
+    pub(super) fn new(budget_bytes: u64) -> Windows {
+        Windows {
+            buffered_bytes: AtomicU64::new(0),
+            free: Mutex::default(),
+            most: usize::try_from(budget_bytes / WINDOW_BYTES).unwrap_or(usize::MAX),
+        }
+    }
+
     /// Bytes of all pieces, in flight or not.
     pub(super) fn buffered_bytes(&self) -> u64 {
         self.buffered_bytes.load(Ordering::Relaxed)
@@ -33,7 +48,12 @@ impl Windows {
 
     /// Empty, with room for a whole window.
     pub(super) fn take(&self) -> Vec<u8> {
-        let free = self.free.lock().pop();
+        let free = {
+            let mut free = self.free.lock();
+            let taken = free.windows.pop();
+            free.idle = free.idle.min(free.windows.len());
+            taken
+        };
         free.unwrap_or_else(|| Vec::with_capacity(WINDOW_BYTES as usize))
     }
 
@@ -44,9 +64,46 @@ impl Windows {
             }
             piece.clear();
             let mut free = self.free.lock();
-            if free.len() < KEPT {
-                free.push(piece);
+            if free.windows.len() < self.most {
+                free.windows.push(piece);
             }
         }
+    }
+
+    /// Gives the memory of those back to the system that nobody has wanted since the last time.
+    pub(super) fn trim(&self) {
+        let idle = {
+            let mut free = self.free.lock();
+            let left = free.windows.len() - free.idle;
+            free.idle = left;
+            free.windows.split_off(left)
+        };
+        drop(idle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(windows: &Windows) -> usize {
+        windows.free.lock().windows.len()
+    }
+
+    #[test]
+    fn windows_stay_up_to_the_budget_while_they_are_used() {
+        let windows = Windows::new(3 * WINDOW_BYTES);
+        let taken: Vec<_> = (0..5).map(|_| windows.take()).collect();
+        windows.give_back(taken.into_iter());
+        assert_eq!(count(&windows), 3);
+        windows.trim();
+        for _ in 0..3 {
+            let taken = [windows.take(), windows.take()];
+            windows.give_back(taken.into_iter());
+            windows.trim();
+            assert_eq!(count(&windows), 2);
+        }
+        windows.trim();
+        assert_eq!(count(&windows), 0);
     }
 }

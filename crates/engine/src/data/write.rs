@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use ubtrfs_device::waiting;
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::file::{end_of, note_write, put_inode, read_file};
@@ -17,7 +17,7 @@ use super::promise::Promise;
 use super::sync::FILES_AT_ONCE;
 use super::write_back::Job;
 use crate::error::{Error, Result};
-use crate::fs::{FileId, Inode};
+use crate::fs::{FileId, Inode, InodeState};
 use crate::lock;
 use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
@@ -32,6 +32,22 @@ const PAST_BUFFER_BYTES: usize = 32 << 20;
 enum Target {
     At(u64),
     End,
+}
+
+impl Target {
+    fn offset(self, state: &InodeState, item: &InodeItem) -> u64 {
+        match self {
+            Target::At(offset) => offset,
+            Target::End => state.buffer.size_over(item.size.get()),
+        }
+    }
+}
+
+/// What a buffered write was promised: for itself, and for what may follow it.
+#[derive(Debug, Default)]
+struct Space {
+    need: Promise,
+    ahead: Promise,
 }
 
 impl Volume {
@@ -115,23 +131,69 @@ impl Volume {
         if self.data.dirty.is_over_budget() {
             waiting::check()?;
         }
+        let ahead_bytes = match self.buffer_promised(inode, target, bytes)? {
+            Ok(offset) => {
+                self.relieve_if_allowed();
+                return Ok(offset);
+            }
+            Err(ahead_bytes) => ahead_bytes,
+        };
         let sectorsize = self.sectorsize();
         let worst = match target {
             Target::At(offset) => offset,
             Target::End => sectorsize - 1,
         };
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
-        let promise = match self.promise(need_bytes, Cost::items(1)) {
+        let space = match self.promise_with_more(need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
                 return self.write_in_place_only(inode, target, bytes);
             }
-            promise => promise?,
+            space => space?,
         };
-        let offset = self.buffer(inode, target, bytes, promise)?;
-        if !waiting::is_forbidden() {
-            self.relieve();
-        }
+        let offset = self.buffer(inode, target, bytes, space)?;
+        self.relieve_if_allowed();
         Ok(offset)
+    }
+
+    fn promise_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
+        if ahead_bytes > 0 {
+            match Promise::make(self, need_bytes + ahead_bytes, Cost::items(1)) {
+                Err(error) if error.is_no_space() => {}
+                promise => {
+                    let mut need = promise?;
+                    let ahead = need.split(ahead_bytes);
+                    return Ok(Space { need, ahead });
+                }
+            }
+        }
+        Ok(Space {
+            need: self.promise(need_bytes, Cost::items(1))?,
+            ahead: Promise::default(),
+        })
+    }
+
+    /// Puts bytes into the buffer if their space has been promised already. If not, says how much should be promised
+    /// ahead with them.
+    fn buffer_promised(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+    ) -> Result<std::result::Result<u64, u64>> {
+        let sectorsize = self.sectorsize();
+        let mut state = lock::write(&inode.lock)?;
+        let item = read_file(inode)?;
+        let offset = target.offset(&state, &item);
+        let end = end_of(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(Ok(offset));
+        }
+        if !state.buffer.is_promised(offset..end, sectorsize) {
+            return Ok(Err(state.buffer.wants_ahead(offset..end, sectorsize)));
+        }
+        self.enter_write(inode, item)?;
+        state.buffer.write_promised(offset, bytes, sectorsize);
+        Ok(Ok(offset))
     }
 
     /// Puts bytes into the buffer.
@@ -140,40 +202,43 @@ impl Volume {
         inode: &Arc<Inode>,
         target: Target,
         bytes: &[u8],
-        promise: Promise,
+        space: Space,
     ) -> Result<u64> {
+        let sectorsize = self.sectorsize();
         let mut state = lock::write(&inode.lock)?;
-        let mut item = read_file(inode)?;
-        let offset = match target {
-            Target::At(offset) => offset,
-            Target::End => state.buffer.size_over(item.size.get()),
-        };
-        end_of(offset, bytes.len() as u64)?;
+        let item = read_file(inode)?;
+        let offset = target.offset(&state, &item);
+        let end = end_of(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(offset);
         }
-        note_write(&mut item);
-        {
-            let txn = self.enter_file(inode, Permit::owed())?;
-            put_inode(&txn, inode, &mut item);
-        }
+        self.enter_write(inode, item)?;
         let files = &self.data.dirty;
         // DIRTY-1: one that has data is listed.
         let is_listed = state.buffer.is_dirty();
-        state
-            .buffer
-            .write(files, offset, bytes, self.sectorsize(), promise);
+        let buffer = &mut state.buffer;
+        buffer.write(files, offset, bytes, sectorsize, space.need);
+        if space.ahead.data_bytes() > 0 {
+            buffer.promise_ahead(end, sectorsize, space.ahead);
+        }
         if !is_listed {
             files.add(inode);
         }
         Ok(offset)
     }
 
+    fn enter_write(&self, inode: &Inode, mut item: InodeItem) -> Result<()> {
+        note_write(&mut item);
+        let txn = self.enter_file(inode, Permit::owed())?;
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+
     /// There is no space, but none is needed if all of it can be written where it lies.
     fn write_in_place_only(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
         let mut extents = lock::lock(&inode.extents)?;
         self.write_back_locked(inode, &mut extents)?;
-        let offset = self.buffer(inode, target, bytes, Promise::default())?;
+        let offset = self.buffer(inode, target, bytes, Space::default())?;
         let outcome = self.write_back_locked(inode, &mut extents);
         if outcome.is_err() {
             // The caller is told now.
@@ -184,7 +249,10 @@ impl Volume {
 
     /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to
     /// who syncs.
-    fn relieve(&self) {
+    fn relieve_if_allowed(&self) {
+        if waiting::is_forbidden() {
+            return;
+        }
         let dirty = &self.data.dirty;
         let mut last = None;
         while dirty.is_over_budget() {

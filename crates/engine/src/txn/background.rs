@@ -122,6 +122,7 @@ fn write_back(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
             last = Instant::now();
             // Losses are told to who syncs the file.
             let _ = volume.write_back_all();
+            volume.data.trim();
             writer.want_commit();
         }
     }

@@ -50,7 +50,7 @@ fn assert_sound(pieces: &Pieces, windows: &Windows) {
 fn any_writes_agree_with_an_array() {
     let mut rng = Rng::new(seed("any_writes_agree_with_an_array"));
     for _ in 0..6 {
-        let windows = Arc::<Windows>::default();
+        let windows = Arc::new(Windows::new(64 * WINDOW_BYTES));
         let mut pieces = Pieces::new(&windows);
         let mut model = Model(vec![None; LEN as usize]);
         for step in 0..100 {
@@ -105,7 +105,7 @@ fn sectors_count_once_however_many_pieces_touch_them() {
 
 #[test]
 fn memory_of_full_windows_serves_the_next_file() {
-    let windows = Arc::<Windows>::default();
+    let windows = Arc::new(Windows::new(64 * WINDOW_BYTES));
     let mut taken = Vec::new();
     for _ in 0..2 {
         let mut pieces = Pieces::new(&windows);
