@@ -108,7 +108,11 @@ impl Volume {
             });
         }
         let tree = self.tree_of(id)?;
-        Attr::of(id, &known_inode(&tree, id)?)
+        let items = &tree.inode_items;
+        match items.look(id.root, id.ino.0, |item| Attr::of(id, item)) {
+            Ok(attr) => attr,
+            Err(_) => Attr::of(id, &known_inode(&tree, id)?),
+        }
     }
 }
 

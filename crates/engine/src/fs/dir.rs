@@ -13,7 +13,7 @@ use super::FileId;
 use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
-use crate::volume::Volume;
+use crate::volume::{Name, Volume};
 
 /// One entry of a listing; "." and ".." are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +32,21 @@ impl Volume {
             return Ok(None);
         }
         let tree = self.tree_of(dir)?;
+        let kept = Name::new(dir.root, dir.ino, name).map(|kept| (tree.names.get(&kept), kept));
+        if let Some((Ok(ino), _)) = kept {
+            return Ok(Some(FileId::new(dir.root, ino)));
+        }
         let key = entry_key(dir.ino.0, name);
         match find_entry_at(&tree.view, &key, name)? {
-            Some(entry) => self.entry_target(dir, name, entry.location, key).map(Some),
+            Some(entry) => {
+                let id = self.entry_target(dir, name, entry.location, key)?;
+                if let Some((Err(ticket), kept)) = kept
+                    && entry.location.item_type == KeyType::INODE_ITEM
+                {
+                    tree.names.enter(ticket, &kept, id.ino);
+                }
+                Ok(Some(id))
+            }
             None if self.attr(dir)?.kind != FileKind::Directory => Err(Error::NotADirectory(dir)),
             None => Ok(None),
         }

@@ -6,6 +6,7 @@
 //!
 //! Invariants
 //! - DRAFT-1: a key stands in a draft once, and whether the tree holds it is known.
+//! - DRAFT-2: who drafts a DIR_ITEM notes the name that changes.
 //!
 //! Locks: none of its own; the inodes whose items are drafted are locked until the draft has entered.
 //! Not here: what the items mean (`inode_item`, `entry`, `back_ref`, `xattr`).
@@ -13,12 +14,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ubtrfs_format::key::Key;
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
 use crate::txn::{Puts, Txn};
-use crate::volume::Tree;
+use crate::volume::{Name, NameChanges, Tree};
 
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
@@ -28,6 +30,7 @@ pub(crate) struct Draft<'t> {
     /// What was found in the tree; it stays so while the inodes are locked.
     seen: Vec<(Key, Option<Item>)>,
     changes: Vec<Change>,
+    names: NameChanges,
 }
 
 #[derive(Debug)]
@@ -117,6 +120,7 @@ impl<'t> Draft<'t> {
             unborn: false,
             seen: Vec::with_capacity(8),
             changes: Vec::with_capacity(8),
+            names: NameChanges::default(),
         }
     }
 
@@ -125,6 +129,16 @@ impl<'t> Draft<'t> {
         Draft {
             unborn: true,
             ..Draft::new(parent)
+        }
+    }
+
+    /// Notes that the entry `name` of `dir` changes; `location` is what it leads to afterwards.
+    pub(super) fn note_name(&mut self, dir: InodeNr, name: &[u8], location: Option<Key>) {
+        let inode = location.filter(|location| location.item_type == KeyType::INODE_ITEM);
+        let inode = inode.map(|location| InodeNr(location.objectid));
+        if let Some(name) = Name::new(self.tree.id(), dir, name) {
+            self.tree.names.touch(&name);
+            self.names.note(name, inode);
         }
     }
 
@@ -264,7 +278,7 @@ impl<'t> Draft<'t> {
                 }
             }
         });
-        txn.edit(self.tree, edits);
+        txn.edit_names(self.tree, edits, Some(&self.names));
     }
 
     /// The values as they shall be, by ascending key, for a subvolume's birth: the changes delete nothing.

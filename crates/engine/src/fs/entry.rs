@@ -139,6 +139,7 @@ impl Draft<'_> {
         if let Some(old) = &old {
             self.check_fits(old, entry.name, record.len())?;
         }
+        self.note_name(dir, entry.name, Some(entry.location));
         self.append(key, old.as_ref(), record, Some(TRANSID_AT));
         let stamps = Stamps::at(TRANSID_AT);
         self.insert(index_key(dir.0, entry.index), record, stamps);
@@ -217,6 +218,7 @@ impl Draft<'_> {
         let mut item = old.to_vec();
         let at = start + std::mem::offset_of!(DirHead, location);
         item[at..at + size_of::<DiskKey>()].copy_from_slice(DiskKey::from(location).as_bytes());
+        self.note_name(InodeNr(dir), name, Some(location));
         self.put(key, item, Stamps::NONE);
         Ok(())
     }
@@ -235,6 +237,7 @@ impl Draft<'_> {
                 what: CorruptItem::NotListed,
             });
         }
+        self.note_name(dir, name, None);
         self.cut(key, &old, start, len);
         self.delete(index);
         Ok(())

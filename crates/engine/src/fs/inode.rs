@@ -141,7 +141,7 @@ impl InodeTable {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
         }
-        let tree = volume.tree_of(id)?;
+        let tree = Arc::clone(&*volume.tree_of(id)?);
         let mut shard = self.shard(id).lock();
         if let Some(inode) = shard.inodes.get(&id) {
             return Ok(Arc::clone(inode));

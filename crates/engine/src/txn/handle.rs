@@ -21,7 +21,7 @@ use super::delayed_refs::RefKey;
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
-use crate::volume::{Tree, Volume};
+use crate::volume::{NameChanges, Tree, Volume};
 
 /// So much room is kept back for operations that free space: who frees more items does it in steps, which are
 /// no larger than this when there is no room for larger ones.
@@ -149,8 +149,17 @@ impl Txn<'_> {
         self.edit(tree, [Edit::Put(key, value.into())]);
     }
 
-    /// Several edits of one tree under one lock.
+    /// Several edits of one tree under one lock. None changes a name.
     pub(crate) fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.edit_names(tree, edits, None);
+    }
+
+    /// The same, and `names` tells of all names that are changed.
+    pub(crate) fn edit_names<I>(&self, tree: &Arc<Tree>, edits: I, names: Option<&NameChanges>)
     where
         I: IntoIterator<Item = Edit>,
         I::IntoIter: ExactSizeIterator,
@@ -158,8 +167,18 @@ impl Txn<'_> {
         let edits = edits.into_iter();
         let count = edits.len() as u64;
         let items = &tree.inode_items;
-        let edits = edits.inspect(|edit| items.follow(tree.id(), edit));
+        let mut tickets = None;
+        let edits = edits.inspect(|edit| {
+            // The first one: the mutable set is held from here on.
+            if let (None, Some(names)) = (&tickets, names) {
+                tickets = Some(names.take_out(&tree.names));
+            }
+            items.follow(tree.id(), edit);
+        });
         let grown = tree.live().edit(edits);
+        if let (Some(tickets), Some(names)) = (tickets, names) {
+            names.enter(&tree.names, tickets);
+        }
         self.guard.grew(grown, count);
         self.guard.touch(tree);
     }
@@ -186,7 +205,7 @@ impl Txn<'_> {
 
     /// Changes what the root tree says of `tree`, its place apart.
     pub(crate) fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
-        change(&mut tree.item.write());
+        tree.change_item(change);
         self.guard.touch(tree);
     }
 

@@ -23,7 +23,7 @@ use zerocopy::FromBytes;
 mod tests;
 
 /// Memory is taken page by page, as slots come into use.
-const PAGES: usize = 256;
+const PAGES: usize = 512;
 const PAGE_SLOTS: usize = 256;
 
 /// Of the trees of a volume.
@@ -69,10 +69,21 @@ impl InodeItems {
 
     /// The item, or leave to enter it.
     pub(crate) fn get(&self, root: RootId, ino: u64) -> Result<InodeItem, Ticket> {
+        self.look(root, ino, |item| *item)
+    }
+
+    /// What `look` makes of the item, so that nothing else of it is copied; or leave to enter it.
+    #[inline]
+    pub(crate) fn look<T>(
+        &self,
+        root: RootId,
+        ino: u64,
+        look: impl FnOnce(&InodeItem) -> T,
+    ) -> Result<T, Ticket> {
         let id = (root.0, ino);
         let slot = self.slot(id).lock();
-        match slot.item {
-            Some(item) if slot.id == id => Ok(item),
+        match &slot.item {
+            Some(item) if slot.id == id => Ok(look(item)),
             _ => Err(Ticket {
                 version: slot.version,
             }),

@@ -7,6 +7,7 @@
 
 mod inode_items;
 mod mapping;
+mod names;
 mod options;
 mod rescue;
 mod space;
@@ -29,10 +30,12 @@ use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
 use zerocopy::{FromBytes, FromZeros};
 
 pub(crate) use inode_items::is_inode_item;
+pub(crate) use names::{Name, NameChanges};
 pub use options::OpenOptions;
 pub use rescue::Rescue;
 pub use space::{BlockGroup, StatFs};
 pub use tree::Tree;
+pub(crate) use tree::TreeRef;
 pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
@@ -115,6 +118,7 @@ impl Volume {
             writable: options.writable,
             new_file_flags: options.data.new_file_flags(),
             inode_items: Arc::default(),
+            names: Arc::default(),
         };
         let tree = |committed| Arc::new(open_tree(&store, committed, &tree_use, 0, None));
         let volume = Volume {
@@ -244,7 +248,7 @@ impl Volume {
     /// A tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
         if let Some(tree) = self.trees.get(id) {
-            return Ok(Some(tree));
+            return Ok(Some(Arc::clone(&tree)));
         }
         let root_tree = self.root_tree();
         let mut cursor = root_tree.cursor();
@@ -275,7 +279,7 @@ impl Volume {
     }
 
     /// A tree that is in memory.
-    pub(crate) fn known_tree(&self, id: RootId) -> Option<Arc<Tree>> {
+    pub(crate) fn known_tree(&self, id: RootId) -> Option<TreeRef> {
         self.trees.get(id)
     }
 
@@ -298,12 +302,25 @@ impl Volume {
         self.trees.kept()
     }
 
-    /// The tree that an inode is in.
-    pub(crate) fn tree_of(&self, id: FileId) -> Result<Arc<Tree>> {
-        match self.find_tree(id.root)? {
-            Some(tree) if id.root.is_subvolume() && tree.check_alive().is_ok() => Ok(tree),
-            _ => Err(Error::NoSuchSubvolume(id.root)),
+    /// The tree that an inode is in. Most calls ask for it: what they do with one that is at hand is to become one piece
+    /// of code with this.
+    #[inline]
+    pub(crate) fn tree_of(&self, id: FileId) -> Result<TreeRef> {
+        let tree = match self.trees.get(id.root) {
+            Some(tree) => tree,
+            None => self.find_tree_of(id)?,
+        };
+        match id.root.is_subvolume() && tree.check_alive().is_ok() {
+            true => Ok(tree),
+            false => Err(Error::NoSuchSubvolume(id.root)),
         }
+    }
+
+    #[cold]
+    fn find_tree_of(&self, id: FileId) -> Result<TreeRef> {
+        let tree = self.find_tree(id.root)?;
+        tree.map(TreeRef::from)
+            .ok_or(Error::NoSuchSubvolume(id.root))
     }
 
     /// The tree of a subvolume that can be entered: one that has not been deleted.

@@ -10,9 +10,11 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Mutex, RwLock};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
@@ -20,6 +22,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
 
 use super::inode_items::InodeItems;
+use super::names::Names;
 use crate::error::{Error, Result};
 use crate::fs::IdHasher;
 
@@ -31,6 +34,7 @@ pub(super) struct TreeUse {
     /// What regular files that are made in them begin with.
     pub(super) new_file_flags: InodeFlags,
     pub(super) inode_items: Arc<InodeItems>,
+    pub(super) names: Arc<Names>,
 }
 
 /// A tree with its root item.
@@ -40,7 +44,11 @@ pub struct Tree {
     pub(crate) id: RootId,
     /// The offset of its ROOT_ITEM's key: the transaction that made it, for a snapshot.
     pub(crate) key_offset: u64,
-    pub(crate) item: RwLock<RootItem>,
+    item: RwLock<RootItem>,
+    /// What calls ask of the item each time: whether the subvolume has been deleted, and whether it is read-only.
+    /// Set while `item` is locked.
+    deleted: AtomicBool,
+    read_only: AtomicBool,
     /// None on a volume that is only read.
     live: Option<Arc<LiveTree>>,
     /// What the volume's options have regular files that are made in it begin with.
@@ -57,6 +65,7 @@ pub struct Tree {
     /// the snapshot shows until it is made.
     pub(crate) in_place: RwLock<()>,
     pub(crate) inode_items: Arc<InodeItems>,
+    pub(crate) names: Arc<Names>,
 }
 
 impl Tree {
@@ -71,6 +80,8 @@ impl Tree {
             id: view.tree(),
             view,
             key_offset,
+            deleted: AtomicBool::new(is_deleted(&item)),
+            read_only: AtomicBool::new(is_read_only(&item)),
             item: RwLock::new(item),
             live,
             new_file_flags: tree_use.new_file_flags,
@@ -80,6 +91,7 @@ impl Tree {
             holders: AtomicU64::new(0),
             in_place: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
+            names: Arc::clone(&tree_use.names),
         }
     }
 
@@ -92,17 +104,24 @@ impl Tree {
         *self.item.read()
     }
 
+    pub(crate) fn change_item(&self, change: impl FnOnce(&mut RootItem)) {
+        let mut item = self.item.write();
+        change(&mut item);
+        self.deleted.store(is_deleted(&item), Ordering::Release);
+        self.read_only.store(is_read_only(&item), Ordering::Release);
+    }
+
     /// The key of its ROOT_ITEM.
     pub(crate) fn root_key(&self) -> Key {
         Key::new(self.id.0, KeyType::ROOT_ITEM, self.key_offset)
     }
 
     pub fn is_read_only(&self) -> bool {
-        self.item.read().flags().contains(RootItemFlags::RDONLY)
+        self.read_only.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        self.item.read().refs.get() == 0
+        self.deleted.load(Ordering::Acquire)
     }
 
     /// Refuses a subvolume that has been deleted.
@@ -148,11 +167,8 @@ impl Tree {
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
     /// of it.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        let item = self.item.read();
-        if item.refs.get() == 0 && !self.is_held() {
-            return Err(Error::NoSuchSubvolume(self.id));
-        }
-        match item.flags().contains(RootItemFlags::RDONLY) {
+        self.check_alive()?;
+        match self.is_read_only() {
             true => Err(Error::ReadOnlySubvolume(self.id)),
             false => Ok(()),
         }
@@ -183,18 +199,78 @@ impl Tree {
     }
 }
 
-/// The trees in memory.
-#[derive(Debug, Default)]
-pub(super) struct TreeTable {
-    trees: RwLock<HashMap<RootId, Arc<Tree>, BuildHasherDefault<IdHasher>>>,
+fn is_deleted(item: &RootItem) -> bool {
+    item.refs.get() == 0
 }
+
+fn is_read_only(item: &RootItem) -> bool {
+    item.flags().contains(RootItemFlags::RDONLY)
+}
+
+/// A tree for the length of a call. It shares no counter with other threads, unless they have the table change.
+#[derive(Debug)]
+pub(crate) struct TreeRef(Guard<Option<Arc<Tree>>>);
+
+impl From<Arc<Tree>> for TreeRef {
+    fn from(tree: Arc<Tree>) -> TreeRef {
+        TreeRef(Guard::from_inner(Some(tree)))
+    }
+}
+
+impl Deref for TreeRef {
+    type Target = Arc<Tree>;
+
+    fn deref(&self) -> &Arc<Tree> {
+        self.0.as_ref().expect("made of a tree")
+    }
+}
+
+type Trees = HashMap<RootId, Arc<Tree>, BuildHasherDefault<IdHasher>>;
+
+/// The trees in memory.
+#[derive(Debug)]
+pub(super) struct TreeTable {
+    trees: RwLock<Trees>,
+    /// Some of `trees`, each in the place that its id says; changed while those are locked.
+    recent: [ArcSwapOption<Tree>; RECENT_TREES],
+}
+
+const RECENT_TREES: usize = 64;
 
 /// How many trees stay although nobody holds them; a volume may have far more subvolumes.
 const KEPT_TREES: usize = 4096;
 
+impl Default for TreeTable {
+    fn default() -> Self {
+        TreeTable {
+            trees: RwLock::default(),
+            recent: std::array::from_fn(|_| ArcSwapOption::empty()),
+        }
+    }
+}
+
 impl TreeTable {
-    pub(super) fn get(&self, id: RootId) -> Option<Arc<Tree>> {
-        self.trees.read().get(&id).cloned()
+    fn recent(&self, id: RootId) -> &ArcSwapOption<Tree> {
+        // Snapshots that are made regularly have numbers at regular distances.
+        let mixed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.recent[(mixed >> 58) as usize % RECENT_TREES]
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: RootId) -> Option<TreeRef> {
+        let recent = self.recent(id).load();
+        match recent.as_ref().is_some_and(|tree| tree.id == id) {
+            true => Some(TreeRef(recent)),
+            false => self.find(id),
+        }
+    }
+
+    #[cold]
+    fn find(&self, id: RootId) -> Option<TreeRef> {
+        let trees = self.trees.read();
+        let tree = trees.get(&id)?;
+        self.recent(id).store(Some(Arc::clone(tree)));
+        Some(TreeRef::from(Arc::clone(tree)))
     }
 
     /// The tree of this id from now on: `tree`, unless somebody else was faster.
@@ -218,6 +294,11 @@ impl TreeTable {
     }
 
     pub(super) fn remove(&self, id: RootId) {
-        self.trees.write().remove(&id);
+        let mut trees = self.trees.write();
+        trees.remove(&id);
+        let recent = self.recent(id);
+        if recent.load().as_ref().is_some_and(|tree| tree.id == id) {
+            recent.store(None);
+        }
     }
 }

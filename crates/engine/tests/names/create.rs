@@ -4,7 +4,7 @@ use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::KeyType;
 
-use crate::world::{World, at, attr, indices, keys_of, names};
+use crate::world::{World, at, attr, colliding_names, indices, keys_of, names};
 
 const TIME: FileTime = FileTime {
     sec: 1_000,
@@ -164,7 +164,7 @@ fn setgid_directory_hands_its_group_on() {
 #[test]
 fn names_with_one_hash_share_an_item_until_it_is_full() {
     let mut world = World::with_features("", 4 << 10);
-    let names = colliding_names(32);
+    let names = colliding_names(32, 250);
     let dir = world.top();
     let mut made = 0;
     for name in &names {
@@ -186,49 +186,4 @@ fn names_with_one_hash_share_an_item_until_it_is_full() {
         world.volume().unlink(dir, name).unwrap();
     }
     world.shows(|volume| assert_eq!(volume.attr(dir).unwrap().size, 0));
-}
-
-/// Names of 250 bytes with the same hash: a CRC is linear, so that four bytes can be chosen to cancel a change.
-fn colliding_names(count: u32) -> Vec<Vec<u8>> {
-    use ubtrfs_format::name_hash::name_hash;
-    let base = vec![b'n'; 250];
-    let wanted = name_hash(&base);
-    let mut found = vec![base.clone()];
-    for number in 1..count {
-        let mut name = base.clone();
-        name[..4].copy_from_slice(format!("{number:04}").as_bytes());
-        // The effect of each bit of the last five bytes, by elimination.
-        let mut rows: Vec<(u32, u64)> = Vec::new();
-        let zero = name_hash(&name);
-        for bit in 0..40 {
-            let mut flipped = name.clone();
-            flipped[245 + bit / 8] ^= 1 << (bit % 8);
-            let (mut effect, mut bits) = (name_hash(&flipped) ^ zero, 1u64 << bit);
-            for (other, others) in &rows {
-                if effect & (1 << (31 - other.leading_zeros())) != 0 {
-                    effect ^= other;
-                    bits ^= others;
-                }
-            }
-            if effect != 0 {
-                rows.push((effect, bits));
-            }
-        }
-        let (mut rest, mut bits) = (zero ^ wanted, 0);
-        for (effect, others) in &rows {
-            if rest & (1 << (31 - effect.leading_zeros())) != 0 {
-                rest ^= effect;
-                bits ^= others;
-            }
-        }
-        assert_eq!(rest, 0);
-        for bit in (0..40).filter(|bit| bits & (1 << bit) != 0) {
-            name[245 + bit / 8] ^= 1 << (bit % 8);
-        }
-        assert_eq!(name_hash(&name), wanted);
-        if !name.iter().any(|byte| matches!(byte, 0 | b'/')) {
-            found.push(name);
-        }
-    }
-    found
 }

@@ -7,6 +7,7 @@ mod create;
 mod flags;
 mod judged;
 mod links;
+mod lookups;
 mod orphans;
 mod rename;
 mod subvolumes;

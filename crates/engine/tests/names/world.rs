@@ -11,6 +11,7 @@ use ubtrfs_engine::{Attr, Error, FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::Key;
+use ubtrfs_format::name_hash::name_hash;
 
 const LEN_BYTES: u64 = 512 << 20;
 
@@ -191,6 +192,50 @@ pub(crate) fn keys(volume: &Volume, tree: RootId, objectid: u64) -> Vec<Key> {
     {
         found.push(key);
         more = cursor.advance().unwrap();
+    }
+    found
+}
+
+/// Names of `len` bytes with the same hash: a CRC is linear, so that four bytes can be chosen to cancel a change.
+pub(crate) fn colliding_names(count: u32, len: usize) -> Vec<Vec<u8>> {
+    let base = vec![b'n'; len];
+    let wanted = name_hash(&base);
+    let mut found = vec![base.clone()];
+    for number in 1..count {
+        let mut name = base.clone();
+        name[..4].copy_from_slice(format!("{number:04}").as_bytes());
+        // The effect of each bit of the last five bytes, by elimination.
+        let mut rows: Vec<(u32, u64)> = Vec::new();
+        let zero = name_hash(&name);
+        for bit in 0..40 {
+            let mut flipped = name.clone();
+            flipped[len - 5 + bit / 8] ^= 1 << (bit % 8);
+            let (mut effect, mut bits) = (name_hash(&flipped) ^ zero, 1u64 << bit);
+            for (other, others) in &rows {
+                if effect & (1 << (31 - other.leading_zeros())) != 0 {
+                    effect ^= other;
+                    bits ^= others;
+                }
+            }
+            if effect != 0 {
+                rows.push((effect, bits));
+            }
+        }
+        let (mut rest, mut bits) = (zero ^ wanted, 0);
+        for (effect, others) in &rows {
+            if rest & (1 << (31 - effect.leading_zeros())) != 0 {
+                rest ^= effect;
+                bits ^= others;
+            }
+        }
+        assert_eq!(rest, 0);
+        for bit in (0..40).filter(|bit| bits & (1 << bit) != 0) {
+            name[len - 5 + bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(name_hash(&name), wanted);
+        if !name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+            found.push(name);
+        }
     }
     found
 }

@@ -18,8 +18,7 @@ impl Commit<'_> {
         } = self;
         let nodesize = u64::from(superblock.nodesize.get());
         for tree in trees.into_values() {
-            {
-                let mut item = tree.tree.item.write();
+            tree.tree.change_item(|item| {
                 item.bytenr = tree.root.bytenr.0.into();
                 item.level = tree.root.level;
                 item.generation = tree.root.generation.unwrap_or_default().0.into();
@@ -32,7 +31,7 @@ impl Commit<'_> {
                     item.ctransid = tree.item.ctransid;
                     item.ctime = tree.item.ctime;
                 }
-            }
+            });
             tree.tree.live().publish(tree.root);
             if let Some(frozen) = tree.frozen {
                 writer.discarded.push(frozen);
