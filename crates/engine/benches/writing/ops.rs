@@ -116,7 +116,7 @@ fn measure<S: Side>(
     })?;
     let stat = each("file", files, &|side, dir, names| {
         let file = side.open(dir, Name::new().set(names.prefix, 7))?;
-        names.each(|_| side.stat(&file))
+        (0..names.count).try_for_each(|_| side.stat(&file))
     })?;
     let rename = each("file", files, &|side, dir, names| {
         let mut to = Name::new();

@@ -14,9 +14,22 @@ impl Name {
 
     /// Becomes `prefix` with a number behind it.
     pub(crate) fn set(&mut self, prefix: &str, number: u64) -> &Name {
-        use std::io::Write;
+        // What is measured is the call that follows.
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        let mut rest = number;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
         self.bytes.clear();
-        let _ = write!(self.bytes, "{prefix}{number}\0");
+        self.bytes.extend_from_slice(prefix.as_bytes());
+        self.bytes.extend_from_slice(&digits[first..]);
+        self.bytes.push(0);
         self
     }
 
