@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::Guard;
-use quick_cache::Weighter;
-use quick_cache::sync::{Cache, GuardResult};
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use ubtrfs_device::waiting::{self, WouldWait};
 use ubtrfs_device::{CheckedRead, Pool};
 use ubtrfs_format::check::{self, BlockContext, CorruptBlock, Expect};
@@ -97,11 +97,30 @@ impl std::fmt::Debug for NodeStore {
     }
 }
 
+/// So many locks, if each has more than a few blocks below it: a commit that is interrupted while it holds one keeps
+/// all waiting who look for a block there.
+const SHARDS: usize = 128;
+
+fn cache(blocks: usize, bytes: u64) -> Cache<u64, Block, BlockWeight> {
+    let options = OptionsBuilder::new()
+        .shards(SHARDS)
+        .estimated_items_capacity(blocks)
+        .weight_capacity(bytes)
+        .build()
+        .expect("both capacities are given");
+    Cache::with_options(
+        options,
+        BlockWeight,
+        DefaultHashBuilder::default(),
+        DefaultLifecycle::default(),
+    )
+}
+
 impl NodeStore {
     pub fn new(pool: Arc<Pool>, options: &StoreOptions) -> NodeStore {
         let nodesize = u64::from(pool.superblock().nodesize.get());
         let blocks = (options.cache_bytes / nodesize).max(16);
-        let cache = Cache::with_weighter(blocks as usize, options.cache_bytes, BlockWeight);
+        let cache = cache(blocks as usize, options.cache_bytes);
         NodeStore {
             given_seed_fsids: pool.seed_fsids(),
             seed_fsids: OnceLock::new(),
