@@ -93,14 +93,6 @@ pub(super) fn all_items(inode: &Inode, most: usize) -> Result<Option<Doomed>> {
 }
 
 impl Volume {
-    /// Deletes an inode without a name. A failure leaves it to the next opening.
-    pub(super) fn evict_or_leave(&self, inode: &Arc<Inode>) {
-        if let Err(error) = self.evict(inode) {
-            let id = inode.id;
-            tracing::warn!(root = id.root.0, ino = id.ino.0, %error, "file without a name is left");
-        }
-    }
-
     /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
     pub(super) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {

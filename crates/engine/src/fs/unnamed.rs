@@ -6,6 +6,7 @@
 //! Invariants
 //! - UNNAMED-1: what is listed has an ORPHAN_ITEM, so that a crash leaves it to the next opening.
 //! - UNNAMED-2: who needs space that may not be there, and who syncs, first deletes what is listed.
+//! - UNNAMED-3: what could not be deleted for want of space is listed.
 //!
 //! Locks: `turn` while one is deleted, before all locks of inodes; the list's is a leaf.
 //! Not here: how an inode is deleted (`evict`), the thread (`txn::background`).
@@ -19,7 +20,7 @@ use ubtrfs_device::waiting;
 use super::Inode;
 use super::evict::all_items;
 use super::unlink::AT_ONCE;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 /// Beyond this many, who takes a name away deletes the inode as well.
@@ -43,7 +44,7 @@ impl Volume {
     pub(super) fn give_up(&self, inode: &Arc<Inode>) {
         let at_once = || waiting::while_forbidden(|| self.evict_at_once(inode));
         if !self.can_leave_unnamed() {
-            return self.evict_or_leave(inode);
+            return self.evict_or_list(inode);
         }
         if at_once().is_ok_and(|done| done) {
             return;
@@ -62,6 +63,18 @@ impl Volume {
         }
     }
 
+    /// UNNAMED-3. Any other failure leaves the inode to the next opening.
+    fn evict_or_list(&self, inode: &Arc<Inode>) {
+        match self.evict(inode) {
+            Ok(()) => {}
+            Err(Error::NoSpace) => self.unnamed.list.lock().push_back(Arc::clone(inode)),
+            Err(error) => {
+                let id = inode.id;
+                tracing::warn!(root = id.root.0, ino = id.ino.0, %error, "file without a name is left");
+            }
+        }
+    }
+
     /// Deletes all that was given up before the call.
     ///
     /// Locks: none may be held, as for [`Volume::admit`].
@@ -73,7 +86,7 @@ impl Volume {
             let Some(inode) = self.unnamed.list.lock().pop_front() else {
                 return;
             };
-            self.evict_or_leave(&inode);
+            self.evict_or_list(&inode);
             self.inodes.let_go(&inode);
         }
     }

@@ -36,8 +36,12 @@ impl Space {
     /// them. If that cannot be kept, the promise stays as it was.
     pub(crate) fn promise_metadata(&self, bytes: u64) -> bool {
         let class = self.class(SpaceKind::Metadata);
+        // Several promise at once: what another asks for must not be in the way of this.
+        if !class.keeps(bytes) {
+            return false;
+        }
         let before = class.reserved_metadata.swap(bytes, Ordering::SeqCst);
-        let keeps = class.keeps_promises();
+        let keeps = class.keeps(bytes);
         if !keeps {
             class.reserved_metadata.store(before, Ordering::SeqCst);
         }
@@ -46,6 +50,12 @@ impl Space {
 }
 
 impl SpaceClass {
+    /// Whether `metadata` can be promised beside data.
+    fn keeps(&self, metadata: u64) -> bool {
+        let data = self.reserved_data.load(Ordering::SeqCst);
+        data.saturating_add(metadata) <= self.room().saturating_add(self.growth())
+    }
+
     pub(super) fn keeps_promises(&self) -> bool {
         self.reserved() <= self.room().saturating_add(self.growth())
     }

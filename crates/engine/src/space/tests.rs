@@ -378,6 +378,27 @@ fn data_leaves_what_is_promised_to_metadata() {
     }
 }
 
+/// What one thread asked for in vain was for a moment in the way of the others.
+#[test]
+fn promise_that_cannot_be_kept_is_in_nobodys_way() {
+    let volume = TestVolume::single(400 * MIB);
+    let space = &volume.space;
+    let too_much = 2 * space.metadata_room();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(!space.promise_metadata(too_much));
+            }
+        });
+        let kept = (0..200_000)
+            .filter(|_| space.promise_metadata(NODE))
+            .count();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(kept, 200_000);
+    });
+}
+
 #[test]
 fn system_chunks_come_before_the_old_one_is_full() {
     let volume = TestVolume::single(10 * GIB);

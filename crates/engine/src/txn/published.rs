@@ -24,6 +24,11 @@ impl Unreleased {
         self.waiting.push_back((epoch, pinned));
     }
 
+    /// Whether all that was freed can be had.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// A reader of an older epoch may look at what a newer one freed: hence in order.
     fn release(&mut self, space: &Space) {
         while let Some((epoch, _)) = self.waiting.front()

@@ -125,6 +125,11 @@ struct Wake {
 const LEAST_RESERVE: u64 = 2 << 20;
 const MOST_RESERVE: u64 = 128 << 20;
 
+/// How often who frees space makes room for it while others use that up.
+const FREEING_TRIES: usize = 100;
+/// Readers hold what was freed for a search or a step of a cursor.
+const READERS_TAKE: Duration = Duration::from_millis(1);
+
 /// Bytes of new blocks that a commit may need at worst. An edit touches a leaf, which may split, and may
 /// so touch a leaf of the extent tree and one of the free-space tree; but all of them together touch no
 /// more than there is, and what they add.
@@ -244,8 +249,16 @@ impl Writer {
         }
         if !has_room {
             waiting::check()?;
-            // What was freed and what is only reserved shows after a commit, and what is owed costs less
-            // once it is done. Data that is lost in this is told to who syncs it.
+            self.make_room(volume, cost)?;
+        }
+        Ok(())
+    }
+
+    /// What was freed and what is only reserved shows after a commit, and what is owed costs less once it is done.
+    /// Data that is lost in this is told to who syncs it. Who frees space does not let others take what was there for
+    /// it, and waits for those who still look at what was freed.
+    fn make_room(&self, volume: &Volume, cost: Cost) -> Result<()> {
+        for _ in 0..if cost.frees { FREEING_TRIES } else { 1 } {
             if !cost.frees {
                 volume.evict_unnamed();
             }
@@ -255,11 +268,19 @@ impl Writer {
             volume.commit_running()?;
             volume.release_freed();
             let running = Arc::clone(&self.running.read());
-            if !self.has_room(&running, cost) {
-                return Err(Error::NoSpace);
+            if self.has_room(&running, cost) {
+                return Ok(());
+            }
+            let is_owed = self.owed_items.load(Ordering::Relaxed) > 0;
+            let is_looked_at = !self.unreleased.lock().is_empty();
+            if running.edits() == 0 && !is_owed && !is_looked_at {
+                break;
+            }
+            if is_looked_at {
+                thread::sleep(READERS_TAKE);
             }
         }
-        Ok(())
+        Err(Error::NoSpace)
     }
 
     /// Counts edits that come later, until they are settled: made, or given up.
