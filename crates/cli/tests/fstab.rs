@@ -52,6 +52,19 @@ findmnt -n -o OPTIONS "$dir" | grep -q '^ro,'
 umount "$dir"
 free
 
+mount -t fuse.ubtrfs "$image" "$dir" -o lazytime
+is_lazy() { findmnt -n -o OPTIONS "$dir" | grep -q lazytime; }
+is_lazy
+mount -o remount,nosuid "$dir"
+is_lazy
+mount -o remount,nolazytime "$dir"
+if is_lazy; then exit 1; fi
+mount -o remount,lazytime "$dir"
+is_lazy
+mount -o remount,ro "$dir"
+umount "$dir"
+free
+
 mount -t fuse.ubtrfs "$image" "$dir" -o ro,subvol=sub
 test "$(cat "$dir/inner")" = inner
 umount "$dir"

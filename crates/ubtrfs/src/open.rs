@@ -73,6 +73,14 @@ impl Builder {
         self
     }
 
+    /// Keeps changes of times alone in memory until the file changes otherwise or is synced, or for a day. A crash may
+    /// lose them.
+    #[must_use]
+    pub fn lazy_times(mut self, lazy_times: bool) -> Builder {
+        self.options = self.options.lazy_times(lazy_times);
+        self
+    }
+
     /// Budget of the cache of tree blocks, in bytes.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Builder {

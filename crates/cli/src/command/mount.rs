@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Remount, Session};
+use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Remount, Remounted, Session};
 
 use crate::console::Console;
 use crate::control::{Control, Served};
@@ -31,14 +31,13 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
 /// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, degraded,
 /// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed; those of mount(8): sync, dirsync, noexec, noatime,
-/// strictatime, suid, dev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
+/// strictatime, lazytime, suid, dev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
 /// mounts may read everything, whatever modes and owners say); and of this program:
-/// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
 /// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
 /// a time), opens (immutable and append-only files are refused when they are opened, not when they are written
 /// to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here is accepted. With remount a
-/// mount that is there becomes ro, rw, nosuid, nodev, noexec or sync, or the opposite: then DIR is enough. A mount by
-/// root is open to all users; users who mount need fusermount3 and have the mount
+/// mount that is there becomes ro, rw, nosuid, nodev, noexec, sync or lazytime, or the opposite: then DIR is enough. A
+/// mount by root is open to all users; users who mount need fusermount3 and have the mount
 /// to themselves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mount {
@@ -96,6 +95,9 @@ impl Mount {
         if self.read_only {
             remount.add(OsStr::new("ro"))?;
         }
+        if self.helper {
+            remount.complete();
+        }
         for idle in &remount.without_effect {
             tracing::warn!(
                 "mount option '{}' has no effect: {}",
@@ -106,7 +108,22 @@ impl Mount {
         let Some(path) = self.places.last().filter(|_| !self.fake) else {
             return Ok(());
         };
-        let mountpoint = remount.apply(path)?;
+        let Remounted {
+            mountpoint,
+            lazy_times,
+        } = remount.apply(path)?;
+        if let Some(are_lazy) = lazy_times {
+            let mut tell = process::Command::new(THIS_PROGRAM);
+            tell.args([
+                "filesystem",
+                "lazytime",
+                if are_lazy { "on" } else { "off" },
+            ]);
+            let told = tell.arg(&mountpoint).status();
+            if !told.context("cannot run this program")?.success() {
+                bail!("{}: times are written as before", mountpoint.display());
+            }
+        }
         if remount.is_read_only() {
             // The kernel tells a plain mount nothing of it, and what was written is to be durable.
             let mut sync = process::Command::new(THIS_PROGRAM);

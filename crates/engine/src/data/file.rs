@@ -38,9 +38,16 @@ pub(super) fn note_write(item: &mut InodeItem) {
     note_change(item, now);
 }
 
-pub(super) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
     item.transid = txn.transid().0.into();
     txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+}
+
+/// The same where `item` differs by times only.
+pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    if !inode.tree.inode_items.lazy.keep(inode.id, item) {
+        put_inode(txn, inode, item);
+    }
 }
 
 /// The end of a range, which no file reaches beyond.

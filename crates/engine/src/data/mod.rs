@@ -38,6 +38,7 @@ pub(crate) use compressible::looks_compressible;
 pub use decompressed::CacheStats;
 pub(crate) use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;
+pub(crate) use file::{note_times, put_inode};
 pub(crate) use in_place::FileExtentsState;
 pub use options::Compress;
 pub(crate) use options::DataOptions;

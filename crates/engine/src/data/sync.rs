@@ -42,6 +42,7 @@ impl Volume {
             let _ = self.write_back_all();
         }
         let written = self.write_back(&inode);
+        self.write_times_of(&inode)?;
         let failure = inode.lock.write().buffer.take_failure();
         if let Some(reason) = failure {
             return Err(Error::DataLost { file: id, reason });

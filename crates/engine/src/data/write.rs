@@ -12,14 +12,14 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
-use super::file::{end_of, note_write, put_inode, read_file};
+use super::file::{end_of, note_times, note_write, read_file};
 use super::promise::Promise;
 use super::sync::FILES_AT_ONCE;
 use super::write_back::Job;
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode, InodeState};
 use crate::lock;
-use crate::txn::{Cost, Permit};
+use crate::txn::Permit;
 use crate::volume::Volume;
 
 /// From this size on, whole sectors are not worth buffering.
@@ -101,12 +101,13 @@ impl Volume {
             }
             at += part.len() as u64;
         }
+        self.relieve_times();
         Ok(())
     }
 
     /// False if the buffer must take it after all.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
-        let promise = match self.promise(bytes.len() as u64, Cost::items(1)) {
+        let promise = match self.promise(bytes.len() as u64, self.cost_of_times()) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::default(),
             promise => promise?,
         };
@@ -157,7 +158,7 @@ impl Volume {
 
     fn promise_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
         if ahead_bytes > 0 {
-            match Promise::make(self, need_bytes + ahead_bytes, Cost::items(1)) {
+            match Promise::make(self, need_bytes + ahead_bytes, self.cost_of_times()) {
                 Err(error) if error.is_no_space() => {}
                 promise => {
                     let mut need = promise?;
@@ -167,7 +168,7 @@ impl Volume {
             }
         }
         Ok(Space {
-            need: self.promise(need_bytes, Cost::items(1))?,
+            need: self.promise(need_bytes, self.cost_of_times())?,
             ahead: Promise::default(),
         })
     }
@@ -230,7 +231,7 @@ impl Volume {
     fn enter_write(&self, inode: &Inode, mut item: InodeItem) -> Result<()> {
         note_write(&mut item);
         let txn = self.enter_file(inode, Permit::owed())?;
-        put_inode(&txn, inode, &mut item);
+        note_times(&txn, inode, &mut item);
         Ok(())
     }
 
@@ -250,6 +251,7 @@ impl Volume {
     /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to
     /// who syncs.
     fn relieve_if_allowed(&self) {
+        self.relieve_times();
         if waiting::is_forbidden() {
             return;
         }

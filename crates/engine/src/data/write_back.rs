@@ -26,7 +26,7 @@ use ubtrfs_format::item::{InodeFlags, InodeItem};
 use super::csums::csum_items;
 use super::encode::Encoder;
 use super::extent::Extent;
-use super::file::{note_write, put_inode};
+use super::file::{note_times, note_write, put_inode};
 use super::in_place::FileExtentsState;
 use super::pieces::Pieces;
 use super::promise::Promise;
@@ -400,10 +400,15 @@ impl Volume {
             }
         }
         self.enter_size(&mut group.splice, &mut item, group.size.clone(), generation);
+        let stays = group.splice.is_idle() && group.size.is_empty() && !incompressible;
         if let Source::Caller(offset, bytes) = &file.source {
             state.buffer.forget(*offset..*offset + bytes.len() as u64);
             note_write(&mut item);
-        } else if group.splice.is_idle() && group.size.is_empty() && !incompressible {
+            if stays {
+                note_times(&txn, inode, &mut item);
+            }
+        }
+        if stays {
             return Ok(());
         }
         if incompressible {

@@ -2,12 +2,11 @@
 
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
-use super::draft::Draft;
-use super::inode_item::read_inode;
+use super::inode_item::known_inode;
 use super::{FileId, FileTime};
+use crate::data::note_times;
 use crate::error::{Error, Result};
 use crate::lock;
-use crate::txn::Cost;
 use crate::volume::Volume;
 
 /// When reading a file changes its access time.
@@ -30,24 +29,25 @@ impl Volume {
             return Ok(());
         }
         let tree = self.tree_of(id)?;
-        if tree.is_read_only() || !is_due(&read_inode(&tree.view, id)?, policy, now) {
+        if tree.is_read_only() || !is_due(&known_inode(&tree, id)?, policy, now) {
             return Ok(());
         }
-        let permit = match self.admit(Cost::items(1)) {
+        let permit = match self.admit(self.cost_of_times()) {
             Err(Error::NoSpace) => return Ok(()),
             permit => permit?,
         };
         let inode = self.inode_in_use(id)?;
-        let _state = lock::write(&inode.lock)?;
-        let mut draft = Draft::new(&inode.tree);
-        let mut item = draft.inode(id)?;
-        if !is_due(&item, policy, now) {
-            return Ok(());
+        {
+            let _state = lock::write(&inode.lock)?;
+            let mut item = known_inode(&inode.tree, id)?;
+            if !is_due(&item, policy, now) {
+                return Ok(());
+            }
+            item.atime = now.into();
+            let txn = self.enter_tree(permit, &inode.tree)?;
+            note_times(&txn, &inode, &mut item);
         }
-        item.atime = now.into();
-        draft.put_inode(id.ino, &item);
-        let txn = self.enter_tree(permit, &inode.tree)?;
-        draft.enter(&txn);
+        self.relieve_times();
         Ok(())
     }
 }

@@ -30,6 +30,7 @@ mod rename;
 mod root_ref;
 mod setattr;
 mod symlink;
+mod times;
 mod tmpfile;
 mod unlink;
 mod unnamed;

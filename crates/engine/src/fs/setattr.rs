@@ -9,6 +9,7 @@ use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
 use super::{Attr, FileId, FileTime};
+use crate::data::note_times;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::txn::Cost;
@@ -55,7 +56,7 @@ impl Volume {
 
     /// The same, and what `attr` says then.
     pub fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
-        let permit = self.admit(Cost::items(2))?;
+        let permit = self.admit(Cost::items(1).and(self.cost_of_times()))?;
         let inode = self.inode_in_use(id)?;
         let state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
@@ -63,8 +64,9 @@ impl Volume {
         check_settable(id, &item, set)?;
         inode.tree.check_writable()?;
         let now = FileTime::now();
+        let old_mode = item.mode.get();
         let mode = new_mode(&item, set);
-        if mode != item.mode.get() {
+        if mode != old_mode {
             item.mode = mode.into();
             if set.mode.is_some() {
                 draft.chmod_acl(id, &item)?;
@@ -90,7 +92,12 @@ impl Volume {
         draft.put_inode(id.ino, &item);
         let attr = self.with_buffered(&inode, &state, Attr::of(id, &item)?)?;
         let txn = self.enter_tree(permit, &inode.tree)?;
-        draft.enter(&txn);
+        match set.of_writes && mode == old_mode {
+            true => note_times(&txn, &inode, &mut item),
+            false => draft.enter(&txn),
+        }
+        drop((txn, state));
+        self.relieve_times();
         Ok(attr)
     }
 }

@@ -58,6 +58,7 @@ impl Volume {
         let in_place = Arc::clone(&of);
         let _in_place = in_place.in_place.write();
         self.write_back_all()?;
+        self.write_times()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
         match self.subvolume_tree(id) {

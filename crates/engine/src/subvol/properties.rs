@@ -46,6 +46,7 @@ impl Volume {
         drop(txn);
         if read_only {
             self.write_back_all()?;
+            self.write_times()?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use ubtrfs_device::waiting;
 
 use super::writer::{Wakening, Writer};
 use crate::error::{Error, Result};
-use crate::volume::Volume;
+use crate::volume::{LONGEST, Volume};
 
 impl Volume {
     /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
@@ -25,6 +25,7 @@ impl Volume {
         waiting::check()?;
         self.evict_unnamed();
         let written = self.write_back_all();
+        self.write_times()?;
         self.commit_running()?;
         written
     }
@@ -88,6 +89,9 @@ impl Volume {
     }
 }
 
+/// How often it is looked whether times have been in memory for long.
+const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
+
 /// What a background thread does until the volume is closed.
 type Duty = fn(&Writer, &Weak<Volume>, Duration);
 
@@ -110,14 +114,16 @@ fn commit(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
     }
 }
 
-/// Deletes inodes that were given up; and at intervals writes all data back and asks for a commit.
+/// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
 fn write_back(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
     let mut last = Instant::now();
-    while writer.next_eviction(interval.saturating_sub(last.elapsed())) {
+    while writer.next_eviction(interval.saturating_sub(last.elapsed()).min(LOOK_FOR_TIMES)) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
         volume.evict_unnamed();
+        // What keeps it from being written keeps the commit from being made, which tells.
+        let _ = volume.write_times_of_age(LONGEST);
         if last.elapsed() >= interval {
             last = Instant::now();
             // Losses are told to who syncs the file.

@@ -23,7 +23,7 @@ use super::published::{Discarded, Unreleased};
 use super::running::Running;
 use crate::error::{Error, Result};
 use crate::space::{Space, SpaceKind};
-use crate::volume::Volume;
+use crate::volume::{LazyTimes, Volume};
 
 /// Counts since the volume was opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +99,7 @@ pub(crate) struct Writer {
     /// Edits that were admitted and come later, as those of buffered data; and their bytes.
     owed_items: AtomicU64,
     owed_bytes: AtomicU64,
+    lazy_times: Arc<LazyTimes>,
     pub(super) counters: Counters,
     wake: Mutex<Wake>,
     /// Wakes the background thread.
@@ -170,6 +171,7 @@ impl Writer {
         committed: Transid,
         nodesize: u64,
         delta_budget_bytes: u64,
+        lazy_times: Arc<LazyTimes>,
     ) -> Writer {
         let running = Running::new(Transid(committed.0 + 1));
         Writer {
@@ -184,6 +186,7 @@ impl Writer {
             metadata_used: AtomicU64::new(metadata_used(&space)),
             owed_items: AtomicU64::new(0),
             owed_bytes: AtomicU64::new(0),
+            lazy_times,
             counters: Counters::default(),
             wake: Mutex::default(),
             wanted: Condvar::new(),
@@ -265,6 +268,7 @@ impl Writer {
             if self.owed_items.load(Ordering::Relaxed) > 0 {
                 let _ = volume.write_back_all();
             }
+            volume.write_times()?;
             volume.commit_running()?;
             volume.release_freed();
             let running = Arc::clone(&self.running.read());
@@ -321,8 +325,13 @@ impl Writer {
         let used = self.metadata_used.load(Ordering::Relaxed);
         let owed_items = self.owed_items.load(Ordering::Relaxed);
         let owed_bytes = self.owed_bytes.load(Ordering::Relaxed);
-        let items = owed_items.saturating_add(cost.items);
-        let bytes = owed_bytes.saturating_add(cost.bytes);
+        let lazy = Cost::items(self.lazy_times.count() as u64);
+        let items = owed_items
+            .saturating_add(lazy.items)
+            .saturating_add(cost.items);
+        let bytes = owed_bytes
+            .saturating_add(lazy.bytes)
+            .saturating_add(cost.bytes);
         let need = commit_need(
             self.nodesize,
             used,

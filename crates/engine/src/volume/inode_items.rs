@@ -1,23 +1,27 @@
 //! INODE_ITEMs that were read or changed lately, so that a call on an inode in use searches no tree for it.
 //!
-//! A slot serves all inodes of one hash and keeps the last one's item.
+//! A slot serves all inodes of one hash and keeps the last one's item. Times that are in no item yet lie over it
+//! (`lazy_times`).
 //!
 //! Invariants
-//! - ITEMS-1: an item that is shown is what the tree's view gives: edits put theirs here while they hold the
-//!   tree's mutable set, and what a commit changes by itself is forgotten when it is published.
+//! - ITEMS-1: an item that is shown is what the tree's view gives, but for such times: edits put theirs here while
+//!   they hold the tree's mutable set, and what a commit changes by itself is forgotten when it is published.
 //! - ITEMS-2: what was read from a tree enters only if its slot has not changed since before it was read.
 //!
 //! Locks: each slot's, a leaf, held for one copy.
 //! Not here: what was written and has no extent yet, and so is in no item (`data::buffer`).
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::InodeItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Edit;
 use zerocopy::FromBytes;
+
+use super::lazy_times::LazyTimes;
+use crate::fs::FileId;
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +33,14 @@ const PAGE_SLOTS: usize = 256;
 /// Of the trees of a volume.
 #[derive(Debug)]
 pub(crate) struct InodeItems {
+    pub(crate) lazy: Arc<LazyTimes>,
     pages: Vec<OnceLock<Vec<Mutex<Slot>>>>,
 }
 
 impl Default for InodeItems {
     fn default() -> Self {
         InodeItems {
+            lazy: Arc::default(),
             pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -80,6 +86,9 @@ impl InodeItems {
         ino: u64,
         look: impl FnOnce(&InodeItem) -> T,
     ) -> Result<T, Ticket> {
+        if let Some(item) = self.lazy.get(FileId::new(root, InodeNr(ino))) {
+            return Ok(look(&item));
+        }
         let id = (root.0, ino);
         let slot = self.slot(id).lock();
         match &slot.item {
@@ -117,11 +126,15 @@ impl InodeItems {
     }
 
     fn set(&self, id: (u64, u64), item: Option<InodeItem>) {
-        let mut slot = self.slot(id).lock();
-        slot.version += 1;
-        if item.is_some() || slot.id == id {
-            (slot.id, slot.item) = (id, item);
+        {
+            let mut slot = self.slot(id).lock();
+            slot.version += 1;
+            if item.is_some() || slot.id == id {
+                (slot.id, slot.item) = (id, item);
+            }
         }
+        // Last: whoever does not find it there any more finds what was set.
+        self.lazy.forget(FileId::new(RootId(id.0), InodeNr(id.1)));
     }
 }
 

@@ -6,6 +6,7 @@
 //! Locks: none held across IO but the caches' per-key waits.
 
 mod inode_items;
+mod lazy_times;
 mod mapping;
 mod names;
 mod options;
@@ -30,6 +31,7 @@ use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
 use zerocopy::{FromBytes, FromZeros};
 
 pub(crate) use inode_items::is_inode_item;
+pub(crate) use lazy_times::{LONGEST, LazyTimes};
 pub(crate) use names::{Name, NameChanges};
 pub use options::OpenOptions;
 pub use rescue::Rescue;
@@ -120,6 +122,7 @@ impl Volume {
             inode_items: Arc::default(),
             names: Arc::default(),
         };
+        tree_use.inode_items.lazy.set_wanted(options.lazy_times);
         let tree = |committed| Arc::new(open_tree(&store, committed, &tree_use, 0, None));
         let volume = Volume {
             chunk_tree: tree(chunk_root(&superblock)),
@@ -206,6 +209,11 @@ impl Volume {
 
     pub fn is_writable(&self) -> bool {
         self.tree_use.writable
+    }
+
+    /// Times that are in no item yet.
+    pub(crate) fn lazy_times(&self) -> &LazyTimes {
+        &self.tree_use.inode_items.lazy
     }
 
     /// The device layer: devices, chunk map, read errors seen.

@@ -19,6 +19,7 @@ pub struct OpenOptions {
     pub(super) writable: bool,
     pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
+    pub(super) lazy_times: bool,
     pub(super) data: DataOptions,
 }
 
@@ -32,6 +33,7 @@ impl Default for OpenOptions {
             writable: false,
             delta_bytes: 128 << 20,
             commit_interval: Some(Duration::from_secs(30)),
+            lazy_times: false,
             data: DataOptions::default(),
         }
     }
@@ -90,6 +92,14 @@ impl OpenOptions {
     #[must_use]
     pub fn commit_interval(mut self, interval: Option<Duration>) -> Self {
         self.commit_interval = interval;
+        self
+    }
+
+    /// Keeps changes of times alone in memory until the inode changes otherwise or is synced, or for a day. A crash
+    /// may lose them.
+    #[must_use]
+    pub fn lazy_times(mut self, lazy_times: bool) -> Self {
+        self.lazy_times = lazy_times;
         self
     }
 

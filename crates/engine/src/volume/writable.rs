@@ -92,6 +92,7 @@ impl Volume {
             superblock.transid(),
             u64::from(superblock.nodesize.get()),
             options.delta_bytes,
+            Arc::clone(&self.tree_use.inode_items.lazy),
         );
         let _ = self.writer.set(Arc::new(writer));
         self.distrust_quotas()?;

@@ -6,6 +6,7 @@ mod attributes;
 mod create;
 mod flags;
 mod judged;
+mod lazy_times;
 mod links;
 mod lookups;
 mod orphans;

@@ -59,8 +59,13 @@ impl World {
         self.volume = Some(open(&self.device, true));
     }
 
+    /// The volume as it would be found after a power cut now, by the last commit.
+    pub(crate) fn after_a_crash(&self) -> Arc<Volume> {
+        open(&Arc::new(MemDevice::clone(&self.device)), false)
+    }
+
     /// What is on the device has nothing to complain about.
-    fn assert_sound(&self) {
+    pub(crate) fn assert_sound(&self) {
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let devices = vec![(PathBuf::from("memory"), device)];
         let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();

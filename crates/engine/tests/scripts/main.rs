@@ -85,6 +85,7 @@ struct Case {
     nodesize: u32,
     features: &'static str,
     compress: Compress,
+    lazy_times: bool,
     len_bytes: u64,
     shape: Shape,
     /// How many operations the script has, usually and in a soak.
@@ -98,6 +99,7 @@ impl Case {
             nodesize: 16 << 10,
             features: "",
             compress: Compress::default(),
+            lazy_times: false,
             len_bytes: LEN_BYTES,
             shape,
             few,
@@ -121,7 +123,7 @@ impl Case {
     fn prove_one(&self, test: &str, seed: u64) {
         let count = if is_soak() { self.many } else { self.few };
         let name = format!("{test}, UBTRFS_SEED={seed}, {count} operations");
-        let opened = options(self.compress, seed);
+        let opened = options(self.compress, seed).lazy_times(self.lazy_times);
         let mut ops = generate(self.shape, seed, count);
         ops.push(Op::Remount);
         let (model, device) = prove_script(&name, &ops, &self.options(), |ops, options| {
@@ -215,6 +217,28 @@ fn compressed() {
         ..Case::new(Shape::BigFile, 600)
     };
     case.prove("compressed");
+}
+
+#[test]
+fn lazy_times() {
+    for shape in [Shape::Mixed, Shape::Snapshots] {
+        let case = Case {
+            lazy_times: true,
+            ..Case::new(shape, 1000)
+        };
+        case.prove("lazy_times");
+    }
+}
+
+#[test]
+fn full_disk_with_lazy_times() {
+    let case = Case {
+        len_bytes: 160 << 20,
+        lazy_times: true,
+        many: 4000,
+        ..Case::new(Shape::FullDisk, 300)
+    };
+    case.prove("full_disk_with_lazy_times");
 }
 
 #[test]

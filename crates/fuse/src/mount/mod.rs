@@ -43,7 +43,7 @@ pub use self::companion::Companion;
 pub use self::detach::{IfBusy, unmount};
 pub use self::error::{MountError, UnmountError};
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
-pub use self::remount::Remount;
+pub use self::remount::{Remount, Remounted};
 pub use self::server::{Server, mountpoint_served_by};
 pub use self::session::Session;
 pub(crate) use self::table::mount_table_of;
@@ -183,6 +183,8 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     flags.set(MountFlags::NODIRATIME, options.no_diratime);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
+    // The kernel shows it, and is as lazy with times that it keeps itself (`writeback`).
+    flags.set(MountFlags::LAZYTIME, options.lazy_times);
     flags
 }
 

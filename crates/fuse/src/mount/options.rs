@@ -56,6 +56,8 @@ pub struct Options {
     pub no_exec: bool,
     pub atime: AtimePolicy,
     pub no_diratime: bool,
+    /// Changes of times alone stay in memory until the inode changes otherwise or is synced, or for a day.
+    pub lazy_times: bool,
     /// Each write is durable when it returns.
     pub sync: bool,
     /// Each change of a directory is durable when it returns.
@@ -219,6 +221,8 @@ impl Options {
             "strictatime" | "norelatime" => self.atime = AtimePolicy::Always,
             "nodiratime" => self.no_diratime = true,
             "diratime" => self.no_diratime = false,
+            "lazytime" => self.lazy_times = true,
+            "nolazytime" => self.lazy_times = false,
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,

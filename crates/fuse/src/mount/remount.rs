@@ -1,7 +1,7 @@
 //! `mount -o remount`: other flags for a mount that is there.
 //!
 //! The kernel keeps the flags and acts on them; the process that serves the mount is not asked. What that decides by
-//! itself (compression, when access times change) stays as it was.
+//! itself (compression, when access times change) stays as it was; only of `lazytime` it is to be told (`Remounted`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +27,14 @@ pub struct Remount {
     changes: Vec<(MountFlags, bool)>,
     /// What stays as it was.
     pub without_effect: Vec<WithoutEffect>,
+}
+
+/// A mount that has its new flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remounted {
+    pub mountpoint: PathBuf,
+    /// What the process that serves it is to be told of `lazytime`.
+    pub lazy_times: Option<bool>,
 }
 
 impl Remount {
@@ -60,11 +68,11 @@ impl Remount {
         Ok(())
     }
 
-    /// Gives the mount at a path its new flags, and returns where it is.
+    /// Gives the mount at a path its new flags.
     ///
     /// # Errors
     /// There is none of ours, the kernel refuses, or the volume was opened for reading and is to be written to.
-    pub fn apply(&self, path: &Path) -> Result<PathBuf, MountError> {
+    pub fn apply(&self, path: &Path) -> Result<Remounted, MountError> {
         let place = resolve(path)?;
         let table = mount_table().map_err(UnmountError::Table)?;
         let entry = match find(&table, &place) {
@@ -81,7 +89,9 @@ impl Remount {
             mountpoint: entry.mountpoint.clone(),
             error: error.into(),
         };
-        let before = flags_of(statvfs(&entry.mountpoint).map_err(failed)?.f_flag);
+        let mut before = flags_of(statvfs(&entry.mountpoint).map_err(failed)?.f_flag);
+        let is_lazy = entry.options.split(',').any(|option| option == "lazytime");
+        before.set(MountFlags::LAZYTIME, is_lazy);
         let mut flags = before;
         for &(flag, is_set) in &self.changes {
             flags.set(flag, is_set);
@@ -92,15 +102,29 @@ impl Remount {
             mount_remount(&entry.mountpoint, before, "").map_err(failed)?;
             return Err(MountError::OpenedForReading(entry.mountpoint.clone()));
         }
-        Ok(entry.mountpoint.clone())
+        let is_lazy = flags.contains(MountFlags::LAZYTIME);
+        Ok(Remounted {
+            mountpoint: entry.mountpoint.clone(),
+            lazy_times: (is_lazy != before.contains(MountFlags::LAZYTIME)).then_some(is_lazy),
+        })
     }
 
     /// Whether the mount is for reading only afterwards.
     pub fn is_read_only(&self) -> bool {
+        self.change(MountFlags::RDONLY) == Some(true)
+    }
+
+    /// The words are mount(8)'s, which says all that shall be and leaves out `lazytime` where that shall not be.
+    pub fn complete(&mut self) {
+        if self.change(MountFlags::LAZYTIME).is_none() {
+            self.changes.push((MountFlags::LAZYTIME, false));
+        }
+    }
+
+    fn change(&self, wanted: MountFlags) -> Option<bool> {
         let mut changes = self.changes.iter().rev();
-        changes
-            .find(|(flag, _)| *flag == MountFlags::RDONLY)
-            .is_some_and(|(_, is_set)| *is_set)
+        let last = changes.find(|(flag, _)| *flag == wanted);
+        last.map(|(_, is_set)| *is_set)
     }
 }
 
@@ -121,6 +145,8 @@ fn change_of(word: &str) -> Option<(MountFlags, bool)> {
         "exec" => (MountFlags::NOEXEC, false),
         "sync" => (MountFlags::SYNCHRONOUS, true),
         "async" => (MountFlags::SYNCHRONOUS, false),
+        "lazytime" => (MountFlags::LAZYTIME, true),
+        "nolazytime" => (MountFlags::LAZYTIME, false),
         _ => return None,
     })
 }
@@ -167,6 +193,21 @@ mod tests {
         assert!(parse("remount,rw,ro").unwrap().is_read_only());
         assert!(!parse("remount,ro,rw").unwrap().is_read_only());
         assert!(!parse("remount,nosuid").unwrap().is_read_only());
+    }
+
+    #[test]
+    fn lazytime_is_as_said_last_and_as_mount_does_not_say_it() {
+        let lazy = |remount: &Remount| remount.change(MountFlags::LAZYTIME);
+        let mut silent = parse("remount,ro").unwrap();
+        assert_eq!(lazy(&silent), None);
+        silent.complete();
+        assert_eq!(lazy(&silent), Some(false));
+        let mut said = parse("remount,lazytime").unwrap();
+        said.complete();
+        assert_eq!(lazy(&said), Some(true));
+        let last = parse("remount,lazytime,nolazytime").unwrap();
+        assert_eq!(lazy(&last), Some(false));
+        assert!(last.without_effect.is_empty());
     }
 
     #[test]

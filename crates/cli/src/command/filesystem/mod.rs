@@ -3,6 +3,7 @@
 mod df;
 mod du;
 pub(crate) mod label;
+mod lazytime;
 mod show;
 mod stats;
 mod sync;
@@ -23,6 +24,8 @@ enum FilesystemCommand {
     Df(df::Df),
     Du(du::Du),
     Label(label::Label),
+    #[command(hide = true)]
+    Lazytime(lazytime::Lazytime),
     Show(show::Show),
     Stats(stats::Stats),
     Sync(sync::Sync),
@@ -40,6 +43,7 @@ impl Filesystem {
             FilesystemCommand::Df(command) => command.run(console),
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
+            FilesystemCommand::Lazytime(command) => command.run(),
             FilesystemCommand::Show(command) => command.run(console),
             FilesystemCommand::Stats(command) => command.run(console),
             FilesystemCommand::Sync(command) => command.run(),

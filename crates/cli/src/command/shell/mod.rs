@@ -37,6 +37,9 @@ pub(crate) struct Shell {
     /// Refuse commands that write, and let others read the volume meanwhile
     #[arg(long)]
     read_only: bool,
+    /// Keep changes of times alone in memory until sync, or the end
+    #[arg(long, conflicts_with = "read_only")]
+    lazytime: bool,
     /// Go on after a command that failed; the exit code says so at the end
     #[arg(short, long)]
     keep_going: bool,
@@ -97,6 +100,9 @@ impl Shell {
             false => Access::Write,
         };
         let volume = self.volume.devices.open_for(&self.location, access)?;
+        if self.lazytime {
+            volume.set_lazy_times(true)?;
+        }
         let root = self.volume.root(&volume)?;
         let session = Session::of_shell(self.location.image.clone(), Arc::clone(&volume), root);
         session.set_dir(directory(&session, &self.location)?);

@@ -115,6 +115,13 @@ fn opens_are_asked_for_if_said_or_needed() {
 }
 
 #[test]
+fn times_are_lazy_if_asked_for() {
+    assert!(!parse("").unwrap().lazy_times);
+    assert!(parse("lazytime").unwrap().lazy_times);
+    assert!(!parse("lazytime,nolazytime").unwrap().lazy_times);
+}
+
+#[test]
 fn access_times_follow_the_last_word() {
     let atime = |words| parse(words).unwrap().atime;
     assert_eq!(atime(""), AtimePolicy::Relative);

@@ -20,6 +20,7 @@ impl Options {
             .no_data_cow(self.no_data_cow)
             .no_data_sum(self.no_data_sum)
             .flush_on_commit(self.flush_on_commit)
+            .lazy_times(self.lazy_times)
             .rescue(self.rescue.of_engine());
         if let Some(bytes) = self.max_inline_bytes {
             options = options.max_inline_bytes(bytes);
