@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fs;
 
+use ubtrfs_engine::archive::OwnerNames;
+
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     users: HashMap<u32, String>,
@@ -36,6 +38,14 @@ impl Owners {
     }
 }
 
+/// The numbers of all users and groups of this machine, for ACLs that name them.
+pub(crate) fn owner_names() -> OwnerNames {
+    OwnerNames {
+        users: lines("/etc/passwd").into_iter().collect(),
+        groups: lines("/etc/group").into_iter().collect(),
+    }
+}
+
 /// The number of the user of this name on this machine, and the group that they log in with.
 pub(crate) fn user_id(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -62,12 +72,19 @@ fn name_or_number(names: &HashMap<u32, String>, id: u32) -> String {
 /// Lines of `name:password:id:...`; the first name of an id counts.
 fn read(path: &str) -> HashMap<u32, String> {
     let mut names = HashMap::new();
-    for line in fs::read_to_string(path).unwrap_or_default().lines() {
-        let mut fields = line.split(':');
-        let (name, id) = (fields.next(), fields.nth(1));
-        if let (Some(name), Some(Ok(id))) = (name, id.map(str::parse)) {
-            names.entry(id).or_insert_with(|| name.to_owned());
-        }
+    for (name, id) in lines(path) {
+        names.entry(id).or_insert(name);
     }
     names
+}
+
+/// Names and their numbers.
+fn lines(path: &str) -> Vec<(String, u32)> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        Some((name.to_owned(), id.parse().ok()?))
+    });
+    lines.collect()
 }

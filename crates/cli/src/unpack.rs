@@ -11,16 +11,15 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use ubtrfs_engine::archive::{ArchiveError, Member, MemberBody, Members};
+use ubtrfs_engine::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 
 use crate::console::Console;
 use crate::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::file_data::READ_BYTES;
-use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
+use crate::owners::owner_names;
 use crate::quoting::{Escaped, ShellQuoted};
 use crate::rdev::DeviceNumber;
-use crate::tar::acl_text::acl_bytes;
 
 #[cfg(test)]
 mod tests;
@@ -85,6 +84,7 @@ pub(crate) struct Unpacker<'a> {
     has_kept_times: bool,
     max_timed: usize,
     buffer: Vec<u8>,
+    owners: OwnerNames,
 }
 
 impl<'a> Unpacker<'a> {
@@ -104,6 +104,7 @@ impl<'a> Unpacker<'a> {
             has_kept_times: false,
             max_timed: MAX_TIMED,
             buffer: vec![0; READ_BYTES],
+            owners: owner_names(),
         }
     }
 
@@ -176,7 +177,7 @@ impl<'a> Unpacker<'a> {
     }
 
     fn member(&mut self, member: &Member, members: &mut Members) -> Result<(), UnpackError> {
-        let (facts, is_whole) = facts_of(member);
+        let (facts, is_whole) = facts_of(member, &self.owners);
         if !is_whole {
             self.report(&member.path, UnpackError::Acl)?;
         }
@@ -360,24 +361,9 @@ fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
 }
 
 /// False if an ACL had to be left out.
-fn facts_of(member: &Member) -> (Facts, bool) {
+fn facts_of(member: &Member, owners: &OwnerNames) -> (Facts, bool) {
     let attributes = &member.attributes;
-    let mut xattrs = attributes.xattrs.clone();
-    let mut is_whole = true;
-    let texts = [
-        (ACL_ACCESS, &attributes.acl_access),
-        (ACL_DEFAULT, &attributes.acl_default),
-    ];
-    for (name, text) in texts {
-        if let Some(text) = text.as_deref().filter(|text| !text.is_empty())
-            && !xattrs.iter().any(|(known, _)| known == name)
-        {
-            match acl_bytes(text) {
-                Some(bytes) => xattrs.push((name.to_vec(), bytes)),
-                None => is_whole = false,
-            }
-        }
-    }
+    let (xattrs, is_whole) = attributes.xattrs_with_acls(owners);
     let (major, minor) = attributes.device;
     let kind = FileKind::from_mode(attributes.mode).unwrap_or(FileKind::Regular);
     let facts = Facts {

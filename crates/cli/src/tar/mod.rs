@@ -4,13 +4,13 @@
 //! Names are bytes and are written as they are. The two zero blocks at the end and the padding to a
 //! record of 20 blocks make the archive readable by every tar.
 
-pub(crate) mod acl_text;
 mod pax;
 
 use std::io::{self, Write};
 use std::ops::Range;
 
 use ubtrfs_engine::FileTime;
+use ubtrfs_engine::archive::acl_text;
 
 use self::pax::PaxRecords;
 use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
@@ -202,7 +202,7 @@ fn pax_records(member: &Member<'_>, sparse: bool, stored: u64) -> PaxRecords {
             ACL_DEFAULT => Some(b"SCHILY.acl.default"),
             _ => None,
         };
-        if let Some((key, text)) = key.zip(acl_text::acl_text(value)) {
+        if let Some((key, text)) = key.zip(acl_text(value)) {
             records.push(key, text.as_bytes());
         }
         records.push_xattr(name, value);

@@ -77,8 +77,25 @@ fn archives_become_what_they_were_made_of() {
     let mount = filled.volume.mount_ro().unwrap();
     let options = ["--format=posix", "--xattrs", "--xattrs-include=*", "--acls"];
     tar(&options, mount.path(), &archive);
-    mount.unmount().unwrap();
     assert_same("tar", &expected, &import(&archive, &theirs), &NOT_ARCHIVED);
+
+    // With ACLs as text alone.
+    let (scratch, theirs) = empty_volume();
+    let archive = scratch.path().join("text.tar");
+    let options = [
+        "--format=posix",
+        "--xattrs",
+        "--xattrs-exclude=system.*",
+        "--acls",
+    ];
+    tar(&options, mount.path(), &archive);
+    mount.unmount().unwrap();
+    assert_same(
+        "ACLs as text",
+        &expected,
+        &import(&archive, &theirs),
+        &NOT_ARCHIVED,
+    );
 }
 
 /// A directory with what old formats can hold, and holes.

@@ -85,6 +85,74 @@ fn archive_gives_the_bytes_that_its_folder_gives() {
     }
 }
 
+/// An ACL of the user daemon and of one and a group that nobody knows.
+fn acl(owner: u8) -> Vec<u8> {
+    let nobody = u32::MAX;
+    let entries: [(u8, u8, u32); 7] = [
+        (1, owner, nobody),
+        (2, 5, 1),
+        (2, 4, 54_321),
+        (4, 5, nobody),
+        (8, 6, 54_322),
+        (16, 7, nobody),
+        (32, 0, nobody),
+    ];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend([tag, 0, permissions, 0]);
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn acls_that_are_only_text_are_as_in_the_folder() {
+    let scratch = Scratch::new().unwrap();
+    let source = scratch.path().join("source");
+    fs::create_dir_all(source.join("dir")).unwrap();
+    fs::write(source.join("file"), "file").unwrap();
+    fs::write(source.join("dir/file"), "file").unwrap();
+    fs::write(source.join("plain"), "plain").unwrap();
+    let set = |path: &str, name: &str, owner: u8| {
+        let name = format!("system.posix_acl_{name}");
+        xattr::set(source.join(path), name, &acl(owner))
+    };
+    let set_all = set("file", "access", 6)
+        .and_then(|()| set("dir", "access", 7))
+        .and_then(|()| set("dir", "default", 7));
+    if let Err(error) = set_all {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no ACLs here: {error}");
+        return;
+    }
+    let archive = scratch.path().join("v.tar");
+    let image = scratch.path().join("v.img");
+    tar(&source, &archive, "--format=pax --acls --sort=name");
+    let text = fs::read(&archive).unwrap();
+    let has = |wanted: &[u8]| text.windows(wanted.len()).any(|part| part == wanted);
+    if !has(b"SCHILY.acl.access") || has(b"SCHILY.xattr") {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: this tar knows no ACLs");
+        return;
+    }
+    let expected = make_again("", &source, &[&image]);
+    assert!(
+        make_again("", &archive, &[&image]) == expected,
+        "from a file"
+    );
+    assert_success("", &through_pipe("", &archive, &image));
+    assert!(fs::read(&image).unwrap() == expected[0], "from a pipe");
+
+    // Of a user that only the machine knew where it was made.
+    let at = text.windows(6).position(|part| part == b"daemon");
+    let mut strange = text.clone();
+    strange[at.unwrap()..][..6].copy_from_slice(b"xaemon");
+    fs::write(&archive, strange).unwrap();
+    let output = through_pipe("", &archive, &image);
+    assert_success("", &output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("ACL"), "{said}");
+    assert!(fs::read(&image).unwrap() != expected[0]);
+}
+
 #[test]
 fn order_of_members_does_not_show() {
     let scratch = Scratch::new().unwrap();

@@ -1,6 +1,6 @@
 //! Members of a tar archive: POSIX (ustar, pax), GNU and old headers, with all that extends them.
 //!
-//! Names of users and groups are not looked at: they are those of the machine that made the archive.
+//! Names of users and groups are not looked at, but those in ACLs: they are of the machine that made the archive.
 //!
 //! Not here: what is done with members.
 
@@ -8,11 +8,13 @@ use std::fs::File;
 
 use ubtrfs_format::item::FileKind;
 
+use super::acl_text::{OwnerNames, acl_bytes};
 use super::error::ArchiveError;
 use super::pax::PaxRecords;
 use super::sparse::{self, Part};
 use super::stream::{BLOCK, TarStream};
 use crate::fs::FileTime;
+use crate::fs::acl::{self, Parsed};
 
 /// Names and extended headers of a member, or for all members, that take more are no archive's.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
@@ -26,6 +28,9 @@ pub struct Member {
     /// Of its header.
     pub(crate) offset: u64,
 }
+
+/// Name and value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// What a member is besides its contents.
 #[derive(Clone, Debug)]
@@ -41,10 +46,37 @@ pub struct MemberAttributes {
     pub mtime: FileTime,
     pub ctime: FileTime,
     /// By name.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub xattrs: Vec<Xattr>,
     /// ACLs as text, which some writers have instead of attributes.
     pub acl_access: Option<Vec<u8>>,
     pub acl_default: Option<Vec<u8>>,
+}
+
+impl MemberAttributes {
+    /// The extended attributes, with ACLs that are only there as text. False: one of those is left out, as it is none
+    /// or of users or groups that `names` does not have.
+    pub fn xattrs_with_acls(&self, names: &OwnerNames) -> (Vec<Xattr>, bool) {
+        let mut xattrs = self.xattrs.clone();
+        let mut is_whole = true;
+        let texts = [
+            (acl::ACCESS, &self.acl_access),
+            (acl::DEFAULT, &self.acl_default),
+        ];
+        for (name, text) in texts {
+            let is_there = || xattrs.iter().any(|(known, _)| known == name);
+            let Some(text) = text
+                .as_deref()
+                .filter(|text| !text.is_empty() && !is_there())
+            else {
+                continue;
+            };
+            match acl_bytes(text, names).map(|bytes| (acl::parse(&bytes), bytes)) {
+                Some((Parsed::Acl(_), bytes)) => xattrs.push((name.to_vec(), bytes)),
+                _ => is_whole = false,
+            }
+        }
+        (xattrs, is_whole)
+    }
 }
 
 #[derive(Debug)]

@@ -31,7 +31,7 @@ pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{
     ArchiveError, FillError, FillOptions, FillStats, FilledVolume, FlagsWish, Growth, Input,
-    Scratch, SubvolumeWish, TimeRule, fill,
+    LeftOutAcls, Scratch, SubvolumeWish, TimeRule, fill,
 };
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
 pub use plan::Plan;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use ubtrfs_device::{BlockDevice, DeviceSuperblocks, MemDevice};
 use ubtrfs_engine::OpenOptions;
+use ubtrfs_engine::archive::OwnerNames;
 use ubtrfs_engine::mkfs::{
     FillError, FillOptions, FilledVolume, Growth, Identity, Input, MkfsOptions, Scratch, TimeRule,
     fill,
@@ -28,6 +29,7 @@ fn fill_options(growth: Growth) -> FillOptions {
         scratch: Scratch::new(std::env::temp_dir()),
         targets: Vec::new(),
         discard: true,
+        owners: OwnerNames::default(),
     }
 }
 

@@ -194,6 +194,9 @@ impl Mkfs {
                 let filled = filled.inspect_err(|_| {
                     targets.iter().for_each(Target::remove_if_made);
                 })?;
+                if let Some(left_out) = &filled.left_out {
+                    summary::warn_of_acls(left_out, console);
+                }
                 if !console.quiet {
                     rootdir.print(&filled, &mut console.out)?;
                 }

@@ -16,6 +16,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
 use super::target::Target;
+use crate::owners::owner_names;
 use crate::units::Units;
 
 /// Reads the archive from standard input.
@@ -239,6 +240,7 @@ impl Rootdir<'_> {
             scratch: Scratch::new(scratch_dir(targets)),
             targets: files,
             discard,
+            owners: owner_names(),
         })
     }
 

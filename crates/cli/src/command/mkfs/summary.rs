@@ -1,13 +1,15 @@
 //! What mkfs says: the features there are, warnings about the host, and the new volume.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use ubtrfs_device::{BlockDevice, FileDevice};
-use ubtrfs_engine::mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity};
+use ubtrfs_engine::mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use super::target::Target;
 use crate::console::Console;
+use crate::quoting::Escaped;
 use crate::units::Units;
 
 const SMALLEST_SECTORSIZE: u32 = 4096;
@@ -41,6 +43,16 @@ pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
              mount it, use \"--sectorsize {SMALLEST_SECTORSIZE}\" for what all can\n"
         ));
     }
+}
+
+/// ACLs of an archive that mean nothing on this machine.
+pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
+    let LeftOutAcls { path, files } = left_out;
+    let path = Escaped(path.as_os_str().as_bytes());
+    console.warning(format_args!(
+        "{files} files lack an ACL, the first is '{path}': malformed, or of users or groups that this machine does \
+         not know\n"
+    ));
 }
 
 pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> anyhow::Result<()> {

@@ -3,16 +3,16 @@
 //! Inodes are numbered in the order of the walk, in each subvolume from its root's 256 on; entries of a
 //! directory have the indices 2, 3, ... in the order of their names. So the same walk gives the same items.
 //!
-//! Memory: the names of the directories on the way to where the walk is are the source's; here are only the
-//! files of which more names may come.
+//! Memory: the names of the directories on the way to where the walk is are the source's; here are only some of the
+//! files of which more names may come (`links`).
 //!
 //! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`settle`).
 
 mod file;
+mod links;
 
 pub(super) use self::file::MAX_EXTENT_BYTES;
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
 use self::file::OpenFile;
+use self::links::{Linked, Links};
 use super::byte_log::Scratch;
 use super::data_space::{DataSpace, PlacedExtent};
 use super::encode::Coding;
@@ -66,7 +67,7 @@ pub(super) struct Filler<'a, 'd> {
     default_subvolume: RootId,
     /// From the root to where the walk is.
     dirs: Vec<Dir>,
-    linked: HashMap<(RootId, LinkId), Linked>,
+    links: Links,
     current: Option<OpenFile>,
     scratch: Record,
     placed: Vec<PlacedExtent>,
@@ -84,14 +85,6 @@ struct Dir {
     subvolume: usize,
     ino: u64,
     next_index: u64,
-}
-
-/// A file that may have more names.
-struct Linked {
-    ino: u64,
-    inode: InodeItem,
-    names: Vec<Name>,
-    left: u32,
 }
 
 /// What a walk gave.
@@ -113,7 +106,7 @@ impl<'a, 'd> Filler<'a, 'd> {
             subvolumes: Vec::new(),
             default_subvolume: RootId::FS_TREE,
             dirs: Vec::new(),
-            linked: HashMap::new(),
+            links: Links::new(scratch),
             current: None,
             scratch: Record::new(RootId::FS_TREE, 0),
             placed: Vec::new(),
@@ -133,9 +126,13 @@ impl<'a, 'd> Filler<'a, 'd> {
         if let Some(path) = source.unmet() {
             return Err(FillError::NotFound { path });
         }
-        for ((tree, _), linked) in std::mem::take(&mut self.linked) {
-            self.finish_linked(tree, linked)?;
-        }
+        let links = std::mem::replace(&mut self.links, Links::new(self.setup.scratch));
+        let trees: Vec<RootId> = (0..self.subvolumes.len())
+            .map(|subvolume| self.tree(subvolume))
+            .collect();
+        links.finish(trees.into_iter(), |tree, linked| {
+            self.finish_linked(tree, linked)
+        })?;
         let subvolumes = self.subvolumes.into_iter();
         Ok(Walked {
             subvolumes: subvolumes.map(|numbered| numbered.subvolume).collect(),
@@ -379,8 +376,10 @@ impl<'a, 'd> Filler<'a, 'd> {
             .expect("files are in directories")
             .subvolume;
         let tree = self.tree(subvolume);
-        let known = link.and_then(|(id, _)| self.linked.get(&(tree, id)));
-        let known = known.map(|linked| linked.ino);
+        let known = match link {
+            Some((id, _)) => self.links.ino(tree, id)?,
+            None => None,
+        };
         let ino = match known {
             Some(ino) => ino,
             None => self.new_ino(subvolume),
@@ -392,23 +391,14 @@ impl<'a, 'd> Filler<'a, 'd> {
             index: entry.index,
             name,
         };
-        if let (Some((id, _)), true) = (link, known.is_some()) {
-            return self.add_name(tree, id, name);
+        if let (Some((id, _)), Some(ino)) = (link, known) {
+            return match self.links.add_name(tree, id, ino, name)? {
+                Some(linked) => self.finish_linked(tree, linked),
+                None => Ok(()),
+            };
         }
         let file = OpenFile::new(tree, subvolume, ino, name, attributes, link);
         self.contents(file, body)
-    }
-
-    fn add_name(&mut self, tree: RootId, id: LinkId, name: Name) -> Result<(), FillError> {
-        let linked = self.linked.get_mut(&(tree, id)).expect("looked up before");
-        linked.names.push(name);
-        linked.left = linked.left.saturating_sub(1);
-        if linked.left == 0
-            && let Some(linked) = self.linked.remove(&(tree, id))
-        {
-            self.finish_linked(tree, linked)?;
-        }
-        Ok(())
     }
 
     fn finish_linked(&mut self, tree: RootId, mut linked: Linked) -> Result<(), FillError> {

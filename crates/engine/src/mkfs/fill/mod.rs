@@ -9,8 +9,7 @@
 //! of the order in which a source has it, of threads, or of how much memory was used.
 //!
 //! Memory: the budget of what is put aside (`byte_log`), what readers are ahead (`folder`), the names of the
-//! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file. Files that have
-//! several names are kept until all were met.
+//! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file.
 
 mod archive;
 mod arena;
@@ -22,9 +21,11 @@ mod error;
 mod filled;
 mod filler;
 mod folder;
+mod hash_table;
 mod inode;
 mod item_sorter;
 mod marks;
+mod paged;
 mod source;
 mod stripe_writer;
 mod times;
@@ -59,6 +60,7 @@ use super::settle::{Settled, settle};
 use super::superblock;
 use super::targets::Targets;
 use super::trees::Contents;
+use crate::archive::OwnerNames;
 
 /// A grown device has room for an eighth more than it holds, in steps of
 const GROWTH_STEP_BYTES: u64 = 1 << 20;
@@ -117,6 +119,8 @@ pub struct FillOptions {
     pub targets: Vec<(u64, u64)>,
     /// Discard what the devices hold.
     pub discard: bool,
+    /// Of users and groups that ACLs of an archive name.
+    pub owners: OwnerNames,
 }
 
 /// How many files there are.
@@ -129,6 +133,15 @@ pub struct FillStats {
     pub data_bytes: u64,
 }
 
+/// Files of an archive that lack an ACL which the archive has as text: it is malformed, or of users or groups that are
+/// not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutAcls {
+    /// The first one.
+    pub path: PathBuf,
+    pub files: u64,
+}
+
 /// A volume that was made.
 #[derive(Debug)]
 pub struct FilledVolume {
@@ -137,6 +150,7 @@ pub struct FilledVolume {
     pub stats: FillStats,
     /// Bytes that the image shares with the folder's files, if that was wanted; an error if it cannot.
     pub shared: Option<Result<u64, std::io::Error>>,
+    pub left_out: Option<LeftOutAcls>,
 }
 
 impl FilledVolume {
@@ -188,6 +202,7 @@ pub fn fill(
         new_uuid: &|id| identity.subvolume_uuid(id),
     };
     let walked = Filler::new(setup, &mut data).fill(source.as_mut())?;
+    let left_out = source.left_out();
     drop(source);
     let volume = Unfinished {
         geometry: &geometry,
@@ -200,6 +215,7 @@ pub fn fill(
     Ok(FilledVolume {
         layout,
         stats,
+        left_out,
         shared: match sharing {
             Sharing::NotWanted => None,
             Sharing::On { shared_bytes } => Some(Ok(shared_bytes)),
@@ -256,7 +272,8 @@ impl Opened {
                     modification: created,
                     change: created,
                 };
-                let mut archive = Archive::new(file, marks, coding, made, &fill.scratch)?;
+                let owners = fill.owners.clone();
+                let mut archive = Archive::new(file, marks, coding, (made, owners), &fill.scratch)?;
                 if archive.is_seekable() {
                     archive.scan()?;
                 }

@@ -9,14 +9,16 @@
 
 use std::path::PathBuf;
 
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{FileKind, InodeFlags};
 
+use super::LeftOutAcls;
 use super::data_space::PlacedExtent;
 use super::encode::{Encoder, Part};
 use super::error::FillError;
 use super::folder::{is_kept, kernel_rdev};
-use crate::archive::Member;
+use crate::archive::{Member, OwnerNames};
 use crate::fs::FileTime;
+use crate::fs::acl::{self, Parsed};
 
 /// What a file is besides its contents.
 #[derive(Clone, Debug, Default)]
@@ -35,15 +37,19 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Of a member of an archive. ACLs as text are left out: they have names of users of the machine that made
-    /// the archive. Among the extended attributes they are as they were.
-    pub(super) fn of(member: &Member) -> Attributes {
+    /// Of a member of an archive, with ACLs that are text. False: one of them means nothing here.
+    pub(super) fn of(member: &Member, names: &OwnerNames) -> (Attributes, bool) {
         let facts = &member.attributes;
-        let mut xattrs = facts.xattrs.clone();
+        let (mut xattrs, is_whole) = facts.xattrs_with_acls(names);
         xattrs.retain(|(name, _)| is_kept(name));
+        let mut mode = facts.mode;
+        if facts.acl_access.is_some() || facts.acl_default.is_some() {
+            apply_acls(&mut xattrs, &mut mode);
+            xattrs.sort_unstable();
+        }
         let (major, minor) = facts.device;
-        Attributes {
-            mode: facts.mode,
+        let attributes = Attributes {
+            mode,
             uid: facts.uid,
             gid: facts.gid,
             rdev: kernel_rdev(major, minor),
@@ -54,8 +60,30 @@ impl Attributes {
             },
             xattrs,
             flags: InodeFlags::empty(),
-        }
+        };
+        (attributes, is_whole)
     }
+}
+
+/// Has a mode and an ACL say the same, as if that had been set on the file.
+fn apply_acls(xattrs: &mut Vec<Xattr>, mode: &mut u32) {
+    let kind = FileKind::from_mode(*mode);
+    xattrs.retain_mut(|(name, value)| match name.as_slice() {
+        acl::DEFAULT => kind == Some(FileKind::Directory),
+        acl::ACCESS if kind == Some(FileKind::Symlink) => false,
+        acl::ACCESS => {
+            let Parsed::Acl(acl) = acl::parse(value) else {
+                return true;
+            };
+            let applied = acl.applied_to(*mode);
+            *mode = applied.mode;
+            let access = applied.access.map(|acl| acl.to_bytes());
+            let is_more = access.is_some();
+            *value = access.unwrap_or_default();
+            is_more
+        }
+        _ => true,
+    });
 }
 
 /// Name and value.
@@ -148,4 +176,9 @@ pub(super) trait Source {
 
     /// Where subvolumes and flags were asked for that were not met on the way.
     fn unmet(&self) -> Option<PathBuf>;
+
+    /// What the files lack of what the source says of them.
+    fn left_out(&self) -> Option<LeftOutAcls> {
+        None
+    }
 }

@@ -6,29 +6,38 @@
 //! be the order of the walk, the data is put aside and placed again, so that the order of an archive's
 //! members does not show in the volume.
 //!
-//! Memory: the tree (`names`), and a part of the budget for attributes, targets of links and inline contents.
+//! Memory: parts of the budget for the tree (`names`), and for attributes, targets of links and inline contents.
 //!
 //! Not here: the format of archives (`crate::archive`).
 
 mod contents;
 mod names;
+mod node;
 mod replay;
+mod sort;
 mod stored;
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::contents::{MemberData, read_stream};
-use self::names::{Names, Stored};
+use self::names::Names;
+use self::node::Stored;
 use self::replay::Replay;
 use self::stored::StoredLog;
+use super::LeftOutAcls;
 use super::byte_log::Scratch;
 use super::data_space::DataSpace;
 use super::encode::{Coding, Part};
 use super::error::FillError;
 use super::marks::Marks;
 use super::source::{Attributes, Times};
-use crate::archive::{Member, MemberBody, Members};
+use crate::archive::{Member, MemberBody, Members, OwnerNames};
+use crate::mkfs::error::MkfsError;
 
 /// An archive before the walk.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ pub(super) struct Archive {
     names: Names,
     stored: StoredLog,
     coding: Coding,
+    owners: OwnerNames,
+    left_out: Option<LeftOutAcls>,
 }
 
 impl Archive {
@@ -44,14 +55,16 @@ impl Archive {
         file: File,
         marks: Marks,
         coding: Coding,
-        made: Times,
+        (made, owners): (Times, OwnerNames),
         scratch: &Scratch,
     ) -> Result<Archive, FillError> {
         Ok(Archive {
             members: Members::open(file)?,
-            names: Names::new(marks, made),
+            names: Names::new(marks, made, scratch)?,
             stored: StoredLog::new(scratch),
             coding,
+            owners,
+            left_out: None,
         })
     }
 
@@ -88,28 +101,40 @@ impl Archive {
         scratch: &Scratch,
     ) -> Result<Replay, FillError> {
         let file: Arc<File> = self.members.stream.file();
-        let mut replay = Replay::new(self.names, self.stored, self.coding, file);
-        if !data.is_over() && !replay.is_in_place() {
+        let mut replay = Replay::new(self.names, self.stored, self.coding, file)?;
+        replay.left_out = self.left_out;
+        if !data.is_over() && !replay.is_in_place()? {
             replay.put_aside(data, scratch)?;
             data.restart();
         }
         Ok(replay)
     }
 
+    fn leave_out(&mut self, path: &[u8]) {
+        let first = || LeftOutAcls {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            files: 0,
+        };
+        self.left_out.get_or_insert_with(first).files += 1;
+    }
+
     fn meet(&mut self, member: Member, data: Option<&mut DataSpace<'_>>) -> Result<(), FillError> {
-        let (path, attributes) = (&member.path, &Attributes::of(&member));
+        let path = &member.path;
+        let (attributes, is_whole) = &Attributes::of(&member, &self.owners);
         if let MemberBody::HardLink(target) = &member.body {
             return Ok(self.names.link(path, attributes, target)?);
         }
+        if !is_whole {
+            self.leave_out(path);
+        }
         let id = self.names.place(path, attributes, false)?;
         let xattrs_at = self.stored.push_xattrs(&attributes.xattrs)?;
-        let node = self.names.node_mut(id);
-        node.xattrs_at = xattrs_at;
-        let flags = node.flags();
+        let flags = self.names.node(id).map_err(put_aside)?.flags;
+        let mut stored = Stored::Nothing;
+        let mut file = (0, None);
         match member.body {
             MemberBody::Symlink(target) => {
-                let stored = self.stored.push_target(&target)?;
-                self.names.node_mut(id).stored = stored;
+                stored = self.stored.push_target(&target)?;
             }
             MemberBody::File { size, parts } => {
                 let sparse = parts.as_deref();
@@ -117,7 +142,7 @@ impl Archive {
                     .map(|parts| self.stored.push_parts(parts))
                     .transpose()?;
                 let at = self.members.stream.position();
-                let stored = match data {
+                stored = match data {
                     None => Stored::InArchive { at },
                     Some(data) => {
                         let mut contents = MemberData::new(size, parts);
@@ -136,13 +161,19 @@ impl Archive {
                         place.finish(encoder.is_incompressible())?
                     }
                 };
-                let node = self.names.node_mut(id);
-                node.size = size;
-                node.parts = parts_at;
-                node.stored = stored;
+                file = (size, parts_at);
             }
             MemberBody::Directory | MemberBody::Special | MemberBody::HardLink(_) => {}
         }
-        Ok(())
+        let stored = self.names.update(id, |node| {
+            node.xattrs_at = xattrs_at;
+            node.stored = stored;
+            (node.size, node.parts) = file;
+        });
+        stored.map_err(put_aside)
     }
+}
+
+fn put_aside(error: io::Error) -> FillError {
+    MkfsError::Scratch(error).into()
 }

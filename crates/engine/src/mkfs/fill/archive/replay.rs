@@ -1,6 +1,5 @@
 //! The walk through the tree that an archive's members make.
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -8,13 +7,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::contents::{DeferredMember, MemberData, PutAside};
-use super::names::{Names, NodeId, ROOT, Stored};
+use super::names::{Names, ROOT};
+use super::node::{Children, Node, NodeId, Stored};
+use super::put_aside;
 use super::stored::StoredLog;
-use crate::mkfs::error::MkfsError;
+use crate::mkfs::fill::LeftOutAcls;
 use crate::mkfs::fill::byte_log::Scratch;
 use crate::mkfs::fill::data_space::DataSpace;
 use crate::mkfs::fill::encode::{BLOCK_BYTES, Coding, Part};
 use crate::mkfs::fill::error::FillError;
+use crate::mkfs::fill::paged::Paged;
 use crate::mkfs::fill::source::{Attributes, Body, Contents, Event, LinkId, Source};
 
 #[derive(Debug)]
@@ -24,102 +26,97 @@ pub(in crate::mkfs::fill) struct Replay {
     coding: Coding,
     archive: Arc<File>,
     /// Nodes by directory and name.
-    order: Vec<NodeId>,
-    /// How many names inodes have of which one is a hard link.
-    links: HashMap<NodeId, u32>,
-    /// Data that is not in place, and where each file's is.
-    spool: Option<(Arc<File>, HashMap<NodeId, u64>)>,
+    order: Paged<NodeId>,
+    /// Data that is not in place.
+    spool: Option<Arc<File>>,
+    pub(super) left_out: Option<LeftOutAcls>,
     has_begun: bool,
     /// The names that are left in each directory on the way.
-    stack: Vec<Range<usize>>,
+    stack: Vec<Range<u64>>,
 }
+
+/// A file on the walk: its inode, and the subvolume that the name is in.
+type Met = (NodeId, NodeId);
 
 impl Replay {
     pub(super) fn new(
-        names: Names,
+        mut names: Names,
         stored: StoredLog,
         coding: Coding,
         archive: Arc<File>,
-    ) -> Replay {
-        let order = names.sorted();
-        let mut links: HashMap<NodeId, u32> = HashMap::new();
-        for &id in &order {
-            let inode = names.inode(id);
-            if inode != id {
-                *links.entry(inode).or_default() += 1;
-            }
-        }
-        // Those of which the first name is still there have one more.
-        for &id in &order {
-            if let Some(count) = links.get_mut(&id) {
-                *count += 1;
-            }
-        }
-        Replay {
+    ) -> Result<Replay, FillError> {
+        let order = names.sort()?;
+        Ok(Replay {
             names,
             stored,
             coding,
             archive,
             order,
-            links,
             spool: None,
+            left_out: None,
             has_begun: false,
             stack: Vec::new(),
-        }
-    }
-
-    fn children(&self, dir: NodeId) -> Range<usize> {
-        let order = &self.order;
-        let start = order.partition_point(|&id| self.names.parent(id) < dir);
-        let len = order[start..].partition_point(|&id| self.names.parent(id) == dir);
-        start..start + len
-    }
-
-    /// The inodes of all names in the order of the walk, with the subvolume that each name is in.
-    fn inodes(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
-        let mut stack = vec![(ROOT, self.children(ROOT))];
-        std::iter::from_fn(move || {
-            while let Some((subvolume, names)) = stack.last_mut() {
-                let Some(at) = names.next() else {
-                    stack.pop();
-                    continue;
-                };
-                let id = self.order[at];
-                if self.names.node(id).is_dir() {
-                    let inside = match self.names.subvolume(id) {
-                        Some(_) => id,
-                        None => *subvolume,
-                    };
-                    let children = self.children(id);
-                    stack.push((inside, children));
-                } else {
-                    return Some((self.names.inode(id), *subvolume));
-                }
-            }
-            None
         })
     }
 
-    /// Whether data lies as if it had been placed in the order of the walk, and nothing else does.
-    pub(super) fn is_in_place(&self) -> bool {
-        let mut seen = HashSet::new();
-        let mut next = 0;
-        for (inode, subvolume) in self.inodes() {
-            let Stored::Placed { first, count, .. } = self.names.node(inode).stored else {
+    /// Calls with all files in the order of the walk, as long as that gives true.
+    fn each_file(
+        &mut self,
+        meet: &mut dyn FnMut(&mut Names, &StoredLog, Met) -> Result<bool, FillError>,
+    ) -> Result<bool, FillError> {
+        let root = self.names.node(ROOT).map_err(put_aside)?;
+        let mut stack = vec![(ROOT, places(&root))];
+        while let Some((subvolume, places_left)) = stack.last_mut() {
+            let Some(at) = places_left.next() else {
+                stack.pop();
                 continue;
             };
-            // Other names in the same subvolume are of the same file.
-            let is_linked = self.links.contains_key(&inode);
-            if is_linked && !seen.insert((inode, subvolume)) {
+            let subvolume = *subvolume;
+            let id = self.order.get(at).map_err(put_aside)?;
+            let node = self.names.node(id).map_err(put_aside)?;
+            if node.is_dir() {
+                let inside = match self.names.subvolume(id) {
+                    Some(_) => id,
+                    None => subvolume,
+                };
+                stack.push((inside, places(&node)));
                 continue;
             }
-            // Extents are numbered as they were placed.
-            if first != next {
-                return false;
+            let inode = match node.link {
+                Some(_) => self.names.inode(id)?,
+                None => id,
+            };
+            if !meet(&mut self.names, &self.stored, (inode, subvolume))? {
+                return Ok(false);
             }
-            next += u64::from(count);
         }
-        next == self.stored.extent_count()
+        Ok(true)
+    }
+
+    /// Whether data lies as if it had been placed in the order of the walk, and nothing else does.
+    ///
+    /// It may do so and not be seen to, if a file has names in a subvolume, in one below it, and in the first again.
+    pub(super) fn is_in_place(&mut self) -> Result<bool, FillError> {
+        let mut next = 0;
+        let ascend = self.each_file(&mut |names, _, (inode, subvolume)| {
+            let node = names.node(inode).map_err(put_aside)?;
+            let Stored::Placed { first, count, .. } = node.stored else {
+                return Ok(true);
+            };
+            if node.names > 0 {
+                // Other names in the same subvolume are of the same file.
+                if node.met_in == subvolume {
+                    return Ok(true);
+                }
+                let met = names.update(inode, |node| node.met_in = subvolume);
+                met.map_err(put_aside)?;
+            }
+            // Extents are numbered as they were placed.
+            let is_next = first == next;
+            next += u64::from(count);
+            Ok(is_next)
+        })?;
+        Ok(ascend && next == self.stored.extent_count())
     }
 
     /// Copies all data to a file, in the order of the walk.
@@ -128,49 +125,47 @@ impl Replay {
         data: &mut DataSpace<'_>,
         scratch: &Scratch,
     ) -> Result<(), FillError> {
-        let spool = tempfile::tempfile_in(&scratch.dir).map_err(MkfsError::Scratch)?;
-        let mut places = HashMap::new();
+        let spool = tempfile::tempfile_in(&scratch.dir).map_err(put_aside)?;
         let mut at = 0;
         let mut buf = vec![0; BLOCK_BYTES];
-        for (inode, _) in self.inodes() {
-            let Stored::Placed { first, count, .. } = self.names.node(inode).stored else {
-                continue;
+        self.each_file(&mut |names, stored, (inode, _)| {
+            let node = names.node(inode).map_err(put_aside)?;
+            let Stored::Placed { first, count, .. } = node.stored else {
+                return Ok(true);
             };
-            if count == 0 || places.contains_key(&inode) {
-                continue;
+            if count == 0 || node.aside_at.is_some() {
+                return Ok(true);
             }
-            places.insert(inode, at);
-            for extent in self.stored.extents(first, count)? {
+            let placed = names.update(inode, |node| node.aside_at = Some(at));
+            placed.map_err(put_aside)?;
+            for extent in stored.extents(first, count)? {
                 let mut done = 0;
                 while done < extent.disk_bytes {
                     let len = (extent.disk_bytes - done).min(BLOCK_BYTES as u64);
                     let buf = &mut buf[..len as usize];
                     data.read((extent.logical.0 + done).into(), buf)?;
-                    (&spool).write_all(buf).map_err(MkfsError::Scratch)?;
+                    (&spool).write_all(buf).map_err(put_aside)?;
                     done += len;
                 }
                 at += extent.disk_bytes;
             }
-        }
-        self.spool = Some((Arc::new(spool), places));
+            Ok(true)
+        })?;
+        self.spool = Some(Arc::new(spool));
         Ok(())
     }
 
-    fn enter(&mut self, dir: NodeId) -> Result<Event, FillError> {
-        let children = self.children(dir);
-        let names = self.order[children.clone()].iter();
-        let name_bytes = names.map(|&id| self.names.name(id).len() as u64).sum();
-        self.stack.push(children);
+    fn enter(&mut self, id: NodeId, dir: &Node) -> Result<Event, FillError> {
+        self.stack.push(places(dir));
         Ok(Event::Enter {
-            name: self.names.name(dir).to_vec(),
+            name: self.names.name(dir).map_err(put_aside)?,
             attributes: self.attributes(dir)?,
-            name_bytes,
-            subvolume: self.names.subvolume(dir),
+            name_bytes: dir.children.name_bytes,
+            subvolume: self.names.subvolume(id),
         })
     }
 
-    fn attributes(&self, id: NodeId) -> Result<Attributes, FillError> {
-        let node = self.names.node(id);
+    fn attributes(&self, node: &Node) -> Result<Attributes, FillError> {
         let mut attributes = node.attributes();
         if let Some(at) = node.xattrs_at {
             attributes.xattrs = self.stored.xattrs(at)?;
@@ -178,28 +173,30 @@ impl Replay {
         Ok(attributes)
     }
 
-    fn file(&self, id: NodeId) -> Result<Event, FillError> {
-        let inode = self.names.inode(id);
-        let link = self.links.get(&inode).map(|&names| {
-            let link = LinkId {
-                device: 0,
-                number: inode.into(),
-            };
-            (link, names)
-        });
-        let mut attributes = self.attributes(inode)?;
+    fn file(&self, id: NodeId, name: &Node) -> Result<Event, FillError> {
+        let (inode, node) = match name.link {
+            None => (id, *name),
+            Some(_) => {
+                let inode = self.names.inode(id)?;
+                (inode, self.names.node(inode).map_err(put_aside)?)
+            }
+        };
+        let link = LinkId {
+            device: 0,
+            number: inode.into(),
+        };
+        let mut attributes = self.attributes(&node)?;
         // As in a folder, the first name that is met decides.
-        attributes.flags = self.names.node(id).flags();
+        attributes.flags = name.flags;
         Ok(Event::File {
-            name: self.names.name(id).to_vec(),
+            name: self.names.name(name).map_err(put_aside)?,
             attributes,
-            link: link.filter(|(_, names)| *names > 1),
-            body: self.body(inode)?,
+            link: (node.names > 1).then_some((link, node.names)),
+            body: self.body(&node)?,
         })
     }
 
-    fn body(&self, inode: NodeId) -> Result<Body, FillError> {
-        let node = self.names.node(inode);
+    fn body(&self, node: &Node) -> Result<Body, FillError> {
         let contents = match node.stored {
             Stored::Target { at, len } => {
                 return Ok(Body::Symlink(self.stored.target(at, len)?));
@@ -225,9 +222,9 @@ impl Replay {
             } => {
                 let extents = self.stored.extents(first, count)?;
                 match &self.spool {
-                    Some((spool, places)) => Contents::Deferred(Box::new(PutAside {
+                    Some(spool) => Contents::Deferred(Box::new(PutAside {
                         spool: Arc::clone(spool),
-                        at: places.get(&inode).copied().unwrap_or(0),
+                        at: node.aside_at.unwrap_or(0),
                         extents,
                         is_incompressible,
                     })),
@@ -243,6 +240,12 @@ impl Replay {
     }
 }
 
+/// Where the names of a directory are in the order.
+fn places(dir: &Node) -> Range<u64> {
+    let Children { first, count, .. } = dir.children;
+    first.into()..u64::from(first) + u64::from(count)
+}
+
 fn whole(parts: Vec<Part>) -> Contents {
     Contents::Whole {
         parts,
@@ -254,7 +257,8 @@ impl Source for Replay {
     fn next(&mut self) -> Result<Option<Event>, FillError> {
         if !self.has_begun {
             self.has_begun = true;
-            return self.enter(ROOT).map(Some);
+            let root = self.names.node(ROOT).map_err(put_aside)?;
+            return self.enter(ROOT, &root).map(Some);
         }
         let Some(names) = self.stack.last_mut() else {
             return Ok(None);
@@ -263,10 +267,11 @@ impl Source for Replay {
             self.stack.pop();
             return Ok(Some(Event::Leave));
         };
-        let id = self.order[at];
-        match self.names.node(id).is_dir() {
-            true => self.enter(id),
-            false => self.file(id),
+        let id = self.order.get(at).map_err(put_aside)?;
+        let node = self.names.node(id).map_err(put_aside)?;
+        match node.is_dir() {
+            true => self.enter(id, &node),
+            false => self.file(id, &node),
         }
         .map(Some)
     }
@@ -277,5 +282,9 @@ impl Source for Replay {
 
     fn unmet(&self) -> Option<PathBuf> {
         self.names.unmet()
+    }
+
+    fn left_out(&self) -> Option<LeftOutAcls> {
+        self.left_out.clone()
     }
 }

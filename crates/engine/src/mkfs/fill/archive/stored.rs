@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 
-use super::names::Stored;
+use super::node::Stored;
+use super::put_aside;
 use crate::archive::Part as SparsePart;
 use crate::mkfs::error::MkfsError;
 use crate::mkfs::fill::byte_log::{ByteLog, LogReader, Scratch};
@@ -23,10 +24,6 @@ const EXTENT_BYTES: u64 = EXTENT_FIELDS as u64 * 8;
 pub(super) struct StoredLog {
     log: ByteLog,
     extents: ByteLog,
-}
-
-fn put_aside(error: io::Error) -> FillError {
-    MkfsError::Scratch(error).into()
 }
 
 impl StoredLog {

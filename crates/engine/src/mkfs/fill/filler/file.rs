@@ -9,7 +9,8 @@ use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, FileKind, InodeFlags};
 use ubtrfs_format::key::KeyType;
 use zerocopy::IntoBytes;
 
-use super::{Filler, Linked, kind};
+use super::links::Linked;
+use super::{Filler, kind};
 use crate::mkfs::fill::data_space::PlacedExtent;
 use crate::mkfs::fill::encode::{Inline, Part};
 use crate::mkfs::fill::error::FillError;
@@ -244,7 +245,7 @@ impl Filler<'_, '_> {
                 names: vec![file.name],
                 left: names - 1,
             };
-            self.linked.insert((tree, id), linked);
+            self.links.add(tree, id, linked)?;
         }
         Ok(())
     }

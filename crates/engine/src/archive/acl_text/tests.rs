@@ -1,6 +1,6 @@
 //! The text of an ACL that `setfacl -m u:1000:r` made, and of bytes that are none.
 
-use super::{acl_bytes, acl_text};
+use super::{OwnerNames, acl_bytes, acl_text};
 
 const ACL: [u8; 44] = [
     2, 0, 0, 0, //
@@ -10,6 +10,13 @@ const ACL: [u8; 44] = [
     16, 0, 4, 0, 0xff, 0xff, 0xff, 0xff, //
     32, 0, 4, 0, 0xff, 0xff, 0xff, 0xff,
 ];
+
+fn names() -> OwnerNames {
+    OwnerNames {
+        users: [("somebody".to_owned(), 7)].into(),
+        groups: [("some people".to_owned(), 8)].into(),
+    }
+}
 
 #[test]
 fn entries_are_written_with_numbers() {
@@ -36,15 +43,16 @@ fn texts_of_several_writers_are_read() {
         "u::rw,other:r--,mask:rwx,group::r--,user:somebody:r--:1000",
         "default:user::rw-,default:user:1000:r--,default:group::r--,default:mask::rwx,default:other::r--",
     ] {
-        let bytes = acl_bytes(text.as_bytes()).expect(text);
+        let bytes = acl_bytes(text.as_bytes(), &names()).expect(text);
         let again = acl_text(&bytes).expect(text);
         assert_eq!(
             again,
             "user::rw-,user:1000:r--,group::r--,mask::rwx,other::r--"
         );
     }
-    let root = acl_bytes(b"user:root:r--,group:root:-w-").expect("root is known everywhere");
-    assert_eq!(acl_text(&root).expect("an ACL"), "user:0:r--,group:0:-w-");
+    let named = acl_bytes(b"user:somebody:r--,group:some people:-w-", &names());
+    let named = named.expect("names are known");
+    assert_eq!(acl_text(&named).expect("an ACL"), "user:7:r--,group:8:-w-");
 }
 
 #[test]
@@ -58,9 +66,9 @@ fn other_texts_are_no_acl() {
         "user:no such user:r--",
         "mask:x:r--",
     ] {
-        let bytes = acl_bytes(text.as_bytes());
+        let bytes = acl_bytes(text.as_bytes(), &names());
         // No permissions at all are some.
         assert_eq!(bytes.is_some(), text == "user::", "{text}");
     }
-    assert_eq!(acl_bytes(&[0xff]), None);
+    assert_eq!(acl_bytes(&[0xff], &names()), None);
 }

@@ -1,11 +1,11 @@
 //! A POSIX ACL, as an extended attribute holds it, in the text form that archives carry.
 //!
 //! Numbers are written for users and groups: names would be those of this machine, not of the volume's. What is
-//! read may have names, which are then those of this machine, or a number behind the permissions.
+//! read may have names, as GNU tar writes, which the caller knows; or a number, alone or behind the permissions, as
+//! star and bsdtar write.
 
+use std::collections::HashMap;
 use std::fmt::Write;
-
-use crate::owners::{group_id, user_id};
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,15 @@ const OTHER: u16 = 0x20;
 /// Of entries that are of nobody by name.
 const NO_ID: u32 = u32::MAX;
 
+/// The numbers of users and groups by their names.
+#[derive(Clone, Debug, Default)]
+pub struct OwnerNames {
+    pub users: HashMap<String, u32>,
+    pub groups: HashMap<String, u32>,
+}
+
 /// None if the bytes are no ACL.
-pub(super) fn acl_text(bytes: &[u8]) -> Option<String> {
+pub fn acl_text(bytes: &[u8]) -> Option<String> {
     let (version, entries) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     if u32::from_le_bytes(*version) != VERSION {
         return None;
@@ -57,15 +64,15 @@ pub(super) fn acl_text(bytes: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// The ACL that a text means; None if it means none, or one of users that this machine does not know.
-pub(crate) fn acl_bytes(text: &[u8]) -> Option<Vec<u8>> {
+/// The ACL that a text means; None if it means none, or one of users or groups that `names` does not have.
+pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok()?;
     let mut entries = Vec::new();
     for line in text.split([',', '\n']) {
         // What effect the mask has may follow as a comment.
         let entry = line.split('#').next().unwrap_or_default().trim();
         if !entry.is_empty() {
-            entries.push(entry_of(entry)?);
+            entries.push(entry_of(entry, names)?);
         }
     }
     // The order in which the kernel wants them.
@@ -80,7 +87,7 @@ pub(crate) fn acl_bytes(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Tag, id and permissions of "user:1000:rwx".
-fn entry_of(entry: &str) -> Option<(u16, u32, u16)> {
+fn entry_of(entry: &str, names: &OwnerNames) -> Option<(u16, u32, u16)> {
     let entry = entry.strip_prefix("default:").unwrap_or(entry);
     let mut fields = entry.split(':');
     let (kind, name) = (fields.next()?, fields.next()?);
@@ -90,15 +97,15 @@ fn entry_of(entry: &str) -> Option<(u16, u32, u16)> {
         (_, letters) => (name, letters?),
     };
     let number = fields.next();
-    let id = |by_name: fn(&str) -> Option<u32>| {
+    let id = |by_name: &HashMap<String, u32>| {
         let number = number.or(Some(name)).and_then(|number| number.parse().ok());
-        number.or_else(|| by_name(name))
+        number.or_else(|| by_name.get(name).copied())
     };
     let (tag, id) = match (kind, name) {
         ("user" | "u", "") => (OWNER, NO_ID),
-        ("user" | "u", _) => (USER, id(|name| Some(user_id(name)?.0))?),
+        ("user" | "u", _) => (USER, id(&names.users)?),
         ("group" | "g", "") => (OWNING_GROUP, NO_ID),
-        ("group" | "g", _) => (GROUP, id(group_id)?),
+        ("group" | "g", _) => (GROUP, id(&names.groups)?),
         ("mask" | "m", "") => (MASK, NO_ID),
         ("other" | "o", "") => (OTHER, NO_ID),
         _ => return None,
