@@ -4,6 +4,9 @@ use ubtrfs_format::node::{HEADER_SIZE, ITEM_HEAD_SIZE, KeyPtr, Node};
 
 use crate::Rng;
 
+#[cfg(test)]
+mod tests;
+
 /// How much of an item's beginning is changed; behind it lie names and data, which are any bytes.
 const ITEM_BYTES: u64 = 80;
 
@@ -21,7 +24,9 @@ pub fn mutate(block: &mut [u8], rng: &mut Rng) {
         let ptr_bytes = size_of::<KeyPtr>();
         (HEADER_SIZE + slot * ptr_bytes) as u64 + rng.below(ptr_bytes as u64)
     } else {
-        let head = node.heads()[slot];
+        let Some(head) = node.heads().get(slot) else {
+            return;
+        };
         let size = u64::from(head.size.get());
         match rng.below(4) {
             0 => (HEADER_SIZE + slot * ITEM_HEAD_SIZE) as u64 + rng.below(17),
@@ -31,7 +36,10 @@ pub fn mutate(block: &mut [u8], rng: &mut Rng) {
             }
         }
     };
-    let byte = &mut block[at as usize];
+    // What was mutated before may lead out of the block.
+    let Some(byte) = block.get_mut(at as usize) else {
+        return;
+    };
     *byte = match rng.below(3) {
         0 => *byte ^ (1 << rng.below(8)),
         1 => [0, 1, 0x7f, 0x80, 0xff][rng.below(5) as usize],

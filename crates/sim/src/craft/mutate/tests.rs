@@ -1,0 +1,15 @@
+//! A block may be mutated time and again.
+
+use super::*;
+
+#[test]
+fn what_leads_out_of_the_block_stays() {
+    let mut block = vec![0; 4096];
+    // One item, whose data is said to lie far behind the block.
+    block[96] = 1;
+    block[HEADER_SIZE + 17..HEADER_SIZE + ITEM_HEAD_SIZE].fill(0x7f);
+    let mut rng = Rng::new(1);
+    for _ in 0..10_000 {
+        mutate(&mut block, &mut rng);
+    }
+}
