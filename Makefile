@@ -49,7 +49,7 @@ count:
 	$(CARGO) xtask count
 
 # PARTS="fsx trees" chooses; UBTRFS_SOAK=1 takes hours. `make test` does a short form.
-conform: setup build ## pjdfstest, fsx, trees, git, sqlite and a crowd on a mount, and the kernel's view of it: 20 minutes
+conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite and a crowd on a mount, and the kernel's view of it: an hour
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 conform-quick: setup build

@@ -41,6 +41,11 @@ pub(super) fn compare_with_live(left: &str, right: &str) -> Outcome {
     same(&read(left)?, &read(right)?, &times)
 }
 
+/// Of a tree and its copy elsewhere, in which holes may be filled.
+pub(super) fn compare_filled(left: &str, right: &str) -> Outcome {
+    same(&read(left)?, &read(right)?, NOT_COPIED)
+}
+
 /// Of a tree and its copy elsewhere.
 pub(super) fn compare_copies(left: &str, right: &str) -> Outcome {
     let (a, b) = (read(left)?, read(right)?);

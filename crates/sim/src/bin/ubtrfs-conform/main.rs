@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! ubtrfs-conform show DIR
-//! ubtrfs-conform compare [--copy | --live] LEFT RIGHT      each a folder, or a file that `show` wrote
+//! ubtrfs-conform compare [--copy | --filled | --live] LEFT RIGHT      each a folder, or a file that `show` wrote
 //! ubtrfs-conform crowd DIR SEED SECONDS PROCESSES
 //! ubtrfs-conform model UBTRFS IMAGE DIR OPTIONS SEED OPERATIONS
 //! ```
@@ -33,6 +33,7 @@ fn run(words: &[&str]) -> Outcome {
     match *words {
         ["show", dir] => compare::show(Path::new(dir)),
         ["compare", "--copy", left, right] => compare::compare_copies(left, right),
+        ["compare", "--filled", left, right] => compare::compare_filled(left, right),
         ["compare", "--live", left, right] => compare::compare_with_live(left, right),
         ["compare", left, right] => compare::compare(left, right),
         ["crowd", dir, seed, seconds, processes] => crowd::run(
