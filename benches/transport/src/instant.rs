@@ -14,8 +14,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_fuse::request::{
     Attr, AttrChange, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, Errno,
-    FileKind, FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
-    RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes, WriteHow, XattrHow,
+    FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags,
+    Opened, ReadHow, RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes,
+    WriteHow, XattrHow,
 };
 
 const FOREVER: Duration = Duration::from_secs(1 << 31);
@@ -507,11 +508,18 @@ impl FileSystem for Instant {
     }
 
     /// Gives its input back, turned around.
-    fn ioctl(&self, _: &Context, _: NodeId, _: u32, input: &[u8], out: &mut [u8]) -> Result<usize> {
+    fn ioctl(
+        &self,
+        _: &Context,
+        _: NodeId,
+        _: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<IoctlAnswer> {
         let len = input.len().min(out.len());
         for (to, from) in out[..len].iter_mut().zip(input.iter().rev()) {
             *to = *from;
         }
-        Ok(len)
+        Ok(IoctlAnswer::of(len))
     }
 }

@@ -43,6 +43,7 @@ pub struct PoolOptions {
     degraded: bool,
     access: Access,
     scan: Vec<PathBuf>,
+    ignore_super_flags: bool,
 }
 
 impl PoolOptions {
@@ -53,6 +54,12 @@ impl PoolOptions {
     /// Whether missing or truncated devices are accepted.
     pub fn degraded(mut self, yes: bool) -> Self {
         self.degraded = yes;
+        self
+    }
+
+    /// Whether superblocks with flags that nobody knows are read all the same.
+    pub fn ignore_super_flags(mut self, yes: bool) -> Self {
+        self.ignore_super_flags = yes;
         self
     }
 
@@ -137,7 +144,7 @@ impl Pool {
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
         options: &PoolOptions,
     ) -> Result<Pool, DeviceError> {
-        let candidates = assemble::read_superblocks(devices)?;
+        let candidates = assemble::read_superblocks(devices, options)?;
         Self::assemble(candidates, options)
     }
 

@@ -46,11 +46,20 @@ pub struct DeviceSuperblocks {
 
 impl DeviceSuperblocks {
     pub fn read(device: &dyn BlockDevice) -> DeviceSuperblocks {
+        Self::read_judged(device, Superblock::validate)
+    }
+
+    /// Those with flags that nobody knows are valid, too. For reading only.
+    pub fn read_but_flags(device: &dyn BlockDevice) -> DeviceSuperblocks {
+        Self::read_judged(device, Superblock::validate_but_flags)
+    }
+
+    fn read_judged(device: &dyn BlockDevice, judge: Judge) -> DeviceSuperblocks {
         let mut copies: Vec<SuperblockCopy> = SUPERBLOCK_OFFSETS
             .into_iter()
             .enumerate()
             .filter(|&(_, offset)| has_room(device, offset))
-            .map(|(mirror, offset)| read_copy(device, mirror, offset))
+            .map(|(mirror, offset)| read_copy(device, mirror, offset, judge))
             .collect();
         if let Some(first) = copies.first()
             && first.mirror == 0
@@ -136,10 +145,13 @@ fn has_room(device: &dyn BlockDevice, offset: u64) -> bool {
     offset + SUPERBLOCK_SIZE as u64 <= device.len_bytes()
 }
 
-fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64) -> SuperblockCopy {
+/// Whether a copy that was read from an offset is valid.
+type Judge = fn(&Superblock, u64) -> Result<(), SuperblockError>;
+
+fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64, judge: Judge) -> SuperblockCopy {
     let mut block = Box::new(Superblock::new_zeroed());
     let problem = match device.read_at(block.as_mut_bytes(), offset) {
-        Ok(()) => block.validate(offset).err().map(CopyProblem::from),
+        Ok(()) => judge(&block, offset).err().map(CopyProblem::from),
         Err(source) => Some(CopyProblem::Read(source)),
     };
     let unreadable = matches!(problem, Some(CopyProblem::Read(_)));

@@ -197,7 +197,13 @@ impl Superblock {
     /// Checks one copy by itself, read from `offset`. Feature support is not judged here.
     pub fn validate(&self, offset: u64) -> Result<(), SuperblockError> {
         self.validate_identity(offset)?;
-        self.validate_contents()
+        self.validate_contents(flags::KNOWN)
+    }
+
+    /// The same for who only reads and passes over flags that nobody knows.
+    pub fn validate_but_flags(&self, offset: u64) -> Result<(), SuperblockError> {
+        self.validate_identity(offset)?;
+        self.validate_contents(u64::MAX)
     }
 
     /// Magic, checksum and place: whether these bytes are a copy that some writer finished.
@@ -221,7 +227,7 @@ impl Superblock {
     }
 
     /// The ranges of the fields, as the kernel's `btrfs_validate_super` has them.
-    fn validate_contents(&self) -> Result<(), SuperblockError> {
+    fn validate_contents(&self, known_flags: u64) -> Result<(), SuperblockError> {
         let sectorsize = self.sectorsize.get();
         if !sectorsize.is_power_of_two() || !(MIN_SECTORSIZE..=MAX_SECTORSIZE).contains(&sectorsize)
         {
@@ -231,8 +237,9 @@ impl Superblock {
         if !nodesize.is_power_of_two() || !(sectorsize..=MAX_NODESIZE).contains(&nodesize) {
             return Err(SuperblockError::Nodesize(nodesize));
         }
-        if self.flags.get() & !flags::KNOWN != 0 {
-            return Err(SuperblockError::Flags(self.flags.get() & !flags::KNOWN));
+        let unknown = self.flags.get() & !known_flags;
+        if unknown != 0 {
+            return Err(SuperblockError::Flags(unknown));
         }
         for (tree, level, bytenr) in [
             ("tree", self.root_level, self.root.get()),

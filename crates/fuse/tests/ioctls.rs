@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -296,7 +297,10 @@ fn ioctls_answer_as_the_kernels() {
     let options = Options::default();
     let mut session = mount(Arc::clone(&volume), &image, &dir, &options).unwrap();
     let answers = script(&dir);
-    session.unmount().unwrap();
+    // A thread of another test that starts a program holds copies of all open files between fork and exec.
+    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
+        thread::yield_now();
+    }
     drop((session, volume));
     for (found, expected) in answers.iter().zip(&expected) {
         assert_eq!(found, expected);
@@ -305,6 +309,139 @@ fn ioctls_answer_as_the_kernels() {
     KernelVolume::of_files(vec![image], scratch)
         .check()
         .unwrap();
+}
+
+/// The answer as it is after the call, whatever that said.
+fn ask_for_all(file: &File, command: Opcode, input: &[u8]) -> (Result<(), Errno>, Vec<u8>) {
+    let mut argument = input.to_vec();
+    argument.resize(4096, 0);
+    let raw = Raw {
+        command,
+        argument: &mut argument,
+    };
+    // SAFETY: see `Raw`.
+    #[allow(unsafe_code)]
+    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
+    (asked, argument)
+}
+
+#[test]
+fn more_subvolumes_than_fit_are_told_in_parts() {
+    if !or_skip("more_subvolumes_than_fit_are_told_in_parts") {
+        return;
+    }
+    let told = |top: &Path| {
+        let root = File::open(top).unwrap();
+        for number in 0..300 {
+            let name = named(format!("s{number}").as_bytes());
+            ask(&root, SUBVOL_CREATE, &name).unwrap();
+        }
+        let first = ask_for_all(&root, GET_SUBVOL_ROOTREF, &[]);
+        let rest = ask_for_all(&root, GET_SUBVOL_ROOTREF, &first.1[..8]);
+        [first, rest]
+    };
+    let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let kernel = theirs.mount("").unwrap();
+    let expected = told(kernel.path());
+    kernel.unmount().unwrap();
+    assert_eq!(expected[0].0, Err(Errno::OVERFLOW));
+    with_ours("", |dir| assert!(told(dir) == expected));
+}
+
+#[test]
+fn names_that_ioctls_make_and_take_are_seen_at_once() {
+    if !or_skip("names_that_ioctls_make_and_take_are_seen_at_once") {
+        return;
+    }
+    with_ours("", |dir| {
+        let root = File::open(dir).unwrap();
+        let path = dir.join("a");
+        for round in 0..5 {
+            assert!(!path.exists(), "{round}");
+            ask(&root, SUBVOL_CREATE, &named(b"a")).unwrap();
+            assert!(path.is_dir(), "{round}");
+            fs::write(path.join("file"), b"x").unwrap();
+            fs::rename(&path, dir.join("b")).unwrap();
+            assert!(!path.exists(), "{round}");
+            let args = named_v2(
+                File::open(dir.join("b")).unwrap().as_raw_fd().into(),
+                0,
+                b"a",
+            );
+            // The descriptor is closed by now, and so means nothing.
+            assert_eq!(ask(&root, SNAP_CREATE_V2, &args), Err(Errno::INVAL));
+            let source = File::open(dir.join("b")).unwrap();
+            let args = named_v2(source.as_raw_fd().into(), 0, b"a");
+            ask(&root, SNAP_CREATE_V2, &args).unwrap();
+            assert_eq!(fs::read(path.join("file")).unwrap(), b"x", "{round}");
+            drop(source);
+            for name in ["a", "b"] {
+                ask(&root, SNAP_DESTROY, &named(name.as_bytes())).unwrap();
+                assert!(!dir.join(name).exists(), "{round}");
+            }
+        }
+    });
+}
+
+#[test]
+fn many_searches_for_holes_at_once_all_get_their_answer() {
+    if !or_skip("many_searches_for_holes_at_once_all_get_their_answer") {
+        return;
+    }
+    const DATA: u64 = 512 << 10;
+    for (words, searchers) in [
+        ("", 30),
+        ("", 100),
+        ("transport=classic", 30),
+        ("writeback", 30),
+    ] {
+        with_ours(words, |dir| {
+            thread::scope(|scope| {
+                for number in 0..searchers {
+                    scope.spawn(move || {
+                        let file = File::create_new(dir.join(format!("f{number}"))).unwrap();
+                        file.set_len(1 << 20).unwrap();
+                        for round in 0..4 {
+                            // Mapped or not: nobody knows before it is asked.
+                            file.write_all_at(&[round], DATA).unwrap();
+                            let found = rustix::fs::seek(&file, SeekFrom::Data(0)).unwrap();
+                            // More than wait at once hear of more data than there is.
+                            let is_exact = found == DATA;
+                            assert!(is_exact || searchers > 30 && found == 0, "{words}: {found}");
+                        }
+                    });
+                }
+                // Snapshots wait for the same.
+                scope.spawn(move || {
+                    let root = File::open(dir).unwrap();
+                    for number in 0..2 {
+                        let args =
+                            named_v2(root.as_raw_fd().into(), 0, format!("s{number}").as_bytes());
+                        ask(&root, SNAP_CREATE_V2, &args).unwrap();
+                        ask(&root, SYNC, &[]).unwrap();
+                    }
+                });
+            });
+        });
+    }
+}
+
+/// Does something in a mount of a new volume by us, and has it checked.
+fn with_ours(words: &str, play: impl FnOnce(&Path)) {
+    let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let dir = made.dir().join("ours");
+    fs::create_dir(&dir).unwrap();
+    let volume = Volume::open(made.devices(), &OpenOptions::new().writable(true)).unwrap();
+    let mut options = Options::default();
+    options.add(words.as_ref()).unwrap();
+    let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
+    play(&dir);
+    // A thread of another test that starts a program holds copies of all open files between fork and exec.
+    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
+        thread::yield_now();
+    }
+    drop((session, volume));
+    made.check().unwrap();
 }
 
 /// A file mapped to be written to.
@@ -349,36 +486,26 @@ fn what_a_mapping_changed_is_no_hole_and_is_in_a_snapshot() {
         return;
     }
     for words in ["noopens", "opens", "writeback"] {
-        let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
-        let dir = made.dir().join("ours");
-        fs::create_dir(&dir).unwrap();
-        let volume = Volume::open(made.devices(), &OpenOptions::new().writable(true)).unwrap();
-        let mut options = Options::default();
-        options.add(words.as_ref()).unwrap();
-        let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
-        let root = File::open(&dir).unwrap();
-        ask(&root, SUBVOL_CREATE, &named(b"a")).unwrap();
-        let file = File::create_new(dir.join("a/file")).unwrap();
-        file.set_len(1 << 20).unwrap();
-        let mut mapped = Mapped::new(&file, 1 << 20);
-        mapped.store(512 << 10, 1);
-        let sought = |from| rustix::fs::seek(&file, from).unwrap();
-        assert_eq!(sought(SeekFrom::Data(0)), 512 << 10, "{words}");
-        mapped.store(516 << 10, 1);
-        assert_eq!(sought(SeekFrom::Hole(512 << 10)), 520 << 10, "{words}");
-        mapped.store(768 << 10, 1);
-        let source = File::open(dir.join("a")).unwrap();
-        let args = named_v2(source.as_raw_fd().into(), READ_ONLY, b"s");
-        ask(&root, SNAP_CREATE_V2, &args).unwrap();
-        let kept = fs::read(dir.join("s/file")).unwrap();
-        let stored = kept.iter().filter(|&&byte| byte == 1).count();
-        assert_eq!((kept.len(), stored), (1 << 20, 3), "{words}");
-        drop((mapped, file, source, root));
-        // A thread of another test that starts a program holds copies of all open files between fork and exec.
-        while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
-            thread::yield_now();
-        }
-        drop((session, volume));
-        made.check().unwrap();
+        with_ours(words, |dir| what_a_mapping_changed(words, dir));
     }
+}
+
+fn what_a_mapping_changed(words: &str, dir: &Path) {
+    let root = File::open(dir).unwrap();
+    ask(&root, SUBVOL_CREATE, &named(b"a")).unwrap();
+    let file = File::create_new(dir.join("a/file")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut mapped = Mapped::new(&file, 1 << 20);
+    mapped.store(512 << 10, 1);
+    let sought = |from| rustix::fs::seek(&file, from).unwrap();
+    assert_eq!(sought(SeekFrom::Data(0)), 512 << 10, "{words}");
+    mapped.store(516 << 10, 1);
+    assert_eq!(sought(SeekFrom::Hole(512 << 10)), 520 << 10, "{words}");
+    mapped.store(768 << 10, 1);
+    let source = File::open(dir.join("a")).unwrap();
+    let args = named_v2(source.as_raw_fd().into(), READ_ONLY, b"s");
+    ask(&root, SNAP_CREATE_V2, &args).unwrap();
+    let kept = fs::read(dir.join("s/file")).unwrap();
+    let stored = kept.iter().filter(|&&byte| byte == 1).count();
+    assert_eq!((kept.len(), stored), (1 << 20, 3), "{words}");
 }

@@ -74,27 +74,36 @@ pub(super) fn open_paths(
 
 fn open_one(path: PathBuf, options: &PoolOptions, given: bool) -> Result<Candidate, DeviceError> {
     let block = FileDevice::open(&path, options.access)?;
-    candidate(path, Arc::new(block), given)
+    candidate(path, Arc::new(block), options, given)
 }
 
 pub(super) fn read_superblocks(
     devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
+    options: &PoolOptions,
 ) -> Result<Vec<Candidate>, DeviceError> {
     devices
         .into_iter()
-        .map(|(path, block)| candidate(path, block, true))
+        .map(|(path, block)| candidate(path, block, options, true))
         .collect()
 }
 
 fn candidate(
     path: PathBuf,
     block: Arc<dyn BlockDevice>,
+    options: &PoolOptions,
     given: bool,
 ) -> Result<Candidate, DeviceError> {
-    let superblocks = DeviceSuperblocks::read(block.as_ref());
+    let superblocks = match options.ignore_super_flags {
+        true => DeviceSuperblocks::read_but_flags(block.as_ref()),
+        false => DeviceSuperblocks::read(block.as_ref()),
+    };
     let superblock = Arc::new(superblocks.require(&path)?.clone());
     for (copy, problem) in superblocks.bad_copies() {
         tracing::warn!(path = %path.display(), copy = copy.mirror, %problem, "bad superblock copy");
+    }
+    let unknown = superblock.flags.get() & !flags::KNOWN;
+    if unknown != 0 {
+        tracing::warn!(path = %path.display(), "unknown superblock flags {unknown:#x} are ignored");
     }
     Ok(Candidate {
         device: PresentDevice {

@@ -12,6 +12,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent, MAX_EXTENT_BYTES};
+use super::extents::FileExtents;
 use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::{Promise, Wanted};
@@ -86,10 +87,14 @@ impl Volume {
             let state = inode.lock.read();
             state.buffer.size_over(read_file(&inode)?.size.get())
         };
+        let changes = match mode {
+            Fallocate::PunchHole => self.has_any_data(&inode, &touched)?,
+            _ => true,
+        };
         match mode {
             Fallocate::Reserve { .. } => {
                 self.write_back_locked(&inode, &mut extents)?;
-                self.reserve(&inode, touched, &mut space)?;
+                self.reserve(&inode, touched.clone(), &mut space)?;
             }
             Fallocate::PunchHole => {
                 let end = if end >= size {
@@ -106,7 +111,11 @@ impl Volume {
         if !mode.keeps_size() && end > size {
             self.grow_locked(&inode, &mut extents, end, edges)?;
         }
-        self.note_fallocate(&inode, mode)
+        match changes {
+            true => self.note_fallocate(&inode, mode),
+            // As in the kernel, times stay.
+            false => Ok(()),
+        }
     }
 
     /// How much space reserving `range` takes, as things stand.
@@ -116,6 +125,14 @@ impl Volume {
         let mut bytes = 0;
         let mut at = range.start;
         while at < range.end {
+            let next = self
+                .next_extent(inode, at)?
+                .map_or(range.end, |next| next.min(range.end));
+            if next > at {
+                bytes += next - at;
+                at = next;
+                continue;
+            }
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
             let splice = Splice::load(inode, self.sectorsize(), part.clone())?;
             bytes += holes(&splice, part.clone())
@@ -224,6 +241,12 @@ impl Volume {
         self.grow_locked(inode, extents, size, edges.split(GROW_SECTORS * sectorsize))?;
         let mut at = whole.start;
         while at < whole.end {
+            if space.is_none() {
+                match self.next_extent(inode, at)? {
+                    Some(next) if next < whole.end => at = next,
+                    _ => break,
+                }
+            }
             let part = at..whole.end.min(at + PUNCH_BYTES);
             let splice = Splice::load(inode, sectorsize, part.clone())?;
             match &mut space {
@@ -280,6 +303,33 @@ impl Volume {
             files.add(inode);
         }
         Ok(size)
+    }
+
+    /// Whether anything of `range` is not a hole: data, or space reserved for it.
+    fn has_any_data(&self, inode: &Inode, range: &Range<u64>) -> Result<bool> {
+        let is_buffered = inode.lock.read().buffer.touches(range.clone());
+        let next = self.next_extent(inode, range.start)?;
+        Ok(is_buffered || next.is_some_and(|next| next < range.end))
+    }
+
+    /// The start of the first sector at or above `at` that an extent has. A range may be as long as a file can be, and
+    /// is not to be walked through where there is nothing.
+    fn next_extent(&self, inode: &Inode, at: u64) -> Result<Option<u64>> {
+        let sectorsize = self.sectorsize();
+        let mut extents = FileExtents::from(self, &inode.tree, inode.id, at)?;
+        let mut found = None;
+        while found.is_none() {
+            let more = extents.next(&mut |range| {
+                if range.end_aligned(sectorsize) > at {
+                    found = Some((range.start - range.start % sectorsize).max(at));
+                }
+                Ok(())
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// Makes `range`, whole sectors, a hole.

@@ -30,7 +30,7 @@ impl Volume {
     /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
     /// COMPRESS sets the property `btrfs.compression`, any other wish removes it.
     ///
-    /// Errors: COMPRESS with NOCOMPRESS, or either with NODATACOW; a flag that is not the user's.
+    /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
     pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));
@@ -80,7 +80,8 @@ fn check_compatible(old: InodeFlags, new: InodeFlags) -> Result<()> {
     let compression = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS;
     let nocow = InodeFlags::NODATACOW;
     if new.contains(compression)
-        || new.contains(nocow) && (new | old).intersects(compression)
+        || new.contains(nocow | InodeFlags::COMPRESS)
+        || new.contains(nocow) && old.intersects(compression)
         || old.contains(nocow) && new.intersects(compression)
     {
         return Err(Error::Invalid(

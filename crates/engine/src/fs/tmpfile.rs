@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubtrfs_format::item::FileKind;
 
 use super::draft::Draft;
-use super::guard::{may_add, must_be_dir};
+use super::guard::{may_write, must_be_dir};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
@@ -34,7 +34,8 @@ impl Volume {
         let mut draft = Draft::new(&parent.tree);
         let dir_item = draft.inode(dir)?;
         must_be_dir(dir, &dir_item)?;
-        may_add(&parent.tree, dir, &dir_item)?;
+        // As in the kernel, also in a directory that has no name any more.
+        may_write(&parent.tree, dir, &dir_item)?;
         let inherited = inherited(&parent.tree, dir, &mut state)?;
         let id = FileId::new(dir.root, self.new_ino(&parent.tree)?);
         let from = Parent {

@@ -46,7 +46,7 @@ impl Volume {
         if !self.can_leave_unnamed() {
             return self.evict_or_list(inode);
         }
-        if at_once().is_ok_and(|done| done) {
+        if !self.is_resting() && at_once().is_ok_and(|done| done) {
             return;
         }
         self.unnamed.list.lock().push_back(Arc::clone(inode));
@@ -79,6 +79,9 @@ impl Volume {
     ///
     /// Locks: none may be held, as for [`Volume::admit`].
     pub(crate) fn evict_unnamed(&self) {
+        if self.is_resting() {
+            return;
+        }
         let count = self.unnamed.list.lock().len();
         // At least once: to wait for whose turn it is.
         for _ in 0..count.max(1) {

@@ -110,7 +110,7 @@ impl Volume {
 
     /// Removes an attribute.
     ///
-    /// Errors: it does not exist; for ACLs that is none. An immutable or append-only file.
+    /// Errors: it does not exist; for ACLs, and properties of what has no use for them, that is none. An immutable or append-only file.
     pub fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
         let cost = Cost::items(3).freeing();
@@ -118,10 +118,17 @@ impl Volume {
             if let acl::ACCESS | acl::DEFAULT = name {
                 return set_acl(draft, id, item, state, name, b"", false);
             }
+            let is_property = name.starts_with(property::NAMESPACE);
+            if is_property && name != property::COMPRESSION {
+                return Err(Error::Invalid("property"));
+            }
+            if is_property && !property::is_of_use(kind_of(id, item)?) {
+                return Ok(());
+            }
             if !draft.remove_xattr(id.ino, name)? {
                 return Err(Error::NoXattr);
             }
-            if name == property::COMPRESSION {
+            if is_property {
                 item.flags = property::Wish::Unset.apply(item.flags()).bits().into();
                 state.inherited = None;
             }

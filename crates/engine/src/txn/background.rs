@@ -16,6 +16,8 @@ use super::writer::{Wakening, Writer};
 use crate::error::{Error, Result};
 use crate::volume::{LONGEST, Volume};
 
+const RESTING_TRIES: usize = 8;
+
 impl Volume {
     /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
     ///
@@ -28,6 +30,28 @@ impl Volume {
         self.write_times()?;
         self.commit_running()?;
         written
+    }
+
+    /// As `sync`, and leaves the volume alone from then on: deleted subvolumes and inodes without a name stay as they
+    /// are until an operation changes something, or until the next opening.
+    ///
+    /// Errors: as `sync`.
+    pub fn rest(&self) -> Result<()> {
+        let writer = self.writer()?;
+        // What was under way when it began to rest ends that.
+        for _ in 0..RESTING_TRIES {
+            writer.set_resting(true);
+            self.sync()?;
+            if writer.is_resting() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was told to rest, and nothing has been changed since.
+    pub fn is_resting(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.is_resting())
     }
 
     /// Commits what has entered so far, without writing back buffered data.

@@ -113,6 +113,8 @@ pub(crate) struct Writer {
     has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
     unclean: AtomicBool,
+    /// Nothing is changed but by operations.
+    resting: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -195,6 +197,7 @@ impl Writer {
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             space,
         }
     }
@@ -235,6 +238,9 @@ impl Writer {
     /// Lets an operation in, or makes it wait for room, or says that there is no space.
     pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<()> {
         self.check_alive()?;
+        if self.is_resting() {
+            self.set_resting(false);
+        }
         let (asks, full, has_room) = {
             let running = self.running.read();
             let bytes = running.bytes();
@@ -442,11 +448,19 @@ impl Writer {
 
     /// Asked under the freeze guard: what is unclean then, the frozen transaction shows.
     pub(super) fn take_unclean(&self) -> bool {
-        self.unclean.swap(false, Ordering::AcqRel)
+        !self.is_resting() && self.unclean.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn is_unclean(&self) -> bool {
-        self.unclean.load(Ordering::Acquire)
+        !self.is_resting() && self.unclean.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_resting(&self, yes: bool) {
+        self.resting.store(yes, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> WriterStats {

@@ -156,6 +156,7 @@ impl OpenOptions {
     pub(super) fn pool_options(&self) -> PoolOptions {
         PoolOptions::default()
             .degraded(self.degraded)
+            .ignore_super_flags(self.data.rescue.ignore_super_flags && !self.writable)
             .scan(self.scan.clone())
             .access(if self.writable {
                 Access::Write

@@ -15,6 +15,8 @@ pub struct Rescue {
     pub ignore_data_csums: bool,
     /// Believe tree blocks whose sums are wrong, if all else of them is right.
     pub ignore_meta_csums: bool,
+    /// Read what has flags in its superblock that nobody knows.
+    pub ignore_super_flags: bool,
 }
 
 impl Rescue {

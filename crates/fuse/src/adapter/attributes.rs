@@ -17,14 +17,17 @@ use super::errno::errno;
 use super::handles::OpenHandle;
 use super::source::{FileId, Source};
 use super::{Adapter, volume};
+use crate::caller::WRITE;
 use crate::request::{
-    Attr, AttrChange, Attributes, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
+    Attr, AttrChange, Attributes, Context, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
     TimeChange,
 };
 
 /// The rights that a program has though who runs it has not.
 const CAPABILITY: &[u8] = b"security.capability";
 const SETID: u32 = 0o6000;
+const SETGID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
 
 /// Attributes for a file of which only the kind is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
@@ -49,6 +52,7 @@ pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
 impl<S: Source> Adapter<S> {
     pub(super) fn change_attributes(
         &self,
+        context: &Context,
         node: NodeId,
         handle: Option<Handle>,
         change: &AttrChange,
@@ -57,14 +61,26 @@ impl<S: Source> Adapter<S> {
         let node = self.node(node)?;
         let id = node.id;
         if let Some(size) = change.size_bytes {
-            self.resize(volume, id, handle, size)?;
+            // truncate(2) to the size that a file has changes no time; ftruncate(2) does, and O_TRUNC, which looks like
+            // truncate(2) to 0.
+            match size != 0 && handle.is_none() && self.source.inode(id)?.attr.size_bytes == size {
+                true => self.may_write(id, None)?,
+                false => self.resize(volume, id, handle, size)?,
+            }
         }
         let takes_rights = takes_rights(change);
         if takes_rights || change.size_bytes.is_some() {
             self.take_capability(volume, id)?;
         }
         let mut set = set_attr(change);
-        set.clear_setid = takes_rights && self.source.inode(id)?.attr.kind != FileKind::Directory;
+        if takes_rights {
+            let attr = volume.stored_attr(id).map_err(errno)?;
+            let has_bits = attr.mode & SETID != 0 && attr.kind != FileKind::Directory;
+            if says_nothing(change) && has_bits {
+                self.must_bear_writes(context, volume, id)?;
+            }
+            set = self.without_setid(context, &attr, set);
+        }
         let nothing = SetAttr {
             ctime: set.ctime,
             ..SetAttr::default()
@@ -103,13 +119,14 @@ impl<S: Source> Adapter<S> {
         .map_err(errno)
     }
 
-    /// Takes from a file that is written to what its contents gave it. `handle` is what it is written through.
+    /// Takes from a file that is written to what its contents gave it. `open` is what it is written through, `by` who
+    /// may not keep set-id bits.
     pub(super) fn take_rights(
         &self,
         volume: &Arc<Volume>,
         (node, id): (NodeId, FileId),
         open: Option<&OpenHandle>,
-        kill_setid: bool,
+        by: Option<&Context>,
     ) -> Result<()> {
         let count = self.capabilities.load(Ordering::Acquire);
         let has_none = match open {
@@ -124,14 +141,50 @@ impl<S: Source> Adapter<S> {
             }
         }
         // A kernel that writes through says so of every write by who has no privileges.
-        if kill_setid && volume.stored_attr(id).map_err(errno)?.mode & SETID != 0 {
-            let set = SetAttr {
-                clear_setid: true,
-                ..SetAttr::default()
-            };
-            volume.set_attr(id, &set).map_err(errno)?;
+        if let Some(context) = by {
+            let attr = volume.stored_attr(id).map_err(errno)?;
+            if attr.mode & SETID != 0 {
+                let set = self.without_setid(context, &attr, SetAttr::default());
+                volume.set_attr(id, &set).map_err(errno)?;
+            }
         }
         Ok(())
+    }
+
+    /// Takes set-id bits away along with another change: setgid that nobody of the group may execute stays to members.
+    fn without_setid(
+        &self,
+        context: &Context,
+        attr: &ubtrfs_engine::Attr,
+        set: SetAttr,
+    ) -> SetAttr {
+        let is_file = attr.kind != FileKind::Directory;
+        let mode = set.mode.unwrap_or(attr.mode);
+        let is_lock = is_file && mode & SETGID != 0 && mode & GROUP_EXECUTE == 0;
+        let loses_it = is_lock && !self.caller(context).keeps_setgid(attr.gid);
+        SetAttr {
+            mode: match loses_it {
+                true => Some(mode & !SETID),
+                false => set.mode,
+            },
+            clear_setid: is_file,
+            ..set
+        }
+    }
+
+    /// Refuses who could not have the bits taken by writing either: the kernel does not say whether this is for one who
+    /// writes, or for an owner that stays who it is.
+    fn must_bear_writes(&self, context: &Context, volume: &Volume, id: FileId) -> Result<()> {
+        // Of a process in another namespace nothing more is known.
+        if context.uid == 0 || context.pid == 0 {
+            return Ok(());
+        }
+        let caller = self.caller(context);
+        let attr = volume.stored_attr(id).map_err(errno)?;
+        match caller.owns(&attr) || caller.may(volume, id, WRITE).map_err(errno)? {
+            true => Ok(()),
+            false => Err(Errno::PERM),
+        }
     }
 
     fn take_capability(&self, volume: &Arc<Volume>, id: FileId) -> Result<()> {
@@ -157,17 +210,18 @@ impl<S: Source> Adapter<S> {
 /// of a kernel that wants just that: for a new owner that is the old one, or before it changes the file by other means.
 fn takes_rights(change: &AttrChange) -> bool {
     let AttrChange {
-        mode,
         uid,
         gid,
-        size_bytes,
-        atime,
-        mtime,
-        ctime: _,
         kill_setid,
+        ..
     } = *change;
-    let says_nothing = (mode, size_bytes, atime, mtime) == (None, None, None, None);
-    kill_setid || uid.is_some() || gid.is_some() || says_nothing
+    kill_setid || uid.is_some() || gid.is_some() || says_nothing(change)
+}
+
+fn says_nothing(change: &AttrChange) -> bool {
+    let owner = (change.uid, change.gid);
+    let rest = (change.mode, change.size_bytes, change.atime, change.mtime);
+    (owner, rest) == ((None, None), (None, None, None, None))
 }
 
 fn set_attr(change: &AttrChange) -> SetAttr {

@@ -19,6 +19,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::changes::Range;
 use super::errno::errno;
+use super::flushing::For;
 use super::handles::OpenHandle;
 use super::names::new_inode;
 use super::source::Source;
@@ -28,6 +29,7 @@ use crate::request::{
     Result, SeekFor, WriteHow,
 };
 
+const MAX_OFFSET: u64 = i64::MAX as u64;
 const KEEP_SIZE: u32 = 0x1;
 const PUNCH_HOLE: u32 = 0x2;
 const ZERO_RANGE: u32 = 0x10;
@@ -35,7 +37,12 @@ const ZERO_RANGE: u32 = 0x10;
 const COPY_BYTES: u64 = 64 << 20;
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn open_file(&self, node: NodeId, flags: OpenFlags) -> Result<Opened> {
+    pub(super) fn open_file(
+        &self,
+        context: &Context,
+        node: NodeId,
+        flags: OpenFlags,
+    ) -> Result<Opened> {
         if !self.asks_opens {
             return Ok(Opened::Elided);
         }
@@ -47,7 +54,8 @@ impl<S: Source> Adapter<S> {
         };
         let held = held.map_err(errno)?;
         if flags.truncate {
-            self.take_rights(volume, (node, id), None, flags.kill_setid)?;
+            let by = flags.kill_setid.then_some(context);
+            self.take_rights(volume, (node, id), None, by)?;
             volume.truncate(id, 0).map_err(errno)?;
         }
         Ok(self.opened(held, flags, 0))
@@ -91,13 +99,21 @@ impl<S: Source> Adapter<S> {
                 let without_capability = self.capabilities.load(Ordering::Acquire);
                 Ok((entry, self.opened(file, flags, without_capability)))
             }
-            Err(Error::Exists) if !flags.exclusive => self.open_existing(&parent, name, flags),
+            Err(Error::Exists) if !flags.exclusive => {
+                self.open_existing(context, &parent, name, flags)
+            }
             Err(error) => Err(errno(error)),
         }
     }
 
     /// Somebody made it since the kernel looked.
-    fn open_existing(&self, dir: &Node, name: &[u8], flags: OpenFlags) -> Result<(Entry, Opened)> {
+    fn open_existing(
+        &self,
+        context: &Context,
+        dir: &Node,
+        name: &[u8],
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
         let id = self.source.lookup(dir.id, name)?.ok_or(Errno::STALE)?;
         match self.source.inode(id)?.attr.kind {
             FileKind::Regular => {}
@@ -107,7 +123,7 @@ impl<S: Source> Adapter<S> {
         }
         let number = self.look_up_number(dir, name, id, FileKind::Regular);
         let opened = self
-            .open_file(NodeId(number), flags)
+            .open_file(context, NodeId(number), flags)
             .and_then(|opened| Ok((self.entry_of(number, &self.source.inode(id)?), opened)));
         if opened.is_err() {
             self.forget_number(number, 1);
@@ -167,6 +183,7 @@ impl<S: Source> Adapter<S> {
             return;
         }
         if let Ok(volume) = self.writing()
+            && !volume.is_resting()
             && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, self.atime))
         {
             tracing::debug!(%error, "access time is not noted");
@@ -175,6 +192,7 @@ impl<S: Source> Adapter<S> {
 
     pub(super) fn write_file(
         &self,
+        context: &Context,
         node: NodeId,
         handle: Handle,
         offset: u64,
@@ -187,7 +205,8 @@ impl<S: Source> Adapter<S> {
         if open.is_none() {
             self.may_write(id, Some(offset))?;
         }
-        self.take_rights(volume, (node, id), open.as_deref(), how.kill_setid)?;
+        let by = how.kill_setid.then_some(context);
+        self.take_rights(volume, (node, id), open.as_deref(), by)?;
         let written = match how.direct {
             true => match volume.write_direct(id, offset, bytes) {
                 Err(Error::Unaligned) => volume.write(id, offset, bytes),
@@ -203,7 +222,7 @@ impl<S: Source> Adapter<S> {
     }
 
     /// Refuses what flags of a file forbid to who has not asked when it was opened. `offset`: where a write begins.
-    fn may_write(&self, id: FileId, offset: Option<u64>) -> Result<()> {
+    pub(super) fn may_write(&self, id: FileId, offset: Option<u64>) -> Result<()> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
         if !flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Ok(());
@@ -264,7 +283,7 @@ impl<S: Source> Adapter<S> {
         if open.is_none() {
             self.may_write(dst, None)?;
         }
-        self.take_rights(volume, (to.node, dst), open.as_deref(), false)?;
+        self.take_rights(volume, (to.node, dst), open.as_deref(), None)?;
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
         let len = match shares {
@@ -276,19 +295,38 @@ impl<S: Source> Adapter<S> {
             .map_err(errno)
     }
 
-    /// The kernel does not write its dirty pages before it asks.
+    /// The kernel does not write its dirty pages before it asks. When too many ask at once for it to write them, the
+    /// others hear what is true of every file: that all of it is data.
     pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
         let id = self.node(node)?.id;
+        // As the kernel's btrfs does with what is below 0.
+        let offset = if offset > MAX_OFFSET { 0 } else { offset };
+        match self.search(id, offset, what) {
+            Err(Errno::BUSY) => {
+                let size = self.source.inode(id)?.attr.size_bytes;
+                match what {
+                    // How large it is the kernel alone knows, if it collects what is written.
+                    _ if offset >= size && self.wishes.writeback_cache => Err(Errno::BUSY),
+                    _ if offset >= size => Err(Errno::NXIO),
+                    SeekFor::Data => Ok(offset),
+                    SeekFor::Hole => Ok(size),
+                }
+            }
+            found => found,
+        }
+    }
+
+    fn search(&self, id: FileId, offset: u64, what: SeekFor) -> Result<u64> {
         if self.handles.may_be_written(id) {
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
-            self.flush(id, WHOLE_FILE)?;
+            self.flush(id, WHOLE_FILE, For::Search)?;
         }
         let mut found = self.found(id, offset, what)?;
         if self.wishes.writable && !self.asks_opens {
             // Where there are pages in a hole, it is none.
             while let Some(hole) = self.hole_met(id, offset, what, found)? {
                 waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
-                self.flush(id, hole)?;
+                self.flush(id, hole, For::Search)?;
                 match self.found(id, offset, what)? {
                     now if now == found => break,
                     now => found = now,

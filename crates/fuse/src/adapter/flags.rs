@@ -9,6 +9,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
 use super::errno::errno;
+use super::flushing::For;
 use super::source::{Inode, Source};
 use super::{Adapter, WHOLE_FILE};
 use crate::request::{Errno, FileKind, NodeId, Result};
@@ -99,14 +100,15 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let inode = self.source.inode(id)?;
         let flags = for_kind(inode.attr.kind, wanted(&inode)?);
+        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
         if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
             // What a mapping has changed is refused from now on.
-            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
-            self.flush(id, WHOLE_FILE)?;
+            self.flush(id, WHOLE_FILE, For::Command)?;
         }
         volume.set_inode_flags(id, flags).map_err(errno)?;
         self.changes.attributes(id);
+        self.changes.settle();
         Ok(0)
     }
 }

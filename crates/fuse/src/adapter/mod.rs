@@ -18,6 +18,7 @@ mod changes;
 mod contents;
 mod errno;
 mod flags;
+mod flushing;
 mod handles;
 mod ioctl;
 mod known;
@@ -31,7 +32,7 @@ mod volume;
 mod xattr;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ubtrfs_device::waiting;
@@ -40,6 +41,7 @@ use ubtrfs_format::ids::RootId;
 
 pub use self::changes::Changes;
 use self::changes::Range;
+use self::flushing::{Flushing, For};
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
 use self::known::KnownNodes;
@@ -49,16 +51,14 @@ use self::source::{FileId, Inode, Source};
 use self::statfs::KnownStatFs;
 use crate::request::{
     AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
-    FileSystem, Handle, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags,
-    Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
+    FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
+    RenameFlags, Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
 };
 
 /// More than a century, and within what the kernel's clock can add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 const NAME_MAX: usize = 255;
 const WHOLE_FILE: Range = (0, None);
-/// Requests that may wait for the kernel's writes at once: fewer than a transport has threads, or a queue slots.
-const FLUSHING_MAX: usize = 8;
 
 /// A volume being served.
 #[derive(Debug)]
@@ -73,8 +73,7 @@ pub(crate) struct Adapter<S: Source> {
     changes: Changes,
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
-    /// Searches for holes under way in files that may be written to.
-    flushing: AtomicUsize,
+    flushing: Flushing,
     wishes: Wishes,
     /// Before it opens a file the kernel asks; see `asking_opens`.
     asks_opens: bool,
@@ -119,7 +118,7 @@ impl<S: Source> Adapter<S> {
             statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
-            flushing: AtomicUsize::new(0),
+            flushing: Flushing::default(),
             wishes,
             asks_opens: wishes.writable,
             atime: AtimePolicy::default(),
@@ -164,28 +163,24 @@ impl<S: Source> Adapter<S> {
             None => true,
         };
         let nodes = nodes.into_iter().filter(is_in);
-        self.flush_all(nodes.map(|node| (node, WHOLE_FILE)).collect())
+        let ranges = nodes.map(|node| (node, WHOLE_FILE)).collect();
+        self.flush_for(For::Command, ranges)
     }
 
-    /// Has the kernel write what it holds of a range of a file.
-    fn flush(&self, file: FileId, range: Range) -> Result<()> {
-        self.flush_all(vec![(self.changes.node_of(file), range)])
+    /// Has the kernel write what it holds of a range of a file. What it would be wrong to do without fails with
+    /// `EBUSY` when too many requests wait for that.
+    fn flush(&self, file: FileId, range: Range, why: For) -> Result<()> {
+        self.flush_for(why, vec![(self.changes.node_of(file), range)])
     }
 
-    /// Each takes requests: only a few may wait for that at once.
-    fn flush_all(&self, ranges: Vec<(NodeId, Range)>) -> Result<()> {
-        let before = self.flushing.fetch_add(1, Ordering::AcqRel);
-        let flushed = before < FLUSHING_MAX && self.changes.flush(ranges);
-        self.flushing.fetch_sub(1, Ordering::AcqRel);
-        match flushed {
-            true => Ok(()),
-            false if before >= FLUSHING_MAX => Err(Errno::BUSY),
-            false => {
-                // Who goes on would go on without it: a copy by holes, a snapshot.
-                tracing::error!("the kernel has not written what it holds of some files");
-                Err(Errno::IO)
-            }
+    fn flush_for(&self, why: For, ranges: Vec<(NodeId, Range)>) -> Result<()> {
+        let _turn = self.flushing.enter(why).ok_or(Errno::BUSY)?;
+        if self.changes.flush(ranges) {
+            return Ok(());
         }
+        // Who goes on would go on without it: a copy by holes, a snapshot.
+        tracing::error!("the kernel has not written what it holds of some files");
+        Err(Errno::IO)
     }
 
     /// When reading notes the time.
@@ -349,12 +344,12 @@ impl<S: Source> FileSystem for Adapter<S> {
 
     fn setattr(
         &self,
-        _context: &Context,
+        context: &Context,
         node: NodeId,
         handle: Option<Handle>,
         change: &AttrChange,
     ) -> Result<Attributes> {
-        self.change_attributes(node, handle, change)
+        self.change_attributes(context, node, handle, change)
     }
 
     fn readlink(&self, _context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize> {
@@ -422,8 +417,8 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.make_tmpfile(context, dir, new, flags)
     }
 
-    fn open(&self, _context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened> {
-        self.open_file(node, flags)
+    fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened> {
+        self.open_file(context, node, flags)
     }
 
     fn read(
@@ -440,14 +435,14 @@ impl<S: Source> FileSystem for Adapter<S> {
 
     fn write(
         &self,
-        _context: &Context,
+        context: &Context,
         node: NodeId,
         handle: Handle,
         offset: u64,
         bytes: &[u8],
         how: &WriteHow,
     ) -> Result<usize> {
-        self.write_file(node, handle, offset, bytes, how)
+        self.write_file(context, node, handle, offset, bytes, how)
     }
 
     fn fsync(&self, _context: &Context, node: NodeId, _handle: Handle, _data: bool) -> Result<()> {
@@ -580,9 +575,9 @@ impl<S: Source> FileSystem for Adapter<S> {
         command: u32,
         input: &[u8],
         out: &mut [u8],
-    ) -> Result<usize> {
+    ) -> Result<IoctlAnswer> {
         match self.flags_ioctl(node, command, input, out) {
-            Some(outcome) => outcome,
+            Some(outcome) => outcome.map(IoctlAnswer::of),
             None => self.btrfs_ioctl(context, node, command, input, out),
         }
     }

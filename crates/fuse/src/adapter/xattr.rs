@@ -19,6 +19,9 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 impl<S: Source> Adapter<S> {
     fn must_exist(&self, name: &[u8]) -> Result<()> {
         let hidden = !self.wishes.posix_acl && ACLS.contains(&name);
+        if NAMESPACES.contains(&name) {
+            return Err(Errno::INVAL);
+        }
         match namespace_exists(name) && !hidden {
             true => Ok(()),
             false => Err(Errno::OPNOTSUPP),

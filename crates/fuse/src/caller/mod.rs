@@ -20,6 +20,7 @@ pub use self::rights::{Refused, Rights};
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FOWNER: u32 = 3;
+const CAP_FSETID: u32 = 4;
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// What is asked for: read 4, write 2, execute or search 1.
@@ -86,6 +87,11 @@ impl Caller {
     /// Whether it owns the file, or counts as one who does.
     pub(crate) fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid || self.has(CAP_FOWNER)
+    }
+
+    /// Whether a file of this group stays setgid when it writes to it.
+    pub(crate) fn keeps_setgid(&self, gid: u32) -> bool {
+        self.is_in_group(gid) || self.has(CAP_FSETID)
     }
 
     fn is_in_group(&self, gid: u32) -> bool {

@@ -299,22 +299,14 @@ impl Options {
 }
 
 impl Rescue {
-    /// Whether it is as `all` has it.
-    pub fn is_all(&self) -> bool {
-        self.no_log_replay
-            && self.ignore_bad_roots
-            && self.ignore_data_csums
-            && self.ignore_meta_csums
-            && self.ignore_super_flags
-    }
-
-    /// A log tree is never replayed, and unknown flags of the superblock are refused.
+    /// A log tree is never replayed.
     fn of_engine(&self) -> ubtrfs_engine::Rescue {
         ubtrfs_engine::Rescue {
             use_backup_root: self.use_backup_root,
             ignore_bad_roots: self.ignore_bad_roots,
             ignore_data_csums: self.ignore_data_csums,
             ignore_meta_csums: self.ignore_meta_csums,
+            ignore_super_flags: self.ignore_super_flags,
         }
     }
 

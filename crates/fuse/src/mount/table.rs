@@ -32,6 +32,11 @@ impl TableEntry {
         matches!(self.fs_type.as_str(), FS_TYPE | BLOCK_FS_TYPE)
     }
 
+    /// Whether nobody may write to the file system, wherever it is mounted.
+    pub fn is_read_only(&self) -> bool {
+        self.options.split(',').any(|option| option == "ro")
+    }
+
     /// Who mounted a FUSE file system.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.options.split(',');
@@ -42,6 +47,14 @@ impl TableEntry {
 /// All mounts that this process sees, in the order in which they were made.
 pub fn mount_table() -> io::Result<Vec<TableEntry>> {
     read(Path::new("/proc/self/mountinfo"))
+}
+
+/// Whether the file system with this device number is mounted for reading only, as far as this process sees.
+pub fn is_read_only(device: (u32, u32)) -> bool {
+    mount_table().is_ok_and(|table| {
+        let mut mounts = table.iter().filter(|entry| entry.device == device);
+        mounts.any(TableEntry::is_read_only)
+    })
 }
 
 /// All mounts that another process sees.

@@ -13,7 +13,7 @@
 //! - REQ-3: names, values and handles come from the kernel; node numbers may be stale (`ESTALE`).
 //! - REQ-4: once a sink took an entry, the request succeeds with what was taken; what went wrong after
 //!   it is the answer to the next request.
-//! - REQ-5: a failed request is an errno and nothing more; the cause is logged by who knew it.
+//! - REQ-5: a failed request is an errno and nothing more, but for some ioctls; the cause is logged by who knew it.
 //! - REQ-6: on a thread that said `forbid_waiting`, a verb that would wait for a device, a commit or
 //!   another request is `Errno::WOULD_WAIT` and has changed nothing; the transport asks again from a
 //!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
@@ -36,7 +36,7 @@ pub use errno::{Errno, Result};
 pub use notify::Notifier;
 pub use reply::{
     Attr, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Handle,
-    Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
+    IoctlAnswer, Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
 };
 pub use verb::Verb;
 pub(crate) use watched::{Watch, Watched};
@@ -308,7 +308,7 @@ pub trait FileSystem: Send + Sync + 'static {
         what: SeekFor,
     ) -> Result<u64>;
 
-    /// A restricted ioctl: sizes are those in the command's number. Returns the length of the output.
+    /// A restricted ioctl: sizes are those in the command's number.
     fn ioctl(
         &self,
         context: &Context,
@@ -316,5 +316,5 @@ pub trait FileSystem: Send + Sync + 'static {
         command: u32,
         input: &[u8],
         out: &mut [u8],
-    ) -> Result<usize>;
+    ) -> Result<IoctlAnswer>;
 }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::Errno;
 pub use ubtrfs_format::item::FileKind;
 
 /// Names a file to the kernel from the lookup that gave it until it is forgotten.
@@ -165,4 +166,22 @@ pub struct Wishes {
     pub writable: bool,
     /// The kernel keeps written pages and the times they imply, and writes them when it likes.
     pub writeback_cache: bool,
+}
+
+/// What an ioctl answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoctlAnswer {
+    /// Of the output.
+    pub len_bytes: usize,
+    /// The call fails with it, and gives its output all the same.
+    pub error: Option<Errno>,
+}
+
+impl IoctlAnswer {
+    pub fn of(len_bytes: usize) -> Self {
+        Self {
+            len_bytes,
+            error: None,
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, FileSystem, Handle,
-    Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags, Result, SeekFor,
-    StatFs, Verb, Wishes, WriteHow, XattrHow,
+    IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags,
+    Result, SeekFor, StatFs, Verb, Wishes, WriteHow, XattrHow,
 };
 
 /// What is around requests.
@@ -188,7 +188,7 @@ impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {
         command: u32,
         input: &[u8],
         out: &mut [u8],
-    ) -> Result<usize> {
+    ) -> Result<IoctlAnswer> {
         self.watch.around(Verb::Ioctl, || {
             self.inner.ioctl(context, node, command, input, out)
         })

@@ -10,6 +10,8 @@
 //!
 //! Not here: headers, and how answers get to the kernel.
 
+use zerocopy::IntoBytes;
+
 use super::abi::{InHeader, output};
 use super::encode::{Fixed, Listing};
 use super::parse::{Fill, Malformed, Operation, Plain, Whence};
@@ -165,19 +167,20 @@ impl<F: FileSystem> Server<F> {
                 input,
                 out_size,
             } => {
-                let head = output::IoctlOut {
-                    result: 0,
-                    flags: 0,
-                    in_iovs: 0,
-                    out_iovs: 0,
-                };
-                let head = Fixed::of(&head);
-                let (before, out) = buffer.split_at_mut(head.as_bytes().len());
-                before.copy_from_slice(head.as_bytes());
+                let (before, out) = buffer.split_at_mut(size_of::<output::IoctlOut>());
                 let out = room(out, *out_size);
                 let most = out.len();
                 let done = self.file_system.ioctl(context, node, *command, input, out);
-                done.map(|len| before.len() + len.min(most))
+                done.map(|answer| {
+                    let head = output::IoctlOut {
+                        result: answer.error.map_or(0, |error| -error.code()),
+                        flags: 0,
+                        in_iovs: 0,
+                        out_iovs: 0,
+                    };
+                    before.copy_from_slice(head.as_bytes());
+                    before.len() + answer.len_bytes.min(most)
+                })
             }
         };
         match outcome {
@@ -287,8 +290,6 @@ impl<F: FileSystem> Server<F> {
                     Whence::Hole => SeekFor::Hole,
                     Whence::Other => return Err(Errno::INVAL),
                 };
-                // The kernel's offsets are signed; a negative one is before the file.
-                i64::try_from(offset).map_err(|_| Errno::NXIO)?;
                 let offset = fs.lseek(context, node, handle, offset, what)?;
                 i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
                 Ok(Fixed::of(&output::LseekOut { offset }))

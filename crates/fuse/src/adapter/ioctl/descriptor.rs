@@ -13,7 +13,7 @@ use super::super::nodes::Listed;
 use super::super::number::Meaning;
 use super::super::source::Source;
 use super::Call;
-use crate::mount::{TableEntry, mount_table_of};
+use crate::mount::{TableEntry, is_read_only, mount_table_of};
 use crate::request::{Errno, Result};
 
 /// Major and minor number of the mount's device, once it is known.
@@ -24,6 +24,11 @@ impl DeviceNumber {
     pub(crate) fn set(&self, number: (u32, u32)) {
         // A mount has one for its life.
         let _ = self.0.set(number);
+    }
+
+    /// Whether the mount was made read-only since: the kernel asks that of ioctls only where it knows them.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.0.get().is_some_and(|number| is_read_only(*number))
     }
 }
 

@@ -106,21 +106,22 @@ impl<S: Source> Call<'_, S> {
         Ok(info)
     }
 
-    /// The subvolumes right below that of the file, from an id on.
-    pub(super) fn subvol_rootref(&self, mut args: SubvolRootref) -> Result<SubvolRootref> {
+    /// The subvolumes right below that of the file, from an id on, and whether these are all.
+    pub(super) fn subvol_rootref(&self, mut args: SubvolRootref) -> Result<(SubvolRootref, bool)> {
         let failed = |error| errno(Error::Tree(error));
         let (id, from) = (self.file.root.0, args.min_treeid.get());
         let roots = self.volume.root_tree();
         let mut cursor = roots.cursor();
         let key = Key::new(id, KeyType::ROOT_REF, from);
         let mut is_there = cursor.seek(&key).map_err(failed)?;
-        let mut found = 0;
+        let (mut found, mut is_all) = (0, true);
         while is_there && let Some((key, bytes)) = cursor.current() {
             if key.objectid != id || key.item_type != KeyType::ROOT_REF {
                 break;
             }
             let Some(slot) = args.rootref.get_mut(found) else {
-                return Err(Errno::OVERFLOW);
+                is_all = false;
+                break;
             };
             let dirid = RootRef::decode(bytes).ok_or(Errno::UCLEAN)?.dirid;
             *slot = Rootref {
@@ -132,7 +133,7 @@ impl<S: Source> Call<'_, S> {
             is_there = cursor.advance().map_err(failed)?;
         }
         args.num_items = found as u8;
-        Ok(args)
+        Ok((args, is_all))
     }
 }
 

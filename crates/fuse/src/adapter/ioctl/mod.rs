@@ -4,6 +4,8 @@
 //! TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces, LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and
 //! ENCODED_WRITE, quota groups to inherit. So are changes of devices, balance, scrub and quotas.
 //!
+//! GET_SUBVOL_ROOTREF gives as many as fit along with EOVERFLOW, so that the caller can go on behind them.
+//!
 //! Permissions are asked as the kernel's btrfs asks them (`caller`), errors are its own. A command that changes
 //! names returns when the kernel has forgotten the old ones, or a moment later if that takes long.
 //!
@@ -28,7 +30,7 @@ use super::Adapter;
 use super::errno::errno;
 use super::source::Source;
 use crate::caller::{Caller, Refused, Rights};
-use crate::request::{Context, Errno, NodeId, Result};
+use crate::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 
 /// Mount options that change what callers may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +50,15 @@ struct Call<'a, S: Source> {
 }
 
 impl<S: Source> Adapter<S> {
+    /// Who asks, with the rights that the mount gives.
+    pub(super) fn caller(&self, context: &Context) -> Caller {
+        let caller = Caller::of_process(context.pid, context.uid, context.gid);
+        match self.ioctl_rules.is_fakeroot {
+            true => caller.as_superuser(),
+            false => caller,
+        }
+    }
+
     pub(super) fn btrfs_ioctl(
         &self,
         context: &Context,
@@ -55,7 +66,7 @@ impl<S: Source> Adapter<S> {
         command: u32,
         input: &[u8],
         out: &mut [u8],
-    ) -> Result<usize> {
+    ) -> Result<IoctlAnswer> {
         let volume = self.source.volume().ok_or(Errno::NOTTY)?;
         if !is_known(command) {
             return Err(Errno::NOTTY);
@@ -68,18 +79,21 @@ impl<S: Source> Adapter<S> {
         if node.is_stub() {
             return Err(Errno::NOTTY);
         }
-        let caller = Caller::of_process(context.pid, context.uid, context.gid);
         let call = Call {
             adapter: self,
             volume,
             file: node.id,
             context,
-            caller: match self.ioctl_rules.is_fakeroot {
-                true => caller.as_superuser(),
-                false => caller,
-            },
+            caller: self.caller(context),
         };
-        call.answer(command, input, out)
+        if command == args::GET_SUBVOL_ROOTREF {
+            let (found, is_all) = call.subvol_rootref(read(input)?)?;
+            return Ok(IoctlAnswer {
+                len_bytes: write(out, &found)?,
+                error: (!is_all).then_some(Errno::OVERFLOW),
+            });
+        }
+        call.answer(command, input, out).map(IoctlAnswer::of)
     }
 }
 
@@ -155,7 +169,6 @@ impl<S: Source> Call<'_, S> {
             args::INO_LOOKUP => write(out, &self.ino_lookup(read(input)?)?),
             args::INO_LOOKUP_USER => write(out, &self.ino_lookup_user(read(input)?)?),
             args::GET_SUBVOL_INFO => write(out, &self.subvol_info()?),
-            args::GET_SUBVOL_ROOTREF => write(out, &self.subvol_rootref(read(input)?)?),
             args::TREE_SEARCH => write(out, &self.tree_search(read(input)?)?),
             args::FS_INFO => write(out, &self.fs_info()),
             args::DEV_INFO => write(out, &self.dev_info(read(input)?)?),
@@ -185,7 +198,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     fn writing(&self) -> Result<()> {
-        match self.volume.is_writable() {
+        match self.volume.is_writable() && !self.adapter.device.is_read_only() {
             true => Ok(()),
             false => Err(Errno::ROFS),
         }

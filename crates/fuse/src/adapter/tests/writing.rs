@@ -151,7 +151,7 @@ impl Mount {
 
     fn set_flags(&self, node: NodeId, bits: u32) {
         let done = self.ioctl(&ROOT, node, flags::SETFLAGS, &bits.to_ne_bytes(), &mut []);
-        assert_eq!(done, Ok(0));
+        assert_eq!(done, Ok(IoctlAnswer::of(0)));
     }
 
     fn list(&self, dir: NodeId, at_once: usize, mut each: impl FnMut(&str)) -> Vec<String> {
@@ -403,7 +403,7 @@ fn flags_are_set_and_forbid_at_open() {
     let mut shown = [0; 28];
     let sync: [u8; 28] = std::array::from_fn(|at| if at == 0 { 0x20 } else { 0 });
     let set = mount.ioctl(&ROOT, file.0, flags::FSSETXATTR, &sync, &mut []);
-    assert_eq!(set, Ok(0));
+    assert_eq!(set, Ok(IoctlAnswer::of(0)));
     mount
         .ioctl(&ROOT, file.0, flags::FSGETXATTR, &[], &mut shown)
         .unwrap();

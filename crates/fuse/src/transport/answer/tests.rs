@@ -6,7 +6,8 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::*;
 use crate::request::{
-    Attributes, DirEntry, FileKind, Handle, OpenFlags, Opened, ReadHow, Room, StatFs, Wishes,
+    Attributes, DirEntry, FileKind, Handle, IoctlAnswer, OpenFlags, Opened, ReadHow, Room, StatFs,
+    Wishes,
 };
 use crate::transport::abi::{input, opcode};
 
@@ -121,11 +122,18 @@ impl FileSystem for Balky {
     fn lseek(&self, _: &Context, _: NodeId, _: Handle, _: u64, _: SeekFor) -> Result<u64> {
         Ok(u64::MAX)
     }
-    fn ioctl(&self, _: &Context, _: NodeId, _: u32, input: &[u8], out: &mut [u8]) -> Result<usize> {
+    fn ioctl(
+        &self,
+        _: &Context,
+        _: NodeId,
+        _: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<IoctlAnswer> {
         hurried(out)?;
         assert_eq!(input, b"in");
         out.fill(b'o');
-        Ok(usize::MAX)
+        Ok(IoctlAnswer::of(usize::MAX))
     }
 }
 

@@ -1,0 +1,91 @@
+//! Places for requests that wait until the kernel has written what it holds.
+//!
+//! What the kernel writes comes as requests of its own. Each request that waits for them holds a thread and a place
+//! of the transport, so only as many may as leave some for what they wait for.
+//!
+//! Invariants
+//! - FLUSHING-1: at most `PLACES` requests wait, fewer than a transport has threads, or a queue slots.
+//! - FLUSHING-2: searches for holes take no more than half of the places: they can be answered without.
+//!
+//! Locks: a leaf, not held while anybody waits for the kernel.
+
+use parking_lot::{Condvar, Mutex};
+
+const PLACES: usize = 64;
+const PLACES_FOR_SEARCHES: usize = PLACES / 2;
+/// The kernel is asked for so much at once.
+const AT_ONCE: usize = 8;
+
+/// Why the kernel is to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// A search for holes.
+    Search,
+    /// What would be wrong without.
+    Command,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Flushing {
+    taken: Mutex<Taken>,
+    left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    searches: usize,
+    commands: usize,
+    /// Those that have their turn.
+    running: usize,
+}
+
+/// A turn; over when it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    flushing: &'a Flushing,
+    why: For,
+}
+
+impl Flushing {
+    /// Waits for a turn; None if all places are taken.
+    pub(super) fn enter(&self, why: For) -> Option<Turn<'_>> {
+        let mut taken = self.taken.lock();
+        let has_place = match why {
+            For::Search => taken.searches < PLACES_FOR_SEARCHES,
+            For::Command => taken.searches + taken.commands < PLACES,
+        };
+        if !has_place {
+            return None;
+        }
+        *taken.of(why) += 1;
+        while taken.running >= AT_ONCE {
+            self.left.wait(&mut taken);
+        }
+        taken.running += 1;
+        Some(Turn {
+            flushing: self,
+            why,
+        })
+    }
+}
+
+impl Taken {
+    fn of(&mut self, why: For) -> &mut usize {
+        match why {
+            For::Search => &mut self.searches,
+            For::Command => &mut self.commands,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.flushing.taken.lock();
+        *taken.of(self.why) -= 1;
+        taken.running -= 1;
+        self.flushing.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The same calls with awkward arguments on a mount by the kernel's btrfs and on ours: what they return, their
+//! errors, and what is there afterwards must be the same. What differs is listed with its reason.
+//!
+//! With `UBTRFS_SOAK` set ours is mounted in all ways that change who answers.
+#![allow(unsafe_code)]
+
+#[path = "posix/attributes.rs"]
+mod attributes;
+#[path = "posix/calls.rs"]
+mod calls;
+#[path = "posix/contents.rs"]
+mod contents;
+#[path = "posix/flags.rs"]
+mod flags;
+#[path = "posix/listing.rs"]
+mod listing;
+#[path = "posix/names.rs"]
+mod names;
+#[path = "posix/opens.rs"]
+mod opens;
+#[path = "posix/stage.rs"]
+mod stage;
+#[path = "posix/xattrs.rs"]
+mod xattrs;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ubtrfs_engine::Volume;
+use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
+use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
+
+use self::stage::{Answer, Stage};
+
+type Case = (&'static str, fn(&mut Stage));
+
+const CASES: &[Case] = &[
+    ("flags", opens::flags),
+    ("without_rights", opens::without_rights),
+    ("tmpfiles", opens::tmpfiles),
+    ("unnamed", opens::unnamed),
+    ("renames", names::renames),
+    ("links", names::links),
+    ("making_and_removing", names::making_and_removing),
+    ("long_and_odd", names::long_and_odd),
+    ("sticky_and_setgid", names::sticky_and_setgid),
+    ("modes_and_owners", attributes::modes_and_owners),
+    ("setting_times", attributes::setting_times),
+    ("moving_times", attributes::moving_times),
+    ("statx_fields", attributes::statx_fields),
+    ("xattr_names", xattrs::names_and_kinds),
+    ("xattr_sizes", xattrs::sizes),
+    ("xattr_rights", xattrs::rights),
+    ("xattr_properties", xattrs::properties),
+    ("acls", xattrs::acls),
+    ("sizes", contents::sizes),
+    ("appending", contents::appending),
+    ("allocation", contents::allocation),
+    ("holes_and_data", contents::holes_and_data),
+    ("maps", contents::maps),
+    ("copies", contents::copies),
+    ("locks", contents::locks),
+    ("inode_flags", flags::setting),
+    ("forbidding", flags::forbidding),
+    ("while_it_changes", listing::while_it_changes),
+    ("places", listing::places),
+];
+
+/// What answers differently, by the start of the question, and why.
+const KNOWN: &[(&str, &str)] = &[
+    ("copies: clone of", CLONES),
+    ("forbidding: immutable: open", FLAGS),
+    ("forbidding: immutable: write by", FLAGS),
+    ("forbidding: immutable: append by", FLAGS),
+    ("forbidding: immutable: cut by", FLAGS),
+    ("forbidding: immutable: access for writing", FLAGS),
+    ("forbidding: immutable: copy to it", FLAGS),
+    ("forbidding: immutable: left", FLAGS),
+    ("forbidding: append-only: open", FLAGS),
+    ("forbidding: append-only: write by", FLAGS),
+    ("forbidding: append-only: left", FLAGS),
+    ("modes_and_owners: File6777-2--1--1", SETID),
+    ("modes_and_owners: state of File6777-2--1--1", SETID),
+    ("modes_and_owners: File6767-2--1--1", SETID),
+    ("modes_and_owners: state of File6767-2--1--1", SETID),
+    ("modes_and_owners: Fifo6777-2--1--1", SETID),
+    ("modes_and_owners: state of Fifo6777-2--1--1", SETID),
+    ("modes_and_owners: Fifo6767-2--1--1", SETID),
+    ("modes_and_owners: state of Fifo6767-2--1--1", SETID),
+    (
+        "moving_times: times moved by cut of nothing to nothing",
+        TRUNC,
+    ),
+    (
+        "sizes: seek -1 3",
+        "The kernel's answer depends on whether the file was written back.",
+    ),
+    (
+        "statx_fields: attributes of",
+        "Linux does not ask a FUSE server for the attributes of statx(2).",
+    ),
+    ("while_it_changes: made since", LISTING),
+];
+const CLONES: &str = "Linux hands no clones to a FUSE server.";
+const FLAGS: &str = "Linux does not know the flags of a file: what they forbid is refused when it is done, to whoever does it, and \
+    not when the file is opened. With the option `opens` it is refused then.";
+const SETID: &str =
+    "A chown that changes nothing looks like a write, which takes the bits away, to who may write.";
+const TRUNC: &str = "A truncate(2) to 0 looks like an open with O_TRUNC, which changes times.";
+const LISTING: &str = "A listing ends before what was made after it began, also when it goes back to a place in itself.";
+
+/// Ways to mount ours; the first always.
+const WAYS: &[&str] = &["", "opens", "writeback", "nodatacow", "transport=classic"];
+
+fn play(dir: &Path) -> Vec<Answer> {
+    let wanted = std::env::var("UBTRFS_CASE").ok();
+    let chosen = CASES
+        .iter()
+        .filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
+    chosen
+        .flat_map(|(name, play)| {
+            let mut stage = Stage::new(dir, name);
+            play(&mut stage);
+            stage.answers()
+        })
+        .collect()
+}
+
+fn compare(way: &str, theirs: &[Answer], ours: &[Answer]) {
+    let mut differing = Vec::new();
+    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    for (their, our) in theirs.iter().zip(ours) {
+        assert_eq!(their.what, our.what, "{way}: the questions differ");
+        if their.came == our.came {
+            continue;
+        }
+        match KNOWN.iter().find(|(what, _)| their.what.starts_with(what)) {
+            Some((what, _)) => *met.entry(what).or_default() += 1,
+            None => differing.push(format!(
+                "{}\n  kernel {}\n  ours   {}",
+                their.what, their.came, our.came
+            )),
+        }
+    }
+    for difference in &differing {
+        eprintln!("{way}: {difference}");
+    }
+    assert_eq!(theirs.len(), ours.len(), "{way}: as many questions");
+    assert!(
+        differing.is_empty(),
+        "{way}: {} answers differ of {}",
+        differing.len(),
+        ours.len()
+    );
+    if way.is_empty() && std::env::var_os("UBTRFS_CASE").is_none() {
+        let stale = KNOWN.iter().filter(|(what, _)| !met.contains_key(what));
+        let stale: Vec<_> = stale.map(|(what, _)| *what).collect();
+        assert_eq!(stale, [""; 0], "listed, and the same after all");
+    }
+}
+
+#[test]
+fn calls_answer_as_on_the_kernels_btrfs() {
+    if !or_skip("calls_answer_as_on_the_kernels_btrfs") {
+        return;
+    }
+    let spec = MkfsSpec::new().device_bytes(1 << 30);
+    let theirs = KernelVolume::make(&spec).unwrap();
+    let kernel = theirs.mount("").unwrap();
+    let expected = play(kernel.path());
+    let their_tree = Manifest::of_dir(kernel.path()).unwrap();
+    kernel.unmount().unwrap();
+    let ways = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => WAYS,
+        None => &WAYS[..1],
+    };
+    for way in ways {
+        let made = KernelVolume::make(&spec).unwrap();
+        let dir = made.dir().join("ours");
+        std::fs::create_dir(&dir).unwrap();
+        let mut options = Options::default();
+        options
+            .add(format!("dev,suid,noatime,{way}").as_ref())
+            .unwrap();
+        let volume = Volume::open(made.devices(), &options.open_options(true)).unwrap();
+        let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
+        let answers = play(&dir);
+        while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
+            std::thread::yield_now();
+        }
+        drop((session, volume));
+        made.check().unwrap();
+        compare(way, &expected, &answers);
+        let kernel = made.mount_ro().unwrap();
+        let our_tree = Manifest::of_dir(kernel.path()).unwrap();
+        let times = [
+            Field::Ino,
+            Field::Atime,
+            Field::Mtime,
+            Field::Ctime,
+            Field::Btime,
+        ];
+        assert_same(
+            &format!("what is left, {way}"),
+            &their_tree,
+            &our_tree,
+            &times,
+        );
+        kernel.unmount().unwrap();
+    }
+}
