@@ -70,7 +70,7 @@ impl Target {
         if let Some(changes) = self.mount_changes() {
             changes.entry(dir, name);
             changes.attributes(dir);
-            changes.settle();
+            changes.wait();
         }
     }
 
@@ -78,7 +78,7 @@ impl Target {
     pub(crate) fn file_changed(&self, file: FileId) {
         if let Some(changes) = self.mount_changes() {
             changes.attributes(file);
-            changes.settle();
+            changes.wait();
         }
     }
 

@@ -9,6 +9,7 @@ use anyhow::bail;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::Changes;
 use ubtrfs_fuse::caller::{Caller, Rights};
+use ubtrfs_fuse::mount::is_read_only;
 use ubtrfs_fuse::stats::Stats;
 
 use crate::location::Access;
@@ -37,10 +38,19 @@ pub(crate) struct MountSession {
     pub(crate) caller: Caller,
     pub(crate) user_subvol_rm_allowed: bool,
     pub(crate) stats: Option<Arc<Stats>>,
+    /// Major and minor number of the mount's device.
+    pub(crate) device: (u32, u32),
     /// The way to the kernel's caches.
     pub(crate) changes: Option<Changes>,
     /// Arguments that are paths in the mount, as written and as they are from its root.
     pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl MountSession {
+    /// Whether it is mounted for reading only by now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        is_read_only(self.device)
+    }
 }
 
 impl Session {
@@ -78,7 +88,8 @@ impl Session {
     }
 
     pub(crate) fn volume_for(&self, access: Access) -> anyhow::Result<Arc<Volume>> {
-        if access == Access::Write && !self.volume.is_writable() {
+        let is_remounted = || self.mount().is_some_and(MountSession::is_read_only);
+        if access == Access::Write && (!self.volume.is_writable() || is_remounted()) {
             match self.mount() {
                 Some(_) => bail!("'{}' is mounted read-only", self.place.display()),
                 None => bail!("the shell was started with --read-only"),

@@ -5,12 +5,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Rng;
 
 const IMAGE_BYTES: u64 = 1 << 30;
@@ -84,7 +86,34 @@ struct Bench {
     dir: tempfile::TempDir,
 }
 
+fn seed() -> u64 {
+    let seed = std::env::var("UBTRFS_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(4);
+    say(&format!("UBTRFS_SEED={seed}"));
+    seed
+}
+
 impl Bench {
+    /// With an empty volume.
+    fn new() -> Bench {
+        let bench = Bench {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir(bench.mountpoint()).unwrap();
+        let image = File::create(bench.image()).unwrap();
+        image.set_len(IMAGE_BYTES).unwrap();
+        let made = ubtrfs().args(["-q", "mkfs"]).arg(bench.image()).output();
+        expect_success("mkfs", &made.unwrap());
+        bench
+    }
+
+    fn is_mounted(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let place = self.mountpoint();
+        let mut places = table.lines().map(|line| line.split(' ').nth(4));
+        places.any(|mounted| mounted == place.to_str())
+    }
+
     fn image(&self) -> PathBuf {
         self.dir.path().join("v.img")
     }
@@ -183,8 +212,8 @@ impl Drop for Bench {
     }
 }
 
-/// Makes files, syncs each, and tells of it, until the mount is gone.
-fn write_and_sync(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>) {
+/// Makes files, syncs each if that is wanted, and tells of it, until the mount is gone or nobody listens.
+fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>, is_synced: bool) {
     for number in 0u64.. {
         let len = match rng.below(4) {
             0 => rng.below(3000),
@@ -199,7 +228,10 @@ fn write_and_sync(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>)
         let path = dir.join(&file.name);
         let made = File::create(&path).and_then(|mut made| {
             made.write_all(&file.contents())?;
-            made.sync_all()
+            match is_synced {
+                true => made.sync_all(),
+                false => Ok(()),
+            }
         });
         if made.is_err() || told.send(file).is_err() {
             return;
@@ -236,7 +268,7 @@ fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) ->
         for writer in 0..WRITERS {
             let (told, rng, dir) = (told.clone(), Rng::new(rng.next_u64()), &dir);
             scope.spawn(move || {
-                write_and_sync(dir, &format!("r{round}-w{writer}"), rng, &told);
+                write_and_tell(dir, &format!("r{round}-w{writer}"), rng, &told, true);
             });
         }
         drop(told);
@@ -258,33 +290,87 @@ fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) ->
     synced
 }
 
+/// Works in directories that are held open, tells the server to end in the midst of it, goes on, and leaves.
+fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) -> Vec<Synced> {
+    let enough = 10 + rng.below(60) as usize;
+    let is_over = AtomicBool::new(false);
+    let mut written = Vec::new();
+    thread::scope(|scope| {
+        let (told, heard) = channel();
+        for user in 0..=WRITERS {
+            let held = File::open(bench.mountpoint()).unwrap();
+            let dir = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            let (told, rng, is_over) = (told.clone(), Rng::new(rng.next_u64()), &is_over);
+            scope.spawn(move || {
+                match user {
+                    0 => churn(&dir, &format!("r{}", round % 3), rng, is_over),
+                    _ => write_and_tell(&dir, &format!("r{round}-w{user}"), rng, &told, false),
+                }
+                drop(held);
+            });
+        }
+        drop(told);
+        written.extend(heard.iter().take(enough));
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        while bench.is_mounted() {
+            thread::yield_now();
+        }
+        written.extend(heard.iter().take(enough));
+        is_over.store(true, Ordering::Relaxed);
+        written.extend(heard.try_iter());
+        drop(heard);
+    });
+    assert!(server.wait().unwrap().success());
+    written
+}
+
+#[test]
+fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    let seed = seed();
+    let rounds = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => 30,
+        None => 3,
+    };
+    let mut rng = Rng::new(seed);
+    let bench = Bench::new();
+    for round in 0..rounds {
+        let server = bench.serve();
+        let written = work_and_terminate(&bench, server, round, &mut rng);
+        bench.check();
+        bench.ask_kernel(&written);
+        let server = bench.serve();
+        for file in &written {
+            file.check(&bench.mountpoint(), "next mount");
+            fs::remove_file(bench.mountpoint().join(&file.name)).unwrap();
+        }
+        end(&bench, server);
+    }
+}
+
+/// Without any user it ends at once.
+fn end(bench: &Bench, mut server: Child) {
+    kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+    assert!(!bench.is_mounted());
+}
+
 #[test]
 fn a_killed_server_loses_nothing_that_was_synced() {
     if !Path::new("/dev/fuse").exists() {
         say("SKIPPED: no /dev/fuse");
         return;
     }
-    let seed = std::env::var("UBTRFS_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(4);
+    let seed = seed();
     let rounds = match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => 100,
         None => 4,
     };
-    say(&format!("UBTRFS_SEED={seed}"));
     let mut rng = Rng::new(seed);
-    let bench = Bench {
-        dir: tempfile::tempdir().unwrap(),
-    };
-    fs::create_dir(bench.mountpoint()).unwrap();
-    File::create(bench.image())
-        .unwrap()
-        .set_len(IMAGE_BYTES)
-        .unwrap();
-    let made = ubtrfs().args(["-q", "mkfs"]).arg(bench.image()).output();
-    expect_success("mkfs", &made.unwrap());
-
+    let bench = Bench::new();
     let mut synced: Vec<Synced> = Vec::new();
     for round in 0..rounds {
         let server = bench.serve();

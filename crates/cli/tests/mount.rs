@@ -2,13 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use zerocopy::IntoBytes;
 
 fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -190,10 +192,6 @@ fn what_cannot_be_mounted_is_refused_with_one_line() {
     for (options, complaint) in [
         ("rescue=all", "'rescue' needs 'ro' as well"),
         ("ro,bogus", "unknown mount option 'bogus'"),
-        (
-            "ro,rescue=isuperflags",
-            "'rescue=ignoresuperflags' is not supported yet",
-        ),
     ] {
         let refused = place.mount(options);
         assert_eq!(refused.status.code(), Some(1));
@@ -374,6 +372,32 @@ fn figures_of_a_mount_are_shown_in_three_forms() {
         .output()
         .unwrap();
     assert_eq!(listing.status.code(), Some(1));
+}
+
+#[test]
+fn unknown_flags_of_the_superblock_are_ignored_when_asked_for() {
+    let Some(place) = Place::new() else { return };
+    let image = File::options().read(true).write(true).open(place.image());
+    let image = image.unwrap();
+    for offset in SUPERBLOCK_OFFSETS {
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        if image.read_exact_at(&mut block, offset).is_err() {
+            break;
+        }
+        let mut superblock = Superblock::from_block(&block).unwrap().clone();
+        superblock.flags = (superblock.flags.get() | 1 << 50).into();
+        superblock.seal();
+        image.write_all_at(superblock.as_bytes(), offset).unwrap();
+    }
+    let refused = place.mount("ro");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("unknown superblock flags 0x4000000000000"));
+    for options in ["ro,rescue=ignoresuperflags", "ro,rescue=all"] {
+        assert_ok(&place.mount(options));
+        let hello = fs::read_to_string(place.mountpoint().join("hello"));
+        assert_eq!(hello.unwrap(), "hello\n");
+        assert_ok(&place.umount());
+    }
 }
 
 /// Changes each place in the image where `bytes` stand at `offset` within a sector.

@@ -125,7 +125,8 @@ impl Mount {
             }
         }
         if remount.is_read_only() {
-            // The kernel tells a plain mount nothing of it, and what was written is to be durable.
+            // The kernel tells a plain mount nothing of it. What was written is to be durable, and nothing more
+            // written.
             let mut sync = process::Command::new(THIS_PROGRAM);
             sync.args(["filesystem", "sync"]).arg(&mountpoint);
             let synced = sync.status().context("cannot run this program")?;
@@ -154,7 +155,6 @@ impl Mount {
             options.read_only = None;
         }
         options.check()?;
-        check_rescue(&options)?;
         Ok(options)
     }
 
@@ -310,20 +310,13 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         volume,
         root,
         changes: session.changes().cloned(),
+        device,
         user_subvol_rm_allowed: options.user_subvol_rm_allowed,
         stats: session.stats().cloned(),
         is_fakeroot: options.fakeroot,
     };
-    match Control::start(served, device) {
+    match Control::start(served) {
         Ok(control) => session.accompany(control),
         Err(error) => tracing::warn!(%error, "no commands will work on the mount"),
     }
-}
-
-/// What of `rescue=` nobody honours. `all` asks for it too, but means what can be done.
-fn check_rescue(options: &Options) -> anyhow::Result<()> {
-    if options.rescue.ignore_super_flags && !options.rescue.is_all() {
-        bail!("mount option 'rescue=ignoresuperflags' is not supported yet");
-    }
-    Ok(())
 }

@@ -44,6 +44,8 @@ pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
     pub(crate) root: FileId,
     pub(crate) changes: Option<Changes>,
+    /// Major and minor number of the mount's device.
+    pub(crate) device: (u32, u32),
     pub(crate) user_subvol_rm_allowed: bool,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Whoever may use the mount may do everything in it.
@@ -59,9 +61,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens from now on, for the mount with this device number.
-    pub(crate) fn start(served: Served, device: (u32, u32)) -> io::Result<Control> {
-        let address = protocol::address(device)?;
+    /// Listens from now on.
+    pub(crate) fn start(served: Served) -> io::Result<Control> {
+        let address = protocol::address(served.device)?;
         let listener = Arc::new(UnixListener::bind_addr(&address)?);
         let clients = Arc::new(Clients::default());
         let accepting = (Arc::clone(&listener), Arc::clone(&clients));
@@ -240,6 +242,7 @@ fn run(
         caller,
         user_subvol_rm_allowed: served.user_subvol_rm_allowed,
         stats: served.stats.clone(),
+        device: served.device,
         changes: served.changes.clone(),
         paths: request.paths,
     };

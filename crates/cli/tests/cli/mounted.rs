@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ubtrfs_sim::Scratch;
 
@@ -279,6 +281,109 @@ fn commands_change_a_mount_as_btrfs_progs_changes_the_kernels() {
     }
     mounted.unmount();
     assert_eq!(listed(&mounted.image), listed(&theirs));
+    judged(&mounted.image);
+}
+
+#[test]
+fn what_commands_make_and_take_is_seen_at_once() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let at = |name: &str| mounted.dir.join(name);
+    let subvolume = |verb: &str, names: &[&str]| {
+        let words = ["subvolume", verb, "-q"].map(OsString::from);
+        succeed(
+            words
+                .into_iter()
+                .chain(names.iter().map(|name| at(name).into())),
+        );
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Somebody is always at work in the same directory, with the kernel's lock on it.
+        for number in 0..2 {
+            let (is_over, path) = (&is_over, at(&format!("busy{number}")));
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::fs::write(&path, b"x").unwrap();
+                    std::fs::remove_file(&path).unwrap();
+                }
+            });
+        }
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..5 {
+                assert!(!at("a").exists() && !at("s").exists(), "{round}");
+                subvolume("create", &["a"]);
+                assert!(at("a").is_dir(), "{round}");
+                std::fs::write(at("a/file"), b"x").unwrap();
+                subvolume("snapshot", &["a", "s"]);
+                assert_eq!(std::fs::read(at("s/file")).unwrap(), b"x", "{round}");
+                std::fs::rename(at("a"), at("b")).unwrap();
+                assert!(!at("a").exists(), "{round}");
+                subvolume("snapshot", &["s", "a"]);
+                assert!(at("a/file").exists(), "{round}");
+                subvolume("delete", &["a", "b", "s"]);
+                assert!(!at("a").exists() && !at("b").exists() && !at("s").exists());
+            }
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = seen {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    mounted.unmount();
+    judged(&mounted.image);
+}
+
+#[test]
+fn a_mount_made_read_only_is_committed_and_left_alone() {
+    // Access times would be noted, deleted subvolumes freed, and commits made every second.
+    let Some(mounted) = Mounted::new("rw,commit=1,strictatime", |_| {}) else {
+        return;
+    };
+    let at = |name: &str| mounted.dir.join(name);
+    let succeed_on = |words: &[&str], names: &[&str]| {
+        let names = names.iter().map(|name| at(name).into());
+        succeed(words.iter().map(OsString::from).chain(names));
+    };
+    for name in ["gone", "stays"] {
+        succeed_on(&["subvolume", "create", "-q"], &[name]);
+        for number in 0..2000 {
+            std::fs::write(at(&format!("{name}/{number}")), [b'x'; 3000]).unwrap();
+        }
+    }
+    std::fs::write(at("last"), b"written last").unwrap();
+    succeed_on(&["subvolume", "delete", "-q"], &["gone"]);
+    succeed_on(&["mount", "-o", "remount,ro"], &[""]);
+    let left = std::fs::read(&mounted.image).unwrap();
+
+    let make: [OsString; 3] = ["subvolume".into(), "create".into(), at("new").into()];
+    fail(make, "is mounted read-only");
+    let flags = rustix::fs::IFlags::NODUMP;
+    let last = std::fs::File::open(at("last")).unwrap();
+    assert_eq!(
+        rustix::fs::ioctl_setflags(&last, flags),
+        Err(rustix::io::Errno::ROFS)
+    );
+    drop(last);
+    let begun = Instant::now();
+    // Longer than any interval.
+    while begun.elapsed() < Duration::from_millis(2500) {
+        assert_eq!(std::fs::read(at("last")).unwrap(), b"written last");
+        std::fs::read_dir(at("stays")).unwrap().for_each(drop);
+    }
+    assert!(std::fs::read(&mounted.image).unwrap() == left, "written to");
+
+    succeed_on(&["mount", "-o", "remount,rw"], &[""]);
+    std::fs::write(at("more"), b"x").unwrap();
+    succeed_on(&["subvolume", "create", "-q"], &["new"]);
+    succeed_on(&["mount", "-o", "remount,ro"], &[""]);
+    let left = std::fs::read(&mounted.image).unwrap();
+    mounted.unmount();
+    assert!(
+        std::fs::read(&mounted.image).unwrap() == left,
+        "written to by unmounting"
+    );
     judged(&mounted.image);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::changes::Changes;
 use crate::location::{Location, VolumeOptions};
+use crate::session::MountSession;
 
 /// Commit what was done so far
 ///
@@ -16,6 +17,13 @@ pub(crate) struct Sync {
 
 impl Sync {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        if let Some(session) = self.location.session()
+            && session.mount().is_some_and(MountSession::is_read_only)
+            && session.volume().is_writable()
+        {
+            // It was made read-only: nothing comes after this.
+            return Ok(session.volume().rest()?);
+        }
         let mut changes = Changes::new(&self.volume);
         changes.open(&self.location)?.volume.sync()?;
         changes.commit()
