@@ -1,22 +1,23 @@
 //! The ioctls of btrfs answer through our mount as they do on the kernel's.
 
+mod served;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::thread;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use ubtrfs_engine::{OpenOptions, Volume};
-use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
+
+use self::served::Served;
 
 /// An ioctl whose argument is all in its number.
 struct Raw<'a> {
@@ -289,19 +290,9 @@ fn ioctls_answer_as_the_kernels() {
 
     let dir = scratch.path().join("mnt");
     fs::create_dir(&dir).unwrap();
-    let volume = Volume::open(
-        std::slice::from_ref(&image),
-        &OpenOptions::new().writable(true),
-    );
-    let volume = volume.unwrap();
-    let options = Options::default();
-    let mut session = mount(Arc::clone(&volume), &image, &dir, &options).unwrap();
+    let served = Served::start("serving_process", &image, &dir, "");
     let answers = script(&dir);
-    // A thread of another test that starts a program holds copies of all open files between fork and exec.
-    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
-        thread::yield_now();
-    }
-    drop((session, volume));
+    served.end();
     for (found, expected) in answers.iter().zip(&expected) {
         assert_eq!(found, expected);
     }
@@ -426,21 +417,21 @@ fn many_searches_for_holes_at_once_all_get_their_answer() {
     }
 }
 
+/// Not a test: the process that serves mounts of tests.
+#[test]
+#[ignore = "run by other tests"]
+fn serving_process() {
+    served::serve();
+}
+
 /// Does something in a mount of a new volume by us, and has it checked.
 fn with_ours(words: &str, play: impl FnOnce(&Path)) {
     let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let dir = made.dir().join("ours");
     fs::create_dir(&dir).unwrap();
-    let volume = Volume::open(made.devices(), &OpenOptions::new().writable(true)).unwrap();
-    let mut options = Options::default();
-    options.add(words.as_ref()).unwrap();
-    let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
+    let served = Served::start("serving_process", &made.devices()[0], &dir, words);
     play(&dir);
-    // A thread of another test that starts a program holds copies of all open files between fork and exec.
-    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
-        thread::yield_now();
-    }
-    drop((session, volume));
+    served.end();
     made.check().unwrap();
 }
 

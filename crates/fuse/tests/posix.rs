@@ -18,6 +18,7 @@ mod listing;
 mod names;
 #[path = "posix/opens.rs"]
 mod opens;
+mod served;
 #[path = "posix/stage.rs"]
 mod stage;
 #[path = "posix/xattrs.rs"]
@@ -25,13 +26,11 @@ mod xattrs;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 
+use self::served::Served;
 use self::stage::{Answer, Stage};
 
 type Case = (&'static str, fn(&mut Stage));
@@ -161,6 +160,13 @@ fn compare(way: &str, theirs: &[Answer], ours: &[Answer]) {
     }
 }
 
+/// Not a test: the process that serves the mount of the test below.
+#[test]
+#[ignore = "run by another test"]
+fn serving_process() {
+    served::serve();
+}
+
 #[test]
 fn calls_answer_as_on_the_kernels_btrfs() {
     if !or_skip("calls_answer_as_on_the_kernels_btrfs") {
@@ -180,17 +186,10 @@ fn calls_answer_as_on_the_kernels_btrfs() {
         let made = KernelVolume::make(&spec).unwrap();
         let dir = made.dir().join("ours");
         std::fs::create_dir(&dir).unwrap();
-        let mut options = Options::default();
-        options
-            .add(format!("dev,suid,noatime,{way}").as_ref())
-            .unwrap();
-        let volume = Volume::open(made.devices(), &options.open_options(true)).unwrap();
-        let mut session = mount(Arc::clone(&volume), &made.devices()[0], &dir, &options).unwrap();
+        let words = format!("dev,suid,noatime,{way}");
+        let served = Served::start("serving_process", &made.devices()[0], &dir, &words);
         let answers = play(&dir);
-        while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
-            std::thread::yield_now();
-        }
-        drop((session, volume));
+        served.end();
         made.check().unwrap();
         compare(way, &expected, &answers);
         let kernel = made.mount_ro().unwrap();

@@ -1,0 +1,76 @@
+//! A mount that a process of its own serves.
+//!
+//! Whoever maps files of a mount must not serve it: a page fault may hold the lock of the process's memory while it
+//! waits for the server, which needs that lock to take memory. Nobody can end such a process.
+
+use std::io::{BufRead, BufReader, Read, stdin};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ubtrfs_engine::Volume;
+use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
+
+const IMAGE: &str = "UBTRFS_TEST_IMAGE";
+const DIR: &str = "UBTRFS_TEST_DIR";
+const WORDS: &str = "UBTRFS_TEST_WORDS";
+
+pub(crate) struct Served {
+    child: Child,
+}
+
+impl Served {
+    /// Mounts `image` with the options `words`. The test program must have an ignored test of this name that calls
+    /// [`serve`].
+    pub(crate) fn start(test: &str, image: &Path, dir: &Path, words: &str) -> Served {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env(IMAGE, image)
+            .env(DIR, dir)
+            .env(WORDS, words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let is_ready = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .inspect(|line| eprintln!("server: {line}"))
+            .any(|line| line == "ready");
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                eprintln!("server: {line}");
+            }
+        });
+        assert!(is_ready, "the server mounts");
+        Served { child }
+    }
+
+    /// Unmounts, and returns when all is on the volume.
+    pub(crate) fn end(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// In the child: serves until standard input ends. Does nothing in other processes.
+pub(crate) fn serve() {
+    let Some(image) = std::env::var_os(IMAGE).map(PathBuf::from) else {
+        return;
+    };
+    let dir = std::env::var_os(DIR).map(PathBuf::from).unwrap();
+    let mut options = Options::default();
+    options.add(&std::env::var_os(WORDS).unwrap()).unwrap();
+    let devices = std::slice::from_ref(&image);
+    let volume = Volume::open(devices, &options.open_options(true)).unwrap();
+    let mut session = mount(volume, &image, &dir, &options).unwrap();
+    eprintln!("ready");
+    let _ = stdin().read(&mut [0]);
+    // A thread of another test that starts a program holds copies of all open files between fork and exec.
+    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
