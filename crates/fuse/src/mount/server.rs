@@ -10,6 +10,8 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +19,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::detach::{find, resolve};
 use super::table::TableEntry;
+
+/// How long it is looked for a server.
+const LOOKS_AT_MOST: Duration = Duration::from_secs(5);
+/// In the names of processes that serve mounts: the kernel keeps 15 bytes, of `mount.fuse.ubtrfs` too.
+const OUR_NAME: &str = "ubtr";
 
 /// A process that serves a mount.
 #[derive(Debug)]
@@ -46,9 +53,27 @@ impl Server {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
         let connection = connection(entry);
-        fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
-            let folder = process.path();
-            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+        // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. Whoever
+        // meets one waits, so another thread does the looking.
+        let (sender, receiver) = mpsc::channel();
+        let looks = thread::Builder::new().spawn(move || sender.send(Server::behind(connection)));
+        looks.ok()?;
+        receiver.recv_timeout(LOOKS_AT_MOST).ok()?
+    }
+
+    fn behind(connection: u32) -> Option<Server> {
+        let mut folders: Vec<_> = fs::read_dir("/proc")
+            .ok()?
+            .flatten()
+            .map(|process| process.path())
+            .collect();
+        // Those that are ours by name come first: mostly no other needs to be looked into.
+        folders.sort_by_cached_key(|folder| {
+            let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+            !name.contains(OUR_NAME)
+        });
+        folders.into_iter().find_map(|folder| {
+            let pid: i32 = folder.file_name()?.to_str()?.parse().ok()?;
             if pid as u32 == std::process::id() || !serves(&folder, connection) {
                 return None;
             }
