@@ -57,7 +57,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     );
     meter.add_costs("stream written", &stage, &mut round)?;
     stage.end()?;
-    drop_caches()?;
+    drop_caches(kit)?;
     let stage = Stage::mount(kit, side, &image, "")?;
     let meter = Meter::start(&stage)?;
     rate(
@@ -90,8 +90,8 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
 }
 
 /// The next read comes from the storage, as far as that is up to this machine.
-pub(super) fn drop_caches() -> Result<()> {
-    rustix::fs::sync();
+pub(super) fn drop_caches(kit: &Kit) -> Result<()> {
+    rustix::fs::syncfs(std::fs::File::open(&kit.dir)?)?;
     Ok(std::fs::write("/proc/sys/vm/drop_caches", "3")?)
 }
 

@@ -48,7 +48,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     check.arg(&image);
     let ran = run_command(check)?;
     round.add("check", Unit::Seconds, ran.took.as_secs_f64());
-    drop_caches()?;
+    drop_caches(kit)?;
     let begin = std::time::Instant::now();
     let stage = Stage::mount(kit, side, &image, "")?;
     round.add("mount, cold", Unit::Seconds, begin.elapsed().as_secs_f64());

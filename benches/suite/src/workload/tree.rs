@@ -36,7 +36,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     let args = [Path::new("-xf"), &archive, Path::new("-C"), &tree];
     step(&stage, &mut round, "tar -x and sync", "tar", &args)?;
     stage.end()?;
-    drop_caches()?;
+    drop_caches(kit)?;
     let stage = Stage::mount(kit, side, &image, "")?;
     let tree = stage.dir.join("tree");
     let find = [
