@@ -65,6 +65,16 @@ impl Place {
         self.dir.path().join("mnt")
     }
 
+    /// What the process is called that has the image locked.
+    fn server_name(&self) -> String {
+        let inode = format!(":{}", fs::metadata(self.image()).unwrap().ino());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let fields = locks.lines().map(|line| line.split_whitespace().collect());
+        let of_image = |fields: &Vec<&str>| fields[1] == "FLOCK" && fields[5].ends_with(&inode);
+        let lock = fields.into_iter().find(of_image).unwrap();
+        fs::read_to_string(format!("/proc/{}/comm", lock[4])).unwrap()
+    }
+
     fn mount(&self, options: &str) -> Output {
         ubtrfs()
             .args(["mount", "-o", options])
@@ -147,6 +157,7 @@ fn the_image_is_free_when_umount_returns() {
     let Some(place) = Place::new() else { return };
     for _ in 0..5 {
         assert_ok(&place.mount("ro"));
+        assert_eq!(place.server_name(), "ubtrfs\n");
         let image = File::open(place.image()).unwrap();
         let exclusive = FlockOperation::NonBlockingLockExclusive;
         assert!(

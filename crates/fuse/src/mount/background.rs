@@ -51,9 +51,11 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Leaves the session of the command's terminal, so that its interrupts do not reach us.
+    /// Leaves the session of the command's terminal, so that its interrupts do not reach us, and takes the
+    /// program's name: a process is called after the path that it was run by, which is `/proc/self/exe`.
     pub fn inherit() -> io::Result<Self> {
         rustix::process::setsid()?;
+        rustix::thread::set_name(c"ubtrfs")?;
         Ok(Self {
             stdout: io::stdout(),
         })
