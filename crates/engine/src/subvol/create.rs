@@ -61,9 +61,9 @@ impl Volume {
         self.write_times()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
-        match self.subvolume_tree(id) {
-            Ok(tree) => self.finish_orphans_once(&tree)?,
-            Err(error) => tracing::warn!(%id, %error, "files without a name are left"),
+        let tree = self.subvolume_tree(id);
+        if let Err(error) = tree.and_then(|tree| self.finish_orphans_once(&tree)) {
+            tracing::warn!(%id, %error, "files without a name are left");
         }
         Ok(id)
     }
