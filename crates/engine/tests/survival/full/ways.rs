@@ -153,7 +153,7 @@ fn long_names_of_few_files() {
 fn overwrites_of_a_snapshot() {
     /// Twice that, with what overwriting leaves of extents, is more than there is.
     fn file_bytes() -> u64 {
-        count(16, 126) as u64 * MIB
+        count(22, 126) as u64 * MIB
     }
     let begin = |place: &Place| {
         place.subvolume("live")?;
