@@ -118,6 +118,7 @@ impl Volume {
     ) -> Result<u64> {
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
+        let syncs = self.syncs_shares(&src, &dst)?;
         let mut promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst)?;
         pair.write_back(self)?;
@@ -137,6 +138,10 @@ impl Volume {
             self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
         }
         self.share(&mut pair, share, promise, note_write)?;
+        drop(pair);
+        if syncs {
+            self.fsync(dst.id)?;
+        }
         Ok(share.len)
     }
 
@@ -155,6 +160,7 @@ impl Volume {
         waiting::check()?;
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
+        let syncs = self.syncs_shares(&src, &dst)?;
         let promise = self.promise_of_clone()?;
         let mut pair = Pair::lock(&src, &dst)?;
         pair.write_back(self)?;
@@ -174,7 +180,16 @@ impl Volume {
             return Ok(false);
         }
         self.share(&mut pair, share, promise, |_| {})?;
+        drop(pair);
+        if syncs {
+            self.fsync(dst.id)?;
+        }
         Ok(true)
+    }
+
+    /// Whether the flag SYNC of either file wants what they come to share to be durable, as in the kernel.
+    fn syncs_shares(&self, src: &Inode, dst: &Inode) -> Result<bool> {
+        Ok(self.syncs_writes(src)? || self.syncs_writes(dst)?)
     }
 
     /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,

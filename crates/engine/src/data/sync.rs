@@ -3,10 +3,11 @@
 //! Not here: commits, and when they are due (`txn::background`).
 
 use ubtrfs_device::waiting;
+use ubtrfs_format::item::InodeFlags;
 
 use super::dirty::DirtyFiles;
 use crate::error::{Error, Result};
-use crate::fs::FileId;
+use crate::fs::{FileId, Inode, known_inode};
 use crate::volume::Volume;
 
 /// Files whose data goes to the devices together.
@@ -49,5 +50,18 @@ impl Volume {
         }
         written?;
         self.commit_running()
+    }
+
+    /// Whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is asked
+    /// before anything is changed.
+    ///
+    /// Errors: the thread must not wait, and would have to for that.
+    pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
+        let flags = known_inode(&inode.tree, inode.id)?.flags();
+        let syncs = flags.contains(InodeFlags::SYNC);
+        if syncs {
+            waiting::check()?;
+        }
+        Ok(syncs)
     }
 }

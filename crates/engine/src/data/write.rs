@@ -51,26 +51,41 @@ struct Space {
 }
 
 impl Volume {
-    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail.
+    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
+    /// SYNC is durable when this returns, as after each of the following.
     ///
-    /// Errors: read-only volume or subvolume, no space, a file that would be too large.
+    /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
+    /// SYNC also those of [`Volume::fsync`].
     pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         let inode = self.inode_to_change(id)?;
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
-            return self.write_large(&inode, offset, bytes);
+            self.write_large(&inode, offset, bytes)?;
+        } else {
+            self.write_buffered(&inode, Target::At(offset), bytes)?;
         }
-        self.write_buffered(&inode, Target::At(offset), bytes)
-            .map(drop)
+        match syncs {
+            true => self.fsync(id),
+            false => Ok(()),
+        }
     }
 
     /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    ///
+    /// Errors: as [`Volume::write`].
     pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         let inode = self.inode_to_change(id)?;
-        self.write_buffered(&inode, Target::End, bytes)
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        let offset = self.write_buffered(&inode, Target::End, bytes)?;
+        if syncs {
+            self.fsync(id)?;
+        }
+        Ok(offset)
     }
 
-    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably.
+    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
+    /// the flag SYNC.
     ///
     /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
     pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -79,7 +94,11 @@ impl Volume {
             return Err(Error::Unaligned);
         }
         let inode = self.inode_to_change(id)?;
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         self.write_large(&inode, offset, bytes)?;
+        if syncs {
+            return self.fsync(id);
+        }
         let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
         match is_buffered {
             true => self.write_back(&inode),

@@ -1,6 +1,7 @@
 //! The flags of inodes and what they forbid.
 
-use ubtrfs_engine::{Error, Fallocate, NewInode, RenameMode, XattrMode};
+use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_engine::{Error, Fallocate, FileId, NewInode, RenameMode, XattrMode};
 use ubtrfs_format::item::InodeFlags;
 
 use crate::world::{World, attr};
@@ -209,4 +210,43 @@ fn immutable_subvolume_is_not_permitted_to_be_unlinked() {
         .set_inode_flags(volume.root_dir(id).unwrap(), flags)
         .unwrap();
     assert!(matches!(refused(), Error::NotPermitted(_)));
+}
+
+#[test]
+fn what_is_written_to_a_file_that_syncs_survives_a_crash() {
+    let world = World::new();
+    let (id, source) = (world.file("file"), world.file("source"));
+    let volume = world.volume();
+    volume.write(source, 0, &vec![4; 1 << 16]).unwrap();
+    volume.set_inode_flags(id, InodeFlags::SYNC).unwrap();
+    let after_a_crash = |id: FileId| {
+        let found = world.after_a_crash();
+        let mut bytes = vec![0; 4 << 20];
+        let len = found.read(id, 0, &mut bytes).unwrap();
+        bytes.truncate(len);
+        bytes
+    };
+    volume.write(id, 0, b"some").unwrap();
+    assert_eq!(after_a_crash(id), b"some");
+    volume.append(id, b" more").unwrap();
+    assert_eq!(after_a_crash(id), b"some more");
+    volume.write_direct(id, 0, &[1; 4096]).unwrap();
+    assert!(after_a_crash(id) == [1; 4096]);
+    volume.write(id, 0, &vec![2; 3 << 20]).unwrap();
+    assert!(after_a_crash(id) == vec![2; 3 << 20]);
+    volume.clone_range(source, 0, 8192, id, 0).unwrap();
+    assert!(after_a_crash(id)[..8193] == [vec![4; 8192], vec![2]].concat());
+    volume.clone_range(id, 8192, 4096, source, 0).unwrap();
+    assert!(after_a_crash(source)[..4097] == [vec![2; 4096], vec![4]].concat());
+
+    // It would have to wait for the devices, and so does nothing.
+    let refused = while_forbidden(|| volume.write(id, 0, b"x")).unwrap_err();
+    assert!(refused.is_would_wait());
+    let mut first = [0];
+    volume.read(id, 0, &mut first).unwrap();
+    assert_eq!(first, [4]);
+
+    volume.set_inode_flags(id, InodeFlags::empty()).unwrap();
+    volume.write(id, 0, b"later").unwrap();
+    assert_eq!(after_a_crash(id)[0], 4);
 }
