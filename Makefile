@@ -59,7 +59,7 @@ soak: setup ## all tests in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
-bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; QUICK=1: 5
+bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; QUICK=1: 4
 	@scripts/setup --bench
 	$(CARGO) build --release --locked --package ubtrfs-bench
 	target/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)

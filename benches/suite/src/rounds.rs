@@ -46,8 +46,11 @@ impl Course {
                 continue;
             }
             let name = self.workload.name;
-            eprintln!("{name}: {}, round {}", side.name(), self.rounds);
-            match (self.workload.run)(kit, side) {
+            let side_begin = Instant::now();
+            eprint!("{name}: {}, round {} ...", side.name(), self.rounds);
+            let outcome = (self.workload.run)(kit, side);
+            eprintln!(" {:.1} s", side_begin.elapsed().as_secs_f64());
+            match outcome {
                 Ok(Outcome::Figures(figures)) => self.table.add(side, figures),
                 Ok(Outcome::Absent(why)) => {
                     self.table.absent.insert(side, why.into());

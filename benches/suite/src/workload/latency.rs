@@ -53,7 +53,7 @@ fn measure(kit: &Kit, side: Side, limit: Option<u64>) -> Result<Outcome> {
         .transpose()?;
     let disk = slow.as_ref().map_or(image.as_path(), SlowDisk::path);
     let stage = Stage::mount(kit, side, disk, "")?;
-    let lasts = Duration::from_secs(kit.scaled(20).max(3));
+    let lasts = Duration::from_secs(kit.scaled(20));
     let meter = Meter::start(&stage)?;
     let worked = beside_a_writer(&stage.dir, lasts)?;
     for (what, latencies) in [("create", &worked.creates), ("unlink", &worked.unlinks)] {

@@ -102,7 +102,7 @@ fn write_at_random(
         depth: 64,
         jobs: 2,
         is_direct: true,
-        seconds: kit.scaled(10).max(3),
+        seconds: kit.scaled(10),
         ends_with_fsync: false,
     }
     .run()
