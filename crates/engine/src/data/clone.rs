@@ -341,9 +341,8 @@ impl Volume {
             };
             self.share_step(pair, &src, dst, part, &mut promise, note)?;
             done += step;
-            if !waiting::is_forbidden() && self.writer()?.wants_commit(Cost::items(8 * STEP as u64))
-            {
-                self.commit_running()?;
+            if !waiting::is_forbidden() {
+                self.commit_between_steps(Cost::items(8 * STEP as u64))?;
             }
         }
         Ok(())

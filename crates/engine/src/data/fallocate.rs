@@ -1,7 +1,7 @@
 //! Reserving space for a file, and giving some back.
 //!
-//! Reserved space is an extent that reads as zeros until it is written. Each step is a transaction of its own
-//! and leaves the file sound; who is interrupted has done a part.
+//! Reserved space is an extent that reads as zeros until it is written. It is done in steps of a bounded number of
+//! extents, each of which leaves the file sound: who is interrupted has done a part.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,8 +53,24 @@ impl Fallocate {
     }
 }
 
-/// Bytes of a file that one step punches, so that it meets no more extents than a transaction should.
-const PUNCH_BYTES: u64 = 8 << 20;
+/// Extents that one step meets, or reserves.
+const STEP: usize = 512;
+/// The same on a volume that has no room for such a step.
+const STEP_WHEN_FULL: usize = 16;
+/// Items that an extent and what is left of it, or a hole, cost.
+const EXTENT_ITEMS: u64 = 4;
+
+/// How far a change goes at once.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    extents: usize,
+}
+
+impl Steps {
+    fn cost(self) -> Cost {
+        Cost::items(EXTENT_ITEMS * self.extents as u64)
+    }
+}
 
 impl Volume {
     /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
@@ -80,8 +96,8 @@ impl Volume {
         };
         let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
         let grow_bytes = 2 * GROW_SECTORS * sectorsize;
-        let mut edges = self.promise(edge_bytes + grow_bytes, Cost::items(64))?;
-        let mut space = self.promise(data_bytes, Cost::items(64))?;
+        let (mut edges, steps) = self.promise_steps(edge_bytes + grow_bytes)?;
+        let mut space = self.promise(data_bytes, Cost::default())?;
         let mut extents = inode.extents.lock();
         let size = {
             let state = inode.lock.read();
@@ -94,7 +110,7 @@ impl Volume {
         match mode {
             Fallocate::Reserve { .. } => {
                 self.write_back_locked(&inode, &mut extents)?;
-                self.reserve(&inode, touched.clone(), &mut space)?;
+                self.reserve(&inode, touched.clone(), &mut space, steps)?;
             }
             Fallocate::PunchHole => {
                 let end = if end >= size {
@@ -102,10 +118,12 @@ impl Volume {
                 } else {
                     end
                 };
-                self.zero(&inode, &mut extents, offset..end, &mut edges, None)?;
+                let range = offset..end;
+                self.zero(&inode, &mut extents, range, &mut edges, None, steps)?;
             }
             Fallocate::ZeroRange { .. } => {
-                self.zero(&inode, &mut extents, range, &mut edges, Some(&mut space))?;
+                let space = Some(&mut space);
+                self.zero(&inode, &mut extents, range, &mut edges, space, steps)?;
             }
         }
         if !mode.keeps_size() && end > size {
@@ -116,6 +134,19 @@ impl Volume {
             // As in the kernel, times stay.
             false => Ok(()),
         }
+    }
+
+    /// Room for `data_bytes` and for a step, a small one if there is not enough for others.
+    fn promise_steps(&self, data_bytes: u64) -> Result<(Promise, Steps)> {
+        let steps = Steps { extents: STEP };
+        match self.promise(data_bytes, steps.cost()) {
+            Err(error) if error.is_no_space() => {}
+            promise => return Ok((promise?, steps)),
+        }
+        let steps = Steps {
+            extents: STEP_WHEN_FULL,
+        };
+        Ok((self.promise(data_bytes, steps.cost())?, steps))
     }
 
     /// How much space reserving `range` takes, as things stand.
@@ -144,28 +175,39 @@ impl Volume {
     }
 
     /// Puts reserved extents where `range` has none; whole sectors.
-    fn reserve(&self, inode: &Inode, range: Range<u64>, space: &mut Promise) -> Result<()> {
+    fn reserve(
+        &self,
+        inode: &Inode,
+        range: Range<u64>,
+        space: &mut Promise,
+        steps: Steps,
+    ) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
-            let splice = Splice::load(inode, self.sectorsize(), part.clone())?;
-            let holes: Vec<Range<u64>> = holes(&splice, part.clone()).collect();
-            self.put_reserved(inode, splice, holes, space)?;
-            at = part.end;
+            let (splice, end) = Splice::load_head(inode, self.sectorsize(), part, steps.extents)?;
+            let holes: Vec<Range<u64>> = holes(&splice, at..end).collect();
+            let stopped = self.put_reserved(inode, splice, holes, space, steps)?;
+            at = stopped.unwrap_or(end);
+            if at < range.end {
+                self.commit_between_steps(steps.cost())?;
+            }
         }
         Ok(())
     }
 
-    /// Replaces `places` by reserved extents, in one transaction.
+    /// Replaces `places` by reserved extents, in one transaction. Returns where it stopped, if space came in too many
+    /// pieces for that.
     fn put_reserved(
         &self,
         inode: &Inode,
         mut splice: Splice,
         places: Vec<Range<u64>>,
         space: &mut Promise,
-    ) -> Result<()> {
+        steps: Steps,
+    ) -> Result<Option<u64>> {
         if places.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let writer = self.writer()?;
         let mut wanted = Wanted {
@@ -175,13 +217,16 @@ impl Volume {
             running: writer.running_transid(),
         };
         let mut parts = Vec::new();
-        let mut allocate = || -> Result<()> {
+        let mut allocate = || -> Result<Option<u64>> {
             for place in &places {
                 let mut at = place.start;
                 if let Some(Extent::Disk(before)) = splice.before(at) {
                     wanted.hint = Some(before.end());
                 }
                 while at < place.end {
+                    if parts.len() >= steps.extents {
+                        return Ok(Some(at));
+                    }
                     wanted.bytes = (place.end - at).min(MAX_EXTENT_BYTES);
                     let (start, len) = space.allocate(self, &wanted)?;
                     let part = DiskPart {
@@ -198,9 +243,9 @@ impl Volume {
                     at += len;
                 }
             }
-            Ok(())
+            Ok(None)
         };
-        let entered = allocate().and_then(|()| {
+        let entered = allocate().and_then(|stopped| {
             let _state = inode.lock.write();
             let mut item = read_file(inode)?;
             let txn = self.enter_file(inode, Permit::owed())?;
@@ -214,7 +259,7 @@ impl Volume {
             }
             item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
             enter_splice(&txn, inode, &splice, &mut item);
-            Ok(())
+            Ok(stopped)
         });
         if entered.is_err() {
             for (_, part) in &parts {
@@ -233,6 +278,7 @@ impl Volume {
         range: Range<u64>,
         edges: &mut Promise,
         mut space: Option<&mut Promise>,
+        steps: Steps,
     ) -> Result<()> {
         let sectorsize = self.sectorsize();
         let whole = whole_sectors(&range, sectorsize);
@@ -247,16 +293,25 @@ impl Volume {
                     _ => break,
                 }
             }
-            let part = at..whole.end.min(at + PUNCH_BYTES);
-            let splice = Splice::load(inode, sectorsize, part.clone())?;
-            match &mut space {
+            let (most, cost) = match space {
+                Some(_) => (whole.end.min(at + MAX_EXTENT_BYTES), steps.cost()),
+                None => (whole.end, steps.cost().freeing()),
+            };
+            let (splice, end) = Splice::load_head(inode, sectorsize, at..most, steps.extents)?;
+            let stopped = match &mut space {
                 Some(space) => {
-                    let places = unless_reserved(&splice, part.clone());
-                    self.put_reserved(inode, splice, places, space)?;
+                    let places = unless_reserved(&splice, at..end);
+                    self.put_reserved(inode, splice, places, space, steps)?
                 }
-                None => self.punch(inode, splice, part.clone())?,
+                None => {
+                    self.punch(inode, splice, at..end)?;
+                    None
+                }
+            };
+            at = stopped.unwrap_or(end);
+            if at < whole.end {
+                self.commit_between_steps(cost)?;
             }
-            at = part.end;
         }
         Ok(())
     }

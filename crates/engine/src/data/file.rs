@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use crate::error::{Error, Result};
 use crate::fs::{FileTime, Inode, inode_key, kind_of, known_inode, note_change};
 use crate::lock;
-use crate::txn::{Permit, Txn};
+use crate::txn::{Cost, Permit, Txn};
 use crate::volume::Volume;
 
 /// The largest file that Linux can handle.
@@ -63,5 +63,15 @@ impl Volume {
         let txn = self.enter(permit)?;
         inode.tree.check_alive()?;
         Ok(txn)
+    }
+
+    /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if
+    /// there is no room for the next step. A commit by the background thread may wait for the extents: so this thread
+    /// does it.
+    pub(super) fn commit_between_steps(&self, next: Cost) -> Result<()> {
+        match self.writer()?.wants_commit(next) {
+            true => self.commit_running(),
+            false => Ok(()),
+        }
     }
 }

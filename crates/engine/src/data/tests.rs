@@ -12,3 +12,4 @@ mod model;
 mod rig;
 mod threads;
 mod waiting;
+mod steps;

@@ -113,7 +113,8 @@ impl Volume {
         let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
             drop(state);
-            outcome = self.make_room_for_step(step);
+            let next = Cost::items(EXTENT_ITEMS * step as u64).freeing();
+            outcome = self.commit_between_steps(next).map(|()| false);
             state = inode.lock.write();
             if outcome.is_ok() {
                 outcome = read_file(inode)
@@ -122,16 +123,6 @@ impl Volume {
         }
         state.buffer.set_cut(None);
         outcome.map(drop)
-    }
-
-    /// Between steps: commits what has been dropped if that is much. The file's extents are locked, and a
-    /// commit by the background thread may wait for those: so this thread does it. False.
-    fn make_room_for_step(&self, step: usize) -> Result<bool> {
-        let writer = self.writer()?;
-        if writer.wants_commit(Cost::items(EXTENT_ITEMS * step as u64).freeing()) {
-            self.commit_running()?;
-        }
-        Ok(false)
     }
 
     /// Drops the last extents behind `size`, at most `step`. True if these were all.
