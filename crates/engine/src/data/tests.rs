@@ -11,5 +11,6 @@ mod many_runs;
 mod model;
 mod rig;
 mod threads;
+mod rebuild;
 mod waiting;
 mod steps;

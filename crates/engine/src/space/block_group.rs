@@ -162,6 +162,11 @@ impl BlockGroup {
         (created != UNCLAIMED).then_some(Transid(created))
     }
 
+    /// Whether a transaction up to `upto` uses it. Others have no items yet, and are forgotten with what is in memory.
+    pub(crate) fn is_of(&self, upto: Transid) -> bool {
+        self.created().is_some_and(|created| created <= upto)
+    }
+
     /// Bytes in extent items, as of the commit in progress.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

@@ -48,7 +48,12 @@ impl Commit<'_> {
         }
         let extents = self.view(RootId::EXTENT_TREE)?;
         let nodesize = u64::from(self.volume.superblock().nodesize.get());
-        for group in self.writer.space.groups().iter() {
+        let groups = self.writer.space.groups();
+        for group in groups.iter() {
+            if !group.is_of(self.transid) {
+                // The commit that inserts its items says what is free in it.
+                continue;
+            }
             let mut free = Vec::new();
             let mut each = |start, len| free.push((start, len));
             let place = (group.start(), group.len());
