@@ -1,5 +1,7 @@
 //! Commits of raw edits: attributes of inodes that are there, so that the kernel's tools can judge.
 
+mod room;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -25,14 +27,18 @@ use crate::{OpenOptions, Volume};
 const DEVICE_BYTES: u64 = 512 << 20;
 
 fn new_device(features: &str) -> Arc<MemDevice> {
+    device_of(DEVICE_BYTES, features)
+}
+
+fn device_of(device_bytes: u64, features: &str) -> Arc<MemDevice> {
     let mut options = MkfsOptions::default();
     options.features.apply_list(features).unwrap();
     let created = Timespec {
         sec: 1.into(),
         nsec: 0.into(),
     };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[DEVICE_BYTES]).unwrap();
-    let device = MemDevice::new(DEVICE_BYTES);
+    let plan = Plan::new(&options, &Identity::random(1, created), &[device_bytes]).unwrap();
+    let device = MemDevice::new(device_bytes);
     plan.write(&[&device], false).unwrap();
     Arc::new(device)
 }

@@ -157,7 +157,8 @@ impl Volume {
             "quotas are on: their sums are not kept, run a rescan on a mount by the kernel"
         );
         status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
-        let permit = self.admit(Cost::items(1))?;
+        // A full volume must be opened, so that something of it can be deleted.
+        let permit = self.admit(Cost::items(1).freeing())?;
         self.enter(permit)?
             .put(&tree, key, &status.as_bytes()[..len]);
         Ok(())
