@@ -8,13 +8,14 @@
 //! Writing. `script` does random operations to a file system and to the `model` at once, and compares; the
 //! model is proven against the kernel in the same way. `record` keeps what devices are asked and gives the
 //! images that power cuts leave, which `oracle` judges; `fault` makes a device fail, `slow` makes one that has
-//! nothing at hand, `throttled` one whose writes take long.
+//! nothing at hand, `throttled` one whose writes take long, `hooked` one that calls back.
 
 pub mod craft;
 pub mod damage;
 mod error;
 pub mod fault;
 pub mod fill;
+mod hooked;
 pub mod images;
 pub mod kernel;
 pub mod manifest;
@@ -31,6 +32,7 @@ mod throttled;
 mod zeros;
 
 pub use error::Error;
+pub use hooked::{HookedDevice, Request};
 pub use progress::Progress;
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;

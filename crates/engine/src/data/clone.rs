@@ -291,9 +291,10 @@ impl Volume {
 
     fn holds_same(&self, pair: &Pair<'_>, share: Share) -> Result<bool> {
         let mut bufs = [vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]];
-        let _epoch = self.node_store().epoch();
         let mut done = 0;
         while done < share.len {
+            // Anew for each piece: what others free meanwhile is not kept back to the end.
+            let _epoch = self.node_store().epoch();
             let len = COMPARE_BYTES.min((share.len - done) as usize);
             let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
             for ((inode, offset), buf) in sides.into_iter().zip(&mut bufs) {

@@ -4,6 +4,7 @@ mod appends;
 mod blocked;
 mod cold;
 mod failures;
+mod dedupe;
 mod full;
 mod in_place;
 mod many_files;

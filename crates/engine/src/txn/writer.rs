@@ -132,6 +132,8 @@ const MOST_RESERVE: u64 = 128 << 20;
 const FREEING_TRIES: usize = 100;
 /// Readers hold what was freed for a search or a step of a cursor.
 const READERS_TAKE: Duration = Duration::from_millis(1);
+/// How often it is waited for those who hold it longer, or one after another.
+const READERS_TRIES: u32 = 100;
 
 /// Bytes of new blocks that a commit may need at worst. An edit touches a leaf, which may split, and may
 /// so touch a leaf of the extent tree and one of the free-space tree; but all of them together touch no
@@ -265,8 +267,9 @@ impl Writer {
 
     /// What was freed and what is only reserved shows after a commit, and what is owed costs less once it is done.
     /// Data that is lost in this is told to who syncs it. Who frees space does not let others take what was there for
-    /// it, and waits for those who still look at what was freed.
+    /// it, and tries more than once.
     fn make_room(&self, volume: &Volume, cost: Cost) -> Result<()> {
+        let mut waits = READERS_TRIES;
         for _ in 0..if cost.frees { FREEING_TRIES } else { 1 } {
             if !cost.frees {
                 volume.evict_unnamed();
@@ -276,21 +279,31 @@ impl Writer {
             }
             volume.write_times()?;
             volume.commit_running()?;
-            volume.release_freed();
-            let running = Arc::clone(&self.running.read());
-            if self.has_room(&running, cost) {
+            if self.gets_room(volume, cost, &mut waits) {
                 return Ok(());
             }
             let is_owed = self.owed_items.load(Ordering::Relaxed) > 0;
-            let is_looked_at = !self.unreleased.lock().is_empty();
-            if running.edits() == 0 && !is_owed && !is_looked_at {
+            if self.running.read().edits() == 0 && !is_owed {
                 break;
-            }
-            if is_looked_at {
-                thread::sleep(READERS_TAKE);
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Whether there is room, if need be once nobody looks any more at what was freed. Waits for that as often as
+    /// `waits` says.
+    fn gets_room(&self, volume: &Volume, cost: Cost, waits: &mut u32) -> bool {
+        loop {
+            volume.release_freed();
+            if self.has_room_now(cost) {
+                return true;
+            }
+            if *waits == 0 || self.unreleased.lock().is_empty() {
+                return false;
+            }
+            *waits -= 1;
+            thread::sleep(READERS_TAKE);
+        }
     }
 
     /// Counts edits that come later, until they are settled: made, or given up.

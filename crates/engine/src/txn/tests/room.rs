@@ -1,6 +1,8 @@
 //! Volumes whose metadata is full.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::QgroupStatusItem;
@@ -49,6 +51,32 @@ fn delete_some(volume: &Volume, tree: &Arc<Tree>, count: usize) {
             .unwrap()
             .edit(tree, [Edit::Delete(key)]);
     }
+}
+
+#[test]
+fn room_that_somebody_looks_at_for_a_moment_is_waited_for() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    fill_up(&volume, &tree);
+    let writer = volume.writer().unwrap();
+    delete_some(&volume, &tree, 80);
+    assert!(!writer.has_room_now(Cost::items(1)));
+    let (looked_at, before) = (volume.node_store().epoch(), writer.committed());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while writer.committed() == before {
+                thread::yield_now();
+            }
+            // For longer than it takes to be refused.
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(5) {
+                thread::yield_now();
+            }
+            drop(looked_at);
+        });
+        let _ = volume.admit(Cost::items(1)).unwrap();
+    });
 }
 
 /// Whoever opens it must say that the sums of its quotas are not kept.
