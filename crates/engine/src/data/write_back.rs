@@ -35,7 +35,7 @@ use super::runs::{Run, runs};
 use super::splice::Splice;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
-use crate::fs::{Inode, known_inode};
+use crate::fs::{Inode, known_inode, property};
 use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
 
@@ -250,11 +250,8 @@ impl Taken<'_> {
     }
 
     fn compression_property(&self, volume: &Volume) -> Result<Option<Compression>> {
-        let value = volume.xattr(self.inode.id, b"btrfs.compression")?;
-        let name = value
-            .as_deref()
-            .and_then(|value| str::from_utf8(value).ok());
-        Ok(name.and_then(Compression::from_name))
+        let value = volume.xattr(self.inode.id, property::COMPRESSION)?;
+        Ok(property::Wish::algorithm(value.as_deref()))
     }
 }
 

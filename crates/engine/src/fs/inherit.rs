@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 
 use super::acl::{self, Acl, Parsed};
@@ -19,8 +20,7 @@ const SETGID: u32 = 0o2000;
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     pub(super) default_acl: Option<Acl>,
-    /// The name of an algorithm.
-    pub(super) compression: Option<&'static [u8]>,
+    pub(super) compression: Option<Compression>,
 }
 
 /// `state` is that of the directory `dir`.
@@ -43,16 +43,9 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
         Some(Parsed::Acl(acl)) => Some(acl),
         _ => None,
     };
-    let compression = match find(property::COMPRESSION)?
-        .as_deref()
-        .and_then(Wish::parse)
-    {
-        Some(Wish::With(algorithm)) => Some(algorithm),
-        _ => None,
-    };
     Ok(Inherited {
         default_acl,
-        compression,
+        compression: Wish::algorithm(find(property::COMPRESSION)?.as_deref()),
     })
 }
 

@@ -25,7 +25,7 @@ mod new_inode;
 mod open;
 mod orphan;
 mod path;
-mod property;
+pub(crate) mod property;
 mod rename;
 mod root_ref;
 mod setattr;

@@ -187,7 +187,8 @@ impl Draft<'_> {
     ) -> Result<InodeFlags> {
         match inherited.compression {
             Some(algorithm) if property::is_of_use(kind) && property::can_compress(flags) => {
-                self.set_xattr(ino, property::COMPRESSION, algorithm, XattrMode::Any)?;
+                let name = algorithm.name().as_bytes();
+                self.set_xattr(ino, property::COMPRESSION, name, XattrMode::Any)?;
                 Ok(Wish::With(algorithm).apply(flags))
             }
             _ => Ok(flags),

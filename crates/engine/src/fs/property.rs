@@ -2,6 +2,7 @@
 //!
 //! Setting it sets or clears the inode's flags as well; directories hand it on to what is made in them.
 
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use crate::error::{Error, Result};
@@ -15,11 +16,10 @@ pub(crate) enum Wish {
     /// No word on it.
     Unset,
     Never,
-    /// An algorithm by its name.
-    With(&'static [u8]),
+    With(Compression),
 }
 
-const ALGORITHMS: [&[u8]; 3] = [b"zlib", b"lzo", b"zstd"];
+const ALGORITHMS: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
 impl Wish {
     /// The kernel looks at no more of a value than the algorithm's name: a level may follow.
@@ -29,8 +29,16 @@ impl Wish {
             b"no" | b"none" => return Some(Wish::Never),
             _ => {}
         }
-        let found = ALGORITHMS.iter().find(|name| value.starts_with(name));
-        found.map(|name| Wish::With(name))
+        let is_named = |kind: &Compression| value.starts_with(kind.name().as_bytes());
+        ALGORITHMS.into_iter().find(is_named).map(Wish::With)
+    }
+
+    /// The algorithm that a stored value names.
+    pub(crate) fn algorithm(value: Option<&[u8]>) -> Option<Compression> {
+        match value.and_then(Wish::parse) {
+            Some(Wish::With(algorithm)) => Some(algorithm),
+            _ => None,
+        }
     }
 
     /// The flags of an inode after the wish.

@@ -1,3 +1,4 @@
 //! Files that the kernel made, changed by us and judged by the kernel, and the other way round.
 
 mod judged;
+mod properties;
