@@ -16,7 +16,7 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
-use super::births::{Birth, Puts};
+use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::RefKey;
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
@@ -220,6 +220,11 @@ impl Txn<'_> {
 
     /// Has the commit make a subvolume.
     pub(crate) fn bear(&self, birth: Birth) {
+        // So that their items enter the commit as of the freeze.
+        self.guard.touch(&birth.dir_tree);
+        if let Origin::Snapshot(source) = &birth.origin {
+            self.guard.touch(source);
+        }
         self.guard.births.lock().push(birth);
     }
 }

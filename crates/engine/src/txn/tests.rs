@@ -1,5 +1,6 @@
 //! Commits of raw edits: attributes of inodes that are there, so that the kernel's tools can judge.
 
+mod births;
 mod room;
 
 use std::path::{Path, PathBuf};
