@@ -51,6 +51,8 @@ pub enum Error {
     DataLost { file: FileId, reason: String },
     #[error("trees still change after {0} rounds of a commit")]
     NoConvergence(usize),
+    #[error("a commit panicked: {0}")]
+    CommitPanicked(String),
     #[error("no thread for commits: {0}")]
     Thread(#[source] std::io::Error),
     #[error("not a directory")]

@@ -6,6 +6,7 @@
 //! A sync that finds a commit on its way waits for it and then makes its own; all that come meanwhile
 //! share that one.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ impl Volume {
         if writer.committed() >= wanted {
             return Ok(());
         }
-        let outcome = self.commit(writer);
+        let outcome = self.commit_or_panic(writer);
         if let Err(error) = &outcome {
             writer.abort(error);
         }
@@ -73,6 +74,16 @@ impl Volume {
             writer.discarded.free();
         }
         outcome
+    }
+
+    /// A panic is an error like others: those that wait for the commit hear of it, and no other begins with what this
+    /// one has left half done (WRITER-2).
+    fn commit_or_panic(&self, writer: &Writer) -> Result<()> {
+        panic::catch_unwind(AssertUnwindSafe(|| self.commit(writer))).unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            Err(Error::CommitPanicked(text.unwrap_or("").to_owned()))
+        })
     }
 
     /// Commits until no deleted subvolume is left to free.

@@ -7,6 +7,7 @@ mod devices;
 mod engine;
 mod full;
 mod io_faults;
+mod panics;
 mod power_cut;
 mod scripts;
 #[path = "../scripts/shown.rs"]

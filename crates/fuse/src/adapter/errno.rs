@@ -43,6 +43,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::Device(_)
         | Error::Build(_)
         | Error::NoConvergence(_)
+        | Error::CommitPanicked(_)
         | Error::Thread(_)
         | Error::Tree(_)
         | Error::DataRead { .. }
