@@ -64,8 +64,12 @@ pub(crate) fn serve() {
     let dir = std::env::var_os(DIR).map(PathBuf::from).unwrap();
     let mut options = Options::default();
     options.add(&std::env::var_os(WORDS).unwrap()).unwrap();
-    let devices = std::slice::from_ref(&image);
-    let volume = Volume::open(devices, &options.open_options(true)).unwrap();
+    let devices = [std::slice::from_ref(&image), &options.devices].concat();
+    let volume = Volume::open(
+        &devices,
+        &options.open_options(options.read_only != Some(true)),
+    )
+    .unwrap();
     let mut session = mount(volume, &image, &dir, &options).unwrap();
     eprintln!("ready");
     let _ = stdin().read(&mut [0]);
