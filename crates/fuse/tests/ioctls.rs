@@ -1,6 +1,10 @@
 //! The ioctls of btrfs answer through our mount as they do on the kernel's.
 
+#[path = "ioctls/raw.rs"]
+mod raw;
 mod served;
+#[path = "ioctls/users.rs"]
+mod users;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,136 +16,18 @@ use std::thread;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
+use self::raw::*;
 use self::served::Served;
-
-/// An ioctl whose argument is all in its number.
-struct Raw<'a> {
-    command: Opcode,
-    argument: &'a mut [u8],
-}
-
-// SAFETY: the kernel, or the server of a mount, moves as many bytes as the number says; `ask` gives as many.
-#[allow(unsafe_code)]
-unsafe impl Ioctl for Raw<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        self.command
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        self.argument.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn ask(file: &File, command: Opcode, input: &[u8]) -> Result<Vec<u8>, Errno> {
-    let size = (command >> 16 & 0x3fff) as usize;
-    let mut argument = input.to_vec();
-    argument.resize(size.max(1), 0);
-    let raw = Raw {
-        command,
-        argument: &mut argument,
-    };
-    // SAFETY: see `Raw`.
-    #[allow(unsafe_code)]
-    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
-    asked.map(|()| argument)
-}
-
-const BTRFS: u8 = 0x94;
-const SNAP_CREATE_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 23);
-const SUBVOL_CREATE: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 14);
-const SUBVOL_CREATE_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 24);
-const SNAP_DESTROY: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 15);
-const SNAP_DESTROY_V2: Opcode = opcode::write::<[u8; 4096]>(BTRFS, 63);
-const GETFLAGS: Opcode = opcode::read::<u64>(BTRFS, 25);
-const SETFLAGS: Opcode = opcode::write::<u64>(BTRFS, 26);
-const DEFAULT_SUBVOL: Opcode = opcode::write::<u64>(BTRFS, 19);
-const INO_LOOKUP: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 18);
-const INO_LOOKUP_USER: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 62);
-const GET_SUBVOL_ROOTREF: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 61);
-const GET_SUBVOL_INFO: Opcode = opcode::read::<[u8; 504]>(BTRFS, 60);
-const DEV_INFO: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 30);
-const SPACE_INFO: Opcode = opcode::read_write::<[u8; 16]>(BTRFS, 20);
-const SYNC: Opcode = opcode::none(BTRFS, 8);
-const WAIT_SYNC: Opcode = opcode::write::<u64>(BTRFS, 22);
-const GET_FSLABEL: Opcode = opcode::read::<[u8; 256]>(BTRFS, 49);
-const SET_FSLABEL: Opcode = opcode::write::<[u8; 256]>(BTRFS, 50);
-const SET_RECEIVED: Opcode = opcode::read_write::<[u8; 200]>(BTRFS, 37);
-const TREE_SEARCH: Opcode = opcode::read_write::<[u8; 4096]>(BTRFS, 17);
-
-const READ_ONLY: u64 = 1 << 1;
-const BY_ID: u64 = 1 << 4;
-
-fn named(name: &[u8]) -> Vec<u8> {
-    [&[0; 8], name].concat()
-}
-
-fn named_v2(descriptor: i64, flags: u64, name: &[u8]) -> Vec<u8> {
-    let head = [descriptor as u64, 0, flags, 0, 0, 0, 0];
-    [&numbers(&head), name].concat()
-}
-
-fn numbers(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
-}
-
-/// Tree, first and last key, each in the order of objectid, type and offset.
-fn search(tree: u64, from: (u64, u32, u64), to: (u64, u32, u64)) -> Vec<u8> {
-    let mut key = numbers(&[tree, from.0, to.0, from.2, to.2, 0, u64::MAX]);
-    for number in [from.1, to.1, 4096] {
-        key.extend(number.to_ne_bytes());
-    }
-    key
-}
-
-fn without_zeros(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|&byte| byte != 0);
-    &bytes[..end.map_or(0, |last| last + 1)]
-}
-
-/// An answer whose text begins at this byte, without what the kernel left behind it.
-fn text_at(at: usize, mut answer: Vec<u8>) -> Vec<u8> {
-    let end = answer[at..].iter().position(|&byte| byte == 0);
-    answer.truncate(at + end.unwrap_or(0));
-    answer
-}
-
-/// What was found, without what the items hold and when they were written.
-fn found(answer: &[u8]) -> Vec<Vec<u8>> {
-    let number = |at: usize| u32::from_ne_bytes(*answer[at..].first_chunk().unwrap());
-    let mut at = 104;
-    (0..number(64))
-        .map(|_| {
-            let header = answer[at + 8..at + 32].to_vec();
-            at += 32 + number(at + 28) as usize;
-            header
-        })
-        .collect()
-}
 
 /// All that is asked, in order, and the answers but for ids of volumes and times.
 fn script(top: &Path) -> Vec<String> {
-    let mut answers = Vec::new();
-    let mut note = |what: &str, answer: Result<Vec<u8>, Errno>| {
-        let answer = match answer {
-            Ok(bytes) => without_zeros(&bytes).escape_ascii().to_string(),
-            Err(errno) => format!("{errno:?}"),
-        };
-        answers.push(format!("{what}: {answer}"));
-    };
+    let mut answers = Answers::default();
+    let mut note = |what: &str, answer| answers.note(what, answer);
     let open = |path: &str| File::open(top.join(path)).unwrap();
-    let silent = |answer: Result<Vec<u8>, Errno>| answer.map(|_| Vec::new());
     let root = open("");
     for name in [
         &b"a"[..],
@@ -179,6 +65,20 @@ fn script(top: &Path) -> Vec<String> {
         let args = named_v2(source.into(), flags, name.as_bytes());
         note("snapshot", silent(ask(&root, SNAP_CREATE_V2, &args)));
     }
+    for (source, name) in [
+        (a.as_raw_fd(), "v1"),
+        (a.as_raw_fd(), "v1"),
+        (file.as_raw_fd(), "t"),
+        (dir.as_raw_fd(), "t"),
+        (other.as_raw_fd(), "t"),
+        (a.as_raw_fd(), "x/y"),
+    ] {
+        let args = named_from(source, name.as_bytes());
+        note("old snapshot", silent(ask(&root, SNAP_CREATE, &args)));
+    }
+    assert_eq!(fs::read(top.join("v1/file")).unwrap(), b"contents");
+    fs::write(top.join("v1/file"), "other").unwrap();
+    assert_eq!(fs::read(top.join("a/file")).unwrap(), b"contents");
     assert_eq!(fs::read(top.join("r/file")).unwrap(), b"contents");
     assert!(fs::write(top.join("r/file"), "other").is_err());
     assert_eq!(fs::read(top.join("r/dirty")).unwrap(), [b'd'; 50_000]);
@@ -214,8 +114,35 @@ fn script(top: &Path) -> Vec<String> {
     note("device", silent(ask(&root, DEV_INFO, &numbers(&[1]))));
     note("device", silent(ask(&root, DEV_INFO, &numbers(&[7]))));
     note("spaces", ask(&root, SPACE_INFO, b""));
+    let everything = ask(&root, FS_INFO, &fs_info_of_all());
+    note("volume", everything.map(without_generation));
+    note("features", ask(&root, GET_FEATURES, b""));
+    note("supported", silent(ask(&root, GET_SUPPORTED_FEATURES, b"")));
     note("sync", silent(ask(&root, SYNC, b"")));
     note("wait", silent(ask(&root, WAIT_SYNC, &numbers(&[1 << 40]))));
+    File::create(top.join("a/late")).unwrap();
+    let started = ask(&root, START_SYNC, b"");
+    note("start", silent(started.clone()));
+    note("wait", silent(ask(&root, WAIT_SYNC, &started.unwrap())));
+    note("wait", silent(ask(&file, WAIT_SYNC, &numbers(&[0]))));
+    for range in [
+        [0, u64::MAX, 0],
+        [0, 4095, 0],
+        [0, 0, 0],
+        [0, 4096, 0],
+        [u64::MAX, 4096, 0],
+        [u64::MAX, u64::MAX, 0],
+        [u64::MAX - 4096, 8192, 0],
+        [8192, u64::MAX, 0],
+        [0, u64::MAX, u64::MAX],
+    ] {
+        // How much was trimmed, and in which steps, is the volume's and the device's.
+        let trimmed = ask(&file, FITRIM, &numbers(&range));
+        note(
+            &format!("trim {range:?}"),
+            trimmed.map(|range| range[..8].to_vec()),
+        );
+    }
     note("label", silent(ask(&root, SET_FSLABEL, b"of a volume")));
     note("label", ask(&root, GET_FSLABEL, b""));
     note("label", silent(ask(&root, SET_FSLABEL, &[b'x'; 256])));
@@ -252,9 +179,13 @@ fn script(top: &Path) -> Vec<String> {
         (&root, "none"),
         (&file, "x"),
         (&root, "r"),
+        (&root, "."),
+        (&root, ".."),
+        (&root, ""),
+        (&root, "x/y"),
     ] {
         note(
-            "delete",
+            &format!("delete {name}"),
             silent(ask(of, SNAP_DESTROY, &named(name.as_bytes()))),
         );
     }
@@ -267,8 +198,8 @@ fn script(top: &Path) -> Vec<String> {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     names.sort();
-    answers.push(format!("{names:?}"));
-    answers
+    answers.0.push(format!("{names:?}"));
+    answers.0
 }
 
 #[test]
@@ -293,27 +224,29 @@ fn ioctls_answer_as_the_kernels() {
     let served = Served::start("serving_process", &image, &dir, "");
     let answers = script(&dir);
     served.end();
-    for (found, expected) in answers.iter().zip(&expected) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(answers.len(), expected.len());
+    assert_same(&answers, &expected);
     KernelVolume::of_files(vec![image], scratch)
         .check()
         .unwrap();
 }
 
-/// The answer as it is after the call, whatever that said.
-fn ask_for_all(file: &File, command: Opcode, input: &[u8]) -> (Result<(), Errno>, Vec<u8>) {
-    let mut argument = input.to_vec();
-    argument.resize(4096, 0);
-    let raw = Raw {
-        command,
-        argument: &mut argument,
-    };
-    // SAFETY: see `Raw`.
-    #[allow(unsafe_code)]
-    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
-    (asked, argument)
+#[test]
+fn what_was_synced_shows_in_the_free_space_at_once() {
+    if !or_skip("what_was_synced_shows_in_the_free_space_at_once") {
+        return;
+    }
+    const BYTES: usize = 8 << 20;
+    with_ours("", |dir| {
+        let root = File::open(dir).unwrap();
+        let free = || {
+            let shown = rustix::fs::statvfs(dir).unwrap();
+            shown.f_bfree * shown.f_bsize
+        };
+        let before = free();
+        fs::write(dir.join("file"), vec![b'x'; BYTES]).unwrap();
+        ask(&root, SYNC, b"").unwrap();
+        assert!(before - free() >= BYTES as u64);
+    });
 }
 
 #[test]

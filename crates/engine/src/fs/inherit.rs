@@ -50,7 +50,7 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
 }
 
 impl Volume {
-    /// What the root directory of a subvolume made in `dir` takes over. `state` is that of `dir`.
+    /// What is handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
     pub(crate) fn inherited_by_root(
         &self,
         dir: &Inode,

@@ -47,7 +47,7 @@ pub(crate) use inode::{IdHasher, Inode, InodeState, InodeTable, Locked};
 pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
 pub use keeper::Keeper;
 pub use new_inode::NewInode;
-pub(crate) use new_inode::{Parent, next_objectid, note_objectids};
+pub(crate) use new_inode::{next_objectid, note_objectids};
 pub use open::OpenFile;
 pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;

@@ -98,9 +98,9 @@ impl<'a> NewInode<'a> {
 }
 
 /// The directory that an inode is made in.
-pub(crate) struct Parent<'a> {
-    pub(crate) item: &'a InodeItem,
-    pub(crate) inherited: &'a Inherited,
+pub(super) struct Parent<'a> {
+    pub(super) item: &'a InodeItem,
+    pub(super) inherited: &'a Inherited,
 }
 
 impl Draft<'_> {
@@ -140,16 +140,34 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// The items of an empty subvolume.
+    /// The items of an empty subvolume. As the kernel has it, its root directory gets no ACL, and its group is not
+    /// that of the directory where it stands; both the umask and that directory's default ACL take bits of its mode.
     pub(crate) fn insert_root_dir(
         &mut self,
         new: &NewInode<'_>,
-        parent: &Parent<'_>,
+        inherited: &Inherited,
         now: FileTime,
     ) -> Result<()> {
         let ino = InodeNr::FIRST_FREE;
         self.insert_ref(ino, ino, 0, b"..");
-        self.insert_new(ino, new, 1, parent, now).map(drop)
+        let mode = new.mode & !(new.umask & 0o777);
+        let mode = match &inherited.default_acl {
+            Some(default) => default.inherited_with(mode).mode,
+            None => mode,
+        };
+        let root = NewInode {
+            mode,
+            umask: 0,
+            ..*new
+        };
+        let nowhere = Parent {
+            item: &InodeItem::new_zeroed(),
+            inherited: &Inherited {
+                default_acl: None,
+                compression: inherited.compression,
+            },
+        };
+        self.insert_new(ino, &root, 1, &nowhere, now).map(drop)
     }
 
     /// The ACLs that a new inode gets; returns its mode.

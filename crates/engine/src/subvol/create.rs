@@ -15,8 +15,7 @@ use zerocopy::FromZeros;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::fs::{
-    Draft, FileId, FileTime, NewEntry, NewInode, Parent, RootPlace, check_name, next_index,
-    next_objectid,
+    Draft, FileId, FileTime, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid,
 };
 use crate::txn::{Birth, Cost, Origin, Txn};
 use crate::volume::{Tree, Volume};
@@ -28,8 +27,8 @@ enum Plan<'a> {
 }
 
 impl Volume {
-    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: it
-    /// takes over the default ACL of `dir`, and the compression of the subvolume that holds `dir`.
+    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
+    /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
     pub fn create_subvolume(
         &self,
         dir: FileId,
@@ -89,7 +88,7 @@ impl Volume {
             location: plan.location(id),
             kind: FileKind::Directory,
         };
-        let mut dir_item = draft.add_to_dir(dir, entry, now)?;
+        draft.add_to_dir(dir, entry, now)?;
         let mut refs = Draft::new(self.root_tree_object());
         let place = RootPlace {
             parent: dir.root,
@@ -111,13 +110,7 @@ impl Volume {
         let mut items = Draft::unborn(&parent.tree);
         if let Plan::New(root) = plan {
             let inherited = self.inherited_by_root(&parent, &mut state)?;
-            // Flags are not handed on to subvolumes.
-            dir_item.flags = 0.into();
-            let from = Parent {
-                item: &dir_item,
-                inherited: &inherited,
-            };
-            items.insert_root_dir(root, &from, now)?;
+            items.insert_root_dir(root, &inherited, now)?;
         }
         let txn = self.enter_tree(permit, &parent.tree)?;
         parent.tree.check_undeleted()?;

@@ -34,6 +34,13 @@ pub struct Rights<'a> {
 
 impl Rights<'_> {
     fn may(&self, file: FileId, mask: Mask) -> Result<(), Refused> {
+        // Told before modes are looked at, and to everybody.
+        if mask & WRITE != 0 && !file.is_stub() {
+            let tree = self.volume.subvolume_tree(file.root)?;
+            if tree.item().flags().contains(RootItemFlags::RDONLY) {
+                return Err(Refused::ReadOnly);
+            }
+        }
         match self.caller.may(self.volume, file, mask)? {
             true => Ok(()),
             false => Err(Refused::Access),
@@ -58,6 +65,11 @@ impl Rights<'_> {
         self.may(file, WRITE)
     }
 
+    /// Finding a name.
+    pub fn search(&self, dir: FileId) -> Result<(), Refused> {
+        self.may(dir, SEARCH)
+    }
+
     pub fn read_and_search(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, READ | SEARCH)
     }
@@ -70,16 +82,18 @@ impl Rights<'_> {
         }
     }
 
+    /// Any subvolume at all.
+    pub(crate) fn delete_subvolumes(&self) -> Result<(), Refused> {
+        match self.caller.is_administrator() || self.user_subvol_rm_allowed {
+            true => Ok(()),
+            false => Err(Refused::Permission),
+        }
+    }
+
     /// The subvolume with this root directory, which stands in `dir`.
     pub fn delete_subvolume(&self, dir: FileId, subvolume: FileId) -> Result<(), Refused> {
+        self.delete_subvolumes()?;
         if !self.caller.is_administrator() {
-            if !self.user_subvol_rm_allowed {
-                return Err(Refused::Permission);
-            }
-            let tree = self.volume.subvolume_tree(subvolume.root)?;
-            if tree.item().flags().contains(RootItemFlags::RDONLY) {
-                return Err(Refused::ReadOnly);
-            }
             self.may(subvolume, WRITE | SEARCH)?;
         }
         self.may(dir, WRITE | SEARCH)?;

@@ -16,7 +16,7 @@ impl<S: Source> Call<'_, S> {
     /// The path of an inode from the root of its subvolume, with a slash at its end.
     pub(super) fn ino_lookup(&self, mut args: InoLookup) -> Result<InoLookup> {
         let is_root_dir = args.objectid.get() == InodeNr::FIRST_FREE.0;
-        if args.treeid.get() != 0 || !is_root_dir {
+        if !is_root_dir {
             self.administer()?;
         }
         if args.treeid.get() == 0 {
@@ -40,7 +40,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     /// The name of a subvolume and the path of the directory that holds it, from the directory that is asked; the
-    /// caller must be able to read all on the way.
+    /// caller must be able to read all above the one that holds it.
     pub(super) fn ino_lookup_user(&self, mut args: InoLookupUser) -> Result<InoLookupUser> {
         let dir = FileId::new(self.file.root, InodeNr(args.dirid.get()));
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -54,14 +54,13 @@ impl<S: Source> Call<'_, S> {
                 Err(Error::NoSuchInode(_) | Error::Corrupt { .. }) => return Err(Errno::NOENT),
                 found => found.map_err(errno)?,
             };
-            self.rights().read_and_search(at).map_err(refused)?;
+            self.rights().read_and_search(parent).map_err(refused)?;
             names.push(name);
             at = parent;
             if names.len() > args.path.len() {
                 return Err(Errno::NAMETOOLONG);
             }
         }
-        self.rights().read_and_search(at).map_err(refused)?;
         let mut path = Vec::new();
         for name in names.iter().rev() {
             path.extend_from_slice(name);

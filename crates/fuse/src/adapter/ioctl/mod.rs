@@ -153,12 +153,12 @@ impl<S: Source> Call<'_, S> {
             }
             args::SNAP_DESTROY => {
                 let args: args::VolArgs = read(input)?;
-                self.destroy(name_of(&args.name)?)
+                self.destroy(victim_of(&args.name)?)
             }
             args::SNAP_DESTROY_V2 => {
                 let args: args::VolArgsV2 = read(input)?;
                 match flags_of(&args, args::SPEC_BY_ID)? {
-                    0 => self.destroy(name_of(&args.name)?),
+                    0 => self.destroy(victim_of(&args.name)?),
                     _ => self.destroy_by_id(read::<U64>(&args.name)?.get()),
                 }
             }
@@ -249,6 +249,16 @@ fn name_of(field: &[u8]) -> Result<&[u8]> {
         // No such file can be looked up.
         b"" => Err(Errno::ACCES),
         name => Ok(name),
+    }
+}
+
+/// The same, of what is to be deleted.
+fn victim_of(field: &[u8]) -> Result<&[u8]> {
+    match name_of(field) {
+        Err(Errno::EXIST) if field.starts_with(b"..") => Err(Errno::INVAL),
+        // No such file can be looked up, either.
+        Err(Errno::EXIST) => Err(Errno::ACCES),
+        name => name,
     }
 }
 

@@ -16,10 +16,16 @@ impl<S: Source> Call<'_, S> {
     fn place_for(&self, name: &[u8]) -> Result<()> {
         self.must_be_dir()?;
         self.writing()?;
-        match Volume::lookup(self.volume, self.file, name).map_err(errno)? {
+        match self.find(self.file, name)? {
             Some(_) => Err(Errno::EXIST),
             None => self.rights().add_to(self.file).map_err(refused),
         }
+    }
+
+    /// What a name leads to that the caller may look for.
+    fn find(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
+        self.rights().search(dir).map_err(refused)?;
+        Volume::lookup(self.volume, dir, name).map_err(errno)
     }
 
     fn entry_changed(&self, dir: FileId, name: &[u8]) {
@@ -64,8 +70,7 @@ impl<S: Source> Call<'_, S> {
     pub(super) fn destroy(&self, name: &[u8]) -> Result<usize> {
         self.must_be_dir()?;
         self.writing()?;
-        let found = Volume::lookup(self.volume, self.file, name).map_err(errno)?;
-        self.destroy_at(self.file, name, found.ok_or(Errno::NOENT)?)
+        self.destroy_at(self.file, name)
     }
 
     pub(super) fn destroy_by_id(&self, id: u64) -> Result<usize> {
@@ -84,18 +89,25 @@ impl<S: Source> Call<'_, S> {
         if root == self.adapter.root {
             return Err(Errno::BUSY);
         }
-        self.destroy_at(place.dir, &place.name, root)
+        self.destroy_at(place.dir, &place.name)
     }
 
-    fn destroy_at(&self, dir: FileId, name: &[u8], subvolume: FileId) -> Result<usize> {
+    fn destroy_at(&self, dir: FileId, name: &[u8]) -> Result<usize> {
+        let subvolume = self.find(dir, name)?.ok_or(Errno::NOENT)?;
+        let is_subvolume = !subvolume.is_stub() && subvolume.root != dir.root;
+        let rights = self.rights();
+        // Users are not told what else it is.
+        if !is_subvolume && !self.caller.is_administrator() {
+            rights.delete_subvolumes().map_err(refused)?;
+            return Err(Errno::INVAL);
+        }
+        rights.delete_subvolume(dir, subvolume).map_err(refused)?;
         if self.volume.attr(subvolume).map_err(errno)?.kind != FileKind::Directory {
             return Err(Errno::NOTDIR);
         }
-        if subvolume.is_stub() || subvolume.root == dir.root {
+        if !is_subvolume {
             return Err(Errno::INVAL);
         }
-        let rights = self.rights().delete_subvolume(dir, subvolume);
-        rights.map_err(refused)?;
         self.volume.delete_subvolume(dir, name).map_err(errno)?;
         self.adapter.changes.removed(dir, name, subvolume);
         self.entry_changed(dir, name);

@@ -83,7 +83,7 @@ impl<S: Source> Call<'_, S> {
     pub(super) fn sync(&self) -> Result<usize> {
         if self.volume.is_writable() {
             self.adapter.write_back(None)?;
-            self.volume.sync().map_err(errno)?;
+            self.adapter.sync_all()?;
         }
         Ok(0)
     }
@@ -138,6 +138,12 @@ impl<S: Source> Call<'_, S> {
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
         self.administer()?;
         self.writing()?;
+        let (start, len) = (range.start.get(), range.len.get());
+        let is_to_the_end = len == u64::MAX;
+        let is_short = len < u64::from(self.volume.superblock().sectorsize.get());
+        if is_short || start == u64::MAX || !is_to_the_end && start.checked_add(len).is_none() {
+            return Err(Errno::INVAL);
+        }
         range.len.set(0);
         Ok(range)
     }
