@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::HEADER_SIZE;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_sim::{Progress, Rng, seed};
 
 use super::*;
 use crate::build::TreeBlock;
@@ -377,21 +378,97 @@ fn follows_the_map(nodesize: usize, batches: &[BTreeMap<Key, Option<Vec<u8>>>]) 
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
-
-    #[test]
-    fn random_batches_follow_the_map_in_small_nodes(batches in batches(4096)) {
-        follows_the_map(4096, &batches);
+fn in_soak<T>(many: T, few: T) -> T {
+    match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => many,
+        None => few,
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(in_soak(5000, 150)))]
 
     #[test]
-    fn random_batches_follow_the_map_in_tiny_nodes(batches in batches(512)) {
+    fn random_batches_follow_the_map_in_nodes_of_512(batches in batches(512)) {
         follows_the_map(512, &batches);
     }
 
     #[test]
-    fn random_batches_follow_the_map_in_large_nodes(batches in batches(65_536)) {
+    fn random_batches_follow_the_map_in_nodes_of_4_kib(batches in batches(4096)) {
+        follows_the_map(4096, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_nodes_of_8_kib(batches in batches(8192)) {
+        follows_the_map(8192, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_nodes_of_16_kib(batches in batches(16_384)) {
+        follows_the_map(16_384, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_nodes_of_32_kib(batches in batches(32_768)) {
+        follows_the_map(32_768, &batches);
+    }
+
+    #[test]
+    fn random_batches_follow_the_map_in_nodes_of_64_kib(batches in batches(65_536)) {
         follows_the_map(65_536, &batches);
+    }
+}
+
+const NUMBERS: u64 = 10_000;
+/// A tree that grew beyond the one shrinks to the other.
+const MANY_ITEMS: usize = 6000;
+const FEW_ITEMS: usize = 1000;
+
+/// Items put and deleted here and there, or side by side.
+fn batch(rng: &mut Rng, nodesize: usize, shrinks: bool) -> BTreeMap<Key, Option<Vec<u8>>> {
+    let largest = (leaf_data_size(nodesize) - ITEM_HEAD_SIZE) as u64;
+    let count = 1 + rng.below(400);
+    let start = rng.one_in(3).then(|| rng.below(NUMBERS));
+    let change = |at: u64| {
+        let number = start.map_or_else(|| rng.below(NUMBERS), |start| start + at);
+        let is_put = rng.one_in(16) == shrinks;
+        let most = match rng.below(64) {
+            0 => largest,
+            1..8 => largest.min(400),
+            _ => 40,
+        };
+        let len = rng.below(most + 1) as usize;
+        (key(number), is_put.then(|| vec![number as u8; len]))
+    };
+    (0..count).map(change).collect()
+}
+
+/// One tree that grows to many leaves and shrinks again and again, unlike those above.
+#[test]
+fn long_life_follows_the_map() {
+    const BATCHES_COMPARED: u64 = 32;
+    let changes = in_soak(2_000_000, 25_000);
+    let seed = seed("long life of a tree");
+    for nodesize in [512, 4096, 8192, 16_384, 32_768, 65_536] {
+        let progress = Progress::new(format!("nodes of {nodesize}"), changes);
+        let mut rng = Rng::new(seed);
+        let mut tree = Tree::new(nodesize);
+        let mut shrinks = false;
+        let mut done = 0;
+        while done < changes {
+            let batch = batch(&mut rng, nodesize, shrinks);
+            done += batch.len();
+            tree.step(&batch);
+            shrinks = match tree.model.len() {
+                0..FEW_ITEMS => false,
+                MANY_ITEMS.. => true,
+                _ => shrinks,
+            };
+            if rng.one_in(BATCHES_COMPARED) {
+                tree.check();
+            }
+            progress.step(|| format!("{done} changes, {} leaves", tree.leaves()));
+        }
+        tree.check();
     }
 }
