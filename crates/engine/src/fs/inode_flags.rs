@@ -1,5 +1,6 @@
 //! The flags that `chattr` sets.
 
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use super::draft::Draft;
@@ -22,13 +23,14 @@ const SETTABLE: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::NOCOMPRESS);
 /// What the kernel compresses with if neither a property nor a mount option says otherwise.
-const USUAL_ALGORITHM: &[u8] = b"zlib";
+const USUAL_ALGORITHM: Compression = Compression::Zlib;
 
 impl Volume {
     /// Sets the flags that users set to exactly these. `attr` shows them.
     ///
     /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
-    /// COMPRESS sets the property `btrfs.compression`, any other wish removes it.
+    /// COMPRESS sets the property `btrfs.compression` to the algorithm that the volume was opened with, any other wish
+    /// removes it.
     ///
     /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
     pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
@@ -57,12 +59,12 @@ impl Volume {
                     "compression of a file that is not copied on write",
                 ));
             }
-            draft.set_xattr(
-                id.ino,
-                property::COMPRESSION,
-                USUAL_ALGORITHM,
-                XattrMode::Any,
-            )?;
+            let algorithm = match self.data.options.compress.algorithm {
+                Compression::None => USUAL_ALGORITHM,
+                algorithm => algorithm,
+            };
+            let name = algorithm.name().as_bytes();
+            draft.set_xattr(id.ino, property::COMPRESSION, name, XattrMode::Any)?;
         } else {
             draft.remove_xattr(id.ino, property::COMPRESSION)?;
         }

@@ -40,12 +40,14 @@ impl Volume {
         if kind == FileKind::Directory {
             return Err(Error::NotPermitted(file));
         }
+        let links = item.nlink.get();
+        if links == 0 && !locked.state(file).linkable {
+            return Err(Error::NotFound);
+        }
         if file.root != dir.root {
             return Err(Error::CrossSubvolume);
         }
-        let links = item.nlink.get();
         match links {
-            0 if !locked.state(file).linkable => return Err(Error::NotFound),
             0 => draft.delete_orphan(file.ino),
             MAX_LINKS.. => return Err(Error::TooManyLinks),
             _ => {}

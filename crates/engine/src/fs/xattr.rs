@@ -228,7 +228,10 @@ fn set_property(
     state.inherited = None;
     item.flags = wish.apply(item.flags()).bits().into();
     if wish == property::Wish::Unset {
-        return draft.remove_xattr(id.ino, name).map(drop);
+        return match (draft.remove_xattr(id.ino, name)?, mode) {
+            (false, XattrMode::Replace) => Err(Error::NoXattr),
+            _ => Ok(()),
+        };
     }
     draft.set_xattr(id.ino, name, value, mode)
 }

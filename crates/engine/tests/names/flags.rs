@@ -1,7 +1,10 @@
 //! The flags of inodes and what they forbid.
 
 use ubtrfs_device::waiting::while_forbidden;
-use ubtrfs_engine::{Error, Fallocate, FileId, NewInode, RenameMode, XattrMode};
+use ubtrfs_engine::{
+    Compress, Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, XattrMode,
+};
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
 use crate::world::{World, attr};
@@ -54,6 +57,20 @@ fn compression_flag_sets_the_property() {
     assert_eq!(property().unwrap(), b"zlib");
     volume.set_inode_flags(id, InodeFlags::NOCOMPRESS).unwrap();
     assert_eq!(property(), None);
+}
+
+#[test]
+fn compression_flag_means_the_algorithm_of_the_volume() {
+    let mut world = World::new();
+    let id = world.file("file");
+    world.reopen_with(&OpenOptions::new().writable(true).compress(Compress {
+        algorithm: Compression::Lzo,
+        ..Compress::default()
+    }));
+    let volume = world.volume();
+    volume.set_inode_flags(id, InodeFlags::COMPRESS).unwrap();
+    let property = volume.xattr(id, b"btrfs.compression").unwrap();
+    assert_eq!(property.unwrap(), b"lzo");
 }
 
 #[test]

@@ -75,6 +75,14 @@ fn file_without_a_name_goes_with_its_handle_or_gets_one() {
         volume.link(private.id(), top, b"x"),
         Err(Error::NotFound)
     ));
+    // Told before that it is another subvolume.
+    let root = NewInode::directory(0o755);
+    let other = volume.create_subvolume(top, b"other", &root).unwrap();
+    let other = volume.root_dir(other).unwrap();
+    assert!(matches!(
+        volume.link(private.id(), other, b"x"),
+        Err(Error::NotFound)
+    ));
     drop(private);
     world.shows(|volume| {
         assert_eq!(at(volume, "kept"), id);

@@ -91,6 +91,13 @@ impl World {
         World { device, volume }
     }
 
+    pub(crate) fn reopen_with(&mut self, options: &OpenOptions) {
+        self.volume = None;
+        let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> =
+            vec![(PathBuf::from("memory"), self.device.clone())];
+        self.volume = Some(Volume::from_devices(devices, options).unwrap());
+    }
+
     /// Lets go of the volume as it stands on the device.
     pub(crate) fn bytes(mut self) -> Vec<u8> {
         self.volume = None;

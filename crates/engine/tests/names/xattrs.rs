@@ -114,6 +114,9 @@ fn compression_property_goes_with_its_flags_and_to_new_files() {
     assert_eq!(world.volume().xattr(file, name).unwrap(), None);
     world.volume().remove_xattr(dir, name).unwrap();
     assert_eq!(flags(&world, dir), InodeFlags::empty());
+    let unset = |mode| world.volume().set_xattr(dir, name, b"", mode);
+    assert!(matches!(unset(Replace), Err(Error::NoXattr)));
+    unset(Any).unwrap();
     let other = world.volume().set_xattr(dir, b"btrfs.other", b"x", Any);
     assert!(matches!(other, Err(Error::Invalid(_))));
 }
