@@ -10,9 +10,9 @@ use ubtrfs_check::{CheckOptions, Report, check, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_sim::craft::Crafted;
+use ubtrfs_sim::craft::{self, Crafted};
 use ubtrfs_sim::fill::Scale;
-use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
+use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec, Profile};
 use ubtrfs_sim::{Progress, matrix};
 
 use crate::assert_spotless;
@@ -241,6 +241,74 @@ fn log_trees_are_read_and_take_free_space() {
         .collect();
     let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
     assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
+}
+
+/// The device extents on both sides of each border of two leaves: device, offset and length.
+fn at_borders(dump: &str) -> Vec<[(u64, u64, u64); 2]> {
+    let mut borders = Vec::new();
+    let mut last = None;
+    let mut key = None;
+    let mut begins_leaf = false;
+    for line in dump.lines() {
+        let number = |word: &str| word.trim_end_matches(')').parse::<u64>().unwrap();
+        begins_leaf |= line.starts_with("leaf ");
+        if let Some((device, offset)) = line.split_once(" DEV_EXTENT ") {
+            let (_, device) = device.split_once("key (").unwrap();
+            key = Some((number(device), number(offset.split(' ').next().unwrap())));
+        }
+        let length = line
+            .split_once(" length ")
+            .map(|(_, length)| number(length));
+        if let (Some((device, offset)), Some(length)) = (key, length) {
+            let extent = (device, offset, length);
+            if let (true, Some(last)) = (begins_leaf, last.replace(extent)) {
+                borders.push([last, extent]);
+            }
+            (key, begins_leaf) = (None, false);
+        }
+    }
+    borders
+}
+
+/// Within one leaf the block checker finds it first.
+#[test]
+fn device_extents_of_two_leaves_that_overlap_are_named() {
+    const TEST: &str = "device_extents_of_two_leaves_that_overlap_are_named";
+    const STEP: u64 = 64 << 10;
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let spec = MkfsSpec::new().nodesize(4096).devices(16);
+    let spec = spec.data(Profile::Raid0).metadata(Profile::Raid1);
+    let volume = KernelVolume::make(&spec.device_bytes(128 << 20)).unwrap();
+    let mount = volume.mount("").unwrap();
+    // A chunk takes an extent of each device.
+    let fits = |number: &u32| {
+        let mut command = Command::new("fallocate");
+        command.args(["-l", "16M"]);
+        command.arg(mount.path().join(format!("file-{number}")));
+        command.output().unwrap().status.success()
+    };
+    assert!((0..).take_while(fits).count() > 10);
+    mount.sync().unwrap();
+    let args = ["inspect-internal", "dump-tree", "-t", "dev"];
+    let dump = run("btrfs", &args, &[mount.loops()[0].path()]);
+    mount.unmount().unwrap();
+    assert_spotless(TEST, &checked(&volume));
+
+    let borders = at_borders(&dump);
+    let meets = |[(device, offset, length), after]: &&[(u64, u64, u64); 2]| {
+        (*device, offset + length) == (after.0, after.1)
+    };
+    let found = borders.iter().find(meets);
+    let [(device, offset, _), _] = found.unwrap_or_else(|| panic!("{borders:?}"));
+    let key = |offset| craft::key(*device, KeyType::DEV_EXTENT.0, offset);
+    let (old, new) = (key(*offset), key(offset + STEP));
+    let copies = volume.devices().iter();
+    let changed = copies.map(|file| craft::replace_in_keys(file, &old, &new).unwrap());
+    assert!(changed.sum::<usize>() >= 2);
+    let report = check(volume.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(report.numbers(), [206, 207, 209], "{report}");
 }
 
 fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {

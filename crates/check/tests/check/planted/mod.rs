@@ -159,8 +159,7 @@ fn half_deleted_subvolume_lacks_its_beginning() {
     assert_eq!(report.numbers(), [112, 501, 502, 610], "{report}");
 }
 
-/// Device extents that overlap within a leaf are a corrupt leaf; two leaves of them need a volume of a
-/// thousand chunks. The kept images have no log: `kernel_volumes` plants 308.
+/// The kept images have no log and one leaf of device extents: `kernel_volumes` plants these.
 const NOT_PLANTED: &[u16] = &[209, 308];
 
 #[test]
