@@ -11,9 +11,10 @@
 //!   never compared.
 //!
 //! Not here: space (nothing is ever full; the runner believes a target that says so), times that nobody
-//! set, inheritance by set-group-id directories and default ACLs, properties such as compression.
+//! set, inheritance by set-group-id directories and default ACLs.
 
 mod attributes;
+mod compression;
 mod content;
 mod data;
 mod files;
@@ -29,6 +30,7 @@ mod subvolume;
 mod tests;
 mod wander;
 
+pub(crate) use compression::COMPRESSION;
 pub(crate) use files::FileKey;
 pub(crate) use shown::compare;
 
@@ -54,6 +56,8 @@ pub struct Limits {
     pub sector_bytes: u64,
     /// Longest name and value of an xattr together.
     pub xattr_bytes: usize,
+    /// The algorithm that is meant if a file is to be compressed and nothing is said of how.
+    pub algorithm: &'static str,
 }
 
 impl Default for Limits {
@@ -72,6 +76,7 @@ impl Limits {
         Limits {
             sector_bytes: 4096,
             xattr_bytes: nodesize - HEADER - ITEM - ENTRY,
+            algorithm: "zlib",
         }
     }
 }
@@ -82,6 +87,8 @@ pub struct ModelFs {
     subvolumes: Map<SubvolumeId, Subvolume>,
     next_subvolume: u64,
     open: BTreeMap<Slot, InodeId>,
+    /// What is mounted if nothing else is asked for.
+    default: SubvolumeId,
 }
 
 impl Default for ModelFs {
@@ -98,6 +105,7 @@ impl ModelFs {
             subvolumes: Map::new_sync().insert(TOP, Subvolume::new(None)),
             next_subvolume: 256,
             open: BTreeMap::new(),
+            default: TOP,
         }
     }
 
@@ -114,6 +122,8 @@ impl ModelFs {
             Op::Rename { from, to, how } => self.rename(from, to, *how),
             Op::Open { path, slot } => self.open(path, *slot),
             Op::Close { slot } => self.close(*slot),
+            Op::Tmpfile { dir, mode, slot } => self.tmpfile(dir, *mode, *slot),
+            Op::LinkOpen { slot, to } => self.link_open(*slot, to),
             Op::Write { at, offset, data } => self.write(at, *offset, data),
             Op::Append { at, data } => self.append(at, data),
             Op::Truncate { at, size } => self.truncate(at, *size),
@@ -130,6 +140,20 @@ impl ModelFs {
                 to,
                 to_offset,
             } => self.clone_range((from, *from_offset), *len_bytes, (to, *to_offset)),
+            Op::CopyRange {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => self.copy_range((from, *from_offset), *len_bytes, (to, *to_offset)),
+            Op::Dedupe {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => self.dedupe((from, *from_offset), *len_bytes, (to, *to_offset)),
             Op::SetXattr {
                 path,
                 name,
@@ -149,6 +173,9 @@ impl ModelFs {
             } => self.snapshot(from, to, *read_only),
             Op::DeleteSubvolume { path } => self.delete_subvolume(path),
             Op::SetReadOnly { path, read_only } => self.set_read_only(path, *read_only),
+            Op::SetDefault { path } => self.set_default(path),
+            Op::SetReceived { path, number } => self.set_received(path, *number),
+            Op::GetReceived { path } => self.get_received(path),
             Op::Read {
                 at,
                 offset,

@@ -22,6 +22,7 @@
 
 mod action;
 mod generator;
+mod ioctl;
 mod kernel_target;
 mod op;
 mod run;

@@ -88,7 +88,10 @@ fn small_nodes_and_compression() {
         return;
     }
     let options = RunOptions {
-        limits: Limits::of_nodesize(4096),
+        limits: Limits {
+            algorithm: "zstd",
+            ..Limits::of_nodesize(4096)
+        },
         ..RunOptions::default()
     };
     let spec = MkfsSpec::new().nodesize(4096);

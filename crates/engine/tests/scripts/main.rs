@@ -15,7 +15,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
-use ubtrfs_sim::model::Limits;
+use ubtrfs_sim::model::{Limits, ModelFs};
 use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, prove_script, run};
 use ubtrfs_sim::{Progress, Rng, Scratch, seed};
@@ -109,7 +109,13 @@ impl Case {
 
     fn options(&self) -> RunOptions {
         RunOptions {
-            limits: Limits::of_nodesize(self.nodesize as usize),
+            limits: Limits {
+                algorithm: match self.compress.algorithm {
+                    Compression::None => Compression::Zlib.name(),
+                    algorithm => algorithm.name(),
+                },
+                ..Limits::of_nodesize(self.nodesize as usize)
+            },
             may_be_full: self.shape == Shape::FullDisk,
             ..RunOptions::default()
         }
@@ -132,29 +138,39 @@ impl Case {
             let mut target = open(device.clone(), &opened);
             run(&mut target, ops, options).map(|model| (model, device))
         });
-        if !kernel::or_skip(test) {
-            return;
-        }
-        let scratch = Scratch::new().unwrap();
-        let image = scratch.path().join("image");
-        save_image(&device, &image).unwrap();
-        let volume = KernelVolume::of_files(vec![image], scratch);
-        if is_soak() {
-            volume
-                .check()
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-        let mount = volume.mount("subvolid=5").unwrap();
-        let shown = Manifest::of_dir(mount.path()).unwrap();
-        let differences = model.compare(&shown, &[]);
-        assert!(differences.is_empty(), "{name}: {differences:#?}");
-        if is_soak() {
-            mount
-                .scrub()
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
-        mount.unmount().unwrap();
+        ask_kernel(test, &name, &device, &model);
     }
+}
+
+/// Whether the kernel shows what the model does.
+fn ask_kernel(test: &str, name: &str, device: &MemDevice, model: &ModelFs) {
+    if !kernel::or_skip(test) {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let image = scratch.path().join("image");
+    save_image(device, &image).unwrap();
+    let volume = KernelVolume::of_files(vec![image], scratch);
+    if is_soak() {
+        volume
+            .check()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let mount = volume.mount("subvolid=5").unwrap();
+    let shown = Manifest::of_dir(mount.path()).unwrap();
+    let differences = model.compare(&shown, &[]);
+    assert!(differences.is_empty(), "{name}: {differences:#?}");
+    if is_soak() {
+        mount
+            .scrub()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    mount.unmount().unwrap();
+    let mount = volume.mount_ro().unwrap();
+    let shown = Manifest::of_dir(mount.path()).unwrap();
+    let differences = model.compare_default(&shown);
+    assert!(differences.is_empty(), "{name}, default: {differences:#?}");
+    mount.unmount().unwrap();
 }
 
 fn prove(test: &str, shape: Shape, few: usize) {
@@ -272,16 +288,22 @@ fn threads_end_as_the_model_says() {
         for (what, plan) in plans {
             let name = format!("threads, {what}, UBTRFS_SEED={seed}");
             let device = Arc::new(device(16 << 10, "", LEN_BYTES));
-            let first = open(device, &options(Compress::default(), seed));
+            let first = open(device.clone(), &options(Compress::default(), seed));
             let mut targets: Vec<_> = (0..THREADS).map(|_| first.another()).collect();
             let progress = Progress::new(name.as_str(), plan.threads.iter().map(Vec::len).sum());
-            plan.run(&mut targets, &RunOptions::default(), &progress)
+            let run = plan
+                .run(&mut targets, &RunOptions::default(), &progress)
                 .unwrap_or_else(|failure| panic!("{name}: {failure}"));
             drop(targets);
             let mut first = first;
             first
                 .apply(&Op::Remount)
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
+            drop(first);
+            let mut model = run.end;
+            // Files that were open are closed.
+            let _ = model.apply(&Op::Remount);
+            ask_kernel("engine threads", &name, &device, &model);
         }
     });
 }

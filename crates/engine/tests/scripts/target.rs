@@ -11,14 +11,15 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
     Attr, Error, Fallocate, FileId, FileKind, FileTime, NewInode, OpenFile, OpenOptions,
-    RenameMode, SetAttr, SetTime, Volume, XattrMode,
+    ReceivedFrom, RenameMode, SetAttr, SetTime, Volume, XattrMode,
 };
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::manifest::{Manifest, Time};
 use ubtrfs_sim::script::{
-    self, Allocate, At, Flags, FsPath, Node, Op, OpError, Outcome, RenameHow, Slot, Target,
-    XattrHow,
+    self, Allocate, At, Flags, FsPath, Node, Op, OpError, Outcome, Received, RenameHow, Slot,
+    Target, XattrHow,
 };
 
 use crate::shown::{self, kind, numbers};
@@ -237,17 +238,24 @@ impl EngineTarget {
 
     fn get_flags(&self, path: &FsPath) -> OpResult {
         let flags = self.attr(self.find(path)?)?.flags;
+        let compression = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS;
         Ok(Outcome::Flags(Flags {
             immutable: flags.contains(InodeFlags::IMMUTABLE),
             append: flags.contains(InodeFlags::APPEND),
             nocow: flags.contains(InodeFlags::NODATACOW),
             nodump: flags.contains(InodeFlags::NODUMP),
             noatime: flags.contains(InodeFlags::NOATIME),
+            // Both may be set; the one that wins is shown.
+            compress: flags & compression == InodeFlags::COMPRESS,
+            nocompress: flags.contains(InodeFlags::NOCOMPRESS),
+            sync: flags.contains(InodeFlags::SYNC),
+            dirsync: flags.contains(InodeFlags::DIRSYNC),
         }))
     }
 
     fn set_flags(&self, path: &FsPath, flags: Flags) -> OpResult {
         let id = self.find(path)?;
+        let is_file = self.attr(id)?.kind == FileKind::Regular;
         let mut wanted = InodeFlags::empty();
         for (flag, is_set) in [
             (InodeFlags::IMMUTABLE, flags.immutable),
@@ -255,10 +263,60 @@ impl EngineTarget {
             (InodeFlags::NODATACOW, flags.nocow),
             (InodeFlags::NODUMP, flags.nodump),
             (InodeFlags::NOATIME, flags.noatime),
+            (InodeFlags::COMPRESS, flags.compress),
+            (InodeFlags::NOCOMPRESS, flags.nocompress),
+            (InodeFlags::SYNC, flags.sync),
+            (InodeFlags::DIRSYNC, flags.dirsync && !is_file),
         ] {
             wanted.set(flag, is_set);
         }
         done(self.volume().set_inode_flags(id, wanted))
+    }
+
+    fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
+        let dir = self.find(dir)?;
+        let file = self.volume().tmpfile(dir, &NewInode::file(mode), true);
+        self.open.insert(slot, file.map_err(errno)?);
+        Ok(Outcome::Done)
+    }
+
+    /// The files of a change that reads one and writes to the other, or to itself.
+    fn pair(&self, from: &At, to: &At) -> OpResult<(FileId, FileId)> {
+        let source = self.file(from)?;
+        let target = self.file_to_write(to, false)?;
+        match self.attr(source)?.kind {
+            FileKind::Directory => Err(OpError::IsADirectory),
+            _ => Ok((source, target)),
+        }
+    }
+
+    fn set_received(&self, path: &FsPath, number: u64) -> OpResult {
+        let id = self.subvolume_at(path)?;
+        let received = Received::of_number(number);
+        let from = ReceivedFrom {
+            uuid: Uuid(received.uuid),
+            transid: Transid(received.transid),
+            time: FileTime {
+                sec: received.time.seconds,
+                nsec: received.time.nanoseconds,
+            },
+        };
+        done(self.volume().set_received(id, &from).map(drop))
+    }
+
+    fn get_received(&self, path: &FsPath) -> OpResult {
+        let id = self.subvolume_at(path)?;
+        let subvolumes = self.volume().subvolumes().map_err(errno)?;
+        let found = subvolumes.iter().find(|subvolume| subvolume.id == id);
+        let item = &found.ok_or(OpError::NotFound)?.item;
+        Ok(Outcome::Received(Received {
+            uuid: item.received_uuid.0,
+            transid: item.stransid.get(),
+            time: Time {
+                seconds: item.stime.sec.get(),
+                nanoseconds: item.stime.nsec.get(),
+            },
+        }))
     }
 
     /// What a path leads to must be the root of a subvolume.
@@ -354,6 +412,12 @@ impl Target for EngineTarget {
                 self.open.remove(slot);
                 Ok(Outcome::Done)
             }
+            Op::Tmpfile { dir, mode, slot } => self.tmpfile(dir, *mode, *slot),
+            Op::LinkOpen { slot, to } => {
+                let file = self.file(&At::Slot(*slot))?;
+                let (dir, name) = self.free(to)?;
+                done(self.volume().link(file, dir, name))
+            }
             Op::SetXattr {
                 path,
                 name,
@@ -440,6 +504,9 @@ impl Target for EngineTarget {
                 let id = self.subvolume_at(path)?;
                 done(self.volume().set_read_only(id, *read_only))
             }
+            Op::SetDefault { path } => done(self.volume().set_default(self.subvolume_at(path)?)),
+            Op::SetReceived { path, number } => self.set_received(path, *number),
+            Op::GetReceived { path } => self.get_received(path),
             Op::List { path } => self.list(path),
             Op::Stat { path } => self.stat(path),
             Op::Sync | Op::Commit => done(self.volume().sync()),
@@ -494,15 +561,37 @@ impl Target for EngineTarget {
                 to,
                 to_offset,
             } => {
-                let source = self.file(from)?;
-                let target = self.file_to_write(to, false)?;
-                if self.attr(source)?.kind == FileKind::Directory {
-                    return Err(OpError::IsADirectory);
-                }
+                let (source, target) = self.pair(from, to)?;
                 let (from, to) = (*from_offset, *to_offset);
                 let volume = self.volume();
                 let shared = volume.clone_range(source, from, *len_bytes, target, to);
                 done(shared.map(drop))
+            }
+            Op::CopyRange {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => {
+                let (source, target) = self.pair(from, to)?;
+                let (from, to) = (*from_offset, *to_offset);
+                let volume = self.volume();
+                let copied = volume.copy_range(source, from, *len_bytes, target, to);
+                copied.map(Outcome::Copied).map_err(errno)
+            }
+            Op::Dedupe {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => {
+                let (source, target) = self.pair(from, to)?;
+                let (from, to) = (*from_offset, *to_offset);
+                let volume = self.volume();
+                let shared = volume.dedupe_range(source, from, *len_bytes, target, to);
+                shared.map(Outcome::Shared).map_err(errno)
             }
             Op::Fsync { at } => done(self.volume().fsync(self.file(at)?)),
         }

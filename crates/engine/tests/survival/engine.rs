@@ -63,6 +63,7 @@ fn commits_by_itself(op: &Op) -> bool {
             | Op::DeleteSubvolume { .. }
             | Op::Rmdir { .. }
             | Op::SetReadOnly { .. }
+            | Op::SetReceived { .. }
     )
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::compression::{COMPRESSION, are_compatible};
 use super::inode::{Body, InodeId};
 use super::lookup::Found;
 use super::{ModelFs, OpResult};
@@ -53,14 +54,24 @@ impl ModelFs {
             Body::Symlink(_) | Body::Special(_) => return Err(OpError::OutOfScope),
         };
         self.may_change_flags(id)?;
+        let algorithm = self.limits.algorithm;
         let inode = self.inode_mut(id);
-        let keeps_nocow = matches!(inode.body, Body::File(_)) && !is_empty_file;
+        if !are_compatible(inode.flags, flags) {
+            return Err(OpError::InvalidArgument);
+        }
+        match flags.compress {
+            true => inode.set_algorithm(algorithm.as_bytes()),
+            false => inode.forget_compression(),
+        }
+        let is_file = matches!(inode.body, Body::File(_));
+        let keeps_nocow = is_file && !is_empty_file;
         inode.flags = Flags {
             nocow: if keeps_nocow {
                 inode.flags.nocow
             } else {
                 flags.nocow
             },
+            dirsync: flags.dirsync && !is_file,
             ..flags
         };
         if is_empty_file {
@@ -90,6 +101,9 @@ impl ModelFs {
             return Err(OpError::XattrTooBig);
         }
         self.may_change_xattr(id, name)?;
+        if name == COMPRESSION {
+            return self.set_compression(id, &value.bytes(), how);
+        }
         if name.len() + value.len_bytes() > self.limits.xattr_bytes {
             return Err(OpError::NoSpace);
         }
@@ -107,6 +121,9 @@ impl ModelFs {
         let id = self.find_inode(path)?;
         check_xattr_name(name)?;
         self.may_change_xattr(id, name)?;
+        if name == COMPRESSION {
+            return self.remove_compression(id);
+        }
         let xattrs = &mut self.inode_mut(id).xattrs;
         if !xattrs.contains_key(name) {
             return Err(OpError::NoData);
@@ -176,6 +193,9 @@ fn check_xattr_name(name: &[u8]) -> Result<(), OpError> {
         b"security.ima",
         b"security.evm",
     ];
+    if name == COMPRESSION {
+        return Ok(());
+    }
     if !prefixes.iter().any(has_prefix) || has_meaning.contains(&name) {
         return Err(OpError::OutOfScope);
     }

@@ -1,5 +1,6 @@
 //! What is done to the bytes of files.
 
+use super::content::Content;
 use super::inode::{Body, InodeId};
 use super::{ModelFs, OpResult};
 use crate::script::{Allocate, At, Data, OpError, Outcome};
@@ -98,6 +99,75 @@ impl ModelFs {
         let target = self.inode_mut(target).content_mut();
         target.clone_range(&content, from_offset, len_bytes, to_offset);
         Ok(Outcome::Done)
+    }
+
+    pub(super) fn copy_range(
+        &mut self,
+        (from, from_offset): (&At, u64),
+        len_bytes: u64,
+        (to, to_offset): (&At, u64),
+    ) -> OpResult {
+        let source = self.readable(from)?;
+        let target = self.writable(to, false)?;
+        in_range(from_offset, len_bytes)?;
+        in_range(to_offset, len_bytes)?;
+        let Body::File(content) = &self.inode(source).body else {
+            return Err(OpError::IsADirectory);
+        };
+        let len = len_bytes.min(content.size().saturating_sub(from_offset));
+        if source == target && from_offset.abs_diff(to_offset) < len {
+            return Err(OpError::InvalidArgument);
+        }
+        if len > 0 {
+            let bytes = content.read(from_offset, len as usize);
+            let target = self.inode_mut(target).content_mut();
+            target.write(to_offset, &bytes);
+        }
+        Ok(Outcome::Copied(len))
+    }
+
+    /// No byte and no time changes. Of a range that ends within a sector, and not with both files, the kernel
+    /// leaves the end out.
+    pub(super) fn dedupe(
+        &mut self,
+        (from, from_offset): (&At, u64),
+        len_bytes: u64,
+        (to, to_offset): (&At, u64),
+    ) -> OpResult {
+        let source = self.readable(from)?;
+        let target = self.writable(to, false)?;
+        in_range(from_offset, len_bytes)?;
+        in_range(to_offset, len_bytes)?;
+        if len_bytes == 0 {
+            return Err(OpError::OutOfScope);
+        }
+        let (one, other) = match (&self.inode(source).body, &self.inode(target).body) {
+            (Body::File(one), Body::File(other)) => (one, other),
+            _ => return Err(OpError::IsADirectory),
+        };
+        let granule = self.limits.sector_bytes;
+        let is_aligned = |number: u64| number.is_multiple_of(granule);
+        let from_end = from_offset + len_bytes;
+        let to_end = to_offset + len_bytes;
+        let ends_both = from_end == one.size() && to_end == other.size();
+        if !is_aligned(len_bytes) && !ends_both {
+            return Err(OpError::OutOfScope);
+        }
+        let overlaps = source == target
+            && from_offset.abs_diff(to_offset) < len_bytes.next_multiple_of(granule);
+        let sums_differ = self.inode(source).nodatasum != self.inode(target).nodatasum;
+        if !is_aligned(from_offset)
+            || !is_aligned(to_offset)
+            || from_end > one.size()
+            || to_end > other.size()
+            || overlaps
+            || sums_differ
+        {
+            return Err(OpError::InvalidArgument);
+        }
+        let bytes = |content: &Content, offset| content.read(offset, len_bytes as usize);
+        let are_equal = bytes(one, from_offset) == bytes(other, to_offset);
+        Ok(Outcome::Shared(are_equal))
     }
 
     pub(super) fn read(&self, at: &At, offset: u64, len_bytes: usize) -> OpResult {

@@ -38,6 +38,8 @@ pub(super) struct Inode {
     pub(super) flags: Flags,
     /// Set with `nocow` when the inode was empty; extents are shared between equals only.
     pub(super) nodatasum: bool,
+    /// Made without a name, and may be given one still.
+    pub(super) is_linkable: bool,
     pub(super) body: Body,
 }
 
@@ -61,6 +63,7 @@ impl Inode {
             xattrs: Arc::default(),
             flags: Flags::default(),
             nodatasum: false,
+            is_linkable: false,
             body,
         }
     }

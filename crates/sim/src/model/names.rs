@@ -38,21 +38,17 @@ impl ModelFs {
 
     fn add(&mut self, path: &FsPath, mut inode: Inode) -> OpResult {
         let (dir, name) = self.new_name(path)?;
-        if self.inode(dir).mode & SET_GROUP_ID != 0 {
-            return Err(OpError::OutOfScope);
-        }
-        if self.inode(dir).flags.nocow {
-            match inode.body {
-                Body::File(_) => {
-                    inode.flags.nocow = true;
-                    inode.nodatasum = true;
-                }
-                Body::Dir(_) => inode.flags.nocow = true,
-                _ => {}
-            }
-        }
+        self.refuse_set_group_id(dir)?;
+        self.inode(dir).hand_on(&mut inode);
         self.add_inode(dir, name, inode);
         Ok(Outcome::Done)
+    }
+
+    pub(super) fn refuse_set_group_id(&self, dir: InodeId) -> Result<(), OpError> {
+        match self.inode(dir).mode & SET_GROUP_ID {
+            0 => Ok(()),
+            _ => Err(OpError::OutOfScope),
+        }
     }
 
     pub(super) fn add_inode(&mut self, dir: InodeId, name: &[u8], inode: Inode) {
@@ -63,11 +59,18 @@ impl ModelFs {
 
     pub(super) fn link(&mut self, from: &FsPath, to: &FsPath) -> OpResult {
         let id = self.find_inode(from)?;
+        self.link_inode(id, to)
+    }
+
+    pub(super) fn link_inode(&mut self, id: InodeId, to: &FsPath) -> OpResult {
         let (dir, name) = self.new_name(to)?;
         self.refuse_guarded(id)?;
         let inode = self.inode(id);
         if inode.is_dir() {
             return Err(OpError::NotPermitted);
+        }
+        if inode.nlink == 0 && !inode.is_linkable {
+            return Err(OpError::NotFound);
         }
         if id.subvolume != dir.subvolume {
             return Err(OpError::CrossSubvolume);
@@ -75,7 +78,9 @@ impl ModelFs {
         if inode.nlink >= MAX_LINKS {
             return Err(OpError::TooManyLinks);
         }
-        self.inode_mut(id).nlink += 1;
+        let inode = self.inode_mut(id);
+        inode.nlink += 1;
+        inode.is_linkable = false;
         let directory = self.inode_mut(dir).dir_mut();
         directory.insert(name, Target::Inode(id.ino));
         Ok(Outcome::Done)

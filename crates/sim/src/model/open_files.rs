@@ -1,6 +1,7 @@
 //! Files that are held open, and live on without a name until they are closed.
 
-use super::inode::InodeId;
+use super::content::Content;
+use super::inode::{Body, Inode, InodeId};
 use super::subvolume::SubvolumeId;
 use super::{ModelFs, OpResult};
 use crate::script::{FsPath, OpError, Outcome, Slot};
@@ -12,6 +13,27 @@ impl ModelFs {
         self.release(slot);
         self.open.insert(slot, id);
         Ok(Outcome::Done)
+    }
+
+    /// Such a file goes when it is closed, unless it was given a name.
+    pub(super) fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
+        let dir = self.find_inode(dir)?;
+        self.inode(dir).dir()?;
+        self.may_change_names(dir)?;
+        self.refuse_set_group_id(dir)?;
+        let mut inode = Inode::new(mode, Body::File(Content::default()));
+        inode.nlink = 0;
+        inode.is_linkable = true;
+        self.inode(dir).hand_on(&mut inode);
+        let ino = self.subvolume_mut(dir.subvolume).add(inode);
+        self.release(slot);
+        self.open.insert(slot, InodeId { ino, ..dir });
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn link_open(&mut self, slot: Slot, to: &FsPath) -> OpResult {
+        let id = self.open.get(&slot).copied();
+        self.link_inode(id.ok_or(OpError::OutOfScope)?, to)
     }
 
     pub(super) fn close(&mut self, slot: Slot) -> OpResult {

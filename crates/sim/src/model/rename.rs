@@ -104,7 +104,8 @@ impl ModelFs {
         self.inode_mut(old.dir).dir_mut().remove(old.name);
         self.put(new, source);
         if how == RenameHow::Whiteout {
-            let whiteout = Inode::new(0, Body::Special(Node::CharDevice(0, 0)));
+            let mut whiteout = Inode::new(0, Body::Special(Node::CharDevice(0, 0)));
+            self.inode(old.dir).hand_on(&mut whiteout);
             self.add_inode(old.dir, old.name, whiteout);
         }
         Ok(Outcome::Done)

@@ -44,6 +44,12 @@ impl ModelFs {
         compare(&self.manifest(), shown, ignored)
     }
 
+    /// The same of a reader that shows the default subvolume only.
+    pub fn compare_default(&self, shown: &Manifest) -> Vec<Difference> {
+        let part = self.manifest().below(self.default_path().as_bytes());
+        compare(&part.canonical(), shown, &[])
+    }
+
     fn show(&self, path: &FsPath, id: InodeId, manifest: &mut Manifest) {
         let inode = self.inode(id);
         let known = |time: Option<Time>| time.unwrap_or(UNKNOWN);

@@ -3,7 +3,7 @@
 use super::inode::{Body, Directory, Inode, InodeId, ROOT_INO, Target};
 use super::lookup::Found;
 use super::{Map, ModelFs, OpResult, TOP};
-use crate::script::{FsPath, OpError, Outcome};
+use crate::script::{FsPath, OpError, Outcome, Received};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubvolumeId(pub(super) u64);
@@ -20,6 +20,7 @@ pub(super) struct Subvolume {
     pub(super) inodes: Map<u64, Inode>,
     next_ino: u64,
     pub(super) read_only: bool,
+    received: Received,
     /// None for the volume's own.
     pub(super) place: Option<Place>,
 }
@@ -31,6 +32,7 @@ impl Subvolume {
             inodes: Map::new_sync().insert(ROOT_INO, root),
             next_ino: ROOT_INO + 1,
             read_only: false,
+            received: Received::NOTHING,
             place,
         }
     }
@@ -50,7 +52,13 @@ impl ModelFs {
             dir,
             name: name.to_vec(),
         };
-        self.add_subvolume(Subvolume::new(Some(place)));
+        let mut made = Subvolume::new(Some(place));
+        // From the subvolume, whatever its directory says.
+        let above = self.inode(dir.subvolume.root());
+        if let Some(root) = made.inodes.get_mut(&ROOT_INO) {
+            above.hand_algorithm_on(root);
+        }
+        self.add_subvolume(made);
         Ok(Outcome::Done)
     }
 
@@ -74,6 +82,9 @@ impl ModelFs {
             copy.inodes.remove_mut(&orphan.ino);
         }
         copy.read_only = read_only;
+        if !read_only {
+            copy.received = Received::NOTHING;
+        }
         copy.place = Some(Place {
             dir,
             name: name.to_vec(),
@@ -86,6 +97,7 @@ impl ModelFs {
         let id = self.subvolume_at(path)?;
         let (dir, name) = self.parent(path)?;
         self.may_delete(dir, Found::Inode(id.root()), true)?;
+        self.refuse_default(id)?;
         let has_nested = self.subvolumes.values().any(|other| {
             let place = other.place.as_ref();
             place.is_some_and(|place| place.dir.subvolume == id)
@@ -103,6 +115,7 @@ impl ModelFs {
         name: &[u8],
         id: SubvolumeId,
     ) -> Result<(), OpError> {
+        self.refuse_default(id)?;
         if self.has_open_files(id) {
             return Err(OpError::OutOfScope);
         }
@@ -118,6 +131,61 @@ impl ModelFs {
         }
         self.subvolume_mut(id).read_only = read_only;
         Ok(Outcome::Done)
+    }
+
+    fn refuse_default(&self, id: SubvolumeId) -> Result<(), OpError> {
+        match id == self.default {
+            true => Err(OpError::NotPermitted),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn set_default(&mut self, path: &FsPath) -> OpResult {
+        self.default = self.subvolume_at(path)?;
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_received(&mut self, path: &FsPath, number: u64) -> OpResult {
+        let id = self.subvolume_at(path)?;
+        let subvolume = self.subvolume_mut(id);
+        if subvolume.read_only {
+            return Err(OpError::ReadOnly);
+        }
+        subvolume.received = Received::of_number(number);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn get_received(&self, path: &FsPath) -> OpResult {
+        let id = self.subvolume_at(path)?;
+        Ok(Outcome::Received(self.subvolume(id).received))
+    }
+
+    /// The path of what is mounted if nothing else is asked for.
+    pub fn default_path(&self) -> FsPath {
+        let mut names = Vec::new();
+        let mut at = self.default.root();
+        while at != TOP.root() {
+            let (dir, name) = self.way_up(at);
+            names.push(name);
+            at = dir;
+        }
+        let names = names.iter().rev();
+        names.fold(FsPath::default(), |path, name| path.join(name))
+    }
+
+    /// Where a directory is, and its name there.
+    fn way_up(&self, id: InodeId) -> (InodeId, Vec<u8>) {
+        let subvolume = self.subvolume(id.subvolume);
+        if let (true, Some(place)) = (id.is_subvolume(), &subvolume.place) {
+            return (place.dir, place.name.clone());
+        }
+        let found = subvolume.inodes.iter().find_map(|(ino, inode)| {
+            let dir = inode.dir().ok()?;
+            let mut entries = dir.entries.iter();
+            let (name, _) = entries.find(|(_, entry)| entry.target == Target::Inode(id.ino))?;
+            Some((InodeId { ino: *ino, ..id }, name.clone()))
+        });
+        found.expect("a directory has a name")
     }
 
     fn subvolume_at(&self, path: &FsPath) -> Result<SubvolumeId, OpError> {

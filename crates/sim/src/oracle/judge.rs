@@ -169,7 +169,12 @@ impl Judge<'_> {
     fn is_overtaking(&self, ops: usize, file: FileKey) -> bool {
         let is_so = matches!(
             self.next(ops),
-            Some(Op::Clone { .. } | Op::Truncate { .. } | Op::Fallocate { .. })
+            Some(
+                Op::Clone { .. }
+                    | Op::CopyRange { .. }
+                    | Op::Truncate { .. }
+                    | Op::Fallocate { .. }
+            )
         );
         is_so && self.is_changing(ops, file)
     }

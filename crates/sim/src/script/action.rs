@@ -15,9 +15,11 @@ macro_rules! actions {
 actions! {
     Create, Mkdir, Symlink, Mknod, Link, Unlink, Rmdir,
     Rename, NoReplace, Exchange, Whiteout, MoveSubvolume,
-    Open, Close, Write, Append, Truncate, Fallocate, CloneRange,
+    Open, Close, Tmpfile, LinkOpen,
+    Write, Append, Truncate, Fallocate, CloneRange, CopyRange, Dedupe,
     SetXattr, RemoveXattr, Chmod, Chown, SetTimes, SetFlags,
     CreateSubvolume, Snapshot, DeleteSubvolume, SetReadOnly,
+    SetDefault, SetReceived, GetReceived,
     Read, List, Stat, GetXattr, GetFlags,
     Sync, Fsync, Commit, Remount, DropCaches,
 }

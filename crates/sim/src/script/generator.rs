@@ -10,19 +10,35 @@ use super::{Allocate, At, Bytes, Data, Flags, FsPath, Node, Op, RenameHow, Shape
 use crate::Rng;
 use crate::fill;
 use crate::manifest::Time;
-use crate::model::{ModelFs, Wanted};
+use crate::model::{COMPRESSION, ModelFs, Wanted};
 
 const SLOTS: u64 = 4;
 const MAX_DEPTH: usize = 6;
 /// For a name that is not taken.
 const TRIES: usize = 3;
 const SECTOR: u64 = 4096;
+/// Of a file that ends far away no more is copied or compared.
+const COPIED_BYTES: u64 = 1 << 20;
 
 /// Chooses operations.
 #[derive(Clone, Debug)]
 pub struct Generator {
     rng: Rng,
     shape: Shape,
+    /// What was written last, at which offset.
+    written: Option<(At, u64, Data)>,
+    /// What held the same when it was made.
+    alike: Option<Ranges>,
+}
+
+/// A range of one file, and its place in another or elsewhere in the same.
+#[derive(Clone, Debug)]
+struct Ranges {
+    from: At,
+    from_offset: u64,
+    len_bytes: u64,
+    to: At,
+    to_offset: u64,
 }
 
 /// `count` operations that begin on an empty volume.
@@ -36,6 +52,8 @@ impl Generator {
         Generator {
             rng: Rng::new(seed),
             shape,
+            written: None,
+            alike: None,
         }
     }
 
@@ -147,14 +165,16 @@ impl Generator {
             Action::Close => Op::Close {
                 slot: self.slot(model)?,
             },
-            Action::Write => {
-                let at = self.file(model)?;
-                Op::Write {
-                    offset: self.offset(model, &at),
-                    at,
-                    data: self.data(),
-                }
-            }
+            Action::Tmpfile => Op::Tmpfile {
+                dir: self.existing(model, Wanted::OpenDir)?,
+                mode: self.mode(),
+                slot: Slot(self.rng.below(SLOTS) as u8),
+            },
+            Action::LinkOpen => Op::LinkOpen {
+                slot: self.slot(model)?,
+                to: self.new_path(model)?,
+            },
+            Action::Write => self.write(model)?,
             Action::Append => Op::Append {
                 at: self.file(model)?,
                 data: self.data(),
@@ -168,6 +188,8 @@ impl Generator {
             }
             Action::Fallocate => self.fallocate(model)?,
             Action::CloneRange => self.clone_range(model)?,
+            Action::CopyRange => self.copy_range(model)?,
+            Action::Dedupe => self.dedupe(model)?,
 
             Action::SetXattr => self.set_xattr(model)?,
             Action::RemoveXattr => {
@@ -231,6 +253,20 @@ impl Generator {
                     path,
                 }
             }
+            Action::SetDefault => Op::SetDefault {
+                path: match self.rng.below(4) {
+                    0 => FsPath::default(),
+                    _ => self.existing(model, Wanted::Subvolume)?,
+                },
+            },
+            // Few, so that subvolumes are received from the same.
+            Action::SetReceived => Op::SetReceived {
+                path: self.existing(model, Wanted::Subvolume)?,
+                number: self.rng.below(5),
+            },
+            Action::GetReceived => Op::GetReceived {
+                path: self.existing(model, Wanted::Subvolume)?,
+            },
 
             Action::Read => {
                 let at = self.file(model)?;
@@ -394,36 +430,119 @@ impl Generator {
         })
     }
 
-    fn clone_range(&mut self, model: &ModelFs) -> Option<Op> {
+    /// Sometimes what was written before, in another file.
+    fn write(&mut self, model: &ModelFs) -> Option<Op> {
+        let at = self.file(model)?;
+        if let Some((from, from_offset, data)) = self.written.clone()
+            && self.rng.one_in(6)
+        {
+            let offset = match self.rng.below(3) {
+                0 => from_offset,
+                _ => self.rng.below(self.shape.file_bytes() / SECTOR + 1) * SECTOR,
+            };
+            self.alike = Some(Ranges {
+                from,
+                from_offset,
+                len_bytes: data.len_bytes() as u64,
+                to: at.clone(),
+                to_offset: offset,
+            });
+            return Some(Op::Write { at, offset, data });
+        }
+        let offset = self.offset(model, &at);
+        let data = self.data();
+        if offset.is_multiple_of(SECTOR) {
+            self.written = Some((at.clone(), offset, data.clone()));
+        }
+        Some(Op::Write { at, offset, data })
+    }
+
+    /// In whole sectors, and as long as the source at most.
+    fn ranges(&mut self, model: &ModelFs, most: u64) -> Option<Ranges> {
         let from = self.existing(model, Wanted::FilledFile)?;
         let to = match self.rng.below(3) {
             0 => from.clone(),
             _ => self.existing(model, Wanted::File)?,
         };
         let size = model.size_at(&from).min(self.shape.file_bytes() * 2);
-        let mut from_offset = self.rng.below(size.div_ceil(SECTOR).max(1)) * SECTOR;
-        let mut to_offset = match self.rng.below(3) {
+        let from_offset = self.rng.below(size.div_ceil(SECTOR).max(1)) * SECTOR;
+        let to_offset = match self.rng.below(3) {
             0 => from_offset,
             _ => self.rng.below(self.shape.file_bytes() / SECTOR + 2) * SECTOR,
         };
         let left = size.saturating_sub(from_offset);
-        let mut len_bytes = match self.rng.below(3) {
-            0 => left,
+        let len_bytes = match self.rng.below(3) {
+            0 if left <= most => left,
             _ if left < SECTOR => left,
-            _ => (1 + self.rng.below(left.min(1 << 20) / SECTOR)) * SECTOR,
+            _ => (1 + self.rng.below(left.min(most) / SECTOR)) * SECTOR,
         };
-        match self.rng.below(30) {
-            0 => from_offset += 1,
-            1 => to_offset += 512,
-            2 => len_bytes += self.rng.below(10_000),
-            _ => {}
-        }
-        Some(Op::Clone {
+        Some(Ranges {
             from: At::Path(from),
             from_offset,
             len_bytes,
             to: At::Path(to),
             to_offset,
+        })
+    }
+
+    fn clone_range(&mut self, model: &ModelFs) -> Option<Op> {
+        let mut ranges = self.ranges(model, u64::MAX)?;
+        match self.rng.below(30) {
+            0 => ranges.from_offset += 1,
+            1 => ranges.to_offset += 512,
+            2 => ranges.len_bytes += self.rng.below(10_000),
+            _ => {}
+        }
+        self.alike = Some(ranges.clone());
+        Some(Op::Clone {
+            from: ranges.from,
+            from_offset: ranges.from_offset,
+            len_bytes: ranges.len_bytes,
+            to: ranges.to,
+            to_offset: ranges.to_offset,
+        })
+    }
+
+    fn copy_range(&mut self, model: &ModelFs) -> Option<Op> {
+        let mut ranges = self.ranges(model, COPIED_BYTES)?;
+        match self.rng.below(8) {
+            0 => ranges.from_offset += self.rng.below(SECTOR),
+            1 => ranges.to_offset += self.rng.below(SECTOR),
+            2 => ranges.len_bytes += self.rng.below(10_000),
+            3 => ranges.len_bytes = self.rng.below(ranges.len_bytes + 1),
+            _ => {}
+        }
+        self.alike = Some(ranges.clone());
+        Some(Op::CopyRange {
+            from: ranges.from,
+            from_offset: ranges.from_offset,
+            len_bytes: ranges.len_bytes,
+            to: ranges.to,
+            to_offset: ranges.to_offset,
+        })
+    }
+
+    /// Mostly of what should be alike.
+    fn dedupe(&mut self, model: &ModelFs) -> Option<Op> {
+        let mut ranges = match &self.alike {
+            Some(alike) if !self.rng.one_in(3) => alike.clone(),
+            _ => self.ranges(model, COPIED_BYTES)?,
+        };
+        ranges.len_bytes = ranges.len_bytes.min(COPIED_BYTES);
+        match self.rng.below(20) {
+            0 => ranges.to_offset += 512,
+            1 => ranges.len_bytes += SECTOR,
+            // Up to an end that only the source may have is out of scope.
+            2 => {}
+            _ if ranges.len_bytes > SECTOR => ranges.len_bytes -= ranges.len_bytes % SECTOR,
+            _ => {}
+        }
+        Some(Op::Dedupe {
+            from: ranges.from,
+            from_offset: ranges.from_offset,
+            len_bytes: ranges.len_bytes,
+            to: ranges.to,
+            to_offset: ranges.to_offset,
         })
     }
 
@@ -433,6 +552,19 @@ impl Generator {
             1 => XattrHow::Replace,
             _ => XattrHow::Any,
         };
+        if self.rng.one_in(10) {
+            let wanted = match self.rng.below(8) {
+                0 => Wanted::Any,
+                1..4 => Wanted::Dir,
+                _ => Wanted::File,
+            };
+            return Some(Op::SetXattr {
+                path: self.existing(model, wanted)?,
+                name: Bytes(COMPRESSION.to_vec()),
+                value: Data::Bytes(self.compression()),
+                how,
+            });
+        }
         let (path, name) = match self.rng.below(3) {
             0 => self.xattr(model)?,
             _ => {
@@ -474,13 +606,17 @@ impl Generator {
                     _ => Wanted::File,
                 };
                 let path = self.existing(model, wanted)?;
-                let kind = self.rng.below(5);
+                let kind = self.rng.below(7);
                 let flags = Flags {
                     immutable: kind == 0 && !path.is_root(),
                     append: kind == 1 && !path.is_root(),
-                    nocow: kind >= 3,
+                    nocow: kind == 3 || kind == 4 || kind > 4 && self.rng.one_in(20),
                     nodump: self.rng.one_in(4),
                     noatime: self.rng.one_in(4),
+                    compress: kind == 5,
+                    nocompress: kind == 6 || kind == 5 && self.rng.one_in(20),
+                    sync: self.rng.one_in(12),
+                    dirsync: self.rng.one_in(12),
                 };
                 (path, flags)
             }
@@ -493,6 +629,13 @@ impl Generator {
             0o644, 0o644, 0o755, 0o600, 0o000, 0o444, 0o4755, 0o6711, 0o1777, 0o7777,
         ];
         MODES[self.rng.below(MODES.len() as u64) as usize]
+    }
+
+    fn compression(&mut self) -> Vec<u8> {
+        const VALUES: [&[u8]; 10] = [
+            b"zlib", b"zlib", b"lzo", b"zstd", b"zstd", b"zstd:5", b"none", b"no", b"", b"gzip",
+        ];
+        VALUES[self.rng.below(VALUES.len() as u64) as usize].to_vec()
     }
 
     fn owner(&mut self) -> u32 {

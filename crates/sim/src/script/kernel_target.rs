@@ -1,12 +1,14 @@
 //! The kernel's btrfs as a target: what it does proves the model.
 
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::vfs_target::Mounted;
-use super::{Op, OpError, SubvolumeVerb, VfsTarget};
+use super::{Op, OpError, SubvolumeVerb, VfsTarget, ioctl};
+use crate::Result;
 use crate::error::At;
-use crate::kernel::{KernelMount, KernelVolume, run};
-use crate::{Error, Result};
+use crate::kernel::{KernelMount, KernelVolume};
 
 /// A volume that is mounted by the kernel, but for moments.
 #[derive(Debug)]
@@ -19,12 +21,13 @@ pub struct MountedVolume {
 pub type KernelTarget = VfsTarget<MountedVolume>;
 
 impl KernelTarget {
-    /// Mounts with `options`, as for `KernelVolume::mount`.
+    /// Mounts with `options`, as for `KernelVolume::mount`, and from the top, whatever the default subvolume.
     pub fn mount(volume: KernelVolume, options: &str) -> Result<KernelTarget> {
-        let mount = volume.mount(options)?;
+        let options = format!("subvolid=5,{options}");
+        let mount = volume.mount(&options)?;
         Ok(VfsTarget::new(MountedVolume {
             volume,
-            options: options.to_owned(),
+            options,
             mount: Some(mount),
         }))
     }
@@ -88,7 +91,7 @@ impl Mounted for KernelFolder {
     }
 
     fn sync(&mut self) -> Result<()> {
-        let dir = std::fs::File::open(&self.0).at("open", &self.0)?;
+        let dir = File::open(&self.0).at("open", &self.0)?;
         rustix::fs::syncfs(&dir).at("syncfs", &self.0)
     }
 
@@ -110,71 +113,37 @@ fn is_by_chance(op: &Op, error: OpError) -> bool {
     match op {
         // A larger value takes the old one's place only if their leaf happens to have room.
         Op::SetXattr { .. } => error == OpError::NoSpace,
-        // The command asks for the whole path, which may be longer than the kernel tells.
-        Op::CreateSubvolume { .. }
-        | Op::Snapshot { .. }
-        | Op::DeleteSubvolume { .. }
-        | Op::SetReadOnly { .. } => error == OpError::NameTooLong,
         _ => false,
     }
 }
 
+/// By ioctl: the commands refuse some of it before they ask the kernel.
 fn btrfs_subvolume(verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
-    let done = match verb {
+    let place = |path: &Path| {
+        let dir = File::open(path.parent().unwrap_or(path))?;
+        let name = path.file_name().unwrap_or_default();
+        Ok::<_, OpError>((dir, name.as_bytes().to_vec()))
+    };
+    match verb {
         SubvolumeVerb::Create { path } => {
-            let words = ["subvolume", "create"].map(AsRef::as_ref);
-            run("btrfs", words.into_iter().chain([path.as_os_str()]))
+            let (dir, name) = place(path)?;
+            ioctl::create_subvolume(&dir, &name)?;
         }
         SubvolumeVerb::Snapshot {
             from,
             to,
             read_only,
         } => {
-            let words: &[&str] = match read_only {
-                true => &["subvolume", "snapshot", "-r"],
-                false => &["subvolume", "snapshot"],
-            };
-            let words = words.iter().map(AsRef::as_ref);
-            run("btrfs", words.chain([from.as_os_str(), to.as_os_str()]))
+            let (dir, name) = place(to)?;
+            ioctl::snapshot(&File::open(from)?, &dir, &name, read_only)?;
         }
         SubvolumeVerb::Delete { path } => {
-            let words = ["subvolume", "delete"].map(AsRef::as_ref);
-            run("btrfs", words.into_iter().chain([path.as_os_str()]))
+            let (dir, name) = place(path)?;
+            ioctl::delete_subvolume(&dir, &name)?;
         }
         SubvolumeVerb::SetReadOnly { path, read_only } => {
-            let value = if read_only { "true" } else { "false" };
-            let words = ["property", "set", "-ts"].map(AsRef::as_ref);
-            let object = [path.as_os_str(), "ro".as_ref(), value.as_ref()];
-            run("btrfs", words.into_iter().chain(object))
+            ioctl::set_read_only(&File::open(path)?, read_only)?;
         }
-    };
-    done.map(drop).map_err(|error| errno_of(&error))
-}
-
-/// What the C library calls these errors, which the command repeats.
-const MESSAGES: [(&str, OpError); 12] = [
-    ("File exists", OpError::Exists),
-    ("No such file or directory", OpError::NotFound),
-    ("Directory not empty", OpError::NotEmpty),
-    ("Not a directory", OpError::NotADirectory),
-    ("Is a directory", OpError::IsADirectory),
-    ("File name too long", OpError::NameTooLong),
-    ("Read-only file system", OpError::ReadOnly),
-    ("Operation not permitted", OpError::NotPermitted),
-    ("Invalid argument", OpError::InvalidArgument),
-    ("No space left on device", OpError::NoSpace),
-    ("Disk quota exceeded", OpError::Quota),
-    ("Device or resource busy", OpError::Busy),
-];
-
-fn errno_of(error: &Error) -> OpError {
-    let text = error.to_string();
-    let known = MESSAGES.iter().find(|(message, _)| text.contains(message));
-    known.map_or_else(
-        || {
-            eprintln!("{text}");
-            OpError::Io
-        },
-        |(_, error)| *error,
-    )
+    }
+    Ok(())
 }

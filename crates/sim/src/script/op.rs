@@ -196,7 +196,7 @@ pub enum XattrHow {
     Replace,
 }
 
-/// Inode flags that change what operations do, as `chattr` sets them, and two that only are kept.
+/// Inode flags that change what operations do, as `chattr` sets them, and some that only are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     pub immutable: bool,
@@ -205,6 +205,50 @@ pub struct Flags {
     pub nocow: bool,
     pub nodump: bool,
     pub noatime: bool,
+    /// Goes with the property `btrfs.compression`. As the next, what is made in a directory inherits it.
+    pub compress: bool,
+    pub nocompress: bool,
+    pub sync: bool,
+    /// Of directories; forgotten by files.
+    pub dirsync: bool,
+}
+
+/// What a subvolume was received from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub uuid: [u8; 16],
+    pub transid: u64,
+    pub time: Time,
+}
+
+impl Received {
+    /// From nothing, as a subvolume that was not received says.
+    pub const NOTHING: Received = Received {
+        uuid: [0; 16],
+        transid: 0,
+        time: Time {
+            seconds: 0,
+            nanoseconds: 0,
+        },
+    };
+
+    /// 0 is `NOTHING`.
+    pub fn of_number(number: u64) -> Received {
+        if number == 0 {
+            return Received::NOTHING;
+        }
+        let mut rng = Rng::new(number);
+        let mut uuid = [0; 16];
+        rng.fill(&mut uuid);
+        Received {
+            uuid,
+            transid: rng.below(1 << 40),
+            time: Time {
+                seconds: rng.below(1 << 40) as i64,
+                nanoseconds: rng.below(1_000_000_000) as u32,
+            },
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,6 +296,17 @@ pub enum Op {
     Close {
         slot: Slot,
     },
+    /// Makes a file without a name, opened as by `Open`.
+    Tmpfile {
+        dir: FsPath,
+        mode: u32,
+        slot: Slot,
+    },
+    /// Gives an open file one more name, or one made by `Tmpfile` its first.
+    LinkOpen {
+        slot: Slot,
+        to: FsPath,
+    },
     Write {
         at: At,
         offset: u64,
@@ -279,7 +334,24 @@ pub enum Op {
         to: At,
         to_offset: u64,
     },
+    /// As copy_file_range does, until all is copied or the source ends.
+    CopyRange {
+        from: At,
+        from_offset: u64,
+        len_bytes: u64,
+        to: At,
+        to_offset: u64,
+    },
+    /// Has equal ranges share extents, as FIDEDUPERANGE does.
+    Dedupe {
+        from: At,
+        from_offset: u64,
+        len_bytes: u64,
+        to: At,
+        to_offset: u64,
+    },
 
+    /// `btrfs.compression` is a property, which changes flags.
     SetXattr {
         path: FsPath,
         name: Bytes,
@@ -324,6 +396,18 @@ pub enum Op {
     SetReadOnly {
         path: FsPath,
         read_only: bool,
+    },
+    /// Makes it what is mounted if nothing else is asked for.
+    SetDefault {
+        path: FsPath,
+    },
+    /// `Received::of_number` gives the rest.
+    SetReceived {
+        path: FsPath,
+        number: u64,
+    },
+    GetReceived {
+        path: FsPath,
     },
 
     Read {
@@ -373,7 +457,7 @@ impl Op {
         match self {
             Op::Write { at, .. } | Op::Append { at, .. } => Some(at),
             Op::Truncate { at, .. } | Op::Fallocate { at, .. } => Some(at),
-            Op::Clone { to, .. } => Some(to),
+            Op::Clone { to, .. } | Op::CopyRange { to, .. } => Some(to),
             _ => None,
         }
     }
@@ -411,6 +495,11 @@ pub enum Outcome {
     Names(Vec<(Vec<u8>, Kind)>),
     Attr(Attr),
     Flags(Flags),
+    /// How many bytes were copied.
+    Copied(u64),
+    /// Whether the ranges were equal, and share now.
+    Shared(bool),
+    Received(Received),
 }
 
 const SHOWN: usize = 64;
@@ -432,6 +521,9 @@ impl fmt::Debug for Outcome {
             }
             Outcome::Attr(attr) => write!(f, "{attr:?}"),
             Outcome::Flags(flags) => write!(f, "{flags:?}"),
+            Outcome::Copied(bytes) => write!(f, "Copied({bytes})"),
+            Outcome::Shared(are_equal) => write!(f, "Shared({are_equal})"),
+            Outcome::Received(received) => write!(f, "{received:?}"),
         }
     }
 }

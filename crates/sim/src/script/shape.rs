@@ -43,10 +43,13 @@ impl Shape {
             Mkdir | Unlink | Rename | SetXattr => 40,
             Link | Truncate | Append | Fallocate | CloneRange | Read => 25,
             Symlink | Rmdir | Exchange | NoReplace | RemoveXattr | Chmod | SetTimes | Fsync => 15,
-            List | Stat | Open | Close | Chown | Mknod | SetFlags => 12,
+            CopyRange | Dedupe => 15,
+            List | Stat | Open | Close | Chown | Mknod | SetFlags | LinkOpen => 12,
             Whiteout | GetXattr | GetFlags | CreateSubvolume | Snapshot | SetReadOnly => 8,
+            Tmpfile => 8,
             DeleteSubvolume | MoveSubvolume | Sync | Commit => 5,
-            Remount | DropCaches => 1,
+            SetReceived | GetReceived => 4,
+            SetDefault | Remount | DropCaches => 1,
         };
         let factor = match (self, action) {
             (Shape::Mixed, _) => 4,
@@ -56,11 +59,14 @@ impl Shape {
             (Shape::ManySmallFiles, Write | Mkdir | Rmdir) => 4,
 
             (Shape::BigFile, Write | Truncate | Fallocate | CloneRange | Append) => 16,
+            (Shape::BigFile, CopyRange | Dedupe) => 16,
             (Shape::BigFile, Snapshot | DeleteSubvolume) => 4,
 
             (Shape::Snapshots, CreateSubvolume | Snapshot | DeleteSubvolume) => 40,
-            (Shape::Snapshots, MoveSubvolume | SetReadOnly) => 12,
+            (Shape::Snapshots, MoveSubvolume | SetReadOnly | SetReceived | GetReceived) => 12,
+            (Shape::Snapshots, SetDefault) => 6,
             (Shape::Snapshots, Create | Write | Unlink | Rename | Mkdir | CloneRange) => 4,
+            (Shape::Snapshots, CopyRange | Dedupe) => 4,
 
             (Shape::CollidingNames, Create | Unlink | Rename | Link | Exchange | Mkdir) => 8,
             (Shape::CollidingNames, SetXattr | RemoveXattr | Symlink | Whiteout) => 8,
@@ -71,8 +77,9 @@ impl Shape {
             (Shape::Xattrs, Create | Mkdir) => 2,
 
             // Where these run out of space, a part of them may have been done.
-            (Shape::FullDisk, CloneRange | Truncate | SetFlags) => 0,
+            (Shape::FullDisk, CloneRange | CopyRange | Dedupe | Truncate | SetFlags) => 0,
             (Shape::FullDisk, CreateSubvolume | Snapshot | SetReadOnly) => 0,
+            (Shape::FullDisk, SetDefault | SetReceived) => 0,
             (Shape::FullDisk, Write | Append | Create | Fallocate) => 8,
             (Shape::FullDisk, Unlink) => 6,
             _ => 1,

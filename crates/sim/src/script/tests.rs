@@ -46,7 +46,7 @@ fn every_operation_and_every_way_to_fail_comes_up() {
             };
         }
     }
-    assert_eq!(done.len(), 35, "{done:?}");
+    assert_eq!(done.len(), 42, "{done:?}");
     let wanted = [
         "CrossSubvolume",
         "Exists",

@@ -46,8 +46,8 @@ impl ThreadPlan {
         let script = |thread: u8| {
             let seed = Rng::new(seed ^ u64::from(thread)).next_u64();
             let ops = generate(shape, seed, count).into_iter();
-            // To mount again is for all threads or for none.
-            let ops = ops.filter(|op| !matches!(op, Op::Remount));
+            // To mount again is for all threads or for none, and the default subvolume is nobody's own.
+            let ops = ops.filter(|op| !matches!(op, Op::Remount | Op::SetDefault { .. }));
             ops.map(|op| op.moved(&root(thread), thread * SLOTS))
                 .collect()
         };
@@ -326,6 +326,9 @@ impl Op {
             | Op::CreateSubvolume { path }
             | Op::DeleteSubvolume { path }
             | Op::SetReadOnly { path, .. }
+            | Op::SetDefault { path }
+            | Op::SetReceived { path, .. }
+            | Op::GetReceived { path }
             | Op::List { path }
             | Op::Stat { path }
             | Op::GetXattr { path, .. }
@@ -334,7 +337,11 @@ impl Op {
                 below(from);
                 below(to);
             }
-            Op::Open { path, slot } => {
+            Op::Open { path, slot }
+            | Op::Tmpfile {
+                dir: path, slot, ..
+            }
+            | Op::LinkOpen { slot, to: path } => {
                 below(path);
                 shift(slot);
             }
@@ -345,7 +352,9 @@ impl Op {
             | Op::Fallocate { at, .. }
             | Op::Read { at, .. }
             | Op::Fsync { at } => file(at),
-            Op::Clone { from, to, .. } => {
+            Op::Clone { from, to, .. }
+            | Op::CopyRange { from, to, .. }
+            | Op::Dedupe { from, to, .. } => {
                 file(from);
                 file(to);
             }

@@ -15,14 +15,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FallocateFlags, FileType, IFlags, Mode, OFlags, RenameFlags, Timespec,
-    Timestamps, XattrFlags, chmodat, fallocate, ioctl_getflags, ioctl_setflags, linkat, makedev,
-    mkdirat, mknodat, openat, renameat_with, setxattr, statat, symlinkat, unlinkat, utimensat,
+    Timestamps, XattrFlags, chmodat, copy_file_range, fallocate, fchmod, ioctl_getflags,
+    ioctl_setflags, linkat, makedev, mkdirat, mknodat, openat, renameat_with, setxattr, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
 use super::{
-    Allocate, At, Attr, Data, Flags, FsPath, Node, Op, OpError, Outcome, RenameHow, Slot, Target,
-    XattrHow,
+    Allocate, At, Attr, Data, Flags, FsPath, Node, Op, OpError, Outcome, Received, RenameHow, Slot,
+    Target, XattrHow, ioctl,
 };
 use crate::Result;
 use crate::manifest::{Fault, Manifest, Time, kind_of};
@@ -252,6 +253,58 @@ impl<M: Mounted> VfsTarget<M> {
         Ok(Outcome::Done)
     }
 
+    fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
+        let file = self.open_at(dir, OFlags::TMPFILE | OFlags::RDWR)?;
+        fchmod(&file, Mode::from_raw_mode(mode))?;
+        self.open.insert(slot, file);
+        Ok(Outcome::Done)
+    }
+
+    fn link_open(&self, slot: Slot, to: &FsPath) -> OpResult {
+        let file = self.open.get(&slot).ok_or(OpError::InvalidArgument)?;
+        let new = self.place(to)?;
+        linkat(file, "", new.dir, new.name, AtFlags::EMPTY_PATH)?;
+        Ok(Outcome::Done)
+    }
+
+    fn copy_range(
+        &self,
+        (from, from_offset): (&At, u64),
+        len_bytes: u64,
+        (to, to_offset): (&At, u64),
+    ) -> OpResult {
+        let source = self.opened(from, OFlags::RDONLY)?;
+        let target = self.opened(to, OFlags::WRONLY)?;
+        // A file that is copied into itself grows meanwhile.
+        let left = source.metadata()?.len().saturating_sub(from_offset);
+        let len = match source.metadata()?.is_file() {
+            true => len_bytes.min(left),
+            false => len_bytes,
+        };
+        let mut done = 0;
+        loop {
+            let (mut at, mut to) = (from_offset + done, to_offset + done);
+            let part = (len - done) as usize;
+            let copied = copy_file_range(&*source, Some(&mut at), &*target, Some(&mut to), part)?;
+            done += copied as u64;
+            if copied == 0 || done == len {
+                return Ok(Outcome::Copied(done));
+            }
+        }
+    }
+
+    fn dedupe(
+        &self,
+        (from, from_offset): (&At, u64),
+        len_bytes: u64,
+        (to, to_offset): (&At, u64),
+    ) -> OpResult {
+        let source = self.opened(from, OFlags::RDONLY)?;
+        let target = self.opened(to, OFlags::WRONLY)?;
+        let ends = ((&*source, from_offset), (&*target, to_offset));
+        Ok(Outcome::Shared(ioctl::dedupe(ends.0, len_bytes, ends.1)?))
+    }
+
     fn clone_range(
         &self,
         (from, from_offset): (&At, u64),
@@ -323,6 +376,10 @@ impl<M: Mounted> VfsTarget<M> {
             nocow: raw.contains(IFlags::NOCOW),
             nodump: raw.contains(IFlags::NODUMP),
             noatime: raw.contains(IFlags::NOATIME),
+            compress: raw.contains(IFlags::COMPRESSED),
+            nocompress: raw.contains(NO_COMPRESSION),
+            sync: raw.contains(IFlags::SYNC),
+            dirsync: raw.contains(IFlags::DIRSYNC),
         }))
     }
 
@@ -437,6 +494,11 @@ impl<M: Mounted> VfsTarget<M> {
         Ok(Outcome::Done)
     }
 
+    fn opened_subvolume(&self, path: &FsPath) -> OpResult<File> {
+        self.subvolume_at(path)?;
+        self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
     fn unlink(&self, path: &FsPath, flags: AtFlags) -> OpResult {
         let Place { dir, name } = self.place(path)?;
         unlinkat(dir, name, flags)?;
@@ -460,13 +522,20 @@ fn outside_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd()).into()
 }
 
-fn flag_bits(flags: Flags) -> [(IFlags, bool); 5] {
+/// FS_NOCOMP_FL
+const NO_COMPRESSION: IFlags = IFlags::from_bits_retain(0x400);
+
+fn flag_bits(flags: Flags) -> [(IFlags, bool); 9] {
     [
         (IFlags::IMMUTABLE, flags.immutable),
         (IFlags::APPEND, flags.append),
         (IFlags::NOCOW, flags.nocow),
         (IFlags::NODUMP, flags.nodump),
         (IFlags::NOATIME, flags.noatime),
+        (IFlags::COMPRESSED, flags.compress),
+        (NO_COMPRESSION, flags.nocompress),
+        (IFlags::SYNC, flags.sync),
+        (IFlags::DIRSYNC, flags.dirsync),
     ]
 }
 
@@ -498,6 +567,8 @@ impl<M: Mounted> Target for VfsTarget<M> {
                 self.open.remove(slot);
                 Ok(Outcome::Done)
             }
+            Op::Tmpfile { dir, mode, slot } => self.tmpfile(dir, *mode, *slot),
+            Op::LinkOpen { slot, to } => self.link_open(*slot, to),
             Op::Write { at, offset, data } => {
                 let file = self.opened(at, OFlags::WRONLY)?;
                 self.write(&file, *offset, data)
@@ -520,6 +591,20 @@ impl<M: Mounted> Target for VfsTarget<M> {
                 to,
                 to_offset,
             } => self.clone_range((from, *from_offset), *len_bytes, (to, *to_offset)),
+            Op::CopyRange {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => self.copy_range((from, *from_offset), *len_bytes, (to, *to_offset)),
+            Op::Dedupe {
+                from,
+                from_offset,
+                len_bytes,
+                to,
+                to_offset,
+            } => self.dedupe((from, *from_offset), *len_bytes, (to, *to_offset)),
             Op::SetXattr {
                 path,
                 name,
@@ -543,6 +628,19 @@ impl<M: Mounted> Target for VfsTarget<M> {
             } => self.snapshot(from, to, *read_only),
             Op::DeleteSubvolume { path } => self.delete_subvolume(path),
             Op::SetReadOnly { path, read_only } => self.set_read_only(path, *read_only),
+            Op::SetDefault { path } => {
+                ioctl::set_default(&self.opened_subvolume(path)?)?;
+                Ok(Outcome::Done)
+            }
+            Op::SetReceived { path, number } => {
+                let dir = self.opened_subvolume(path)?;
+                ioctl::set_received(&dir, &Received::of_number(*number))?;
+                Ok(Outcome::Done)
+            }
+            Op::GetReceived { path } => {
+                let dir = self.opened_subvolume(path)?;
+                Ok(Outcome::Received(ioctl::received(&dir)?))
+            }
             Op::Read {
                 at,
                 offset,

@@ -126,6 +126,10 @@ fn can_be_asked(op: &Op) -> bool {
     !matches!(
         op,
         Op::Clone { .. }
+            | Op::Dedupe { .. }
+            | Op::SetDefault { .. }
+            | Op::SetReceived { .. }
+            | Op::GetReceived { .. }
             | Op::CreateSubvolume { .. }
             | Op::Snapshot { .. }
             | Op::DeleteSubvolume { .. }

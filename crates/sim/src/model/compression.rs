@@ -1,0 +1,125 @@
+//! The property `btrfs.compression`: an attribute that goes with two flags, and what new inodes take over.
+
+use std::sync::Arc;
+
+use super::inode::{Body, Inode, InodeId};
+use super::{ModelFs, OpResult};
+use crate::script::{Flags, OpError, Outcome, XattrHow};
+
+pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
+
+const ALGORITHMS: [&[u8]; 3] = [b"zlib", b"lzo", b"zstd"];
+
+/// What a value asks for.
+enum Wish {
+    Nothing,
+    Never,
+    With,
+}
+
+/// The name of the algorithm that a value begins with; a level may follow.
+fn algorithm(value: &[u8]) -> Option<&'static [u8]> {
+    ALGORITHMS.into_iter().find(|name| value.starts_with(name))
+}
+
+fn wish(value: &[u8]) -> Option<Wish> {
+    match value {
+        b"" => Some(Wish::Nothing),
+        b"no" | b"none" => Some(Wish::Never),
+        value => algorithm(value).map(|_| Wish::With),
+    }
+}
+
+/// As `chattr` may ask for them after those that are there.
+pub(super) fn are_compatible(old: Flags, new: Flags) -> bool {
+    let is_asked = |flags: Flags| flags.compress || flags.nocompress;
+    let excluded = new.compress && (new.nocompress || new.nocow)
+        || new.nocow && is_asked(old)
+        || old.nocow && is_asked(new);
+    !excluded
+}
+
+impl Inode {
+    fn set_wish(&mut self, wish: &Wish) {
+        self.flags.compress = matches!(wish, Wish::With);
+        self.flags.nocompress = matches!(wish, Wish::Never);
+    }
+
+    /// Of a file or a directory.
+    pub(super) fn set_algorithm(&mut self, name: &[u8]) {
+        Arc::make_mut(&mut self.xattrs).insert(COMPRESSION.to_vec(), name.to_vec());
+        self.set_wish(&Wish::With);
+    }
+
+    pub(super) fn forget_compression(&mut self) {
+        if self.xattrs.contains_key(COMPRESSION) {
+            Arc::make_mut(&mut self.xattrs).remove(COMPRESSION);
+        }
+        self.set_wish(&Wish::Nothing);
+    }
+
+    fn takes_properties(&self) -> bool {
+        matches!(self.body, Body::File(_) | Body::Dir(_))
+    }
+
+    /// What is made in this directory takes over flags, and the algorithm without a level.
+    pub(super) fn hand_on(&self, new: &mut Inode) {
+        new.flags.nocompress = self.flags.nocompress;
+        new.flags.compress = self.flags.compress && !self.flags.nocompress;
+        new.flags.nocow = self.flags.nocow;
+        new.nodatasum = self.flags.nocow && matches!(new.body, Body::File(_));
+        self.hand_algorithm_on(new);
+    }
+
+    pub(super) fn hand_algorithm_on(&self, new: &mut Inode) {
+        let value = self.xattrs.get(COMPRESSION);
+        if let Some(name) = value.and_then(|value| algorithm(value))
+            && new.takes_properties()
+        {
+            new.set_algorithm(name);
+        }
+    }
+}
+
+impl ModelFs {
+    /// What has no use for it takes it and forgets it.
+    pub(super) fn set_compression(&mut self, id: InodeId, value: &[u8], how: XattrHow) -> OpResult {
+        let inode = self.inode_mut(id);
+        let wish = wish(value).ok_or(OpError::InvalidArgument)?;
+        let is_copied = !inode.flags.nocow && !inode.nodatasum;
+        if !is_copied && !matches!(wish, Wish::Nothing) {
+            return Err(OpError::InvalidArgument);
+        }
+        if !inode.takes_properties() {
+            return Ok(Outcome::Done);
+        }
+        let is_there = inode.xattrs.contains_key(COMPRESSION);
+        match (how, &wish) {
+            (XattrHow::Replace, _) if !is_there => return Err(OpError::NoData),
+            (XattrHow::Create, Wish::Never | Wish::With) if is_there => {
+                return Err(OpError::Exists);
+            }
+            _ => {}
+        }
+        match wish {
+            Wish::Nothing => inode.forget_compression(),
+            wish => {
+                inode.set_wish(&wish);
+                Arc::make_mut(&mut inode.xattrs).insert(COMPRESSION.to_vec(), value.to_vec());
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn remove_compression(&mut self, id: InodeId) -> OpResult {
+        let inode = self.inode_mut(id);
+        if !inode.takes_properties() {
+            return Ok(Outcome::Done);
+        }
+        if !inode.xattrs.contains_key(COMPRESSION) {
+            return Err(OpError::NoData);
+        }
+        inode.forget_compression();
+        Ok(Outcome::Done)
+    }
+}
