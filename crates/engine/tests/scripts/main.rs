@@ -3,6 +3,7 @@
 
 mod shown;
 mod target;
+mod turns;
 
 use std::path::PathBuf;
 use std::sync::Arc;
