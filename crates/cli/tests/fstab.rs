@@ -52,6 +52,40 @@ findmnt -n -o OPTIONS "$dir" | grep -q '^ro,'
 umount "$dir"
 free
 
+# Set-id bits and devices count as with the kernel's btrfs, unless the line leaves the mounting to users.
+shown() { findmnt -n -o OPTIONS "$dir"; }
+for words in defaults rw noatime,nofail; do
+    echo "$image $dir fuse.ubtrfs $words 0 0" > "$fstab"
+    mount -T "$fstab" "$dir"
+    if shown | grep -Eq 'nosuid|nodev|noexec'; then exit 1; fi
+    rm -f "$dir/null"
+    mknod "$dir/null" c 1 3
+    echo x > "$dir/null"
+    umount "$dir"
+    free
+done
+for words in user,noauto users nosuid,nodev,noexec; do
+    echo "$image $dir fuse.ubtrfs $words 0 0" > "$fstab"
+    mount -T "$fstab" "$dir"
+    for flag in nosuid nodev noexec; do shown | grep -q "$flag"; done
+    umount "$dir"
+    free
+done
+for words in owner group nosuid,nodev; do
+    echo "$image $dir fuse.ubtrfs $words 0 0" > "$fstab"
+    mount -T "$fstab" "$dir"
+    for flag in nosuid nodev; do shown | grep -q "$flag"; done
+    if shown | grep -q noexec; then exit 1; fi
+    if (echo x > "$dir/null") 2> /dev/null; then exit 1; fi
+    umount "$dir"
+    free
+done
+echo "$image $dir fuse.ubtrfs user,suid,dev,exec 0 0" > "$fstab"
+mount -T "$fstab" "$dir"
+if shown | grep -Eq 'nosuid|nodev|noexec'; then exit 1; fi
+umount "$dir"
+free
+
 mount -t fuse.ubtrfs "$image" "$dir" -o lazytime
 is_lazy() { findmnt -n -o OPTIONS "$dir" | grep -q lazytime; }
 is_lazy

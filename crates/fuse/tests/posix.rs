@@ -186,7 +186,7 @@ fn calls_answer_as_on_the_kernels_btrfs() {
         let made = KernelVolume::make(&spec).unwrap();
         let dir = made.dir().join("ours");
         std::fs::create_dir(&dir).unwrap();
-        let words = format!("dev,suid,noatime,{way}");
+        let words = format!("noatime,{way}");
         let served = Served::start("serving_process", &made.devices()[0], &dir, &words);
         let answers = play(&dir);
         served.end();

@@ -47,7 +47,7 @@ impl OurMount {
         let options = OpenOptions::new().writable(true);
         let volume = Volume::open(self.device.devices(), &options).unwrap();
         let mut options = Options::default();
-        options.add("dev,suid,noatime".as_ref()).unwrap();
+        options.add("noatime".as_ref()).unwrap();
         let source = Path::new("scripts");
         let session = mount(Arc::clone(&volume), source, &self.point, &options).unwrap();
         self.served = Some((session, volume));

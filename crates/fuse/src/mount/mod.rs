@@ -1,8 +1,8 @@
 //! Mounting a volume: options, the mount itself, its life as a process, and its end.
 //!
 //! The mount's type is `fuse.ubtrfs` (`fuseblk.ubtrfs` of a block device, see `block`) and its source is the
-//! image, so `findmnt -t fuse.ubtrfs` lists ours. Set-user-id bits and device nodes of an image do not count unless `suid` and `dev` ask for it,
-//! as is usual with FUSE: an image is more easily forged than a disk.
+//! image, so `findmnt -t fuse.ubtrfs` lists ours. Set-user-id bits and device nodes count when root mounts, as with
+//! `mount -t btrfs`, unless an option forbids them or leaves the mounting to users. A user's mount never has them.
 
 mod attach;
 mod background;
@@ -172,8 +172,9 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
 fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, !writable);
-    flags.set(MountFlags::NOSUID, !options.suid);
-    flags.set(MountFlags::NODEV, !options.dev);
+    let is_root = geteuid().is_root();
+    flags.set(MountFlags::NOSUID, !options.suid.unwrap_or(is_root));
+    flags.set(MountFlags::NODEV, !options.dev.unwrap_or(is_root));
     flags.set(MountFlags::NOEXEC, options.no_exec);
     flags.set(MountFlags::NOATIME, options.atime == AtimePolicy::Never);
     flags.set(

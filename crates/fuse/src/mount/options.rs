@@ -51,8 +51,9 @@ pub struct Options {
     pub writeback: bool,
     /// The kernel asks before it opens a file, so that flags of inodes forbid opens and not only what follows.
     pub opens: bool,
-    pub suid: bool,
-    pub dev: bool,
+    /// Whether set-id bits count, and device nodes; if not said, they do when root mounts.
+    pub suid: Option<bool>,
+    pub dev: Option<bool>,
     pub no_exec: bool,
     pub atime: AtimePolicy,
     pub no_diratime: bool,
@@ -210,10 +211,10 @@ impl Options {
             "nowriteback" => self.writeback = false,
             "opens" => self.opens = true,
             "noopens" => self.opens = false,
-            "suid" => self.suid = true,
-            "nosuid" => self.suid = false,
-            "dev" => self.dev = true,
-            "nodev" => self.dev = false,
+            "suid" => self.suid = Some(true),
+            "nosuid" => self.suid = Some(false),
+            "dev" => self.dev = Some(true),
+            "nodev" => self.dev = Some(false),
             "exec" => self.no_exec = false,
             "noexec" => self.no_exec = true,
             "noatime" => self.atime = AtimePolicy::Never,
@@ -226,11 +227,11 @@ impl Options {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
-            "user" | "users" => {
-                // As in mount(8): what a user may mount is not to be trusted.
-                self.suid = false;
-                self.dev = false;
-                self.no_exec = true;
+            // As in mount(8): what a user may mount is not to be trusted.
+            "user" | "users" | "owner" | "group" => {
+                self.suid = Some(false);
+                self.dev = Some(false);
+                self.no_exec |= name.starts_with("user");
             }
             _ => return false,
         }

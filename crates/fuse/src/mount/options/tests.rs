@@ -190,10 +190,26 @@ fn rescue_words_are_known_alone_together_and_by_their_old_names() {
 fn devices_add_up_and_later_words_win() {
     let options = parse("ro,device=/dev/a,device=b.img,suid,nosuid,threads=3,fsname=pool").unwrap();
     assert_eq!(options.devices, [PathBuf::from("/dev/a"), "b.img".into()]);
-    assert!(!options.suid);
+    assert_eq!(options.suid, Some(false));
     assert_eq!(options.threads.map(NonZeroUsize::get), Some(3));
     assert!(parse("ro,threads=0").is_err());
     assert!(parse("ro,threads=99999").is_err());
+}
+
+#[test]
+fn what_users_may_mount_has_no_set_id_bits_and_no_devices_unless_it_is_said() {
+    let rights = |words| {
+        let options = parse(words).unwrap();
+        (options.suid, options.dev, options.no_exec)
+    };
+    assert_eq!(rights("defaults"), (None, None, false));
+    for words in ["user", "users"] {
+        assert_eq!(rights(words), (Some(false), Some(false), true));
+    }
+    for words in ["owner", "group"] {
+        assert_eq!(rights(words), (Some(false), Some(false), false));
+    }
+    assert_eq!(rights("user,suid,exec"), (Some(true), Some(false), false));
 }
 
 #[test]

@@ -30,7 +30,6 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("_netdev", None),
     ("auto", None),
     ("defaults", None),
-    ("group", None),
     ("iversion", None),
     ("loop", None),
     ("loud", None),
@@ -41,7 +40,6 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("noowner", None),
     ("nouser", None),
     ("nousers", None),
-    ("owner", None),
     ("silent", None),
 ];
 
