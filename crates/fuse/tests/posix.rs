@@ -63,6 +63,7 @@ const CASES: &[Case] = &[
     ("locks", contents::locks),
     ("inode_flags", flags::setting),
     ("forbidding", flags::forbidding),
+    ("appending_in_parts", flags::appending_in_parts),
     ("while_it_changes", listing::while_it_changes),
     ("places", listing::places),
 ];

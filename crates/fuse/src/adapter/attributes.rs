@@ -64,7 +64,7 @@ impl<S: Source> Adapter<S> {
             // truncate(2) to the size that a file has changes no time; ftruncate(2) does, and O_TRUNC, which looks like
             // truncate(2) to 0.
             match size != 0 && handle.is_none() && self.source.inode(id)?.attr.size_bytes == size {
-                true => self.may_write(id, None)?,
+                true => self.may_write(id)?,
                 false => self.resize(volume, id, handle, size)?,
             }
         }

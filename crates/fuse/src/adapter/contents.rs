@@ -10,6 +10,7 @@
 //!
 //! Not here: the bytes (`ubtrfs_engine`).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,8 @@ use ubtrfs_device::waiting;
 use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_format::item::InodeFlags;
 
-use super::changes::Range;
+use super::appends::Admitted;
+use super::changes;
 use super::errno::errno;
 use super::flushing::For;
 use super::handles::OpenHandle;
@@ -201,10 +203,16 @@ impl<S: Source> Adapter<S> {
     ) -> Result<usize> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        let open = self.handles.get(handle);
-        if open.is_none() {
-            self.may_write(id, Some(offset))?;
+        if how.sync {
+            // What is repeated elsewhere must not be done already: it may append.
+            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
         }
+        let open = self.handles.get(handle);
+        let end = offset.saturating_add(bytes.len() as u64);
+        let appended = match open {
+            Some(_) => None,
+            None => self.may_write_to(id, offset..end)?,
+        };
         let by = how.kill_setid.then_some(context);
         self.take_rights(volume, (node, id), open.as_deref(), by)?;
         let written = match how.direct {
@@ -215,23 +223,35 @@ impl<S: Source> Adapter<S> {
             false => volume.write(id, offset, bytes),
         };
         written.map_err(errno)?;
+        if let Some(part) = appended {
+            part.written();
+        }
         if how.sync {
             volume.fsync(id).map_err(errno)?;
         }
         Ok(bytes.len())
     }
 
-    /// Refuses what flags of a file forbid to who has not asked when it was opened. `offset`: where a write begins.
-    pub(super) fn may_write(&self, id: FileId, offset: Option<u64>) -> Result<()> {
+    /// Refuses what flags of a file forbid to who has not asked when it was opened.
+    pub(super) fn may_write(&self, id: FileId) -> Result<()> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
-        if !flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-            return Ok(());
-        }
-        let appends = offset == Some(self.source.inode(id)?.attr.size_bytes);
-        match flags.contains(InodeFlags::IMMUTABLE) || !appends {
+        match flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             true => Err(Errno::PERM),
             false => Ok(()),
         }
+    }
+
+    /// The same of a write of a range, which may be an append.
+    fn may_write_to(&self, id: FileId, range: Range<u64>) -> Result<Option<Admitted<'_>>> {
+        let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
+        if flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Errno::PERM);
+        }
+        if !flags.contains(InodeFlags::APPEND) {
+            return Ok(None);
+        }
+        let size = || Ok(self.source.inode(id)?.attr.size_bytes);
+        self.appends.enter(id, range, size).map(Some)
     }
 
     pub(super) fn sync_file(&self, node: NodeId) -> Result<()> {
@@ -281,7 +301,7 @@ impl<S: Source> Adapter<S> {
         let (src, dst) = (self.node(from.node)?.id, self.node(to.node)?.id);
         let open = self.handles.get(to.handle);
         if open.is_none() {
-            self.may_write(dst, None)?;
+            self.may_write(dst)?;
         }
         self.take_rights(volume, (to.node, dst), open.as_deref(), None)?;
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
@@ -350,7 +370,7 @@ impl<S: Source> Adapter<S> {
         offset: u64,
         what: SeekFor,
         found: Option<u64>,
-    ) -> Result<Option<Range>> {
+    ) -> Result<Option<changes::Range>> {
         let size = self.source.inode(id)?.attr.size_bytes;
         let (start, end) = match what {
             SeekFor::Data => (offset, found.unwrap_or(size)),

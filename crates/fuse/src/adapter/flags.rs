@@ -107,6 +107,7 @@ impl<S: Source> Adapter<S> {
             self.flush(id, WHOLE_FILE, For::Command)?;
         }
         volume.set_inode_flags(id, flags).map_err(errno)?;
+        self.appends.forget(id);
         self.changes.attributes(id);
         self.changes.settle();
         Ok(0)

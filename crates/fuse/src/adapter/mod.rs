@@ -13,6 +13,7 @@
 //!
 //! Locks: none over a whole request. What is here has leaves of its own; the engine locks inodes.
 
+mod appends;
 mod attributes;
 mod changes;
 mod contents;
@@ -39,6 +40,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_engine::AtimePolicy;
 use ubtrfs_format::ids::RootId;
 
+use self::appends::Appends;
 pub use self::changes::Changes;
 use self::changes::Range;
 use self::flushing::{Flushing, For};
@@ -74,6 +76,7 @@ pub(crate) struct Adapter<S: Source> {
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
     flushing: Flushing,
+    appends: Appends,
     wishes: Wishes,
     /// Before it opens a file the kernel asks; see `asking_opens`.
     asks_opens: bool,
@@ -119,6 +122,7 @@ impl<S: Source> Adapter<S> {
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
             flushing: Flushing::default(),
+            appends: Appends::default(),
             wishes,
             asks_opens: wishes.writable,
             atime: AtimePolicy::default(),

@@ -258,3 +258,43 @@ pub(crate) fn forbidding(stage: &mut Stage) {
         let _ = calls::unlink(here, &file, 0);
     }
 }
+
+/// Large writes past the cache, which come to us in parts.
+pub(crate) fn appending_in_parts(stage: &mut Stage) {
+    const MIB: usize = 1 << 20;
+    // The kernel's btrfs wants memory that begins on a sector.
+    let room = vec![b'x'; 5 * MIB];
+    let bytes = &room[room.as_ptr().align_offset(4096)..][..4 * MIB];
+    for (name, before) in [("empty", 0), ("whole", 8192), ("odd", 5)] {
+        let file = stage.file(name, &vec![b'y'; before]);
+        set(&file, APPEND).unwrap();
+        for more in [0, libc::O_SYNC] {
+            let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | more;
+            let direct = stage.open(name, flags);
+            for round in 0..3 {
+                stage.note(
+                    format!("{name} append {round} {more:x}"),
+                    calls::write(&direct, bytes),
+                );
+            }
+        }
+        let plain = stage.open(name, libc::O_WRONLY | libc::O_APPEND | libc::O_SYNC);
+        for len in [1, 3 * MIB + 1] {
+            stage.note(
+                format!("{name} append {len}"),
+                calls::write(&plain, &bytes[..len]),
+            );
+        }
+        stage.note_state(name);
+        let end = calls::pread(&file, 64 * MIB, 0).unwrap();
+        stage.note(
+            format!("{name} contents"),
+            (
+                end.len(),
+                end.iter().filter(|&&byte| byte == b'x').count(),
+                end.iter().filter(|&&byte| byte == b'y').count(),
+            ),
+        );
+        set(&file, 0).unwrap();
+    }
+}
