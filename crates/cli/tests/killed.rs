@@ -6,12 +6,14 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use rustix::fs::{IFlags, OFlags, copy_file_range, ioctl_setflags};
 use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Rng;
 
@@ -124,8 +126,12 @@ impl Bench {
 
     /// Serves the mount until it is killed.
     fn serve(&self) -> Child {
+        self.serve_with("commit=1")
+    }
+
+    fn serve_with(&self, options: &str) -> Child {
         let mut child = ubtrfs()
-            .args(["mount", "-f", "-o", "commit=1"])
+            .args(["mount", "-f", "-o", options])
             .args([self.image(), self.mountpoint()])
             .env("UBTRFS_LOG", "ubtrfs=info")
             .stderr(Stdio::piped())
@@ -212,6 +218,24 @@ impl Drop for Bench {
     }
 }
 
+/// Makes a file that is durable when this returns, in one of the ways to ask for that.
+fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    if way == 0 {
+        options.custom_flags(OFlags::SYNC.bits().cast_signed());
+    }
+    let mut made = options.open(path)?;
+    if way == 1 {
+        ioctl_setflags(&made, IFlags::SYNC)?;
+    }
+    made.write_all(contents)?;
+    match way {
+        0 | 1 => Ok(()),
+        _ => made.sync_all(),
+    }
+}
+
 /// Makes files, syncs each if that is wanted, and tells of it, until the mount is gone or nobody listens.
 fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>, is_synced: bool) {
     for number in 0u64.. {
@@ -226,13 +250,10 @@ fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>,
             len: len as usize,
         };
         let path = dir.join(&file.name);
-        let made = File::create(&path).and_then(|mut made| {
-            made.write_all(&file.contents())?;
-            match is_synced {
-                true => made.sync_all(),
-                false => Ok(()),
-            }
-        });
+        let made = match is_synced {
+            true => make_durable(&path, &file.contents(), rng.below(4)),
+            false => fs::write(&path, file.contents()),
+        };
         if made.is_err() || told.send(file).is_err() {
             return;
         }
@@ -392,4 +413,87 @@ fn a_killed_server_loses_nothing_that_was_synced() {
         synced.extend(more);
         bench.ask_kernel(&synced);
     }
+}
+
+/// A way to change a file that is durable when it returns; the file's contents afterwards.
+type Change = fn(&Path) -> Vec<u8>;
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+/// A file that is there for good, with the flag of `chattr +S`.
+fn flagged(path: &Path) -> File {
+    fs::write(path, b"before").unwrap();
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    ioctl_setflags(&file, IFlags::SYNC).unwrap();
+    file.sync_all().unwrap();
+    file
+}
+
+const FLAGGED: &[(&str, Change)] = &[
+    ("new", |path| {
+        let contents = pattern(3 << 20);
+        make_durable(path, &contents, 1).unwrap();
+        contents
+    }),
+    ("overwritten", |path| {
+        flagged(path).write_all_at(b"BEF", 0).unwrap();
+        b"BEFore".to_vec()
+    }),
+    ("appended", |path| {
+        drop(flagged(path));
+        let mut file = File::options().append(true).open(path).unwrap();
+        file.write_all(&pattern(2 << 20)).unwrap();
+        [b"before".to_vec(), pattern(2 << 20)].concat()
+    }),
+    ("directly", |path| {
+        drop(flagged(path));
+        let mut options = File::options();
+        options.write(true);
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+        let file = options.open(path).unwrap();
+        file.write_all_at(&pattern(3 << 20), 0).unwrap();
+        pattern(3 << 20)
+    }),
+    ("copied", |path| {
+        let source = path.with_extension("source");
+        fs::write(&source, pattern(100_000)).unwrap();
+        let source = File::open(&source).unwrap();
+        source.sync_all().unwrap();
+        let file = flagged(path);
+        let (mut from, mut to) = (0, 0);
+        while copy_file_range(&source, Some(&mut from), &file, Some(&mut to), 100_000).unwrap() > 0
+        {
+        }
+        pattern(100_000)
+    }),
+];
+
+#[test]
+fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    let bench = Bench::new();
+    for transport in ["auto", "classic"] {
+        for (name, change) in FLAGGED {
+            let mut server = bench.serve_with(&format!("commit=300,transport={transport}"));
+            let path = bench.mountpoint().join(format!("{name}-{transport}"));
+            let wanted = change(&path);
+            server.kill().unwrap();
+            server.wait().unwrap();
+            bench.umount();
+            let server = bench.serve();
+            let found = fs::read(&path).unwrap_or_default();
+            assert!(
+                found == wanted,
+                "{name}, {transport}: {} bytes",
+                found.len()
+            );
+            end(&bench, server);
+        }
+    }
+    bench.check();
 }
