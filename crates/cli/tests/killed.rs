@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -492,6 +492,91 @@ fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
                 "{name}, {transport}: {} bytes",
                 found.len()
             );
+            end(&bench, server);
+        }
+    }
+    bench.check();
+}
+
+/// What it is called, what it does in a directory with `file` and `dir/inside`, and what is there afterwards.
+type Naming = (&'static str, fn(&Path), &'static [&'static str]);
+
+const NAMING: &[Naming] = &[
+    (
+        "create",
+        |dir| drop(File::create(dir.join("new")).unwrap()),
+        &["dir", "dir/inside", "file", "new"],
+    ),
+    (
+        "mkdir",
+        |dir| fs::create_dir(dir.join("dir/new")).unwrap(),
+        &["dir", "dir/inside", "dir/new", "file"],
+    ),
+    (
+        "symlink",
+        |dir| symlink("nowhere", dir.join("new")).unwrap(),
+        &["dir", "dir/inside", "file", "new"],
+    ),
+    (
+        "link",
+        |dir| fs::hard_link(dir.join("file"), dir.join("dir/new")).unwrap(),
+        &["dir", "dir/inside", "dir/new", "file"],
+    ),
+    (
+        "unlink",
+        |dir| fs::remove_file(dir.join("file")).unwrap(),
+        &["dir", "dir/inside"],
+    ),
+    (
+        "rmdir",
+        |dir| {
+            fs::remove_file(dir.join("dir/inside")).unwrap();
+            fs::remove_dir(dir.join("dir")).unwrap();
+        },
+        &["file"],
+    ),
+    (
+        "rename",
+        |dir| fs::rename(dir.join("dir/inside"), dir.join("file")).unwrap(),
+        &["dir", "file"],
+    ),
+];
+
+fn names_below(dir: &Path, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            names.extend(names_below(&entry.path(), &format!("{name}/")));
+        }
+        names.push(name);
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    let bench = Bench::new();
+    for options in ["transport=auto", "transport=classic", "opens"] {
+        for (name, change, left) in NAMING {
+            let mut server = bench.serve_with(&format!("commit=300,dirsync,{options}"));
+            let dir = bench.mountpoint().join(format!("{name}-{options}"));
+            fs::create_dir_all(dir.join("dir")).unwrap();
+            for file in ["file", "dir/inside"] {
+                fs::write(dir.join(file), file).unwrap();
+            }
+            change(&dir);
+            server.kill().unwrap();
+            server.wait().unwrap();
+            bench.umount();
+            let server = bench.serve();
+            assert_eq!(names_below(&dir, ""), *left, "{name}, {options}");
             end(&bench, server);
         }
     }

@@ -90,6 +90,7 @@ impl<S: Source> Adapter<S> {
             // From now on the kernel makes nodes instead, and opens them itself.
             return Err(Errno::NOSYS);
         }
+        self.prepare_names()?;
         let parent = self.node(dir)?;
         if parent.is_stub() {
             return Err(Errno::ACCES);
@@ -97,6 +98,7 @@ impl<S: Source> Adapter<S> {
         let inode = new_inode(context, new);
         match volume.create_and_hold(parent.id, name, &inode) {
             Ok((file, attr)) => {
+                self.sync_names(volume, parent.id)?;
                 let entry = self.entry_made(volume, &parent, name, file.id(), &attr);
                 let without_capability = self.capabilities.load(Ordering::Acquire);
                 Ok((entry, self.opened(file, flags, without_capability)))

@@ -81,6 +81,8 @@ pub(crate) struct Adapter<S: Source> {
     /// Before it opens a file the kernel asks; see `asking_opens`.
     asks_opens: bool,
     atime: AtimePolicy,
+    /// Changes of names are durable when they are answered.
+    syncs_names: bool,
     ioctl_rules: IoctlRules,
     device: DeviceNumber,
 }
@@ -126,6 +128,7 @@ impl<S: Source> Adapter<S> {
             wishes,
             asks_opens: wishes.writable,
             atime: AtimePolicy::default(),
+            syncs_names: false,
             ioctl_rules: IoctlRules::default(),
             device: DeviceNumber::default(),
         }
@@ -191,6 +194,13 @@ impl<S: Source> Adapter<S> {
     #[must_use]
     pub(crate) fn with_atime(mut self, atime: AtimePolicy) -> Self {
         self.atime = atime;
+        self
+    }
+
+    /// Whether each change of a directory is durable when it is answered.
+    #[must_use]
+    pub(crate) fn syncing_names(mut self, syncs: bool) -> Self {
+        self.syncs_names = syncs;
         self
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ubtrfs_device::waiting;
 use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
 
 use super::errno::errno;
@@ -45,10 +46,27 @@ impl<S: Source> Adapter<S> {
     /// The directory in which something is to change.
     fn dir_to_change(&self, dir: NodeId) -> Result<(&Arc<Volume>, Node)> {
         let volume = self.writing()?;
+        self.prepare_names()?;
         let dir = self.node(dir)?;
         match dir.is_stub() {
             true => Err(Errno::PERM),
             false => Ok((volume, dir)),
+        }
+    }
+
+    /// Before names change: what cannot be made durable by this thread is not begun.
+    pub(super) fn prepare_names(&self) -> Result<()> {
+        match self.syncs_names {
+            true => waiting::check().map_err(|_| Errno::WOULD_WAIT),
+            false => Ok(()),
+        }
+    }
+
+    /// After names in a directory have changed.
+    pub(super) fn sync_names(&self, volume: &Volume, dir: FileId) -> Result<()> {
+        match self.syncs_names {
+            true => volume.fsync(dir).map_err(errno),
+            false => Ok(()),
         }
     }
 
@@ -103,6 +121,7 @@ impl<S: Source> Adapter<S> {
     ) -> Result<Entry> {
         let made = volume.create_and_look(dir.id, name, new);
         let (id, attr) = made.map_err(errno)?;
+        self.sync_names(volume, dir.id)?;
         let entry = self.entry_made(volume, dir, name, id, &attr);
         let count = self.capabilities.load(Ordering::Acquire);
         self.known.note_without_capability(entry.node.0, count);
@@ -126,17 +145,20 @@ impl<S: Source> Adapter<S> {
         let (volume, dir) = self.dir_to_change(dir)?;
         let id = self.node(node)?.id;
         let attr = volume.link_and_look(id, dir.id, name).map_err(errno)?;
+        self.sync_names(volume, dir.id)?;
         Ok(self.entry_made(volume, &dir, name, id, &attr))
     }
 
     pub(super) fn take_name(&self, dir: NodeId, name: &[u8]) -> Result<()> {
         let (volume, dir) = self.dir_to_change(dir)?;
-        volume.unlink(dir.id, name).map_err(errno)
+        volume.unlink(dir.id, name).map_err(errno)?;
+        self.sync_names(volume, dir.id)
     }
 
     pub(super) fn take_dir(&self, dir: NodeId, name: &[u8]) -> Result<()> {
         let (volume, dir) = self.dir_to_change(dir)?;
-        volume.rmdir(dir.id, name).map_err(errno)
+        volume.rmdir(dir.id, name).map_err(errno)?;
+        self.sync_names(volume, dir.id)
     }
 
     pub(super) fn move_name(
@@ -161,17 +183,20 @@ impl<S: Source> Adapter<S> {
             _ => RenameMode::Replace,
         };
         let to = (to.id, new_name);
-        if !flags.whiteout {
-            return volume.rename(from.id, name, to, mode).map_err(errno);
-        }
-        let whiteout = NewInode {
-            uid: context.uid,
-            gid: context.gid,
-            ..NewInode::with_mode(WHITEOUT)
+        let moved = match flags.whiteout {
+            false => volume.rename(from.id, name, to, mode),
+            true => {
+                let whiteout = NewInode {
+                    uid: context.uid,
+                    gid: context.gid,
+                    ..NewInode::with_mode(WHITEOUT)
+                };
+                volume.rename_leaving(from.id, name, to, mode, &whiteout)
+            }
         };
-        volume
-            .rename_leaving(from.id, name, to, mode, &whiteout)
-            .map_err(errno)
+        moved.map_err(errno)?;
+        self.sync_names(volume, from.id)?;
+        self.sync_names(volume, to.0)
     }
 }
 

@@ -68,6 +68,7 @@ pub fn mount(
     let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
         .asking_opens(options.asks_opens())
         .with_atime(options.atime)
+        .syncing_names(options.dirsync)
         .with_ioctl_rules(IoctlRules {
             user_subvol_rm_allowed: options.user_subvol_rm_allowed,
             is_fakeroot: options.fakeroot,

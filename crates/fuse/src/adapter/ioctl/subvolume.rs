@@ -28,11 +28,12 @@ impl<S: Source> Call<'_, S> {
         Volume::lookup(self.volume, dir, name).map_err(errno)
     }
 
-    fn entry_changed(&self, dir: FileId, name: &[u8]) {
+    fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<()> {
         let changes = &self.adapter.changes;
         changes.entry(dir, name);
         changes.attributes(dir);
         changes.settle();
+        self.adapter.sync_names(self.volume, dir)
     }
 
     pub(super) fn create(&self, name: &[u8]) -> Result<usize> {
@@ -45,7 +46,7 @@ impl<S: Source> Call<'_, S> {
         };
         let made = self.volume.create_subvolume(self.file, name, &root);
         made.map_err(errno)?;
-        self.entry_changed(self.file, name);
+        self.entry_changed(self.file, name)?;
         Ok(0)
     }
 
@@ -63,7 +64,7 @@ impl<S: Source> Call<'_, S> {
             .volume
             .snapshot(source.root, self.file, name, read_only);
         made.map_err(errno)?;
-        self.entry_changed(self.file, name);
+        self.entry_changed(self.file, name)?;
         Ok(0)
     }
 
@@ -110,7 +111,7 @@ impl<S: Source> Call<'_, S> {
         }
         self.volume.delete_subvolume(dir, name).map_err(errno)?;
         self.adapter.changes.removed(dir, name, subvolume);
-        self.entry_changed(dir, name);
+        self.entry_changed(dir, name)?;
         Ok(0)
     }
 
