@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
@@ -383,6 +383,38 @@ fn figures_of_a_mount_are_shown_in_three_forms() {
         .output()
         .unwrap();
     assert_eq!(listing.status.code(), Some(1));
+}
+
+/// How many commits a mount has made.
+fn commits(place: &Place) -> u64 {
+    let shown = ubtrfs()
+        .args(["--format", "json", "filesystem", "stats"])
+        .arg(place.mountpoint())
+        .output()
+        .unwrap();
+    assert_ok(&shown);
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let commits = &json["filesystem-stats"]["writer"]["commits"];
+    commits.as_u64().unwrap_or_else(|| panic!("{json}"))
+}
+
+/// The kernel sends it in parts, and then syncs the file.
+#[test]
+fn a_large_write_with_o_sync_is_one_commit() {
+    let Some(place) = Place::new() else { return };
+    for options in ["transport=auto", "transport=classic", "opens"] {
+        assert_ok(&place.mount(&format!("commit=300,{options}")));
+        let mut file = File::options();
+        file.write(true).create(true).truncate(true);
+        file.custom_flags(OFlags::SYNC.bits().cast_signed());
+        let mut file = file.open(place.mountpoint().join("file")).unwrap();
+        let before = commits(&place);
+        file.write_all(&vec![7; 16 << 20]).unwrap();
+        let made = commits(&place) - before;
+        assert!((1..=2).contains(&made), "{options}: {made}");
+        drop(file);
+        assert_ok(&place.umount());
+    }
 }
 
 #[test]

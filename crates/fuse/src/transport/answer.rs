@@ -251,6 +251,7 @@ impl<F: FileSystem> Server<F> {
                 bytes,
                 how,
             } => {
+                let how = self.settled.left_to_do(how);
                 let taken = fs.write(context, node, handle, offset, bytes, &how)?;
                 // A request has less than 2^32 bytes.
                 let size = taken.min(bytes.len()) as u32;

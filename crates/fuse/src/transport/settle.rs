@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, FromZeros};
 use super::abi::init::{InitIn, InitInMore, InitOut, flag};
 use super::abi::{self, output};
 use super::encode::{self, Fixed};
-use crate::request::{Errno, Opened, Result, Wishes};
+use crate::request::{Errno, Opened, Result, Wishes, WriteHow};
 
 /// The kernel takes at most 256 pages of 4 KiB in a request.
 pub(super) const REQUEST_MAX_BYTES: usize = 1 << 20;
@@ -58,6 +58,16 @@ impl Settled {
     /// Whether the kernel can be told that no name means what it meant.
     pub(super) fn has_epoch(&self) -> bool {
         self.minor >= abi::EPOCH_MINOR
+    }
+
+    /// What a write has to do: where the kernel syncs the file after all parts of a write, each part alone need not be
+    /// durable. Of a write that passes its cache by it may leave that to us, as of those that nobody waits for (AIO).
+    pub(super) fn left_to_do(&self, how: WriteHow) -> WriteHow {
+        let kernel_syncs = self.minor >= abi::SYNCING_MINOR && !how.direct;
+        WriteHow {
+            sync: how.sync && !kernel_syncs,
+            ..how
+        }
     }
 }
 

@@ -30,6 +30,9 @@ pub(super) const OLDEST_MINOR: u32 = 31;
 /// The first version with `NOTIFY_INC_EPOCH`.
 pub(super) const EPOCH_MINOR: u32 = 44;
 
+/// From here on, at the latest, an FSYNC follows a write with `O_SYNC` that did not pass the kernel's cache by (6.2).
+pub(super) const SYNCING_MINOR: u32 = 38;
+
 /// A read of the device must offer as much.
 pub(super) const MIN_READ_BUFFER: usize = 8192;
 

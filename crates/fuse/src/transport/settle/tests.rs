@@ -99,3 +99,18 @@ fn offers_are_read_in_both_lengths() {
         assert_eq!(Offer::parse(&both[..len]), None);
     }
 }
+
+#[test]
+fn parts_of_a_write_that_the_kernel_syncs_need_not_be_durable() {
+    let left = |minor, sync, direct| {
+        let (settled, _) = settle(&offer(minor, u64::MAX), &WRITABLE, false).unwrap();
+        let how = WriteHow {
+            sync,
+            direct,
+            ..WriteHow::default()
+        };
+        settled.left_to_do(how).sync
+    };
+    assert!(!left(45, true, false) && left(45, true, true) && left(31, true, false));
+    assert!(!left(31, false, false) && !left(45, false, true));
+}
