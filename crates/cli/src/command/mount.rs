@@ -316,7 +316,10 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         is_fakeroot: options.fakeroot,
     };
     match Control::start(served) {
-        Ok(control) => session.accompany(control),
+        Ok(control) => {
+            session.hand_out(control.name().as_bytes());
+            session.accompany(control);
+        }
         Err(error) => tracing::warn!(%error, "no commands will work on the mount"),
     }
 }

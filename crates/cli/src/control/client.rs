@@ -76,6 +76,7 @@ pub(crate) fn run_elsewhere(
     }
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let request = Request {
+        device: mount.device,
         zone: clock::zone_name().into_bytes(),
         mountpoint: bytes(mount.mountpoint.as_os_str()),
         paths: mounted
@@ -145,7 +146,7 @@ fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
         );
     }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
-    let mut socket = protocol::address(mount.device)
+    let mut socket = protocol::address_at(&mount.mountpoint)
         .and_then(|address| UnixStream::connect_addr(&address))
         .with_context(unreachable)?;
     let server = socket_peercred(&socket).with_context(unreachable)?;

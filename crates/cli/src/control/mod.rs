@@ -5,10 +5,11 @@
 //! parses the same line, writes to the client's own descriptors, and answers with the exit code. A client that
 //! goes away ends its command at the next piece of output.
 //!
-//! The socket is an abstract one, named by the number of the mount's device, which both sides read from the table
-//! of mounts: it needs no folder and leaves nothing behind. Anybody may take an abstract name, so the client
-//! talks only to a process of root or of the user who mounted (the kernel's table says who), and the server only
-//! to these two.
+//! The socket is an abstract one: it needs no folder and leaves nothing behind. Its name is random, so that nobody can
+//! have taken it, and the mount hands it out (`CONTROL_ATTRIBUTE`). Whoever mounted may hand out any name: the client
+//! talks only to a process of root or of the user who mounted (the kernel's table says who), the server only to these
+//! two, and only about its own mount. Abstract names are those of a network namespace: commands from another one
+//! reach no mount.
 //!
 //! What a caller may do follows the caller's own rights (`ubtrfs_fuse::caller`); reading the volume as it is on
 //! disk is free to both, who may read its devices.

@@ -10,19 +10,26 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use ubtrfs_fuse::mount::CONTROL_ATTRIBUTE;
 
 /// Both sides are this program, but one may be older.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
+/// What the kernel takes.
+const MAX_NAME_BYTES: usize = 107;
 
 /// A command to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
+    /// Major and minor number of the mount's device, as the client sees it: a server of another mount may have been
+    /// named to it.
+    pub(super) device: (u32, u32),
     /// The client's local time zone.
     pub(super) zone: Vec<u8>,
     /// Where the client sees the mount.
@@ -43,9 +50,16 @@ pub(super) enum ProtocolError {
     Version(String),
 }
 
-/// The address of the socket of the mount with this device number.
-pub(super) fn address((major, minor): (u32, u32)) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("ubtrfs/control/{major}:{minor}"))
+/// An abstract name that nobody can have taken.
+pub(super) fn new_name() -> String {
+    format!("ubtrfs/control/{}", uuid::Uuid::new_v4().simple())
+}
+
+/// The address of the socket of the mount in which a path is.
+pub(super) fn address_at(path: &Path) -> io::Result<SocketAddr> {
+    let mut name = [0; MAX_NAME_BYTES];
+    let len = rustix::fs::getxattr(path, CONTROL_ATTRIBUTE, &mut name)?;
+    SocketAddr::from_abstract_name(&name[..len])
 }
 
 impl Request {
@@ -56,6 +70,8 @@ impl Request {
             bytes.extend(field);
         };
         put(VERSION.as_bytes());
+        let (major, minor) = self.device;
+        put(&[major.to_le_bytes(), minor.to_le_bytes()].concat());
         put(&self.zone);
         put(&self.mountpoint);
         put(&(self.paths.len() as u32).to_le_bytes());
@@ -76,10 +92,11 @@ impl Request {
             let version = String::from_utf8_lossy(&version).into_owned();
             return Err(ProtocolError::Version(version));
         }
+        let device = u64::from_le_bytes(fields.next_array()?);
         let zone = fields.next()?;
         let mountpoint = fields.next()?;
-        let count = <[u8; 4]>::try_from(fields.next()?).map_err(|_| ProtocolError::Malformed)?;
-        let paths = (0..u32::from_le_bytes(count))
+        let count = u32::from_le_bytes(fields.next_array()?);
+        let paths = (0..count)
             .map(|_| Ok((fields.next()?, fields.next()?)))
             .collect::<Result<_, ProtocolError>>()?;
         let mut args = Vec::new();
@@ -87,6 +104,7 @@ impl Request {
             args.push(fields.next()?);
         }
         Ok(Request {
+            device: (device as u32, (device >> 32) as u32),
             zone,
             mountpoint,
             paths,
@@ -164,6 +182,11 @@ impl Fields<'_> {
             .ok_or(ProtocolError::Malformed)?;
         self.0 = rest;
         Ok(field.to_vec())
+    }
+
+    fn next_array<const LEN: usize>(&mut self) -> Result<[u8; LEN], ProtocolError> {
+        let field = self.next()?;
+        field.try_into().map_err(|_| ProtocolError::Malformed)
     }
 }
 

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -55,6 +56,7 @@ pub(crate) struct Served {
 /// The socket of a mount, and those who are served there.
 #[derive(Debug)]
 pub(crate) struct Control {
+    name: String,
     listener: Arc<UnixListener>,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
@@ -63,7 +65,8 @@ pub(crate) struct Control {
 impl Control {
     /// Listens from now on.
     pub(crate) fn start(served: Served) -> io::Result<Control> {
-        let address = protocol::address(served.device)?;
+        let name = protocol::new_name();
+        let address = SocketAddr::from_abstract_name(&name)?;
         let listener = Arc::new(UnixListener::bind_addr(&address)?);
         let clients = Arc::new(Clients::default());
         let accepting = (Arc::clone(&listener), Arc::clone(&clients));
@@ -71,10 +74,16 @@ impl Control {
             .name("ubtrfs-control".into())
             .spawn(move || accept(&served, &accepting.0, &accepting.1))?;
         Ok(Control {
+            name,
             listener,
             clients,
             thread: Some(thread),
         })
+    }
+
+    /// The abstract name of the socket.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -213,6 +222,12 @@ fn serve(served: &Served, connection: &Arc<UnixStream>) {
         Err(error @ ProtocolError::Version(_)) => return tracing::warn!(%error, "refused"),
         Err(error) => return tracing::debug!(%error, "no request"),
     };
+    if request.device != served.device {
+        return tracing::warn!(
+            uid = uid.as_raw(),
+            "a command for another mount was refused"
+        );
+    }
     tracing::debug!(uid = uid.as_raw(), pid, args = ?request.args, "command");
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,6 +149,30 @@ fn a_mount_says_what_its_image_says() {
             plain(&expected.stderr, &mounted.image).lines().count()
         );
     }
+}
+
+#[test]
+fn nobody_can_take_the_place_of_the_process_that_serves_a_mount() {
+    // Names that could be foreseen.
+    let taken: Vec<_> = (0..400)
+        .filter_map(|minor| {
+            let name = format!("ubtrfs/control/0:{minor}");
+            let address = SocketAddr::from_abstract_name(name).ok()?;
+            UnixListener::bind_addr(&address).ok()
+        })
+        .collect();
+    let Some(mounted) = Mounted::new("rw", fill) else {
+        return;
+    };
+    succeed(["filesystem".as_ref(), "df".as_ref(), mounted.dir.as_os_str()]);
+    drop(taken);
+    // Any path in it says where commands are taken, and no list of attributes shows that.
+    let attribute = "system.ubtrfs.control";
+    let address = |path: &Path| xattr::get(path, attribute).unwrap().unwrap();
+    let file = mounted.dir.join("c/dir/file");
+    assert_eq!(address(&file), address(&mounted.dir));
+    assert!(xattr::list(&mounted.dir).unwrap().next().is_none());
+    assert!(xattr::set(&file, attribute, b"elsewhere").is_err());
 }
 
 #[test]

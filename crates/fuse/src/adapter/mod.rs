@@ -17,6 +17,7 @@ mod appends;
 mod attributes;
 mod changes;
 mod contents;
+mod control;
 mod errno;
 mod flags;
 mod flushing;
@@ -43,6 +44,8 @@ use ubtrfs_format::ids::RootId;
 use self::appends::Appends;
 pub use self::changes::Changes;
 use self::changes::Range;
+pub use self::control::CONTROL_ATTRIBUTE;
+pub(crate) use self::control::ControlAddress;
 use self::flushing::{Flushing, For};
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
@@ -85,6 +88,7 @@ pub(crate) struct Adapter<S: Source> {
     syncs_names: bool,
     ioctl_rules: IoctlRules,
     device: DeviceNumber,
+    control: ControlAddress,
 }
 
 /// A node that the kernel named, resolved.
@@ -131,6 +135,7 @@ impl<S: Source> Adapter<S> {
             syncs_names: false,
             ioctl_rules: IoctlRules::default(),
             device: DeviceNumber::default(),
+            control: ControlAddress::default(),
         }
     }
 
@@ -144,6 +149,11 @@ impl<S: Source> Adapter<S> {
     /// To be told which device the mount has.
     pub(crate) fn device(&self) -> DeviceNumber {
         self.device.clone()
+    }
+
+    /// To be told where commands are taken.
+    pub(crate) fn control(&self) -> ControlAddress {
+        self.control.clone()
     }
 
     /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with the

@@ -6,6 +6,7 @@
 use ubtrfs_engine::XattrMode;
 
 use super::Adapter;
+use super::control::CONTROL_ATTRIBUTE;
 use super::errno::errno;
 use super::source::Source;
 use crate::request::{Errno, NodeId, Result, XattrHow};
@@ -29,6 +30,9 @@ impl<S: Source> Adapter<S> {
     }
 
     pub(super) fn xattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
+        if name == CONTROL_ATTRIBUTE.as_bytes() {
+            return fill(out, self.control.get()?);
+        }
         self.must_exist(name)?;
         let node = self.node(node)?;
         if node.is_stub() {

@@ -33,6 +33,7 @@ use self::attach::{Attachment, attach};
 use self::block::attach_volume;
 use self::closing::Closing;
 use self::table::mount_at;
+pub use crate::adapter::CONTROL_ATTRIBUTE;
 use crate::adapter::{Adapter, IoctlRules};
 use crate::request::{FileSystem, Watched, Wishes};
 use crate::stats::Stats;
@@ -75,6 +76,7 @@ pub fn mount(
         });
     let changes = adapter.changes();
     let device_number = adapter.device();
+    let control = adapter.control();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let device = attach_volume(
         &volume,
@@ -86,6 +88,7 @@ pub fn mount(
     let mut session = serve(counted, device, mountpoint, options)?;
     session.stats = Some(stats);
     session.root = Some(root);
+    session.control = Some(control);
     session.tell_changes_by(changes);
     if let Some(number) = session.device() {
         device_number.set(number);

@@ -21,7 +21,7 @@ use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
-use crate::adapter::Changes;
+use crate::adapter::{Changes, ControlAddress};
 use crate::stats::Stats;
 use crate::transport::Connection;
 
@@ -38,6 +38,7 @@ pub struct Session {
     companions: Vec<Box<dyn Companion>>,
     pub(super) root: Option<FileId>,
     changes: Option<Changes>,
+    pub(super) control: Option<ControlAddress>,
     /// Of a mounted volume.
     pub(super) stats: Option<Arc<Stats>>,
 }
@@ -94,6 +95,7 @@ impl Session {
             companions: Vec::new(),
             root: None,
             changes: None,
+            control: None,
             stats: None,
         };
         session.raise_read_ahead();
@@ -123,6 +125,13 @@ impl Session {
     /// Where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.as_ref()
+    }
+
+    /// Has the mount say where commands are taken (`CONTROL_ATTRIBUTE`).
+    pub fn hand_out(&self, address: &[u8]) {
+        if let Some(control) = &self.control {
+            control.set(address);
+        }
     }
 
     /// Live figures of the volume that is mounted.

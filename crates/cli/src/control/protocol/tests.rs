@@ -4,6 +4,7 @@ use super::*;
 
 fn request() -> Request {
     Request {
+        device: (0, 1 << 20),
         zone: b"Europe/Paris".to_vec(),
         mountpoint: b"/mnt".to_vec(),
         paths: vec![(b"a\xff".to_vec(), b"/sub/a\xff".to_vec())],
