@@ -82,6 +82,14 @@ impl Target {
         }
     }
 
+    /// Has a mount's kernel write what it holds of the files of a subvolume.
+    pub(crate) fn write_back(&self, subvolume: RootId) -> anyhow::Result<()> {
+        match self.session.as_ref().and_then(|session| session.mount()) {
+            Some(mount) => mount.write_back(Some(subvolume)),
+            None => Ok(()),
+        }
+    }
+
     /// What the path leads to; a link at its end is not followed.
     pub(crate) fn find(&self, location: &Location) -> anyhow::Result<FileId> {
         let found = self.volume.resolve(self.root, &location.path);

@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_fuse::Changes;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::{Caller, Rights};
 use ubtrfs_fuse::mount::is_read_only;
 use ubtrfs_fuse::stats::Stats;
+use ubtrfs_fuse::{Changes, KernelPages};
 
 use crate::location::Access;
 
@@ -29,7 +30,7 @@ enum Kind {
         /// Where paths without a leading slash begin; itself begins with one.
         dir: Mutex<Vec<u8>>,
     },
-    Mount(MountSession),
+    Mount(Box<MountSession>),
 }
 
 /// What a command on a mount is run with.
@@ -42,6 +43,8 @@ pub(crate) struct MountSession {
     pub(crate) device: (u32, u32),
     /// The way to the kernel's caches.
     pub(crate) changes: Option<Changes>,
+    /// What the kernel has not written yet.
+    pub(crate) pages: Option<KernelPages>,
     /// Arguments that are paths in the mount, as written and as they are from its root.
     pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -50,6 +53,13 @@ impl MountSession {
     /// Whether it is mounted for reading only by now.
     pub(crate) fn is_read_only(&self) -> bool {
         is_read_only(self.device)
+    }
+
+    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    pub(crate) fn write_back(&self, subvolume: Option<RootId>) -> anyhow::Result<()> {
+        let written = self.pages.as_ref().map(|pages| pages.write_back(subvolume));
+        let written = written.unwrap_or(Ok(()));
+        written.context("the kernel has not written back all that was written to the mount")
     }
 }
 
@@ -75,7 +85,7 @@ impl Session {
             place: mountpoint,
             volume,
             root,
-            kind: Kind::Mount(mount),
+            kind: Kind::Mount(Box::new(mount)),
         }
     }
 

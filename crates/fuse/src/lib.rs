@@ -14,4 +14,4 @@ pub mod request;
 pub mod stats;
 mod transport;
 
-pub use adapter::Changes;
+pub use adapter::{Changes, KernelPages};

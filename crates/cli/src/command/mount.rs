@@ -310,6 +310,7 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         volume,
         root,
         changes: session.changes().cloned(),
+        pages: session.kernel_pages().cloned(),
         device,
         user_subvol_rm_allowed: options.user_subvol_rm_allowed,
         stats: session.stats().cloned(),

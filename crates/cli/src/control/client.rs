@@ -5,11 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::ArgMatches;
+use rustix::fs::{major, minor};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
@@ -21,7 +23,7 @@ use crate::location::Location;
 use crate::quoting::Escaped;
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
-const LOOKING_AT_DATA: [&str; 4] = ["du", "set", "snapshot", "sync"];
+const LOOKING_AT_DATA: [&str; 3] = ["du", "snapshot", "sync"];
 /// Commands whose argument need not exist.
 const MAKING: [&str; 2] = ["create", "snapshot"];
 
@@ -71,13 +73,12 @@ pub(crate) fn run_elsewhere(
             Escaped(other.as_bytes())
         );
     }
-    if line.is(&LOOKING_AT_DATA) {
-        write_back(&mount.mountpoint)?;
-    }
+    let is_unwritten = line.is(&LOOKING_AT_DATA) && !write_back(mount)?;
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let request = Request {
         device: mount.device,
         zone: clock::zone_name().into_bytes(),
+        is_unwritten,
         mountpoint: bytes(mount.mountpoint.as_os_str()),
         paths: mounted
             .iter()
@@ -122,18 +123,22 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Has the kernel write back what was written to the mount.
-fn write_back(mountpoint: &Path) -> anyhow::Result<()> {
-    let shown = mountpoint.display();
-    match File::open(mountpoint) {
-        Ok(dir) => rustix::fs::syncfs(&dir)
-            .with_context(|| format!("cannot write back what was written to '{shown}'")),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::debug!(%shown, %error, "not written back");
-            Ok(())
-        }
-        Err(error) => Err(error).with_context(|| format!("cannot open '{shown}'")),
+/// Has the kernel write back what was written to the mount; false if that is left to the server, as the mount's
+/// directory cannot be opened or lies under another mount.
+fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
+    let shown = mount.mountpoint.display();
+    let dir = match File::open(&mount.mountpoint) {
+        Ok(dir) => dir,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+        Err(error) => return Err(error).with_context(|| format!("cannot open '{shown}'")),
+    };
+    let device = dir.metadata().map(|found| found.dev());
+    if !device.is_ok_and(|device| (major(device), minor(device)) == mount.device) {
+        return Ok(false);
     }
+    rustix::fs::syncfs(&dir)
+        .with_context(|| format!("cannot write back what was written to '{shown}'"))?;
+    Ok(true)
 }
 
 fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
@@ -146,7 +151,7 @@ fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
         );
     }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
-    let mut socket = protocol::address_at(&mount.mountpoint)
+    let mut socket = protocol::address_at(&mount.place)
         .and_then(|address| UnixStream::connect_addr(&address))
         .with_context(unreachable)?;
     let server = socket_peercred(&socket).with_context(unreachable)?;

@@ -15,7 +15,8 @@
 //! disk is free to both, who may read its devices.
 //!
 //! Written data may still be in the kernel: the client has it written back (syncfs) before commands that look
-//! at data.
+//! at data, or says that it could not, and the server has the kernel write. A subvolume is made read-only by the server
+//! right after that, which else would refuse what came since.
 
 mod client;
 mod mounted;

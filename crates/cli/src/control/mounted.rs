@@ -31,6 +31,8 @@ pub(super) struct Mounted {
     pub(super) device: (u32, u32),
     pub(super) owner: u32,
     pub(super) mountpoint: PathBuf,
+    /// What of the path exists.
+    pub(super) place: PathBuf,
     /// From the root of the file system.
     pub(super) path: Vec<u8>,
 }
@@ -67,6 +69,7 @@ impl Found {
             device: entry.device,
             owner: entry.owner().unwrap_or(0),
             mountpoint: entry.mountpoint,
+            place: there,
             path,
         }))
     }

@@ -32,6 +32,8 @@ pub(super) struct Request {
     pub(super) device: (u32, u32),
     /// The client's local time zone.
     pub(super) zone: Vec<u8>,
+    /// The kernel has not been asked to write back what it holds of the mount.
+    pub(super) is_unwritten: bool,
     /// Where the client sees the mount.
     pub(super) mountpoint: Vec<u8>,
     /// Arguments that are paths in the mount, as written and as they are from its root.
@@ -73,6 +75,7 @@ impl Request {
         let (major, minor) = self.device;
         put(&[major.to_le_bytes(), minor.to_le_bytes()].concat());
         put(&self.zone);
+        put(&[self.is_unwritten.into()]);
         put(&self.mountpoint);
         put(&(self.paths.len() as u32).to_le_bytes());
         for (written, path) in &self.paths {
@@ -94,6 +97,7 @@ impl Request {
         }
         let device = u64::from_le_bytes(fields.next_array()?);
         let zone = fields.next()?;
+        let is_unwritten = fields.next_array()? != [0];
         let mountpoint = fields.next()?;
         let count = u32::from_le_bytes(fields.next_array()?);
         let paths = (0..count)
@@ -106,6 +110,7 @@ impl Request {
         Ok(Request {
             device: (device as u32, (device >> 32) as u32),
             zone,
+            is_unwritten,
             mountpoint,
             paths,
             args,

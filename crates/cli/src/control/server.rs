@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::unix::ffi::OsStringExt;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,10 +19,10 @@ use clap::{CommandFactory, FromArgMatches};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_fuse::Changes;
 use ubtrfs_fuse::caller::Caller;
 use ubtrfs_fuse::mount::{Companion, MountError};
 use ubtrfs_fuse::stats::Stats;
+use ubtrfs_fuse::{Changes, KernelPages};
 
 use super::GROUPS;
 use super::protocol::{self, ProtocolError, Request};
@@ -45,6 +45,7 @@ pub(crate) struct Served {
     pub(crate) volume: Arc<Volume>,
     pub(crate) root: FileId,
     pub(crate) changes: Option<Changes>,
+    pub(crate) pages: Option<KernelPages>,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
     pub(crate) user_subvol_rm_allowed: bool,
@@ -259,8 +260,12 @@ fn run(
         stats: served.stats.clone(),
         device: served.device,
         changes: served.changes.clone(),
+        pages: served.pages.clone(),
         paths: request.paths,
     };
+    if request.is_unwritten {
+        mount.write_back(None)?;
+    }
     let session = Arc::new(Session::of_mount(
         PathBuf::from(OsString::from_vec(request.mountpoint)),
         Arc::clone(&served.volume),

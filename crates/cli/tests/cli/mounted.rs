@@ -1,14 +1,19 @@
 //! Commands on a path in a mount say and do what they do with its image.
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_void};
+use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{major, minor};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use ubtrfs_sim::Scratch;
 
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
@@ -164,7 +169,11 @@ fn nobody_can_take_the_place_of_the_process_that_serves_a_mount() {
     let Some(mounted) = Mounted::new("rw", fill) else {
         return;
     };
-    succeed(["filesystem".as_ref(), "df".as_ref(), mounted.dir.as_os_str()]);
+    succeed([
+        "filesystem".as_ref(),
+        "df".as_ref(),
+        mounted.dir.as_os_str(),
+    ]);
     drop(taken);
     // Any path in it says where commands are taken, and no list of attributes shows that.
     let attribute = "system.ubtrfs.control";
@@ -440,4 +449,90 @@ fn a_snapshot_of_a_mount_has_what_was_just_written() {
     drop(file);
     mounted.unmount();
     succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
+}
+
+/// The beginning of a file, mapped. No descriptor is left, whose copies would be closed by programs that are started, and
+/// the file written back with that.
+struct Mapped(*mut c_void);
+
+const MAPPED_BYTES: usize = 4096;
+
+#[allow(unsafe_code)]
+impl Mapped {
+    fn new(path: &Path) -> Mapped {
+        let mut file = File::options();
+        let file = file.read(true).write(true).open(path).unwrap();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory at a place of the kernel's choice.
+        let start = unsafe { mmap(null_mut(), MAPPED_BYTES, access, MapFlags::SHARED, &file, 0) };
+        Mapped(start.unwrap())
+    }
+
+    fn change(&self, byte: u8) {
+        // SAFETY: the file is as long, and nobody cuts it.
+        unsafe { self.0.cast::<u8>().write_volatile(byte) };
+    }
+}
+
+impl Drop for Mapped {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `new`, and is not used after this.
+        let _ = unsafe { munmap(self.0, MAPPED_BYTES) };
+    }
+}
+
+/// Has the kernel be in no hurry to write what it holds of a mount.
+fn let_pages_lie(mountpoint: &Path) {
+    let device = mountpoint.metadata().unwrap().dev();
+    let folder = format!("/sys/class/bdi/{}:{}", major(device), minor(device));
+    for (name, value) in [("strict_limit", "0"), ("max_ratio", "100")] {
+        let _ = std::fs::write(format!("{folder}/{name}"), value);
+    }
+}
+
+/// A command of root's without the right to open what its modes forbid.
+fn run_by_modes(words: &[&str], paths: &[PathBuf]) {
+    let output = Command::new("setpriv")
+        .args(["--bounding-set", "-dac_override,-dac_read_search", "--"])
+        .arg(env!("CARGO_BIN_EXE_ubtrfs"))
+        .args(words)
+        .args(paths)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}");
+}
+
+#[test]
+fn what_was_mapped_is_kept_by_who_cannot_open_the_mounts_directory() {
+    let has_rights = Command::new("setpriv").arg("true").status();
+    if !has_rights.is_ok_and(|status| status.success()) || !rustix::process::geteuid().is_root() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no setpriv, or not root");
+        return;
+    }
+    for options in ["rw", "rw,opens"] {
+        let Some(mounted) = Mounted::new(options, |_| {}) else {
+            return;
+        };
+        let_pages_lie(&mounted.dir);
+        let at = |name: &str| mounted.dir.join(name);
+        let create = ["subvolume", "create", "-q"].map(OsString::from);
+        succeed(create.into_iter().chain([at("a").into()]));
+        std::fs::write(at("a/file"), vec![b'0'; MAPPED_BYTES]).unwrap();
+        let mapped = Mapped::new(&at("a/file"));
+        std::fs::set_permissions(&mounted.dir, Permissions::from_mode(0o300)).unwrap();
+        mapped.change(b'1');
+        run_by_modes(&["subvolume", "snapshot", "-q"], &[at("a"), at("s")]);
+        assert_eq!(std::fs::read(at("s/file")).unwrap()[0], b'1', "{options}");
+        mapped.change(b'2');
+        run_by_modes(&["property", "set"], &[at("a"), "ro".into(), "true".into()]);
+        assert!(File::create(at("a/new")).is_err(), "{options}");
+        drop(mapped);
+        mounted.unmount();
+        let inside = location(&mounted.image, "a/file");
+        let seen = ubtrfs().arg("cat").arg(inside).output().unwrap();
+        assert_eq!(seen.stdout.first(), Some(&b'2'), "{options}");
+        judged(&mounted.image);
+    }
 }

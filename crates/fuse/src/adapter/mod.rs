@@ -23,6 +23,7 @@ mod flags;
 mod flushing;
 mod handles;
 mod ioctl;
+mod kernel_pages;
 mod known;
 mod listing;
 mod names;
@@ -49,6 +50,7 @@ pub(crate) use self::control::ControlAddress;
 use self::flushing::{Flushing, For};
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
+pub use self::kernel_pages::KernelPages;
 use self::known::KnownNodes;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
@@ -71,14 +73,14 @@ pub(crate) struct Adapter<S: Source> {
     source: S,
     root: FileId,
     numbering: Numbering,
-    nodes: NodeTable,
+    nodes: Arc<NodeTable>,
     known: Arc<KnownNodes>,
-    handles: Handles,
+    handles: Arc<Handles>,
     statfs: KnownStatFs,
     changes: Changes,
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
-    flushing: Flushing,
+    flushing: Arc<Flushing>,
     appends: Appends,
     wishes: Wishes,
     /// Before it opens a file the kernel asks; see `asking_opens`.
@@ -121,13 +123,13 @@ impl<S: Source> Adapter<S> {
             source,
             root,
             numbering,
-            nodes: NodeTable::default(),
+            nodes: Arc::default(),
             known,
-            handles: Handles::default(),
+            handles: Arc::default(),
             statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
-            flushing: Flushing::default(),
+            flushing: Arc::default(),
             appends: Appends::default(),
             wishes,
             asks_opens: wishes.writable,
@@ -164,40 +166,29 @@ impl<S: Source> Adapter<S> {
         self
     }
 
+    /// What the kernel has not written yet.
+    pub(crate) fn kernel_pages(&self) -> KernelPages {
+        KernelPages {
+            asks_opens: self.asks_opens,
+            numbering: self.numbering,
+            nodes: Arc::clone(&self.nodes),
+            known: Arc::clone(&self.known),
+            handles: Arc::clone(&self.handles),
+            flushing: Arc::clone(&self.flushing),
+            changes: self.changes.clone(),
+        }
+    }
+
     /// Has the kernel write what it holds of the files of a subvolume, or of all.
     fn write_back(&self, subvolume: Option<RootId>) -> Result<()> {
-        let nodes = match self.asks_opens {
-            true => self
-                .handles
-                .written()
-                .into_iter()
-                .map(|file| self.changes.node_of(file))
-                .collect(),
-            false => self.known.files(),
-        };
-        let is_in = |node: &NodeId| match subvolume {
-            Some(id) => self.node(*node).is_ok_and(|found| found.id.root == id),
-            None => true,
-        };
-        let nodes = nodes.into_iter().filter(is_in);
-        let ranges = nodes.map(|node| (node, WHOLE_FILE)).collect();
-        self.flush_for(For::Command, ranges)
+        self.kernel_pages().write_back_of(subvolume)
     }
 
     /// Has the kernel write what it holds of a range of a file. What it would be wrong to do without fails with
     /// `EBUSY` when too many requests wait for that.
     fn flush(&self, file: FileId, range: Range, why: For) -> Result<()> {
-        self.flush_for(why, vec![(self.changes.node_of(file), range)])
-    }
-
-    fn flush_for(&self, why: For, ranges: Vec<(NodeId, Range)>) -> Result<()> {
-        let _turn = self.flushing.enter(why).ok_or(Errno::BUSY)?;
-        if self.changes.flush(ranges) {
-            return Ok(());
-        }
-        // Who goes on would go on without it: a copy by holes, a snapshot.
-        tracing::error!("the kernel has not written what it holds of some files");
-        Err(Errno::IO)
+        let ranges = vec![(self.changes.node_of(file), range)];
+        self.kernel_pages().flush(why, ranges)
     }
 
     /// When reading notes the time.

@@ -77,6 +77,7 @@ pub fn mount(
     let changes = adapter.changes();
     let device_number = adapter.device();
     let control = adapter.control();
+    let pages = adapter.kernel_pages();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let device = attach_volume(
         &volume,
@@ -89,6 +90,7 @@ pub fn mount(
     session.stats = Some(stats);
     session.root = Some(root);
     session.control = Some(control);
+    session.pages = Some(pages);
     session.tell_changes_by(changes);
     if let Some(number) = session.device() {
         device_number.set(number);

@@ -21,7 +21,7 @@ use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
-use crate::adapter::{Changes, ControlAddress};
+use crate::adapter::{Changes, ControlAddress, KernelPages};
 use crate::stats::Stats;
 use crate::transport::Connection;
 
@@ -39,6 +39,7 @@ pub struct Session {
     pub(super) root: Option<FileId>,
     changes: Option<Changes>,
     pub(super) control: Option<ControlAddress>,
+    pub(super) pages: Option<KernelPages>,
     /// Of a mounted volume.
     pub(super) stats: Option<Arc<Stats>>,
 }
@@ -96,6 +97,7 @@ impl Session {
             root: None,
             changes: None,
             control: None,
+            pages: None,
             stats: None,
         };
         session.raise_read_ahead();
@@ -125,6 +127,11 @@ impl Session {
     /// Where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.as_ref()
+    }
+
+    /// What the kernel has of the mounted volume and has not written yet.
+    pub fn kernel_pages(&self) -> Option<&KernelPages> {
+        self.pages.as_ref()
     }
 
     /// Has the mount say where commands are taken (`CONTROL_ATTRIBUTE`).

@@ -99,6 +99,10 @@ impl Set {
             volume.set_received(id, &nothing).with_context(refused)?;
             return Ok(());
         }
+        if read_only && !object.is_read_only()? {
+            // What comes later is refused.
+            target.write_back(id).with_context(refused)?;
+        }
         let set = object.volume.set_read_only(id, read_only);
         set.with_context(refused)
     }

@@ -6,6 +6,7 @@ fn request() -> Request {
     Request {
         device: (0, 1 << 20),
         zone: b"Europe/Paris".to_vec(),
+        is_unwritten: true,
         mountpoint: b"/mnt".to_vec(),
         paths: vec![(b"a\xff".to_vec(), b"/sub/a\xff".to_vec())],
         args: vec![b"ubtrfs".to_vec(), b"".to_vec(), b"a\xff".to_vec()],
