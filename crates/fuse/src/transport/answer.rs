@@ -319,7 +319,7 @@ impl<F: FileSystem> Server<F> {
                 fs.destroy();
                 Ok(Fixed::empty())
             }
-            // Verbs cannot be called back: the kernel is told not to ask.
+            // Verbs are not called back (ARCHITECTURE.md): the kernel is told not to ask.
             Plain::Interrupt => Err(Errno::NOSYS),
         }
     }
