@@ -475,9 +475,8 @@ fn damaged_data_is_given_to_who_asks_for_it() {
     assert_ok(&place.umount());
 }
 
-#[test]
-fn the_roots_of_an_earlier_transaction_are_used_when_asked_for() {
-    let Some(place) = Place::new() else { return };
+/// A volume whose last transaction made `two`, and whose root tree is damaged since.
+fn without_its_last_transaction(place: &Place) {
     for name in ["one", "two"] {
         let inside = format!("{}:/{name}", place.image().display());
         assert_ok(&ubtrfs().arg("mkdir").arg(&inside).output().unwrap());
@@ -487,6 +486,12 @@ fn the_roots_of_an_earlier_transaction_are_used_when_asked_for() {
     let root = image[(64 << 10) + 80..][..8].to_vec();
     drop(image);
     damage(&place.image(), &root, 48);
+}
+
+#[test]
+fn the_roots_of_an_earlier_transaction_are_used_when_asked_for() {
+    let Some(place) = Place::new() else { return };
+    without_its_last_transaction(&place);
     assert_eq!(place.mount("ro").status.code(), Some(1));
     let mounted = place.mount("ro,rescue=usebackuproot");
     assert_ok(&mounted);
@@ -494,4 +499,48 @@ fn the_roots_of_an_earlier_transaction_are_used_when_asked_for() {
     assert!(place.mountpoint().join("one").exists());
     assert!(!place.mountpoint().join("two").exists());
     assert_ok(&place.umount());
+}
+
+#[test]
+fn the_roots_of_an_earlier_transaction_are_written_to_as_if_none_had_followed() {
+    let Some(place) = Place::new() else { return };
+    without_its_last_transaction(&place);
+    assert_eq!(place.mount("rw").status.code(), Some(1));
+    assert_ok(&place.mount("rw,usebackuproot"));
+    let contents = vec![b'x'; 3 << 20];
+    for number in 0..500 {
+        let name = format!("one/file{number}");
+        fs::write(place.mountpoint().join(name), &contents[..number * 10]).unwrap();
+    }
+    fs::write(place.mountpoint().join("large"), &contents).unwrap();
+    assert_ok(&place.umount());
+    assert_ok(&ubtrfs().arg("check").arg(place.image()).output().unwrap());
+    let system = |program: &str| {
+        let mut command = Command::new(program);
+        command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
+        command
+    };
+    match system("btrfs").arg("check").arg(place.image()).output() {
+        Ok(theirs) => assert_ok(&theirs),
+        Err(error) => skip(&format!("btrfs check: {error}")),
+    }
+    let seen = |dir: &Path| {
+        assert_eq!(fs::read_dir(dir.join("one")).unwrap().count(), 500);
+        assert_eq!(fs::read(dir.join("large")).unwrap(), contents);
+        assert!(!dir.join("two").exists());
+    };
+    assert_ok(&place.mount("ro"));
+    seen(&place.mountpoint());
+    assert_ok(&place.umount());
+    let kernel = system("mount")
+        .args(["-t", "btrfs", "-o", "loop"])
+        .args([place.image(), place.mountpoint()])
+        .output();
+    if !kernel.is_ok_and(|kernel| kernel.status.success()) {
+        skip("the kernel's mount");
+        return;
+    }
+    let seen = std::panic::catch_unwind(|| seen(&place.mountpoint()));
+    assert_ok(&system("umount").arg(place.mountpoint()).output().unwrap());
+    seen.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Ways to read a damaged volume: `rescue=` of a mount. For reading only.
+//! Ways to read a damaged volume: `rescue=` of a mount. Only the roots of an earlier transaction may be written to.
 
 use ubtrfs_format::superblock::Superblock;
 
@@ -7,7 +7,8 @@ use crate::error::Error;
 /// What is passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
-    /// Begin with the roots of an earlier transaction if those of the last one cannot be read.
+    /// Begin with the roots of an earlier transaction if those of the last one cannot be read. What follows is written as
+    /// if the last one had never been.
     pub use_backup_root: bool,
     /// Go on without trees that cannot be read, where files can be read without them.
     pub ignore_bad_roots: bool,

@@ -152,7 +152,12 @@ impl Options {
 
     /// Checks what only all the words together tell.
     pub fn check(&self) -> Result<(), OptionError> {
-        if self.rescue != Rescue::default() && self.read_only != Some(true) {
+        // As the kernel has it, roots of an earlier transaction may be written to.
+        let other_rescue = Rescue {
+            use_backup_root: false,
+            ..self.rescue
+        };
+        if other_rescue != Rescue::default() && self.read_only != Some(true) {
             return Err(OptionError::NeedsReadOnly("rescue"));
         }
         if self.fakeroot && self.allow_other == Some(true) {

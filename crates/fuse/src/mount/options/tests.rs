@@ -187,6 +187,25 @@ fn rescue_words_are_known_alone_together_and_by_their_old_names() {
 }
 
 #[test]
+fn only_the_roots_of_an_earlier_transaction_are_rescued_for_writing() {
+    for words in ["usebackuproot", "recovery", "rescue=usebackuproot,rw"] {
+        assert!(parse(words).unwrap().rescue.use_backup_root, "{words}");
+    }
+    for words in [
+        "nologreplay",
+        "rescue=nologreplay",
+        "rescue=ibadroots,rw",
+        "rescue=idatacsums",
+        "rescue=imetacsums",
+        "rescue=isuperflags",
+        "rescue=usebackuproot:ibadroots",
+    ] {
+        let error = parse(words).unwrap_err();
+        assert_eq!(error, OptionError::NeedsReadOnly("rescue"), "{words}");
+    }
+}
+
+#[test]
 fn devices_add_up_and_later_words_win() {
     let options = parse("ro,device=/dev/a,device=b.img,suid,nosuid,threads=3,fsname=pool").unwrap();
     assert_eq!(options.devices, [PathBuf::from("/dev/a"), "b.img".into()]);
