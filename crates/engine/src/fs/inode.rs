@@ -8,7 +8,8 @@
 //! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
 //! references. It may be held across reads of cold blocks: who waits then wants the same inode.
 //! `InodeTable::moves` comes before all inode locks: it is held by who moves a directory from one directory
-//! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still.
+//! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still. Who makes one
+//! lets go of it before the commit.
 //! The table's shards are leaves.
 
 use std::collections::{HashMap, VecDeque};

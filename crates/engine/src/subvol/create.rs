@@ -1,7 +1,8 @@
 //! Making subvolumes and snapshots.
 //!
-//! The commit makes them (`txn::births`): here is said what shall be in them and what names them. The directory
-//! stays locked until the commit is done.
+//! The commit makes them (`txn::births`): here is said what shall be in them and what names them. Until it is done the
+//! directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
+//! (`Tree::births`): others wait only behind who wants one of these.
 
 use std::sync::Arc;
 
@@ -72,8 +73,9 @@ impl Volume {
         waiting::check()?;
         let permit = self.admit(Cost::items(16).bytes(4096))?;
         let parent = self.inode_in_use(dir)?;
+        let mut still = Some(self.inodes.moves.lock());
         let uuid_tree = self.uuid_tree()?;
-        let _still = self.inodes.moves.lock();
+        let _births = [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.births.read()));
         let mut state = parent.lock.write();
         let id = RootId(next_objectid(self.root_tree_object())?);
         if !id.is_subvolume() {
@@ -114,7 +116,7 @@ impl Volume {
         }
         let txn = self.enter_tree(permit, &parent.tree)?;
         parent.tree.check_undeleted()?;
-        plan.check_undeleted()?;
+        plan.source().map_or(Ok(()), |of| of.check_undeleted())?;
         let origin = match plan {
             Plan::New(_) => Origin::New(items.into_puts(&txn)),
             Plan::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
@@ -130,7 +132,13 @@ impl Volume {
         };
         txn.bear(birth);
         drop(txn);
+        // An item that says of several subvolumes what they were received from, and those of a UUID tree that is to be
+        // made, nobody else may draft before they can be seen.
+        if received.is_none() && uuid_tree.is_some() {
+            still = None;
+        }
         self.commit_running()?;
+        drop(still);
         state.next_index = Some(index + 1);
         Ok(id)
     }
@@ -146,10 +154,10 @@ impl Plan<'_> {
         Key::new(id.0, KeyType::ROOT_ITEM, offset)
     }
 
-    fn check_undeleted(&self) -> Result<()> {
+    fn source(&self) -> Option<&Arc<Tree>> {
         match self {
-            Plan::New(_) => Ok(()),
-            Plan::Snapshot { of, .. } => of.check_undeleted(),
+            Plan::New(_) => None,
+            Plan::Snapshot { of, .. } => Some(of),
         }
     }
 

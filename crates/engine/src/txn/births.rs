@@ -4,7 +4,7 @@
 //! applied, and adds the entry that names it to its directory afterwards: a snapshot does not hold itself.
 //!
 //! Locks: who asks for one keeps the directory locked until the commit is done, so that the values given
-//! here stay true.
+//! here stay true (`subvol::create`).
 
 use std::sync::Arc;
 

@@ -474,3 +474,49 @@ fn a_volume_whose_fsid_was_changed_is_written() {
     subvolume(&world, "sub");
     world.shows(|volume| assert_eq!(names(volume, ""), ["file", "sub"]));
 }
+
+#[test]
+fn several_threads_make_subvolumes_and_snapshots_at_once() {
+    const EACH: usize = 6;
+    let mut world = World::new();
+    let sources = ["s0", "s1"].map(|path| subvolume(&world, path));
+    let dirs = ["d0", "d1", "s0/d2", "s1/d3"];
+    for path in dirs {
+        world.dir(path);
+    }
+    for number in 0..200 {
+        world.file(&format!("s0/{number}"));
+        world.file(&format!("s1/{number}"));
+    }
+    let volume = world.volume();
+    let ids: Vec<RootId> = std::thread::scope(|scope| {
+        let threads = dirs.map(|path| {
+            scope.spawn(move || {
+                let dir = at(volume, path);
+                let make = |number: usize| {
+                    let name = number.to_string();
+                    let name = name.as_bytes();
+                    let made = match number % 3 {
+                        0 => volume.create_subvolume(dir, name, &NewInode::directory(0o755)),
+                        source => volume.snapshot(sources[source - 1], dir, name, false),
+                    };
+                    made.unwrap()
+                };
+                (0..EACH).map(make).collect::<Vec<RootId>>()
+            })
+        });
+        let made = threads.into_iter().map(|thread| thread.join().unwrap());
+        made.flatten().collect()
+    });
+    let mut once = ids.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), dirs.len() * EACH);
+    world.shows(|volume| {
+        for path in dirs {
+            assert_eq!(names(volume, path).len(), EACH);
+            assert!(names(volume, &format!("{path}/0")).is_empty());
+            assert_eq!(names(volume, &format!("{path}/1")).len(), 201);
+        }
+    });
+}

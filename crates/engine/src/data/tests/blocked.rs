@@ -12,7 +12,7 @@ use ubtrfs_sim::ThrottledDevice;
 
 use super::rig::{MIB, assert_sound, new_device};
 use crate::mkfs::MkfsOptions;
-use crate::{FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
+use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
 const NEVER: Duration = Duration::from_secs(1 << 20);
 
@@ -135,6 +135,38 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
     for file in files {
         assert!(volume.attr(file).is_err());
     }
+    blocked.close();
+}
+
+#[test]
+fn directories_move_while_a_subvolume_is_made() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
+    let new = NewInode::directory(0o755);
+    let dirs = [b"a", b"b"].map(|name| volume.create(top, name, &new).unwrap());
+    let holder = volume.create_subvolume(top, b"holder", &new).unwrap();
+    let inner = volume.root_dir(holder).unwrap();
+    let inner = volume.create(inner, b"dir", &new).unwrap();
+    device.hold();
+    thread::scope(|scope| {
+        let make =
+            |dir, name| move || volume.create_subvolume(dir, name, &NewInode::directory(0o755));
+        let first = scope.spawn(make(inner, b"first"));
+        device.wait_for_waiter();
+        let renamed =
+            while_forbidden(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
+        let second = scope.spawn(make(dirs[1], b"other"));
+        // What is to stand in it cannot be seen yet.
+        let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));
+        let is_made = first.is_finished();
+        device.let_go();
+        renamed.unwrap();
+        assert!(!is_made);
+        let (first, second) = (first.join().unwrap(), second.join().unwrap());
+        assert_ne!(first.unwrap(), second.unwrap());
+        let deleted = deleted.join().unwrap();
+        assert!(matches!(deleted, Err(Error::NotEmpty(_))), "{deleted:?}");
+    });
     blocked.close();
 }
 
