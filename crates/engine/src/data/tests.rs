@@ -2,6 +2,7 @@
 
 mod appends;
 mod blocked;
+mod closing;
 mod cold;
 mod dedupe;
 mod failures;

@@ -244,6 +244,20 @@ impl Space {
         taken.into_iter().map(|(_, items)| items).collect()
     }
 
+    /// The groups that nothing is in after transaction `upto`, but for one of each kind, which stays for what comes
+    /// next. System groups stay: the superblock names their chunks.
+    pub(crate) fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
+        let groups = self.groups();
+        let of_kind = |kind| {
+            let is_empty = move |group: &&Arc<BlockGroup>| {
+                group.kind() == kind && group.used() == 0 && group.is_of(upto)
+            };
+            groups.iter().filter(is_empty).skip(1)
+        };
+        let kinds = [SpaceKind::Data, SpaceKind::Metadata];
+        kinds.into_iter().flat_map(of_kind).cloned().collect()
+    }
+
     /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
     ///
     /// `InUse`: something is in it or pinned, its items are not inserted yet, it is the last of its kind, or

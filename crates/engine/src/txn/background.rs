@@ -120,7 +120,21 @@ impl Volume {
             return Ok(());
         };
         writer.stop_background();
-        self.sync()
+        self.sync()?;
+        self.remove_spare_groups(writer)
+    }
+
+    /// Block groups that the last commits have emptied go with one more: whoever opens the volume next may only read it.
+    /// The kernel's cleaner has them go as well, but only with time.
+    fn remove_spare_groups(&self, writer: &Writer) -> Result<()> {
+        self.release_freed();
+        let is_changed = writer.stats().commits > 0 && !writer.is_resting();
+        if is_changed && !writer.space.spare_groups(writer.committed()).is_empty() {
+            // Nothing else may be left to commit.
+            writer.set_unclean();
+            self.commit_running()?;
+        }
+        Ok(())
     }
 }
 

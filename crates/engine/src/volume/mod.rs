@@ -393,14 +393,14 @@ fn open_tree(
 }
 
 impl Drop for Volume {
-    /// Commits what is left; whoever must know whether that worked calls `sync` before.
+    /// Closes it; whoever must know whether that worked calls `close` before.
     fn drop(&mut self) {
         let Some(writer) = self.writer.get() else {
             return;
         };
         writer.stop_background();
         if writer.check_alive().is_ok()
-            && let Err(error) = waiting::while_allowed(|| self.sync())
+            && let Err(error) = waiting::while_allowed(|| self.close())
         {
             tracing::error!(%error, "the last changes could not be committed");
         }

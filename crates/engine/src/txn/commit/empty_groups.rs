@@ -1,7 +1,7 @@
 //! Block groups that nothing is in any more: they go, with their chunks, and leave room for others.
 //!
-//! One empty group of each kind stays for what comes next. System chunks stay: the superblock names
-//! them.
+//! What a commit empties is pinned until it is durable, and so goes with a later one, at the latest when the volume is
+//! closed (`Volume::close`).
 
 use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
@@ -9,28 +9,17 @@ use zerocopy::IntoBytes;
 
 use super::Commit;
 use crate::error::Result;
-use crate::space::{BlockGroup, ChunkItem, RemovedGroup, SpaceError, SpaceKind, free_space_tree};
+use crate::space::{BlockGroup, ChunkItem, RemovedGroup, SpaceError, free_space_tree};
 
 impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
         let space = &self.writer.space;
-        let groups = space.groups();
-        for kind in [SpaceKind::Data, SpaceKind::Metadata] {
-            // One that the next transaction has made has no items yet.
-            let is_empty = |group: &BlockGroup| {
-                let is_old = group
-                    .created()
-                    .is_some_and(|created| created <= self.transid);
-                group.kind() == kind && group.used() == 0 && is_old
-            };
-            let empty: Vec<_> = groups.iter().filter(|group| is_empty(group)).collect();
-            for group in empty.into_iter().skip(1) {
-                match space.remove_group(group.start()) {
-                    Ok(removed) => self.forget_chunk(group, removed)?,
-                    // Pinned, promised, or just allocated from.
-                    Err(SpaceError::InUse { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+        for group in space.spare_groups(self.transid) {
+            match space.remove_group(group.start()) {
+                Ok(removed) => self.forget_chunk(&group, removed)?,
+                // Pinned, promised, or just allocated from.
+                Err(SpaceError::InUse { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
