@@ -48,15 +48,16 @@ doc:
 count:
 	$(CARGO) xtask count
 
-# PARTS="fsx trees" chooses; UBTRFS_SOAK=1 takes hours. `make test` does a short form.
+# PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite and a crowd on a mount, and the kernel's view of it: an hour
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 conform-quick: setup build
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform --quick $(PARTS)
 
-soak: setup ## all tests in their long form: hours
+soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
+	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; QUICK=1: 4
