@@ -175,6 +175,11 @@ impl LiveTree {
         !self.layers.load().mutable.is_empty()
     }
 
+    /// The keys in the mutable set, ascending.
+    pub fn edited_keys(&self) -> Vec<Key> {
+        self.layers.load().mutable.keys()
+    }
+
     /// Of the mutable set.
     pub fn delta_size(&self) -> DeltaSize {
         self.layers.load().mutable.size()

@@ -1,4 +1,4 @@
-//! Reading the leaves that many keys lie in, before they are looked up one after the other.
+//! The leaves that many keys lie in: reading them before the keys are looked up one after the other, and which they are.
 //!
 //! A level at a time, all its cold blocks at once: so a tree that is cold costs as many waits as it has levels.
 //!
@@ -10,6 +10,7 @@ use ubtrfs_format::check::Expect;
 use ubtrfs_format::key::Key;
 
 use crate::block::Block;
+use crate::error::TreeError;
 use crate::view::View;
 
 impl View {
@@ -49,6 +50,27 @@ impl View {
                 return found;
             }
         }
+    }
+}
+
+impl View {
+    /// The committed leaves of `keys`, which ascend, unless the root is one. Reads the nodes above them only.
+    pub fn leaves_of(&self, keys: &[Key]) -> Result<Vec<Expect>, TreeError> {
+        let store = self.store();
+        let _epoch = store.epoch();
+        let root = self.committed();
+        let mut leaves = Vec::new();
+        let mut nodes = vec![(root.read(store)?, 0..keys.len())];
+        while let Some((block, range)) = nodes.pop() {
+            for (slot, part) in children(&block, keys, range) {
+                match root.expect_child(&block, slot) {
+                    Some(child) if child.level == Some(0) => leaves.push(child),
+                    Some(child) => nodes.push((store.read(root.tree, &child)?, part)),
+                    None => {}
+                }
+            }
+        }
+        Ok(leaves)
     }
 }
 

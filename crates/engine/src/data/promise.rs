@@ -142,6 +142,8 @@ impl Volume {
         };
         let extents = data_bytes.div_ceil(extent_bytes);
         let csum_bytes = data_bytes / self.sectorsize() * self.csum_bytes();
-        Cost::items(5 * extents).bytes(csum_bytes)
+        Cost::items(5 * extents)
+            .in_leaves(2 * extents)
+            .bytes(csum_bytes)
     }
 }

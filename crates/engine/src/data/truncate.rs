@@ -53,7 +53,7 @@ impl Volume {
         let inode = self.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
-        let cost = |step| Cost::items(EXTENT_ITEMS * step as u64);
+        let cost = |step| Cost::neighbours(EXTENT_ITEMS * step as u64);
         let (promise, step) = match self.promise(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume: the rest of the last sector stays.
@@ -113,7 +113,7 @@ impl Volume {
         let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
             drop(state);
-            let next = Cost::items(EXTENT_ITEMS * step as u64).freeing();
+            let next = Cost::neighbours(EXTENT_ITEMS * step as u64).freeing();
             outcome = self.commit_between_steps(next).map(|()| false);
             state = inode.lock.write();
             if outcome.is_ok() {

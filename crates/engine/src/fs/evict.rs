@@ -140,7 +140,7 @@ impl Volume {
 
     /// Leave for a step, and how many items it may delete.
     fn admit_step(&self) -> Result<(Permit, usize)> {
-        let cost = |step: usize| Cost::items((step + STEP_EDITS) as u64).freeing();
+        let cost = |step: usize| Cost::neighbours((step + STEP_EDITS) as u64).freeing();
         let step = match self.writer()?.has_room_now(cost(STEP)) {
             true => STEP,
             false => STEP_WHEN_FULL,

@@ -60,7 +60,7 @@ impl Volume {
 
     fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
         check_name(name)?;
-        let permit = self.admit(Cost::items(FREEING_ITEMS).freeing())?;
+        let permit = self.admit(Cost::of_freeing())?;
         let parent = self.inode_in_use(dir)?;
         loop {
             let victim;

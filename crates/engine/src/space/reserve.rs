@@ -47,6 +47,12 @@ impl Space {
         }
         keeps
     }
+
+    /// What commits need is so much at most from now on.
+    pub(crate) fn lower_metadata_promise(&self, bytes: u64) {
+        let class = self.class(SpaceKind::Metadata);
+        class.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
+    }
 }
 
 impl SpaceClass {

@@ -71,7 +71,10 @@ impl Volume {
     fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
         check_name(name)?;
         waiting::check()?;
-        let permit = self.admit(Cost::items(16).bytes(4096))?;
+        if let Plan::Snapshot { of, .. } = plan {
+            of.note_snapshot(self.writer()?.running_transid().0);
+        }
+        let permit = self.admit(Cost::items(16).in_leaves(8).bytes(4096))?;
         let parent = self.inode_in_use(dir)?;
         let mut still = Some(self.inodes.moves.lock());
         let uuid_tree = self.uuid_tree()?;

@@ -47,7 +47,7 @@ impl Volume {
     ) -> Result<()> {
         check_name(name)?;
         waiting::check()?;
-        let permit = self.admit(Cost::items(12).freeing())?;
+        let permit = self.admit(Cost::items(12).in_leaves(4).freeing())?;
         let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.moves.lock();

@@ -1,6 +1,6 @@
 //! The commit: from the edits of one transaction to a new superblock.
 //!
-//! The phases are the lines of [`Volume::commit`]. Operations go on from the freeze on; what they edit
+//! The phases are the lines of [`Commit::finish`]. Operations go on from the freeze on; what they edit
 //! belongs to the next transaction.
 //!
 //! Invariants
@@ -24,6 +24,8 @@ mod publish;
 mod rebuild;
 mod space_items;
 mod subvolumes;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +37,9 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
 use super::births::{Birth, Puts};
+use super::need::Load;
 use super::superblock_edits::SuperblockEdits;
-use super::writer::Writer;
+use super::writer::{CommitPhases, Writer};
 use crate::error::Result;
 use crate::space::RemovedGroup;
 use crate::volume::{Tree, Volume};
@@ -63,6 +66,8 @@ struct Commit<'v> {
     volume: &'v Volume,
     writer: &'v Writer,
     transid: Transid,
+    /// What operations have changed.
+    load: Load,
     trees: BTreeMap<RootId, CommitTree>,
     births: Vec<Birth>,
     /// For the UUID tree, which the volume lacks.
@@ -110,27 +115,36 @@ impl Volume {
     pub(super) fn commit(&self, writer: &Writer) -> Result<()> {
         let mut lap = Lap::begin();
         let mut phases = *writer.counters.phases.lock();
-        let Some(mut commit) = Commit::freeze(self, writer)? else {
+        let Some(commit) = Commit::freeze(self, writer)? else {
             return Ok(());
         };
         lap.end(&mut phases.freeze);
-        commit.rebuild_free_space_tree()?;
-        commit.apply_subvolumes()?;
-        commit.make_births()?;
-        commit.clean_deleted_subvolumes()?;
-        commit.remove_empty_groups()?;
-        lap.end(&mut phases.apply);
-        commit.converge()?;
-        lap.end(&mut phases.converge);
-        commit.write_blocks()?;
-        self.pool().flush()?;
-        lap.end(&mut phases.write);
-        let superblock = commit.superblock()?;
-        self.pool().commit_superblock(&superblock)?;
-        lap.end(&mut phases.superblock);
-        commit.publish(superblock);
-        lap.end(&mut phases.publish);
+        commit.finish(lap, &mut phases)?;
         *writer.counters.phases.lock() = phases;
+        Ok(())
+    }
+}
+
+impl Commit<'_> {
+    /// All phases but the freeze.
+    fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
+        let pool = self.volume.pool();
+        self.rebuild_free_space_tree()?;
+        self.apply_subvolumes()?;
+        self.make_births()?;
+        self.clean_deleted_subvolumes()?;
+        self.remove_empty_groups()?;
+        lap.end(&mut phases.apply);
+        self.converge()?;
+        lap.end(&mut phases.converge);
+        self.write_blocks()?;
+        pool.flush()?;
+        lap.end(&mut phases.write);
+        let superblock = self.superblock()?;
+        pool.commit_superblock(&superblock)?;
+        lap.end(&mut phases.superblock);
+        self.publish(superblock);
+        lap.end(&mut phases.publish);
         Ok(())
     }
 }

@@ -26,6 +26,8 @@ use crate::volume::{NameChanges, Tree, Volume};
 /// So much room is kept back for operations that free space: who frees more items does it in steps, which are
 /// no larger than this when there is no room for larger ones.
 pub(crate) const FREEING_ITEMS: u64 = 40;
+/// What they lie side by side in, and the leaves of a name.
+const FREEING_LEAVES: u64 = 8;
 
 /// What an operation may change at worst.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct Cost {
     pub(crate) items: u64,
     /// Bytes of the values that it inserts.
     pub(crate) bytes: u64,
+    /// Leaves of subvolumes that these items lie in.
+    pub(crate) leaves: u64,
     /// Whether it is there to free space, and so may use what is kept back for that.
     pub(crate) frees: bool,
 }
@@ -43,8 +47,20 @@ impl Cost {
         Cost {
             items,
             bytes: items * 128,
+            leaves: items,
             frees: false,
         }
+    }
+
+    /// So many items that lie side by side, such as those of one inode.
+    pub(crate) fn neighbours(items: u64) -> Cost {
+        Cost::items(items).in_leaves(2 + items / 32)
+    }
+
+    #[must_use]
+    pub(crate) fn in_leaves(mut self, leaves: u64) -> Cost {
+        self.leaves = leaves.min(self.items);
+        self
     }
 
     #[must_use]
@@ -59,8 +75,16 @@ impl Cost {
         Cost {
             items: self.items.saturating_add(other.items),
             bytes: self.bytes.saturating_add(other.bytes),
+            leaves: self.leaves.saturating_add(other.leaves),
             frees: self.frees || other.frees,
         }
+    }
+
+    /// The most of an operation that frees space, or of one step of it.
+    pub(crate) fn of_freeing() -> Cost {
+        Cost::items(FREEING_ITEMS)
+            .in_leaves(FREEING_LEAVES)
+            .freeing()
     }
 
     #[must_use]
@@ -180,6 +204,9 @@ impl Txn<'_> {
             names.enter(&tree.names, tickets);
         }
         self.guard.grew(grown, count);
+        if tree.shared_up_to().0 > 0 {
+            self.guard.edited_shared(count);
+        }
         self.guard.touch(tree);
     }
 
@@ -225,6 +252,6 @@ impl Txn<'_> {
         if let Origin::Snapshot(source) = &birth.origin {
             self.guard.touch(source);
         }
-        self.guard.births.lock().push(birth);
+        self.guard.bear(birth);
     }
 }

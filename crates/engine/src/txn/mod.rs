@@ -1,13 +1,15 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items` < `running`, `handle` < `commit` < `background`.
+//! From low to high: `delayed_refs`, `extent_items`, `need` < `running`, `handle`, `balance` < `commit` < `background`.
 
 mod background;
+mod balance;
 mod births;
 mod commit;
 pub(crate) mod delayed_refs;
 pub(crate) mod extent_items;
 mod handle;
+mod need;
 mod published;
 mod running;
 mod superblock_edits;
@@ -16,6 +18,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use balance::Balance;
 pub(crate) use births::{Birth, Origin, Puts};
 pub(crate) use commit::free_by_extents;
 pub(crate) use delayed_refs::DelayedRefs;

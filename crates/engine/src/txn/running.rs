@@ -12,11 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
 
-use super::births::{Birth, Puts};
+use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::DelayedRefs;
+use super::need::Load;
 use super::superblock_edits::SuperblockEdits;
+use crate::error::Result;
 use crate::volume::Tree;
 
 #[derive(Debug)]
@@ -35,7 +38,16 @@ pub(crate) struct Running {
     asked: AtomicBool,
     /// Items edited, those edited twice counted twice.
     edits: AtomicU64,
+    /// Those of trees that may share blocks with a snapshot.
+    shared: AtomicU64,
+    /// By how many these are more than the leaves that they lie in, and how many they were when that was found.
+    surplus: AtomicU64,
+    measured: AtomicU64,
 }
+
+/// Leaves that the making of a subvolume or a snapshot edits, in trees that may share blocks.
+const LEAVES_OF_BIRTH: u64 = 8;
+const EDITS_OF_BIRTH: u64 = 16;
 
 impl Running {
     pub(super) fn new(transid: Transid) -> Running {
@@ -49,6 +61,9 @@ impl Running {
             bytes: AtomicI64::new(0),
             asked: AtomicBool::new(false),
             edits: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+            surplus: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +79,54 @@ impl Running {
     pub(super) fn grew(&self, bytes: i64, edits: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.edits.fetch_add(edits, Ordering::Relaxed);
+    }
+
+    /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
+    pub(super) fn edited_shared(&self, edits: u64) {
+        self.shared.fetch_add(edits, Ordering::Relaxed);
+    }
+
+    pub(super) fn bear(&self, birth: Birth) {
+        self.grew(0, EDITS_OF_BIRTH);
+        self.edited_shared(LEAVES_OF_BIRTH);
+        if let Origin::Snapshot(source) = &birth.origin {
+            source.note_snapshot(self.transid.0);
+        }
+        self.births.lock().push(birth);
+    }
+
+    pub(super) fn load(&self) -> Load {
+        let shared = self.shared.load(Ordering::Relaxed);
+        Load {
+            edits: self.edits(),
+            shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
+            bytes: self.bytes(),
+        }
+    }
+
+    /// Counts the leaves that shared edits lie in, if there are many more of these than when that was done last. True
+    /// if it was done. Reads nodes.
+    pub(super) fn measure_sharing(&self) -> Result<bool> {
+        let shared = self.shared.load(Ordering::Relaxed);
+        let measured = self.measured.load(Ordering::Relaxed);
+        if shared < measured + measured / 32 + 16 {
+            return Ok(false);
+        }
+        let dirty = self.dirty.lock().clone();
+        let mut leaves = self.births.lock().len() as u64 * LEAVES_OF_BIRTH;
+        for tree in dirty {
+            let up_to = tree.shared_up_to();
+            if up_to.0 == 0 {
+                continue;
+            }
+            let found = tree.view.leaves_of(&tree.live().edited_keys())?;
+            let is_old = |leaf: &&Expect| leaf.generation.is_none_or(|made| made <= up_to);
+            leaves += found.iter().filter(is_old).count() as u64;
+        }
+        let surplus = shared.saturating_sub(leaves);
+        self.surplus.store(surplus, Ordering::Relaxed);
+        self.measured.store(shared, Ordering::Relaxed);
+        Ok(true)
     }
 
     pub(super) fn bytes(&self) -> u64 {

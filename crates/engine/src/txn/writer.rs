@@ -16,13 +16,16 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex, RwLock};
 use ubtrfs_device::waiting;
-use ubtrfs_format::ids::Transid;
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::key::Key;
 
-use super::handle::{Cost, FREEING_ITEMS};
+use super::balance::Balance;
+use super::handle::Cost;
+use super::need::Load;
 use super::published::{Discarded, Unreleased};
 use super::running::Running;
 use crate::error::{Error, Result};
-use crate::space::{Space, SpaceKind};
+use crate::space::Space;
 use crate::volume::{LazyTimes, Volume};
 
 /// Counts since the volume was opened.
@@ -93,12 +96,7 @@ pub(crate) struct Writer {
     pub(super) discarded: Discarded,
     aborted: ArcSwapOption<String>,
     delta_budget_bytes: u64,
-    nodesize: u64,
-    /// Bytes of tree blocks as of the last commit.
-    metadata_used: AtomicU64,
-    /// Edits that were admitted and come later, as those of buffered data; and their bytes.
-    owed_items: AtomicU64,
-    owed_bytes: AtomicU64,
+    pub(super) balance: Balance,
     lazy_times: Arc<LazyTimes>,
     pub(super) counters: Counters,
     wake: Mutex<Wake>,
@@ -113,6 +111,8 @@ pub(crate) struct Writer {
     has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
     unclean: AtomicBool,
+    /// Where the cleaner has come to in a deleted tree's blocks that others share.
+    disowned: Mutex<Option<(RootId, Key)>>,
     /// Nothing is changed but by operations.
     resting: AtomicBool,
 }
@@ -124,38 +124,13 @@ struct Wake {
     stop: bool,
 }
 
-/// What is kept back for operations that free space, in bytes: at least enough for one of them.
-const LEAST_RESERVE: u64 = 2 << 20;
-const MOST_RESERVE: u64 = 128 << 20;
-
-/// How often who frees space makes room for it while others use that up.
+/// How often room is made while others use it up; more often by who frees space.
+const TRIES: usize = 4;
 const FREEING_TRIES: usize = 100;
 /// Readers hold what was freed for a search or a step of a cursor.
 const READERS_TAKE: Duration = Duration::from_millis(1);
 /// How often it is waited for those who hold it longer, or one after another.
 const READERS_TRIES: u32 = 100;
-
-/// Bytes of new blocks that a commit may need at worst. An edit touches a leaf, which may split, and may
-/// so touch a leaf of the extent tree and one of the free-space tree; but all of them together touch no
-/// more than there is, and what they add.
-fn commit_need(nodesize: u64, used: u64, edits: u64, bytes: u64) -> u64 {
-    let by_edits = edits.saturating_mul(4 * nodesize);
-    let by_size = used.saturating_add(used / 8);
-    // Paths from the roots of all trees.
-    let paths = 48 * nodesize;
-    by_edits
-        .min(by_size)
-        .saturating_add(bytes.saturating_mul(2))
-        .saturating_add(paths)
-}
-
-fn metadata_used(space: &Space) -> u64 {
-    let totals = space.totals();
-    let metadata = totals
-        .iter()
-        .filter(|class| class.kind == SpaceKind::Metadata);
-    metadata.map(|class| class.used).sum()
-}
 
 /// Why the background thread woke.
 pub(super) enum Wakening {
@@ -171,11 +146,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Writer {
     pub(crate) fn new(
-        space: Arc<Space>,
         committed: Transid,
-        nodesize: u64,
         delta_budget_bytes: u64,
         lazy_times: Arc<LazyTimes>,
+        balance: Balance,
+        space: Arc<Space>,
     ) -> Writer {
         let running = Running::new(Transid(committed.0 + 1));
         Writer {
@@ -186,10 +161,7 @@ impl Writer {
             discarded: Discarded::default(),
             aborted: ArcSwapOption::empty(),
             delta_budget_bytes,
-            nodesize,
-            metadata_used: AtomicU64::new(metadata_used(&space)),
-            owed_items: AtomicU64::new(0),
-            owed_bytes: AtomicU64::new(0),
+            balance,
             lazy_times,
             counters: Counters::default(),
             wake: Mutex::default(),
@@ -199,6 +171,7 @@ impl Writer {
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
+            disowned: Mutex::default(),
             resting: AtomicBool::new(false),
             space,
         }
@@ -206,8 +179,6 @@ impl Writer {
 
     /// The superblock of `transid` is durable.
     pub(super) fn note_commit(&self, transid: Transid) {
-        self.metadata_used
-            .store(metadata_used(&self.space), Ordering::Relaxed);
         self.committed.store(transid.0, Ordering::Release);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
     }
@@ -260,7 +231,9 @@ impl Writer {
         }
         if !has_room {
             waiting::check()?;
-            self.make_room(volume, cost)?;
+            if !self.has_room_on_a_closer_look(cost)? {
+                self.make_room(volume, cost)?;
+            }
         }
         Ok(())
     }
@@ -270,20 +243,25 @@ impl Writer {
     /// it, and tries more than once.
     fn make_room(&self, volume: &Volume, cost: Cost) -> Result<()> {
         let mut waits = READERS_TRIES;
-        for _ in 0..if cost.frees { FREEING_TRIES } else { 1 } {
+        for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
             if !cost.frees {
                 volume.evict_unnamed();
             }
-            if self.owed_items.load(Ordering::Relaxed) > 0 {
+            if self.balance.is_owing() {
                 let _ = volume.write_back_all();
             }
             volume.write_times()?;
+            if self.has_room_on_a_closer_look(cost)? {
+                return Ok(());
+            }
             volume.commit_running()?;
+            // The next one, which keeps room for itself.
+            let is_committing = self.balance.is_committing();
             if self.gets_room(volume, cost, &mut waits) {
                 return Ok(());
             }
-            let is_owed = self.owed_items.load(Ordering::Relaxed) > 0;
-            if self.running.read().edits() == 0 && !is_owed {
+            let is_all_there = self.running.read().edits() == 0 && !self.balance.is_owing();
+            if !is_committing && (is_all_there || !cost.frees) {
                 break;
             }
         }
@@ -308,13 +286,11 @@ impl Writer {
 
     /// Counts edits that come later, until they are settled: made, or given up.
     pub(crate) fn owe(&self, cost: Cost) {
-        self.owed_items.fetch_add(cost.items, Ordering::Relaxed);
-        self.owed_bytes.fetch_add(cost.bytes, Ordering::Relaxed);
+        self.balance.owe(cost);
     }
 
     pub(crate) fn settle(&self, cost: Cost) {
-        self.owed_items.fetch_sub(cost.items, Ordering::Relaxed);
-        self.owed_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
+        self.balance.settle(cost);
     }
 
     /// Whether `cost` would be let in without a commit.
@@ -325,47 +301,45 @@ impl Writer {
     /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
     /// hold the extents of a file.
     pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
-        let running = Arc::clone(&self.running.read());
+        let running = self.running.read();
         running.bytes() > self.delta_budget_bytes / 2 || !self.has_room(&running, cost)
     }
 
-    /// References that the cleaner may change in one commit, which holds them beside the delta.
-    pub(super) fn cleaner_refs(&self) -> usize {
+    /// References that the cleaner may change in the commit of `load`, which holds them beside the delta. What that
+    /// takes of space is promised to the commit.
+    pub(super) fn cleaner_refs(&self, load: Load) -> u64 {
         const REF_BYTES: u64 = 640;
-        usize::try_from(self.delta_budget_bytes / REF_BYTES).unwrap_or(usize::MAX)
+        let most = self.delta_budget_bytes / REF_BYTES;
+        let running = self.running.read();
+        let refs = self.balance.promise_dropping(load, running.load(), most);
+        // A leaf is dropped as a whole.
+        refs.saturating_sub(self.balance.extents_of_leaf())
+    }
+
+    /// Less is needed than before: a commit is done.
+    pub(super) fn renew_promise(&self) {
+        let running = self.running.read();
+        self.balance.renew(running.load(), self.lazy());
     }
 
     pub(crate) fn count_data(&self, bytes: u64) {
         self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a commit of all edits so far, what is owed and `cost` has the blocks that it may need at worst.
+    /// Whether commits of all edits so far, of what is owed and of `cost` have the blocks that they may need at worst.
     fn has_room(&self, running: &Running, cost: Cost) -> bool {
-        let used = self.metadata_used.load(Ordering::Relaxed);
-        let owed_items = self.owed_items.load(Ordering::Relaxed);
-        let owed_bytes = self.owed_bytes.load(Ordering::Relaxed);
-        let lazy = Cost::items(self.lazy_times.count() as u64);
-        let items = owed_items
-            .saturating_add(lazy.items)
-            .saturating_add(cost.items);
-        let bytes = owed_bytes
-            .saturating_add(lazy.bytes)
-            .saturating_add(cost.bytes);
-        let need = commit_need(
-            self.nodesize,
-            used,
-            running.edits().saturating_add(items),
-            running.bytes().saturating_add(bytes),
-        );
-        let kept = match cost.frees {
-            true => 0,
-            false => {
-                let Cost { items, bytes, .. } = Cost::items(FREEING_ITEMS);
-                let one = commit_need(self.nodesize, used, items, bytes);
-                one.max((used / 4).clamp(LEAST_RESERVE, MOST_RESERVE))
-            }
-        };
-        self.space.promise_metadata(need.saturating_add(kept))
+        self.balance.promise(running.load(), self.lazy().and(cost))
+    }
+
+    /// What times that are in no item yet will cost.
+    fn lazy(&self) -> Cost {
+        Cost::items(self.lazy_times.count() as u64)
+    }
+
+    /// The same as `has_room` after a closer look at the edits, which may read.
+    fn has_room_on_a_closer_look(&self, cost: Cost) -> Result<bool> {
+        let running = Arc::clone(&self.running.read());
+        Ok(running.measure_sharing()? && self.has_room_now(cost))
     }
 
     fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {
@@ -466,6 +440,15 @@ impl Writer {
 
     pub(crate) fn is_unclean(&self) -> bool {
         !self.is_resting() && self.unclean.load(Ordering::Acquire)
+    }
+
+    pub(super) fn disowned_to(&self, deleted: RootId) -> Option<Key> {
+        let disowned = *self.disowned.lock();
+        disowned.and_then(|(id, key)| (id == deleted).then_some(key))
+    }
+
+    pub(super) fn note_disowned(&self, deleted: RootId, to: Option<Key>) {
+        *self.disowned.lock() = to.map(|key| (deleted, key));
     }
 
     pub(crate) fn is_resting(&self) -> bool {

@@ -121,6 +121,7 @@ impl Volume {
             new_file_flags: options.data.new_file_flags(),
             inode_items: Arc::default(),
             names: Arc::default(),
+            sharing: Arc::default(),
         };
         tree_use.inode_items.lazy.set_wanted(options.lazy_times);
         let tree = |committed| Arc::new(open_tree(&store, committed, &tree_use, 0, None));

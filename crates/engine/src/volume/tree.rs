@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Mutex, RwLock};
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
@@ -35,6 +35,8 @@ pub(super) struct TreeUse {
     pub(super) new_file_flags: InodeFlags,
     pub(super) inode_items: Arc<InodeItems>,
     pub(super) names: Arc<Names>,
+    /// One of those in memory may share blocks with a snapshot.
+    pub(super) sharing: Arc<AtomicBool>,
 }
 
 /// A tree with its root item.
@@ -53,6 +55,9 @@ pub struct Tree {
     live: Option<Arc<LiveTree>>,
     /// What the volume's options have regular files that are made in it begin with.
     new_file_flags: InodeFlags,
+    /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
+    snapshot_in: AtomicU64,
+    sharing: Arc<AtomicBool>,
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
     /// The next inode number to be given out; None until the tree is written to.
@@ -79,12 +84,14 @@ impl Tree {
         item: RootItem,
         tree_use: &TreeUse,
     ) -> Tree {
-        Tree {
+        let tree = Tree {
             id: view.tree(),
             view,
             key_offset,
             deleted: AtomicBool::new(is_deleted(&item)),
             read_only: AtomicBool::new(is_read_only(&item)),
+            snapshot_in: AtomicU64::new(0),
+            sharing: Arc::clone(&tree_use.sharing),
             item: RwLock::new(item),
             live,
             new_file_flags: tree_use.new_file_flags,
@@ -96,7 +103,9 @@ impl Tree {
             births: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
             names: Arc::clone(&tree_use.names),
-        }
+        };
+        tree.note_snapshot(item.last_snapshot.get());
+        tree
     }
 
     pub fn id(&self) -> RootId {
@@ -189,6 +198,19 @@ impl Tree {
     /// The transaction of the last snapshot of it.
     pub(crate) fn last_snapshot(&self) -> u64 {
         self.item.read().last_snapshot.get()
+    }
+
+    /// That transaction makes or has made a snapshot of it.
+    pub(crate) fn note_snapshot(&self, transid: u64) {
+        if self.id.is_subvolume() && transid > 0 {
+            self.snapshot_in.fetch_max(transid, Ordering::Relaxed);
+            self.sharing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The generation up to which its blocks may be shared; 0 if none is.
+    pub(crate) fn shared_up_to(&self) -> Transid {
+        Transid(self.snapshot_in.load(Ordering::Relaxed))
     }
 
     /// The tree's edits. Only trees of writable volumes are edited, see `Volume::enter`.

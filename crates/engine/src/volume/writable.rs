@@ -18,7 +18,7 @@ use super::{OpenOptions, Tree, Volume, open_tree};
 use crate::error::{Error, Result};
 use crate::fs::note_objectids;
 use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
-use crate::txn::{Cost, Writer, free_by_extents};
+use crate::txn::{Balance, Cost, Writer, free_by_extents};
 
 const QGROUP_STATUS_ON: u64 = 1 << 0;
 const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
@@ -80,19 +80,25 @@ impl Volume {
             .map(|group| (group.start, group.length, group.flags, group.used))
             .collect();
         let superblock = self.superblock();
-        let space = Space::new(
+        let extent_tree = self.tree(RootId::EXTENT_TREE)?.item().bytes_used.get();
+        let space = Arc::new(Space::new(
             SpaceParams::of(&superblock, chunk_tree_uuid),
             groups,
             self.device_spaces(&extents),
             Arc::clone(&self.pool),
             self.free_space_source()?,
-        );
+        ));
         let writer = Writer::new(
-            Arc::new(space),
             superblock.transid(),
-            u64::from(superblock.nodesize.get()),
             options.delta_bytes,
             Arc::clone(&self.tree_use.inode_items.lazy),
+            Balance::new(
+                &space,
+                u64::from(superblock.nodesize.get()),
+                extent_tree,
+                Arc::clone(&self.tree_use.sharing),
+            ),
+            space,
         );
         let _ = self.writer.set(Arc::new(writer));
         self.distrust_quotas()?;

@@ -45,6 +45,10 @@ impl MutableSet {
         self.state.read().map.size()
     }
 
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.state.read().map.slots.keys().copied().collect()
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
         if self.is_empty() {
             return None;

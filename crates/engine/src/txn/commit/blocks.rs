@@ -322,6 +322,9 @@ impl BlockSink for BlockIo<'_, '_> {
         }
         let space = &self.blocks.writer.space;
         let place = space.allocate_block(self.kind(), self.blocks.transid)?;
+        if self.kind() == BlockKind::Metadata {
+            self.blocks.writer.balance.took_block();
+        }
         self.blocks.unborn.insert(place);
         Ok(place)
     }

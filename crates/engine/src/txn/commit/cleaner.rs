@@ -6,14 +6,15 @@
 //!
 //! A block that others share only loses this tree's reference. If its children are referred to in this
 //! tree's name, they are referred to in the block's name from then on, all the way down (`disown`): no
-//! reference may outlive its tree.
+//! reference may outlive its tree. Where a step ends within that is kept in memory only: who does not know begins
+//! at the shared block again.
 //!
 //! One that is held is left alone: who lets go of it says that there is something to clean again.
 //!
 //! Invariants
 //! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
 //!   second visit unless the kernel set it, which is why nodes are looked into all the same.
-//! - CLEAN-2: a step drops something, however little time there is.
+//! - CLEAN-2: a step drops or disowns something, however little time or space there is.
 //! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
 
 use std::time::{Duration, Instant};
@@ -46,6 +47,11 @@ struct Walk {
     /// Blocks not newer than this are another tree's: the snapshot was made then.
     origin: Transid,
     path: Vec<Step>,
+    limit: Limit,
+    /// Something was dropped or disowned (CLEAN-2).
+    has_begun: bool,
+    /// What lies before this in shared blocks is disowned.
+    disowned_to: Option<Key>,
 }
 
 /// Where a step ends.
@@ -53,6 +59,15 @@ struct Walk {
 struct Limit {
     until: Instant,
     refs: usize,
+}
+
+/// What became of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    Dropped,
+    Entered,
+    /// The step is over.
+    Interrupted,
 }
 
 impl Commit<'_> {
@@ -63,9 +78,10 @@ impl Commit<'_> {
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
+        let refs = usize::try_from(self.writer.cleaner_refs(self.load)).unwrap_or(usize::MAX);
         let limit = Limit {
             until: Instant::now() + STEP,
-            refs: self.blocks.refs.len() + self.writer.cleaner_refs(),
+            refs: self.blocks.refs.len().saturating_add(refs),
         };
         for id in deleted {
             if !self.clean(id, limit)? {
@@ -102,35 +118,36 @@ impl Commit<'_> {
 
     /// True if nothing is left of the tree.
     fn clean(&mut self, id: RootId, limit: Limit) -> Result<bool> {
-        let mut walk = self.begin_walk(id)?;
-        let mut has_dropped = false;
-        while let Some(step) = walk.path.last_mut() {
-            let level = step.block.node().level();
-            let is_over = Instant::now() >= limit.until || self.blocks.refs.len() >= limit.refs;
-            if is_over
-                && has_dropped
-                && level > 0
-                && let Some(key) = step.block.node().key(step.slot)
-            {
+        let mut walk = self.begin_walk(id, limit)?;
+        while let Some(step) = walk.path.last() {
+            let (block, slot) = (step.block.clone(), step.slot);
+            let level = block.node().level();
+            if level == 0 || slot >= block.node().len() {
+                self.finish_block(&mut walk)?;
+                walk.has_begun = true;
+                continue;
+            }
+            let is_over = self.is_over(&walk) || self.visit_child(&mut walk)? == Visit::Interrupted;
+            if is_over && let Some(key) = block.node().key(slot) {
                 let tree = self.tree(id)?;
                 tree.item.drop_progress = DiskKey::from(key);
                 tree.item.drop_level = level;
                 tree.item_is_stale = true;
+                self.writer.note_disowned(id, walk.disowned_to);
                 return Ok(false);
             }
-            if level == 0 || step.slot >= step.block.node().len() {
-                self.finish_block(&mut walk)?;
-                has_dropped = true;
-                continue;
-            }
-            has_dropped |= self.visit_child(&mut walk)?;
         }
         self.remove_root(id)?;
         Ok(true)
     }
 
+    fn is_over(&self, walk: &Walk) -> bool {
+        let Limit { until, refs } = walk.limit;
+        walk.has_begun && (Instant::now() >= until || self.blocks.refs.len() >= refs)
+    }
+
     /// The path to where the last step ended, or the root.
-    fn begin_walk(&mut self, id: RootId) -> Result<Walk> {
+    fn begin_walk(&mut self, id: RootId, limit: Limit) -> Result<Walk> {
         let view = self.view(id)?;
         let tree = self.tree(id)?;
         let progress = tree.item.drop_progress.get();
@@ -140,6 +157,9 @@ impl Commit<'_> {
             root: id,
             origin: Transid(tree.tree.key_offset),
             path: Vec::new(),
+            limit,
+            has_begun: false,
+            disowned_to: self.writer.disowned_to(id),
         };
         let mut block = view.read_root()?;
         let mut held_by = RefKey::TreeRoot(id);
@@ -173,17 +193,17 @@ impl Commit<'_> {
         Ok(self.volume.node_store().read(id, expect)?)
     }
 
-    /// Drops the reference to the next child of the last node, or goes into it. True if it was dropped.
-    fn visit_child(&mut self, walk: &mut Walk) -> Result<bool> {
+    /// Drops the reference to the next child of the last node, or goes into it.
+    fn visit_child(&mut self, walk: &mut Walk) -> Result<Visit> {
         let (id, origin) = (walk.root, walk.origin);
         let Some(step) = walk.path.last_mut() else {
-            return Ok(false);
+            return Ok(Visit::Entered);
         };
         let slot = step.slot;
         let held_by = child_holder(id, &step.block, step.full_backref);
         let block = step.block.clone();
         let Some(expect) = walk.expect(&block, slot) else {
-            return Ok(false);
+            return Ok(Visit::Entered);
         };
         let level = block.node().level() - 1;
         let sharing = self.blocks.sharing(expect.bytenr, level)?;
@@ -195,38 +215,48 @@ impl Commit<'_> {
                 held_by,
                 full_backref: sharing.full_backref,
             });
-            return Ok(false);
+            return Ok(Visit::Entered);
         }
         let is_own = expect
             .generation
             .is_none_or(|generation| generation > origin);
-        if is_own && !(level == 0 && sharing.full_backref) {
-            self.disown(walk, &expect)?;
+        if is_own
+            && !(level == 0 && sharing.full_backref)
+            && self.disown(walk, &expect)? == Visit::Interrupted
+        {
+            return Ok(Visit::Interrupted);
         }
         self.blocks.drop_block_ref(expect.bytenr, held_by, level);
+        walk.has_begun = true;
         if let Some(step) = walk.path.last_mut() {
             step.slot += 1;
         }
-        Ok(true)
+        Ok(Visit::Dropped)
     }
 
     /// Has the children of a shared block be referred to in the block's name (CLEAN-1).
-    fn disown(&mut self, walk: &Walk, expect: &Expect) -> Result<()> {
+    fn disown(&mut self, walk: &mut Walk, expect: &Expect) -> Result<Visit> {
+        if self.is_over(walk) {
+            walk.disowned_to = expect.first_key;
+            return Ok(Visit::Interrupted);
+        }
         let block = self.read_block(walk.root, expect)?;
         let node = block.node();
         if node.owner() != walk.root {
-            return Ok(());
+            return Ok(Visit::Dropped);
         }
         if !node.is_leaf() {
-            for slot in 0..node.len() {
+            let first = walk.disowned_to;
+            let first = first.map_or(0, |key| node.child_slot(&key));
+            for slot in first..node.len() {
                 let Some(child) = walk.expect(&block, slot) else {
                     continue;
                 };
-                if child
+                let is_own = child
                     .generation
-                    .is_none_or(|generation| generation > walk.origin)
-                {
-                    self.disown(walk, &child)?;
+                    .is_none_or(|generation| generation > walk.origin);
+                if is_own && self.disown(walk, &child)? == Visit::Interrupted {
+                    return Ok(Visit::Interrupted);
                 }
             }
         }
@@ -238,8 +268,9 @@ impl Commit<'_> {
             self.blocks
                 .refs
                 .set_full_backref(node.bytenr(), node.level());
+            walk.has_begun = true;
         }
-        Ok(())
+        Ok(Visit::Dropped)
     }
 
     /// Frees the last block of the path, whose children are dropped already or are data.

@@ -25,6 +25,7 @@ impl<'v> Commit<'v> {
             }
             let next = Running::new(Transid(running.transid.0 + 1));
             let old = std::mem::replace(&mut *running, Arc::new(next));
+            writer.balance.freeze(old.load());
             let dirty = std::mem::take(&mut *old.dirty.lock());
             let trees: Vec<CommitTree> = dirty
                 .into_iter()
@@ -51,6 +52,7 @@ impl<'v> Commit<'v> {
             volume,
             writer,
             transid,
+            load: old.load(),
             trees: trees
                 .into_iter()
                 .map(|tree| (tree.tree.id(), tree))

@@ -1,5 +1,6 @@
 //! The commit is durable: everybody sees its roots, and what it freed will be given out again.
 
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
 
 use super::Commit;
@@ -17,6 +18,8 @@ impl Commit<'_> {
             ..
         } = self;
         let nodesize = u64::from(superblock.nodesize.get());
+        let extent_tree = trees.get(&RootId::EXTENT_TREE);
+        let extent_tree = extent_tree.map(|tree| tree.bytes_used(nodesize));
         for tree in trees.into_values() {
             tree.tree.change_item(|item| {
                 item.bytenr = tree.root.bytenr.0.into();
@@ -44,6 +47,7 @@ impl Commit<'_> {
             volume.forget_tree(id);
         }
         volume.publish_superblock(superblock);
+        writer.balance.publish(extent_tree);
         writer.note_commit(transid);
         // Layers first: who takes the new epoch sees the new roots.
         let epoch = volume.node_store().next_epoch();
@@ -53,5 +57,6 @@ impl Commit<'_> {
         let pinned = writer.space.take_pinned();
         writer.unreleased.lock().push(epoch, pinned);
         volume.release_freed();
+        writer.renew_promise();
     }
 }

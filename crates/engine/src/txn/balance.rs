@@ -1,0 +1,202 @@
+//! What commits are promised of space: the one under way, that of the running transaction, and what operations need that
+//! free space.
+//!
+//! Invariants
+//! - BALANCE-1: a freeze takes nothing from what is promised: what the frozen transaction needs is counted apart from
+//!   then until it is published, less what its commit has allocated.
+//! - BALANCE-2: what is owed (buffered data, for example) counts as if it were in the running transaction.
+//!
+//! Locks: none. The freeze guard is held, shared, by who hands over the running transaction's load, so that it does not
+//! count as frozen as well.
+//! Not here: how much a change needs (`need`), where space comes from (`space`), who waits for it (`writer`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::handle::Cost;
+use super::need::{Load, TreeSizes};
+use crate::space::{Space, SpaceKind};
+
+/// What is kept back for operations that free space, in bytes: at least enough for one of them.
+const LEAST_RESERVE: u64 = 2 << 20;
+const MOST_RESERVE: u64 = 128 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Balance {
+    space: Arc<Space>,
+    nodesize: u64,
+    /// Bytes of tree blocks as of the last commit, and those of the extent tree.
+    used: AtomicU64,
+    extent_tree: AtomicU64,
+    /// Some tree may share blocks with a snapshot.
+    sharing: Arc<AtomicBool>,
+    /// Edits that were admitted and come later, as those of buffered data.
+    owed_items: AtomicU64,
+    owed_leaves: AtomicU64,
+    owed_bytes: AtomicU64,
+    /// What the commit under way may still allocate (BALANCE-1), and by how much it may make the trees larger.
+    frozen_need: AtomicU64,
+    frozen_growth: AtomicU64,
+}
+
+impl Balance {
+    pub(crate) fn new(
+        space: &Arc<Space>,
+        nodesize: u64,
+        extent_tree: u64,
+        sharing: Arc<AtomicBool>,
+    ) -> Balance {
+        Balance {
+            used: AtomicU64::new(metadata_used(space)),
+            space: Arc::clone(space),
+            nodesize,
+            extent_tree: AtomicU64::new(extent_tree),
+            sharing,
+            owed_items: AtomicU64::new(0),
+            owed_leaves: AtomicU64::new(0),
+            owed_bytes: AtomicU64::new(0),
+            frozen_need: AtomicU64::new(0),
+            frozen_growth: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts edits that come later, until they are settled: made, or given up.
+    pub(super) fn owe(&self, cost: Cost) {
+        self.owed_items.fetch_add(cost.items, Ordering::Relaxed);
+        self.owed_leaves.fetch_add(cost.leaves, Ordering::Relaxed);
+        self.owed_bytes.fetch_add(cost.bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn settle(&self, cost: Cost) {
+        self.owed_items.fetch_sub(cost.items, Ordering::Relaxed);
+        self.owed_leaves.fetch_sub(cost.leaves, Ordering::Relaxed);
+        self.owed_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_owing(&self) -> bool {
+        self.owed_items.load(Ordering::Relaxed) > 0
+    }
+
+    /// Promises what commits of all edits so far, of what is owed and of `cost` need at worst. False, and the promise
+    /// is as before, if that much is not there. Who frees space may use what is kept back for that.
+    pub(super) fn promise(&self, running: Load, cost: Cost) -> bool {
+        let need = self.need(running, cost);
+        let with_kept = need.saturating_add(self.kept_after(need));
+        self.space.promise_metadata(with_kept) || cost.frees && self.space.promise_metadata(need)
+    }
+
+    /// Takes back what is promised beyond that, now that less is needed.
+    pub(super) fn renew(&self, running: Load, lazy: Cost) {
+        let need = self.need(running, lazy);
+        let with_kept = need.saturating_add(self.kept_after(need));
+        self.space.lower_metadata_promise(with_kept);
+    }
+
+    fn need(&self, running: Load, cost: Cost) -> u64 {
+        let owed = Cost {
+            items: self.owed_items.load(Ordering::Relaxed),
+            leaves: self.owed_leaves.load(Ordering::Relaxed),
+            bytes: self.owed_bytes.load(Ordering::Relaxed),
+            frees: false,
+        };
+        let load = running.and(self.load_of(owed.and(cost)));
+        let frozen = self.frozen_need.load(Ordering::Relaxed);
+        frozen.saturating_add(self.sizes().need(load))
+    }
+
+    /// What is kept back for later, when commits may have taken so much.
+    fn kept_after(&self, need: u64) -> u64 {
+        let mut sizes = self.sizes();
+        sizes.extent_tree = sizes.extent_tree.saturating_add(need);
+        let one = sizes.need(self.load_of(Cost::of_freeing()));
+        one.max((sizes.all / 4).clamp(LEAST_RESERVE, MOST_RESERVE))
+    }
+
+    fn load_of(&self, cost: Cost) -> Load {
+        Load::of(cost, self.sharing.load(Ordering::Relaxed))
+    }
+
+    /// As they may be once the commit under way is done.
+    fn sizes(&self) -> TreeSizes {
+        let growth = self.frozen_growth.load(Ordering::Relaxed);
+        let grown = |size: &AtomicU64| size.load(Ordering::Relaxed).saturating_add(growth);
+        TreeSizes {
+            nodesize: self.nodesize,
+            all: grown(&self.used),
+            extent_tree: grown(&self.extent_tree),
+        }
+    }
+}
+
+/// What a commit does.
+impl Balance {
+    /// The transaction that changes so much is frozen. Nobody enters meanwhile.
+    pub(super) fn freeze(&self, load: Load) {
+        let sizes = self.sizes();
+        let (need, growth) = (sizes.need(load), sizes.growth(load));
+        self.frozen_need.store(need, Ordering::Relaxed);
+        self.frozen_growth.store(growth, Ordering::Relaxed);
+    }
+
+    /// The commit under way has allocated a block.
+    pub(super) fn took_block(&self) {
+        let take = |need: u64| Some(need.saturating_sub(self.nodesize));
+        let _ = self
+            .frozen_need
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, take);
+    }
+
+    /// Promises the commit under way, which changes `load` as it is, what dropping references takes as well: up to `most`
+    /// of them, if there is room for that beside the `running` transaction. Returns how many, at least a leaf's.
+    pub(super) fn promise_dropping(&self, load: Load, running: Load, most: u64) -> u64 {
+        let sizes = self.sizes();
+        let before = sizes.need(load);
+        let least = sizes.extents_of_leaf();
+        // Others go on freeing space, unless that leaves no room for this.
+        for beside in [Cost::of_freeing(), Cost::default()] {
+            let mut refs = most.max(least);
+            loop {
+                let more = sizes.need(load.and(Load::edits(refs))) - before;
+                let need = self.need(running, beside).saturating_add(more);
+                if self.space.promise_metadata(need) {
+                    self.frozen_need.fetch_add(more, Ordering::Relaxed);
+                    return refs;
+                }
+                if refs == least {
+                    break;
+                }
+                refs = (refs * 3 / 4).max(least);
+            }
+        }
+        least
+    }
+
+    /// Whether a commit is under way that something is kept for.
+    pub(super) fn is_committing(&self) -> bool {
+        self.frozen_need.load(Ordering::Relaxed) > 0
+    }
+
+    /// The most extents that a leaf can name.
+    pub(super) fn extents_of_leaf(&self) -> u64 {
+        self.sizes().extents_of_leaf()
+    }
+
+    /// The commit under way is durable.
+    pub(super) fn publish(&self, extent_tree: Option<u64>) {
+        self.used
+            .store(metadata_used(&self.space), Ordering::Relaxed);
+        if let Some(bytes) = extent_tree {
+            self.extent_tree.store(bytes, Ordering::Relaxed);
+        }
+        self.frozen_need.store(0, Ordering::Relaxed);
+        self.frozen_growth.store(0, Ordering::Relaxed);
+    }
+}
+
+fn metadata_used(space: &Space) -> u64 {
+    let totals = space.totals();
+    let metadata = totals
+        .iter()
+        .filter(|class| class.kind == SpaceKind::Metadata);
+    metadata.map(|class| class.used).sum()
+}

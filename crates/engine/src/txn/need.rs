@@ -1,0 +1,129 @@
+//! How many bytes of new blocks a commit may need at worst, told from how much it changes.
+//!
+//! Two bounds, of which the lower one counts: what each edit may touch, and what there is to be touched. A snapshot
+//! makes edits dear: the first one in a leaf that is shared adds a reference to every extent that the leaf names,
+//! and these lie anywhere in the extent tree.
+//!
+//! Not here: what was promised to whom (`writer`), which blocks are shared (`commit::blocks`).
+
+use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
+
+use super::handle::Cost;
+
+/// An edit touches a leaf, which may split, and may so touch a leaf of the extent tree and one of the free-space tree.
+const BLOCKS_PER_EDIT: u64 = 4;
+/// Paths from the roots of all trees.
+const PATHS: u64 = 48;
+/// Leaves of the extent tree that tell of tree blocks tell of at least so many each.
+const BLOCKS_PER_LEAF: u64 = 64;
+
+/// What a transaction changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Items, those changed twice counted twice.
+    pub(crate) edits: u64,
+    /// Leaves among them that a snapshot may share.
+    pub(crate) shared: u64,
+    /// Bytes of new values.
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    /// `may_share`: the items of `cost` may lie in leaves that a snapshot shares.
+    pub(super) fn of(cost: Cost, may_share: bool) -> Load {
+        Load {
+            edits: cost.items,
+            shared: if may_share { cost.leaves } else { 0 },
+            bytes: cost.bytes,
+        }
+    }
+
+    pub(super) fn edits(edits: u64) -> Load {
+        Load {
+            edits,
+            ..Load::default()
+        }
+    }
+
+    #[must_use]
+    pub(super) fn and(self, other: Load) -> Load {
+        Load {
+            edits: self.edits.saturating_add(other.edits),
+            shared: self.shared.saturating_add(other.shared),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// What there is, in bytes of tree blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeSizes {
+    pub(super) nodesize: u64,
+    pub(super) all: u64,
+    pub(super) extent_tree: u64,
+}
+
+impl TreeSizes {
+    pub(super) fn need(&self, load: Load) -> u64 {
+        let edited = load.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
+        let touched = edited.saturating_add(self.unsharing(load));
+        let everything = with_splits(self.all).saturating_add(self.added_refs(load));
+        touched
+            .saturating_add(touched.min(self.describing_blocks()))
+            .min(everything)
+            .saturating_add(load.bytes.saturating_mul(2))
+            .saturating_add(PATHS * self.nodesize)
+    }
+
+    /// By how much the trees may be larger after it.
+    pub(super) fn growth(&self, load: Load) -> u64 {
+        load.bytes
+            .saturating_mul(2)
+            .saturating_add(self.added_refs(load))
+    }
+
+    /// The references that leaves name; a leaf's take no more room than the leaf.
+    fn added_refs(&self, load: Load) -> u64 {
+        load.shared.saturating_mul(self.nodesize).min(self.all / 2)
+    }
+
+    /// Leaves of the extent tree that get references of what shared blocks name, and may split.
+    fn unsharing(&self, load: Load) -> u64 {
+        let by = |refs: u64| {
+            let leaves = load.shared.saturating_mul(refs);
+            leaves.saturating_mul(self.nodesize)
+        };
+        // What nodes name are blocks.
+        let by_nodes = by(self.children_of_node()).min(self.describing_blocks());
+        by(self.extents_of_leaf())
+            .saturating_add(by_nodes)
+            .saturating_mul(2)
+            .min(with_splits(self.extent_tree).saturating_add(self.added_refs(load)))
+    }
+
+    /// The leaves of the extent tree that tell of tree blocks. When one of them changes it moves, and so the one that
+    /// tells of it changes as well, and so on.
+    fn describing_blocks(&self) -> u64 {
+        self.all / BLOCKS_PER_LEAF
+    }
+
+    /// The most extents that a leaf can name.
+    pub(super) fn extents_of_leaf(&self) -> u64 {
+        let item = size_of::<FileExtentHead>() + size_of::<FileExtentRegular>();
+        self.room_of_leaf() / (ITEM_HEAD_SIZE + item) as u64
+    }
+
+    fn children_of_node(&self) -> u64 {
+        self.room_of_leaf() / size_of::<KeyPtr>() as u64
+    }
+
+    fn room_of_leaf(&self) -> u64 {
+        leaf_data_size(self.nodesize as usize) as u64
+    }
+}
+
+/// All blocks of trees of so many bytes anew: a leaf splits only beside one that is left alone.
+fn with_splits(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
