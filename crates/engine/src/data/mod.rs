@@ -22,6 +22,7 @@ mod read;
 mod runs;
 mod seek;
 mod splice;
+mod steps;
 mod store;
 mod sync;
 mod truncate;

@@ -310,6 +310,11 @@ impl Splice {
         self.after.range(..at).next_back().map(|(_, extent)| extent)
     }
 
+    /// How many extents were loaded.
+    pub(super) fn loaded_count(&self) -> usize {
+        self.before.len()
+    }
+
     /// Whether nothing changes.
     pub(super) fn is_idle(&self) -> bool {
         self.before == self.after

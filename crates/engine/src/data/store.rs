@@ -30,7 +30,7 @@ use crate::volume::Volume;
 const BATCH_BYTES: u64 = 16 << 20;
 
 /// A part of a file that is on the devices now, or needs none.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Stored {
     Inline(InlineExtent),
     /// In a new extent.
@@ -39,7 +39,7 @@ pub(super) enum Stored {
         part: DiskPart,
         csums: Vec<u8>,
     },
-    /// In space that was reserved for the file and not written before.
+    /// In space that the file has already: reserved and not written before, or the rest of a new extent that was cut.
     Reserved {
         start: u64,
         part: DiskPart,

@@ -1,8 +1,8 @@
 //! From buffers to extents.
 //!
 //! A write-back takes what is buffered of a file, or of many, puts it on the devices, and then changes the
-//! file's items, all of one run of sectors in one transaction. Readers find the data throughout: in the
-//! buffer first, then through the items.
+//! file's items, all of one run of sectors in one transaction if there is room for that (`steps`). Readers find
+//! the data throughout: in the buffer first, then through the items.
 //!
 //! Invariants
 //! - WRITEBACK-1: no item names data that is not on the devices.
@@ -86,7 +86,9 @@ pub(super) struct Group<'a> {
     pub(super) runs: Vec<Run<'a>>,
     pub(super) splice: Splice,
     /// The file's size before and after.
-    size: Range<u64>,
+    pub(super) size: Range<u64>,
+    /// It is the last one of what was written.
+    pub(super) ends: bool,
 }
 
 impl<'a> Job<'a> {
@@ -194,6 +196,7 @@ impl Taken<'_> {
                 runs: members,
                 splice,
                 size: size..after,
+                ends: runs.peek().is_none(),
             });
             size = after;
             if runs.peek().is_none() {
@@ -240,8 +243,17 @@ impl Taken<'_> {
     }
 
     fn load(&self, volume: &Volume, runs: &[Run<'_>], size: Range<u64>) -> Result<Splice> {
+        self.load_ranges(volume, runs.iter().map(Run::range).collect(), size)
+    }
+
+    /// The extents that entering data of `ranges` and a new size changes.
+    pub(super) fn load_ranges(
+        &self,
+        volume: &Volume,
+        mut ranges: Vec<Range<u64>>,
+        size: Range<u64>,
+    ) -> Result<Splice> {
         let sectorsize = volume.sectorsize();
-        let mut ranges: Vec<Range<u64>> = runs.iter().map(Run::range).collect();
         if size.start < size.end && !volume.has_no_holes() {
             ranges.push(size.start..size.end.next_multiple_of(sectorsize));
             ranges.sort_unstable_by_key(|range| range.start);
@@ -350,17 +362,22 @@ impl Volume {
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.splice = loaded.map_err(|error| (index, error))?;
             }
-            let entered = self.enter_group(file, &mut group, pieces, stored.incompressible);
-            entered.map_err(|error| (index, error))
+            match self.most_at_once(&group).map_err(|error| (index, error))? {
+                Some(most) => {
+                    let entered =
+                        self.enter_in_steps(file, &group, pieces, most, stored.incompressible);
+                    entered.map_err(|error| (index + 1, error))
+                }
+                None => {
+                    let entered = self.enter_group(file, &mut group, pieces, stored.incompressible);
+                    entered.map_err(|error| (index, error))
+                }
+            }
         });
         let Err((index, error)) = entered else {
             return Ok(());
         };
-        let left = stored.groups[index..].iter().flatten();
-        let space = &self.writer()?.space;
-        for extent in left.filter_map(Stored::new_extent) {
-            space.give_back(extent.start, extent.len);
-        }
+        self.give_back(stored.groups[index..].iter().flatten())?;
         match error {
             // The file was deleted meanwhile.
             Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),
@@ -368,8 +385,17 @@ impl Volume {
         }
     }
 
+    /// The extents of what cannot enter are free again.
+    pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
+        let space = &self.writer()?.space;
+        for extent in left.filter_map(Stored::new_extent) {
+            space.give_back(extent.start, extent.len);
+        }
+        Ok(())
+    }
+
     /// Changes the items of one group of runs.
-    fn enter_group(
+    pub(super) fn enter_group(
         &self,
         file: &Taken<'_>,
         group: &mut Group<'_>,
@@ -399,7 +425,9 @@ impl Volume {
         self.enter_size(&mut group.splice, &mut item, group.size.clone(), generation);
         let stays = group.splice.is_idle() && group.size.is_empty() && !incompressible;
         if let Source::Caller(offset, bytes) = &file.source {
-            state.buffer.forget(*offset..*offset + bytes.len() as u64);
+            if group.ends {
+                state.buffer.forget(*offset..*offset + bytes.len() as u64);
+            }
             note_write(&mut item);
             if stays {
                 note_times(&txn, inode, &mut item);

@@ -182,6 +182,19 @@ impl Place {
         true
     }
 
+    /// How many extents the file has in front of `end`.
+    fn extents_before(&self, end: u64) -> usize {
+        let tree = self.tree();
+        let mut cursor = tree.view.cursor();
+        let mut more = cursor.seek(&self.extent_key(0)).unwrap();
+        let mut count = 0;
+        while more && cursor.current().is_some_and(|(key, _)| key.offset < end) {
+            count += 1;
+            more = cursor.advance().unwrap();
+        }
+        count
+    }
+
     fn commits(&self) -> u64 {
         self.volume.writer().unwrap().stats().commits
     }
@@ -326,4 +339,18 @@ fn cleaner_takes_steps_that_there_is_room_for() {
 #[test]
 fn cleaner_takes_steps_through_what_a_snapshot_shares() {
     deletes_scattered(40_000, 2 * MIB + MIB / 2, true);
+}
+
+#[test]
+fn overwriting_many_extents_at_once_is_done_in_steps() {
+    let mut place = Place::new(60_000);
+    place.leave(3 * MIB + MIB / 4);
+    let bytes = vec![7; 16 * MIB as usize];
+    place.volume.write(place.file, 0, &bytes).unwrap();
+    place.volume.sync().unwrap();
+    let mut read = vec![0; bytes.len()];
+    place.volume.read(place.file, 0, &mut read).unwrap();
+    assert!(read == bytes);
+    assert!(place.extents_before(bytes.len() as u64) < 20);
+    place.assert_sound();
 }
