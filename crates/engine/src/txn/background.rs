@@ -90,7 +90,14 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
-        while self.writer()?.is_unclean() {
+        waiting::check()?;
+        let writer = self.writer()?;
+        // A commit under way may leave something.
+        let is_unclean = || {
+            let _alone = writer.committing.lock();
+            writer.is_unclean()
+        };
+        while is_unclean() {
             self.sync()?;
         }
         Ok(())

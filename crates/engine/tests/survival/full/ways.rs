@@ -3,7 +3,7 @@
 use std::time::Duration;
 use ubtrfs_engine::XattrMode;
 
-use ubtrfs_engine::{Compress, Error, Fallocate, Result};
+use ubtrfs_engine::{Compress, Error, Fallocate, Result, SetAttr};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
@@ -259,5 +259,69 @@ fn three_threads() {
     prove(&Way {
         options: often,
         ..Way::new("full of files of three threads", small(), step)
+    });
+}
+
+/// Trees of many blocks that snapshots share, changed here and there while data takes the last chunks and commits come by
+/// themselves.
+#[test]
+fn wide_trees_beside_data() {
+    fn files() -> u64 {
+        count(2000, 40_000) as u64
+    }
+    let begin = |place: &Place| {
+        place.subvolume("live")?;
+        for number in 0..files() {
+            place.write(&format!("live/file-{number}"), 0, 600)?;
+        }
+        // Neighbours in the file lie apart on the device.
+        for number in 0..files() {
+            place.write("live/scattered", number * 7919 % files() * 4096, 4096)?;
+            if number % 50 == 0 {
+                place.volume.fsync(place.find("live/scattered")?)?;
+            }
+        }
+        place.snapshot("live", "first")
+    };
+    let step = |place: &Place, number| {
+        let draw = |change| Rng::new(number * 100 + change).below(files());
+        let private = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        let changes = || {
+            (0..30).try_for_each(|change| {
+                let id = place.find(&format!("live/file-{}", draw(change)))?;
+                place.volume.set_attr(id, &private)
+            })
+        };
+        let overwrites = || {
+            (30..50).try_for_each(|change| place.write("live/scattered", draw(change) * 4096, 9000))
+        };
+        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+            let changes = scope.spawn(changes);
+            let overwrites = scope.spawn(overwrites);
+            let data = scope.spawn(|| place.grow("data", 300_000));
+            [changes, overwrites, data]
+                .map(|thread| thread.join().unwrap())
+                .into()
+        });
+        let (full, others): (Vec<_>, Vec<_>) = outcomes
+            .into_iter()
+            .partition(|outcome| outcome.as_ref().is_err_and(Error::is_no_space));
+        others.into_iter().chain(full).collect::<Result<()>>()?;
+        match number % 10 {
+            0 => place.snapshot("live", &format!("snapshot-{number}")),
+            _ => Ok(()),
+        }
+    };
+    let options = quiet()
+        .commit_interval(Some(Duration::from_millis(20)))
+        .delta_bytes(256 << 10);
+    let layout = small().nodesize(4096);
+    prove(&Way {
+        begin,
+        options,
+        ..Way::new("full beside wide trees", layout, step)
     });
 }
