@@ -10,7 +10,9 @@ use ubtrfs_sim::fault::{Counts, Fault, FaultDevice};
 use ubtrfs_sim::manifest::Field;
 use ubtrfs_sim::model::ModelFs;
 use ubtrfs_sim::oracle::{History, Promise, Rules, every_sync, judge_crash};
-use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Shape, Step, Target, generate, path};
+use ubtrfs_sim::script::{
+    Op, OpError, Problem, Run, RunOptions, Shape, Step, Target, generate, path,
+};
 use ubtrfs_sim::{Progress, seed};
 
 use crate::devices::{
@@ -89,7 +91,12 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
                 }
             }
             Ok(_) => {}
-            Err(Problem::Outcome(both)) if both.wanted.is_err() && both.got.is_err() => {}
+            Err(Problem::Outcome(both)) if both.wanted.is_err() && both.got.is_err() => {
+                // Perhaps of the sync before it, and then told only here.
+                if both.got == Err(OpError::Io) {
+                    ran.refused.get_or_insert(index);
+                }
+            }
             // What was read is perhaps what was lost.
             Err(problem) => assert!(ran.refused.is_some(), "operation {index}: {problem:?}"),
         }
