@@ -124,9 +124,12 @@ impl Bench {
         self.dir.path().join("mnt")
     }
 
-    /// Serves the mount until it is killed.
-    fn serve(&self) -> Child {
-        self.serve_with("commit=1")
+    /// Serves the mount until it is killed; in every second round as where the kernel offers no io_uring.
+    fn serve(&self, round: u64) -> Child {
+        self.serve_with(match round % 2 {
+            0 => "commit=1",
+            _ => "commit=1,transport=classic",
+        })
     }
 
     fn serve_with(&self, options: &str) -> Child {
@@ -359,11 +362,11 @@ fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() 
     let mut rng = Rng::new(seed);
     let bench = Bench::new();
     for round in 0..rounds {
-        let server = bench.serve();
+        let server = bench.serve(round);
         let written = work_and_terminate(&bench, server, round, &mut rng);
         bench.check();
         bench.ask_kernel(&written);
-        let server = bench.serve();
+        let server = bench.serve(round);
         for file in &written {
             file.check(&bench.mountpoint(), "next mount");
             fs::remove_file(bench.mountpoint().join(&file.name)).unwrap();
@@ -394,7 +397,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
     let bench = Bench::new();
     let mut synced: Vec<Synced> = Vec::new();
     for round in 0..rounds {
-        let server = bench.serve();
+        let server = bench.serve(round);
         let recent = synced.len().saturating_sub(RECENT);
         for file in &synced[recent..] {
             file.check(&bench.mountpoint(), "next mount");
@@ -485,7 +488,7 @@ fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
             server.kill().unwrap();
             server.wait().unwrap();
             bench.umount();
-            let server = bench.serve();
+            let server = bench.serve_with("commit=1");
             let found = fs::read(&path).unwrap_or_default();
             assert!(
                 found == wanted,
@@ -575,7 +578,7 @@ fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
             server.kill().unwrap();
             server.wait().unwrap();
             bench.umount();
-            let server = bench.serve();
+            let server = bench.serve_with("commit=1");
             assert_eq!(names_below(&dir, ""), *left, "{name}, {options}");
             end(&bench, server);
         }

@@ -298,3 +298,6 @@ fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
     });
     command.mut_subcommands(|command| within(command, session))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
+mod callers;
 mod check;
 mod copies;
 mod copies_in;
@@ -9,6 +10,7 @@ mod errors;
 mod imports;
 mod kept_images;
 mod listings;
+mod live;
 mod mounted;
 mod process;
 mod shell;

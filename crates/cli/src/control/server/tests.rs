@@ -1,0 +1,97 @@
+//! Who is served.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::thread;
+
+use rustix::process::Uid;
+use rustix::thread::set_thread_res_uid;
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::OpenOptions;
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+
+use super::*;
+
+const LEN_BYTES: u64 = 256 << 20;
+const STRANGER: u32 = 1002;
+/// The number of no device.
+const DEVICE: (u32, u32) = (u32::MAX, 0);
+
+fn volume() -> Arc<Volume> {
+    let created = Timespec {
+        sec: 1_700_000_000.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[LEN_BYTES]).unwrap();
+    let device = MemDevice::new(LEN_BYTES);
+    plan.write(&[&device], false).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let devices = vec![(PathBuf::from("memory"), device)];
+    Volume::from_devices(devices, &OpenOptions::new().writable(true)).unwrap()
+}
+
+/// Has a user ask for a subvolume, and returns the exit code if there is one.
+fn create_as(control: &Control, user: u32, name: &str) -> Option<u8> {
+    let address = SocketAddr::from_abstract_name(control.name()).unwrap();
+    let asking = move |name: String| {
+        if geteuid().as_raw() != user {
+            let uid = Uid::from_raw(user);
+            // Of this thread alone.
+            set_thread_res_uid(uid, uid, uid).unwrap();
+        }
+        let mut socket = UnixStream::connect_addr(&address).unwrap();
+        let words = ["ubtrfs", "subvolume", "create", "-q", &name];
+        let request = Request {
+            device: DEVICE,
+            mountpoint: b"/mnt".to_vec(),
+            paths: vec![(name.clone().into_bytes(), format!("/{name}").into_bytes())],
+            args: words
+                .map(|word| OsStr::new(word).to_owned().into_vec())
+                .to_vec(),
+            ..Request::default()
+        };
+        // Whoever is refused may find the connection closed before all is said.
+        let _ = request.send(&socket, io::stderr(), io::stderr());
+        let mut code = [0];
+        match socket.read(&mut code) {
+            Ok(1) => Some(code[0]),
+            _ => None,
+        }
+    };
+    let name = name.to_owned();
+    thread::spawn(move || asking(name)).join().unwrap()
+}
+
+#[test]
+fn a_stranger_gets_no_answer() {
+    let volume = volume();
+    let root = volume.root_dir(RootId::FS_TREE).unwrap();
+    let served = Served {
+        volume: Arc::clone(&volume),
+        root,
+        changes: None,
+        pages: None,
+        device: DEVICE,
+        user_subvol_rm_allowed: true,
+        stats: None,
+        // A stranger has no rights even where everything is allowed.
+        is_fakeroot: true,
+    };
+    let mut control = Control::start(served).unwrap();
+    let is_there = |name: &str| volume.lookup(root, name.as_bytes()).unwrap().is_some();
+    assert_eq!(create_as(&control, geteuid().as_raw(), "ours"), Some(0));
+    assert!(is_there("ours"));
+    match geteuid().is_root() {
+        true => {
+            assert_eq!(create_as(&control, STRANGER, "theirs"), None);
+            assert!(!is_there("theirs"));
+        }
+        false => {
+            let _ = writeln!(io::stderr(), "SKIPPED: only root can become a stranger");
+        }
+    }
+    control.end().unwrap();
+}

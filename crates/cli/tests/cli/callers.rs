@@ -1,0 +1,262 @@
+//! What a user may do by commands on a mount of his own is what the kernel's btrfs lets him do; on the mount of
+//! another user he may do nothing.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+use ubtrfs_sim::manifest::{Field, assert_same};
+
+use crate::mounted::Mounted;
+use crate::process::{empty_volume, judged, location, succeed};
+use crate::subvolumes::words;
+
+/// Nobody: fusermount3 wants a user with a name.
+const USER: u32 = 65_534;
+const STRANGER: u32 = 1002;
+
+/// Of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: who may read
+/// the image may have us say what is in it.
+const COMMANDS: &[&str] = &[
+    "subvolume create @home/new",
+    "subvolume create @roots/new",
+    "subvolume create @open/new",
+    "subvolume create @shut/new",
+    "subvolume create @home/frozen/new",
+    "subvolume snapshot @home/mine @home/s1",
+    "subvolume snapshot @home/roots @home/s2",
+    "subvolume snapshot -r @home/mine @home/s3",
+    "subvolume snapshot @home/mine @roots/s4",
+    "subvolume snapshot @home/mine @shut/s5",
+    "property set @home/mine ro true",
+    "property set @home/mine ro false",
+    "property set @home/roots ro true",
+    "property set @home/mine compression zstd",
+    "property set @home/roots compression zstd",
+    "property set @home/frozen compression zstd",
+    "filesystem label @ other",
+    "property set @ label other",
+    "filesystem sync @",
+    "subvolume set-default @home/mine",
+    "subvolume delete @home/new",
+    "subvolume delete @home/roots",
+    "subvolume delete @home/frozen",
+    "subvolume delete @home/s3",
+    "subvolume delete @open/roots",
+    "subvolume delete @sticky/roots",
+    "subvolume delete @sticky/mine",
+    "subvolume delete @roots/mine",
+    "subvolume delete @home/dir",
+    "subvolume delete @home/none",
+];
+
+fn skip(reason: &str) {
+    // Past the capture of the test harness.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// The command where everybody may run it; the build's own folder may be private.
+struct Program {
+    path: PathBuf,
+    scratch: Scratch,
+}
+
+impl Program {
+    /// None, loudly, where nobody can be another user or users cannot mount.
+    fn new() -> Option<Program> {
+        let is_setuid = fs::metadata("/usr/bin/fusermount3")
+            .is_ok_and(|helper| helper.permissions().mode() & 0o4000 != 0);
+        let is_open =
+            fs::metadata("/dev/fuse").is_ok_and(|device| device.permissions().mode() & 0o6 == 0o6);
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().join("ubtrfs");
+        fs::copy(env!("CARGO_BIN_EXE_ubtrfs"), &path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let program = Program { path, scratch };
+        let mut version = program.of(USER);
+        let runs = version
+            .arg("--version")
+            .output()
+            .is_ok_and(|said| said.status.success());
+        if !is_setuid || !is_open || !runs {
+            skip("needs root, a set-user-id fusermount3, and /dev/fuse and a folder open to all");
+            return None;
+        }
+        Some(program)
+    }
+
+    fn of(&self, user: u32) -> Command {
+        let mut command = Command::new(&self.path);
+        command.uid(user).gid(user).env_remove("UBTRFS_LOG");
+        command
+    }
+
+    fn run<I: IntoIterator<Item = OsString>>(&self, user: u32, words: I) -> Output {
+        self.of(user).args(words).output().unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_stranger_runs_no_command_on_a_mount() {
+    let Some(program) = Program::new() else {
+        return;
+    };
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    fs::set_permissions(&mounted.dir, Permissions::from_mode(0o777)).unwrap();
+    let new = mounted.dir.join("new");
+    for words in [
+        ["subvolume", "list"].map(OsString::from).to_vec(),
+        ["filesystem", "df"].map(OsString::from).to_vec(),
+        ["filesystem", "stats"].map(OsString::from).to_vec(),
+    ] {
+        let refused = program.run(
+            STRANGER,
+            words.into_iter().chain([mounted.dir.clone().into()]),
+        );
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(refused.stdout, b"");
+        let said = said(&refused);
+        assert!(said.contains("was mounted by user 0"), "{said}");
+    }
+    let create = ["subvolume", "create"].map(OsString::from);
+    let refused = program.run(STRANGER, create.into_iter().chain([new.clone().into()]));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!new.exists());
+}
+
+/// What users meet: directories and subvolumes of the user, of root, and open to all.
+fn furnish(image: &Path) {
+    let at = |path: &str| location(image, path);
+    let run = |words: &[&str], path: &str| {
+        let words = words.iter().map(OsString::from);
+        succeed(words.chain([at(path)]));
+    };
+    let user = format!("{USER}:{USER}");
+    for dir in ["home", "roots", "open", "sticky", "shut", "home/dir"] {
+        run(&["mkdir"], dir);
+    }
+    for subvolume in [
+        "home/mine",
+        "home/roots",
+        "home/frozen",
+        "roots/mine",
+        "open/roots",
+        "sticky/roots",
+        "sticky/mine",
+    ] {
+        run(&["subvolume", "create", "-q"], subvolume);
+        run(&["touch"], &format!("{subvolume}/file"));
+    }
+    for path in [
+        "home",
+        "home/dir",
+        "home/mine",
+        "home/frozen",
+        "roots/mine",
+        "sticky/mine",
+    ] {
+        run(&["chown", &user], path);
+    }
+    for (mode, path) in [
+        ("777", "open"),
+        ("777", "open/roots"),
+        ("1777", "sticky"),
+        ("777", "sticky/roots"),
+        ("700", "shut"),
+    ] {
+        run(&["chmod", mode], path);
+    }
+    let frozen = [at("home/frozen"), "ro".into(), "true".into()];
+    succeed(
+        ["property", "set"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(frozen),
+    );
+}
+
+/// Whether each command worked, and what it said if not.
+fn by_progs(image: &Path, options: &str) -> Vec<(bool, String)> {
+    let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
+    let mount = volume.mount(options).unwrap();
+    let at = |path: &str| match path {
+        "" => mount.path().into(),
+        path => mount.path().join(path).into(),
+    };
+    let run = |command: &&str| {
+        let mut progs = Command::new("btrfs");
+        progs.args(words(command, at)).uid(USER).gid(USER);
+        let output = progs.output().unwrap();
+        (output.status.success(), said(&output))
+    };
+    let outcomes = COMMANDS.iter().map(run).collect();
+    mount.unmount().unwrap();
+    outcomes
+}
+
+#[test]
+fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
+    if !or_skip("a_user_may_on_his_mount_what_the_kernel_lets_him") {
+        return;
+    }
+    let Some(program) = Program::new() else {
+        return;
+    };
+    for options in ["", "user_subvol_rm_allowed"] {
+        let (_scratch, theirs) = empty_volume();
+        furnish(&theirs);
+        let dir = program.scratch.path().join(format!("mnt{}", options.len()));
+        fs::create_dir(&dir).unwrap();
+        let image = dir.with_extension("img");
+        fs::copy(&theirs, &image).unwrap();
+        for path in [&dir, &image] {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        let expected = by_progs(&theirs, options);
+
+        let mount = ["mount".into(), "-o".into(), format!("rw,{options}").into()];
+        let mounted = program.run(
+            USER,
+            mount
+                .into_iter()
+                .chain([image.clone().into(), dir.clone().into()]),
+        );
+        assert!(mounted.status.success(), "{}", said(&mounted));
+        let at = |path: &str| match path {
+            "" => dir.clone().into_os_string(),
+            path => dir.join(path).into(),
+        };
+        let outcomes: Vec<_> = COMMANDS
+            .iter()
+            .map(|command| {
+                let output = program.run(USER, words(command, at));
+                (output.status.success(), said(&output))
+            })
+            .collect();
+        // A mount of a user's is not for others, but root may run commands on it.
+        let stranger = ["subvolume".into(), "list".into(), dir.clone().into()];
+        assert!(!program.run(STRANGER, stranger).status.success());
+        let unmounted = program.run(USER, ["umount".into(), dir.clone().into()]);
+        assert!(unmounted.status.success(), "{}", said(&unmounted));
+        for ((command, ours), theirs) in COMMANDS.iter().zip(&outcomes).zip(&expected) {
+            assert_eq!(
+                ours.0, theirs.0,
+                "{command} -o '{options}': {ours:?}, kernel: {theirs:?}"
+            );
+        }
+        let times = [Field::Atime, Field::Mtime, Field::Ctime, Field::Btime];
+        assert_same(options, &judged(&theirs), &judged(&image), &times);
+    }
+}
