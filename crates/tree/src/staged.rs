@@ -23,11 +23,18 @@ pub(crate) struct StagedBlocks {
     /// Of `blocks`, so that readers need no lock while it is 0.
     count: AtomicUsize,
     blocks: RwLock<BTreeMap<Logical, Block>>,
+    /// The highest that `count` ever was.
+    most: AtomicUsize,
 }
 
 impl StagedBlocks {
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
+    }
+
+    /// The most that there ever were.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
     }
 
     pub(crate) fn get(&self, bytenr: Logical) -> Option<Block> {
@@ -42,6 +49,7 @@ impl StagedBlocks {
         let mut blocks = self.blocks.write();
         blocks.insert(bytenr, block);
         self.count.store(blocks.len(), Ordering::Release);
+        self.most.fetch_max(blocks.len(), Ordering::Relaxed);
     }
 
     pub(crate) fn remove(&self, bytenr: Logical) -> Option<Block> {

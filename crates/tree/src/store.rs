@@ -6,6 +6,7 @@
 //!   compared on every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
+//! - STORE-4: who stages writes and settles what is staged as soon as it is over its budget.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
 //! one read, but for those that must not wait.
@@ -36,7 +37,7 @@ mod tests;
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Budget of the node cache.
+    /// Budget of the node cache. Staged blocks have a part of it again.
     pub cache_bytes: u64,
     /// How many sibling blocks a sequential cursor reads ahead.
     pub read_ahead_blocks: usize,
@@ -76,6 +77,7 @@ pub struct NodeStore {
     pool: Arc<Pool>,
     cache: Cache<u64, Block, BlockWeight>,
     staged: StagedBlocks,
+    staged_budget_bytes: u64,
     epochs: Epochs,
     /// The highest generation that was staged; what is read may be as new.
     staged_generation: AtomicU64,
@@ -95,6 +97,14 @@ impl std::fmt::Debug for NodeStore {
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
+}
+
+/// Blocks that may be staged whatever the cache's budget is: writing fewer at a time is not worth it.
+const LEAST_STAGED_BLOCKS: u64 = 64;
+
+/// Three eighths of the cache's: most blocks are then written once, and in address order.
+fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
+    (cache_bytes / 8 * 3).max(LEAST_STAGED_BLOCKS * nodesize)
 }
 
 /// So many locks, if each has more than a few blocks below it: a commit that is interrupted while it holds one keeps
@@ -127,6 +137,7 @@ impl NodeStore {
             pool,
             cache,
             staged: StagedBlocks::default(),
+            staged_budget_bytes: staged_budget(options.cache_bytes, nodesize),
             epochs: Epochs::new(),
             staged_generation: AtomicU64::new(0),
             read_ahead_blocks: options.read_ahead_blocks,
@@ -393,6 +404,20 @@ impl NodeStore {
 
     pub fn staged_bytes(&self) -> u64 {
         (self.staged.count() * self.nodesize()) as u64
+    }
+
+    /// The most that were staged at a time.
+    pub fn most_staged_bytes(&self) -> u64 {
+        (self.staged.most() * self.nodesize()) as u64
+    }
+
+    pub fn staged_budget_bytes(&self) -> u64 {
+        self.staged_budget_bytes
+    }
+
+    /// STORE-4
+    pub fn is_over_staged_budget(&self) -> bool {
+        self.staged_bytes() > self.staged_budget_bytes
     }
 
     /// Moves blocks that are on disk now from the staged ones into the cache.

@@ -187,7 +187,7 @@ impl<'v> Commit<'v> {
         if id == RootId::EXTENT_TREE {
             self.blocks.extent_root = new;
         }
-        self.blocks.spill_if_large()
+        Ok(())
     }
 
     fn apply_owned(&mut self, id: RootId, changes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {

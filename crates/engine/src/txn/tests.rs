@@ -122,6 +122,38 @@ fn committed_edits_are_there_after_reopening() {
     }
 }
 
+/// Many leaves change in one batch: what is built of them is written before all of them are.
+#[test]
+fn blocks_that_wait_to_be_written_stay_within_their_budget() {
+    const ITEMS: u64 = 3000;
+    let device = new_device("");
+    let volume = open(&device, &options().cache_bytes(1 << 20));
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    let store = volume.node_store();
+    let (nodesize, budget) = (store.nodesize() as u64, store.staged_budget_bytes());
+    for (round, step) in [(0, 1), (1, 4)] {
+        for number in (0..ITEMS).step_by(step) {
+            set(&volume, &tree, 256, number, &[round; 3900]);
+        }
+        let before = volume.writer_stats().unwrap();
+        volume.sync().unwrap();
+        let after = volume.writer_stats().unwrap();
+        assert_eq!(after.commits, before.commits + 1);
+        let written = after.node_bytes - before.node_bytes;
+        assert!(written > 4 * budget, "{written}");
+        let most = store.most_staged_bytes();
+        assert!((budget..=budget + nodesize).contains(&most), "{most}");
+    }
+    drop(tree);
+    drop(volume);
+    let volume = open(&device, &OpenOptions::new());
+    let root = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut found = volume.xattrs(root).unwrap();
+    assert_eq!(found.len() as u64, ITEMS);
+    found.retain(|(_, value)| value.iter().all(|&byte| byte == 1));
+    assert_eq!(found.len() as u64, ITEMS / 4);
+}
+
 /// A commit with nothing to do does not write.
 #[test]
 fn sync_without_edits_commits_nothing() {

@@ -11,6 +11,8 @@
 //! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending; a block that
 //!   takes the place takes the reference with it.
 //! - BLOCKS-2: a block is in the extent tree as often as trees and shared blocks point to it.
+//! - BLOCKS-3: blocks that wait in memory to be written stay within the store's budget, however many leaves one batch
+//!   of changes touches: names of one directory lie in all of its leaves.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -31,9 +33,6 @@ use crate::space::BlockKind;
 use crate::txn::delayed_refs::{DelayedRefs, RefKey};
 use crate::txn::writer::Writer;
 use crate::volume::Volume;
-
-/// Written blocks wait in memory up to this much, so that most are written once and in address order.
-const STAGED_BYTES: u64 = 96 << 20;
 
 /// What all trees of a commit share.
 pub(super) struct Blocks<'v> {
@@ -97,12 +96,13 @@ impl<'v> Blocks<'v> {
         any
     }
 
-    /// Writes blocks out early if they take too much memory. Those that change again are written again.
-    pub(super) fn spill_if_large(&mut self) -> Result<()> {
-        if self.store.staged_bytes() > STAGED_BYTES {
-            self.write_staged()?;
+    /// Stages a block (BLOCKS-3). Those that are written and change again are written again.
+    fn stage(&mut self, block: TreeBlock) -> Result<()> {
+        self.store.stage(block)?;
+        match self.store.is_over_staged_budget() {
+            true => self.write_staged(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes what is staged, in address order.
@@ -339,8 +339,7 @@ impl BlockSink for BlockIo<'_, '_> {
                 block.first_key,
             );
         }
-        self.blocks.store.stage(block)?;
-        Ok(())
+        self.blocks.stage(block)
     }
 }
 
