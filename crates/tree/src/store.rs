@@ -235,22 +235,20 @@ impl NodeStore {
     fn read_cold(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let mut bytes = zeroed(self.nodesize());
-        let buf = Arc::get_mut(&mut bytes).expect("not shared yet");
         let mut last = None;
         let context = self.context();
-        let read =
-            self.pool.read_checked(
-                expect.bytenr,
-                buf,
-                self.nodesize(),
-                &mut |_, block| match self.check(block, &context, expect) {
-                    Ok(()) => true,
-                    Err(reason) => {
-                        last = Some(reason);
-                        false
-                    }
-                },
-            );
+        let read = self.pool.read_checked(
+            expect.bytenr,
+            &mut bytes,
+            self.nodesize(),
+            &mut |_, block| match self.check(block, &context, expect) {
+                Ok(()) => true,
+                Err(reason) => {
+                    last = Some(reason);
+                    false
+                }
+            },
+        );
         match (read, last) {
             (Ok(()), _) => Ok(Block::from_verified(bytes)),
             (Err(source), _) if source.is_would_wait() => Err(WouldWait.into()),
@@ -278,7 +276,7 @@ impl NodeStore {
         }
         let nodesize = self.nodesize();
         let context = self.context();
-        let mut blocks: Vec<Arc<[u8]>> = cold.iter().map(|_| zeroed(nodesize)).collect();
+        let mut blocks: Vec<Box<[u8]>> = cold.iter().map(|_| zeroed(nodesize)).collect();
         let mut checks: Vec<_> = cold
             .iter()
             .map(|expect| {
@@ -290,15 +288,12 @@ impl NodeStore {
             .iter_mut()
             .zip(&mut checks)
             .zip(&cold)
-            .map(|((block, good), expect)| {
-                let buf = Arc::get_mut(block).expect("not shared yet");
-                CheckedRead {
-                    logical: expect.bytenr,
-                    buf,
-                    granule: nodesize,
-                    good,
-                    result: Ok(()),
-                }
+            .map(|((buf, good), expect)| CheckedRead {
+                logical: expect.bytenr,
+                buf,
+                granule: nodesize,
+                good,
+                result: Ok(()),
             })
             .collect();
         self.pool.read_checked_batch(&mut reads);
@@ -459,6 +454,6 @@ impl NodeStore {
     }
 }
 
-fn zeroed(len: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, len).collect()
+fn zeroed(len: usize) -> Box<[u8]> {
+    vec![0; len].into_boxed_slice()
 }
