@@ -8,7 +8,8 @@
 //! - GROUP-2: the free space of a group that is not loaded is what the source says when it is loaded, less
 //!   what is pinned then. The source shows a committed state, and what it calls free though it is pinned
 //!   comes back by `unpin`.
-//! - GROUP-3: a group whose free space cannot be loaded or contradicts itself gives nothing any more.
+//! - GROUP-3: a group whose free space cannot be loaded, contradicts itself or is more than what is used leaves gives
+//!   nothing any more: an extent that the extent tree has lost would be overwritten.
 //!
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
 //! Not here: which group is asked (`alloc`), the order of pinning and commits.
@@ -275,7 +276,21 @@ impl BlockGroup {
             return;
         };
         let mut free = self.empty_space();
-        self.fill(&mut free, |each| source.load(self.start, self.len, each));
+        let mut free_bytes = 0u64;
+        self.fill(&mut free, |each| {
+            source.load(self.start, self.len, &mut |start, len| {
+                free_bytes = free_bytes.saturating_add(len);
+                each(start, len);
+            })
+        });
+        // What is used only falls until the group is loaded, and falls before the source shows it.
+        if free_bytes > self.len.saturating_sub(self.used()) {
+            tracing::error!(
+                group = %self.start, used = self.used(), free_bytes,
+                "more of a block group is called free than what is used leaves: nothing is written there"
+            );
+            free = Free::Unusable;
+        }
         if let Free::Loaded(free) = &mut free {
             for (&start, &end) in pinned {
                 free.exclude(start, end - start);

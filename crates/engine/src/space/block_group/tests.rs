@@ -45,6 +45,15 @@ fn allocate_everything(group: &BlockGroup, source: &FakeSource) -> Vec<(u64, u64
 }
 
 #[test]
+fn group_of_which_more_is_called_free_than_can_be_gives_nothing() {
+    let source = FakeSource::default();
+    source.set_used(START + 4 * MIB, MIB);
+    let group = group(MIB + SECTOR);
+    assert_eq!(allocate_everything(&group, &source), []);
+    assert_eq!(group.room(), 0);
+}
+
+#[test]
 fn superblocks_and_what_is_used_are_never_given_out() {
     let source = FakeSource::default();
     source.set_used(START + 4 * MIB, MIB);
