@@ -1,7 +1,8 @@
 //! The kernel's switch for FUSE over io_uring, turned on for as long as a mount is being made.
 //!
 //! The kernel looks at it only then. Whoever turns it on holds a lock on it, against all other threads and
-//! processes that do, and puts back what was there.
+//! processes that do or that mount meanwhile, and puts back what was there: a mount that is offered io_uring and then
+//! refused it fails.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,14 +12,18 @@ use rustix::fs::{FlockOperation, flock};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Mounts; with the switch turned on, if the mount is to be over io_uring.
+/// Mounts; with the switch turned on, if the mount is to be over io_uring, else with whatever it is.
 ///
-/// Errors: the kernel has no such switch, or it is not for us.
+/// Errors: the mount is to be over io_uring, and the kernel has no such switch, or it is not for us.
 pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::Result<T> {
+    let switch = Path::new(SWITCH);
     if !is_wanted {
+        let lock = File::open(switch);
+        if let Ok(lock) = &lock {
+            flock(lock, FlockOperation::LockShared)?;
+        }
         return Ok(mount());
     }
-    let switch = Path::new(SWITCH);
     let lock = File::open(switch)?;
     flock(&lock, FlockOperation::LockExclusive)?;
     let before = fs::read_to_string(switch)?;

@@ -102,7 +102,7 @@ fn read_only() -> Options {
 }
 
 fn serve(mountpoint: &Path) -> Result<Session, MountError> {
-    serve_over(mountpoint, TransportChoice::Auto)
+    switch::with_uring(false, || serve_over(mountpoint, TransportChoice::Auto)).unwrap()
 }
 
 fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, MountError> {
