@@ -77,10 +77,9 @@ struct Commit<'v> {
     groups: BTreeMap<Logical, GroupChanges>,
     /// Data extents whose checksums go.
     freed_data: Vec<(Logical, u64)>,
-    /// Subvolumes made by this commit, and those whose last block it has freed.
-    born: Vec<RootId>,
-    /// Inodes that it changed by itself: directories of those.
+    /// Inodes that it changed by itself: directories of subvolumes that it made.
     changed_inodes: Vec<(Arc<Tree>, u64)>,
+    /// Subvolumes whose last block it has freed.
     gone: Vec<RootId>,
     /// The free-space tree was made anew.
     rebuilt: bool,

@@ -3,45 +3,13 @@
 use std::fs::File;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
-
-/// An ioctl whose argument is all in its number.
-struct Raw<'a> {
-    command: Opcode,
-    argument: &'a mut [u8],
-}
-
-// SAFETY: the kernel, or the server of a mount, moves as many bytes as the number says; `ask` gives as many.
-#[allow(unsafe_code)]
-unsafe impl Ioctl for Raw<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        self.command
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        self.argument.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<()> {
-        Ok(())
-    }
-}
+use rustix::ioctl::{Opcode, opcode};
+use ubtrfs_sim::{ioctl_bytes, raw_ioctl};
 
 pub(crate) fn ask(file: &File, command: Opcode, input: &[u8]) -> Result<Vec<u8>, Errno> {
-    let size = (command >> 16 & 0x3fff) as usize;
     let mut argument = input.to_vec();
-    argument.resize(size.max(1), 0);
-    let raw = Raw {
-        command,
-        argument: &mut argument,
-    };
-    // SAFETY: see `Raw`.
-    #[allow(unsafe_code)]
-    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
-    asked.map(|()| argument)
+    argument.resize(ioctl_bytes(command).max(1), 0);
+    raw_ioctl(file, command, &mut argument).map(|()| argument)
 }
 
 /// The answer as it is after the call, whatever that said.
@@ -52,13 +20,7 @@ pub(crate) fn ask_for_all(
 ) -> (Result<(), Errno>, Vec<u8>) {
     let mut argument = input.to_vec();
     argument.resize(4096, 0);
-    let raw = Raw {
-        command,
-        argument: &mut argument,
-    };
-    // SAFETY: see `Raw`.
-    #[allow(unsafe_code)]
-    let asked = unsafe { rustix::ioctl::ioctl(file, raw) };
+    let asked = raw_ioctl(file, command, &mut argument);
     (asked, argument)
 }
 

@@ -5,10 +5,11 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
+use rustix::ioctl::{Opcode, opcode};
 
 use super::Received;
 use crate::manifest::Time;
+use crate::raw_ioctl::raw_ioctl as ask;
 
 const BTRFS: u8 = 0x94;
 const PLACE_BYTES: usize = 4096;
@@ -28,39 +29,6 @@ const DEDUPE: Opcode = opcode::read_write::<[u8; DEDUPE_HEAD_BYTES]>(BTRFS, 54);
 
 const READ_ONLY: u64 = 1 << 1;
 const ROOT_DIR: u64 = 256;
-
-/// An argument that begins with as many bytes as the number says.
-struct Raw<'a> {
-    number: Opcode,
-    argument: &'a mut [u8],
-}
-
-// SAFETY: the kernel moves as many bytes as the number says, which each caller gives; for `DEDUPE` also the
-// one entry that the head announces, which is there.
-#[allow(unsafe_code)]
-unsafe impl Ioctl for Raw<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        self.number
-    }
-
-    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        self.argument.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[allow(unsafe_code)]
-fn ask(file: impl AsFd, number: Opcode, argument: &mut [u8]) -> Result<(), Errno> {
-    let raw = Raw { number, argument };
-    // SAFETY: see `Raw`.
-    unsafe { rustix::ioctl::ioctl(file, raw) }
-}
 
 fn put(argument: &mut [u8], at: usize, bytes: &[u8]) {
     argument[at..at + bytes.len()].copy_from_slice(bytes);

@@ -62,7 +62,6 @@ impl<'v> Commit<'v> {
             blocks: Blocks::new(volume, writer, transid, refs),
             groups: BTreeMap::new(),
             freed_data: Vec::new(),
-            born: Vec::new(),
             changed_inodes: Vec::new(),
             gone: Vec::new(),
             removed_groups: Vec::new(),

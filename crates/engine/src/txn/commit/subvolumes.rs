@@ -79,7 +79,6 @@ impl Commit<'_> {
             .extend(inodes.map(|(key, _)| (Arc::clone(&dir_tree), key.objectid)));
         self.put(dir_tree.id(), dir_puts)?;
         self.put_uuids(uuid_puts)?;
-        self.born.push(id);
         Ok(())
     }
 
