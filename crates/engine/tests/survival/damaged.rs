@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, Issue, Report, check_devices};
+use ubtrfs_check::{CheckOptions, Fault, Issue, Report, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
     CorruptItem, Error, Fallocate, FileId, FileKind, NewInode, OpenOptions, RenameMode, Result,
@@ -238,6 +238,14 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
     check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
+/// Where files look for data that no extent item holds. That is free space; once it is in use what was wrong there
+/// has another number.
+fn without_item(report: &Report) -> BTreeSet<u64> {
+    let issues = report.issues.iter();
+    let free = issues.filter(|issue| matches!(issue.fault, Fault::DataWithoutExtent { .. }));
+    free.filter_map(|issue| issue.at.bytenr).collect()
+}
+
 /// Works upon a damaged volume. Returns what has become worse.
 fn trial(devices: &Devices, seed: u64) -> Vec<String> {
     let reading = OpenOptions::new();
@@ -287,12 +295,16 @@ fn trial(devices: &Devices, seed: u64) -> Vec<String> {
     drop(volume);
     // What follows from blocks that are lost is told only in part, and in another part afterwards.
     let judged = issues.ok().filter(|report| report.suppressed == 0);
-    let had = judged.as_ref().map(|report| report.numbers());
+    let had = judged
+        .as_ref()
+        .map(|report| (report.numbers(), without_item(report)));
     match check(devices) {
         Ok(report) => {
             let is_new = |issue: &&Issue| {
-                had.as_ref()
-                    .is_some_and(|had| !had.contains(&issue.fault.number()))
+                had.as_ref().is_some_and(|(numbers, free)| {
+                    !numbers.contains(&issue.fault.number())
+                        && !issue.at.bytenr.is_some_and(|bytenr| free.contains(&bytenr))
+                })
             };
             let new = report.issues.iter().filter(is_new);
             worse.extend(new.map(ToString::to_string));
