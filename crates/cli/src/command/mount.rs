@@ -303,7 +303,9 @@ fn leave_stderr(options: &Options) {
 
 /// Has commands on paths in the mount be served; the mount is as good without.
 fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
-    let (Some(root), Some(device)) = (session.root(), session.device()) else {
+    let (Some(root), Some(device), Some(point)) =
+        (session.root(), session.device(), session.control().cloned())
+    else {
         return;
     };
     let served = Served {
@@ -311,16 +313,14 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         root,
         changes: session.changes().cloned(),
         pages: session.kernel_pages().cloned(),
+        point,
         device,
         user_subvol_rm_allowed: options.user_subvol_rm_allowed,
         stats: session.stats().cloned(),
         is_fakeroot: options.fakeroot,
     };
     match Control::start(served) {
-        Ok(control) => {
-            session.hand_out(control.name().as_bytes());
-            session.accompany(control);
-        }
+        Ok(control) => session.accompany(control),
         Err(error) => tracing::warn!(%error, "no commands will work on the mount"),
     }
 }

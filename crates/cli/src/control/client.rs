@@ -6,18 +6,20 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::fs::{major, minor};
-use rustix::net::sockopt::socket_peercred;
+use rustix::io::Errno;
 use rustix::process::geteuid;
+use ubtrfs_fuse::caller::Peer;
+use ubtrfs_fuse::mount::Nonce;
 
 use super::GROUPS;
 use super::mounted::{Found, Mounted};
-use super::protocol::{self, Request};
+use super::protocol::{self, Address, Request};
 use crate::clock;
 use crate::location::Location;
 use crate::quoting::Escaped;
@@ -151,14 +153,7 @@ fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
         );
     }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
-    let mut socket = protocol::address_at(&mount.place)
-        .and_then(|address| UnixStream::connect_addr(&address))
-        .with_context(unreachable)?;
-    let server = socket_peercred(&socket).with_context(unreachable)?;
-    let uid = server.uid.as_raw();
-    if uid != 0 && uid != mount.owner {
-        bail!("user {uid} answers in place of the process that serves the mount at '{shown}'");
-    }
+    let mut socket = reach(mount).with_context(unreachable)?;
     let sent = request.send(&socket, io::stdout(), io::stderr());
     sent.with_context(unreachable)?;
     let mut code = [0];
@@ -166,5 +161,43 @@ fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
         Ok(1) => Ok(code[0]),
         Ok(_) => bail!("the process that serves the mount at '{shown}' did not finish the command"),
         Err(error) => Err(error).with_context(unreachable),
+    }
+}
+
+/// Connects to the process that serves the mount.
+fn reach(mount: &Mounted) -> anyhow::Result<UnixStream> {
+    let address = Address::at(&mount.place)?;
+    let mut reasons = Vec::new();
+    for socket in address.sockets() {
+        match socket
+            .map_err(Into::into)
+            .and_then(|socket| connect(mount, &socket))
+        {
+            Ok(connection) => return Ok(connection),
+            Err(reason) => reasons.push(reason.to_string()),
+        }
+    }
+    if address.path.is_none() {
+        reasons.push("no other network namespace than its own is served".into());
+    }
+    bail!("{}", reasons.join("; "))
+}
+
+fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
+    let connection = UnixStream::connect_addr(socket)?;
+    let uid = Peer::of(&connection)?.uid;
+    // As numbers of our user namespace, where who mounted may be root.
+    if uid != 0 && uid != mount.owner {
+        bail!("user {uid} answers in its place");
+    }
+    let nonce = Nonce(*uuid::Uuid::new_v4().as_bytes());
+    if !protocol::greet(&connection, nonce)? {
+        bail!("no command is taken");
+    }
+    // A process of a user who may answer is not the mount's for that.
+    match rustix::fs::getxattr(&mount.place, nonce.attribute(), &mut [0u8; 1]) {
+        Ok(_) => Ok(connection),
+        Err(Errno::NODATA) => bail!("another process answers in its place"),
+        Err(error) => Err(error.into()),
     }
 }

@@ -5,11 +5,15 @@
 //! parses the same line, writes to the client's own descriptors, and answers with the exit code. A client that
 //! goes away ends its command at the next piece of output.
 //!
-//! The socket is an abstract one: it needs no folder and leaves nothing behind. Its name is random, so that nobody can
-//! have taken it, and the mount hands it out (`CONTROL_ATTRIBUTE`). Whoever mounted may hand out any name: the client
-//! talks only to a process of root or of the user who mounted (the kernel's table says who), the server only to these
-//! two, and only about its own mount. Abstract names are those of a network namespace: commands from another one
-//! reach no mount.
+//! The socket is an abstract one: it needs no folder and leaves nothing behind. As abstract names are those of a network
+//! namespace, there is another in a folder (`socket_file`), where there is a folder for that, which clients try when the
+//! first leads to nobody or to a stranger. Its name and its path are random, and the mount hands them out
+//! (`CONTROL_ATTRIBUTE`). Whoever mounted may hand out any, and in another namespace anybody may take the name: so the
+//! client talks only to a process of root or of the user who mounted (the kernel's table says who) that proves to be
+//! the mount's (`Nonce`), and the server only to these two users, and only about its own mount.
+//!
+//! Users are numbers of each one's user namespace: who has none in the server's counts as a stranger. Of a process
+//! that the server's pid namespace does not have nothing but user and group is known: it acts without capabilities.
 //!
 //! What a caller may do follows the caller's own rights (`ubtrfs_fuse::caller`); reading the volume as it is on
 //! disk is free to both, who may read its devices.
@@ -22,6 +26,7 @@ mod client;
 mod mounted;
 mod protocol;
 mod server;
+mod socket_file;
 
 pub(crate) use client::run_elsewhere;
 pub(crate) use server::{Control, Served};

@@ -1,28 +1,35 @@
 //! What client and server say to each other.
 //!
-//! Request: its length (u32, little-endian) with two descriptors, then that many bytes: fields, each a length
-//! (u32, little-endian) and bytes. Answer: one byte, the exit code. An end without an answer: the command was
-//! not run, or not to its end.
+//! The client greets with a number that it has just drawn; when the server has the mount know it, it answers with one
+//! byte, and the client asks the mount (`ubtrfs_fuse::mount::Nonce`). Request: its length (u32, little-endian) with two
+//! descriptors, then that many bytes: fields, each a length (u32, little-endian) and bytes. Answer: one byte, the exit
+//! code. An end without an answer: the command was not run, or not to its end.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use ubtrfs_fuse::mount::CONTROL_ATTRIBUTE;
+use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
 /// Both sides are this program, but one may be older.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
-/// What the kernel takes.
+/// Of an abstract name or a path: what the kernel takes.
 const MAX_NAME_BYTES: usize = 107;
+/// How a client begins.
+const GREETING: [u8; 4] = *b"ubtr";
+/// The mount knows the number of the greeting.
+const READY: u8 = b'!';
 
 /// A command to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,16 +59,81 @@ pub(super) enum ProtocolError {
     Version(String),
 }
 
-/// An abstract name that nobody can have taken.
-pub(super) fn new_name() -> String {
-    format!("ubtrfs/control/{}", uuid::Uuid::new_v4().simple())
+/// Where a mount takes commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// Of the socket in the server's network namespace.
+    pub(super) name: String,
+    /// Of the socket for clients in others.
+    pub(super) path: Option<PathBuf>,
 }
 
-/// The address of the socket of the mount in which a path is.
-pub(super) fn address_at(path: &Path) -> io::Result<SocketAddr> {
-    let mut name = [0; MAX_NAME_BYTES];
-    let len = rustix::fs::getxattr(path, CONTROL_ATTRIBUTE, &mut name)?;
-    SocketAddr::from_abstract_name(&name[..len])
+impl Address {
+    /// An abstract name that nobody can have taken.
+    pub(super) fn new() -> Address {
+        Address {
+            name: format!("ubtrfs/control/{}", uuid::Uuid::new_v4().simple()),
+            path: None,
+        }
+    }
+
+    /// Of the mount in which a path is.
+    pub(super) fn at(place: &Path) -> io::Result<Address> {
+        let mut value = [0; 2 * MAX_NAME_BYTES + 1];
+        let len = rustix::fs::getxattr(place, CONTROL_ATTRIBUTE, &mut value)?;
+        let mut parts = value[..len].splitn(2, |&byte| byte == 0);
+        let name = parts.next().unwrap_or_default().to_vec();
+        let path = parts.next().map(|path| OsString::from_vec(path.to_vec()));
+        Ok(Address {
+            name: String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData)?,
+            path: path.map(PathBuf::from),
+        })
+    }
+
+    /// What the mount says: the name, and a zero and the path if there is one.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.name.clone().into_bytes();
+        if let Some(path) = &self.path {
+            bytes.push(0);
+            bytes.extend(path.as_os_str().as_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn abstract_socket(&self) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(&self.name)
+    }
+
+    /// All sockets, in the order in which to try them.
+    pub(super) fn sockets(&self) -> Vec<io::Result<SocketAddr>> {
+        let mut sockets = vec![self.abstract_socket()];
+        sockets.extend(self.path.as_ref().map(SocketAddr::from_pathname));
+        sockets
+    }
+}
+
+/// Greets, and waits until the server has the mount know the number; false if it ends instead.
+pub(super) fn greet(mut socket: &UnixStream, nonce: Nonce) -> io::Result<bool> {
+    socket.write_all(&[&GREETING[..], &nonce.0].concat())?;
+    let mut answer = [0];
+    Ok(socket.read(&mut answer)? == 1 && answer == [READY])
+}
+
+/// The number that a client greets with.
+pub(super) fn greeting(mut socket: &UnixStream) -> Result<Nonce, ProtocolError> {
+    let mut greeting = GREETING;
+    socket.read_exact(&mut greeting)?;
+    // A client of an older version begins with its request.
+    if greeting != GREETING {
+        return Err(ProtocolError::Malformed);
+    }
+    let mut nonce = [0; 16];
+    socket.read_exact(&mut nonce)?;
+    Ok(Nonce(nonce))
+}
+
+pub(super) fn say_ready(mut socket: &UnixStream) -> io::Result<()> {
+    socket.write_all(&[READY])
 }
 
 impl Request {

@@ -6,9 +6,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -16,16 +15,16 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{CommandFactory, FromArgMatches};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_fuse::caller::Caller;
-use ubtrfs_fuse::mount::{Companion, MountError};
+use ubtrfs_fuse::caller::{Caller, Peer};
+use ubtrfs_fuse::mount::{Companion, ControlPoint, MountError};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
 use super::GROUPS;
-use super::protocol::{self, ProtocolError, Request};
+use super::protocol::{self, Address, ProtocolError, Request};
+use super::socket_file::SocketFile;
 use crate::Cli;
 use crate::clock;
 use crate::console::{Client, Console};
@@ -46,6 +45,8 @@ pub(crate) struct Served {
     pub(crate) root: FileId,
     pub(crate) changes: Option<Changes>,
     pub(crate) pages: Option<KernelPages>,
+    /// What the mount says of where commands are taken.
+    pub(crate) point: ControlPoint,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
     pub(crate) user_subvol_rm_allowed: bool,
@@ -54,51 +55,75 @@ pub(crate) struct Served {
     pub(crate) is_fakeroot: bool,
 }
 
-/// The socket of a mount, and those who are served there.
+/// The sockets of a mount, and those who are served there.
 #[derive(Debug)]
 pub(crate) struct Control {
-    name: String,
-    listener: Arc<UnixListener>,
     clients: Arc<Clients>,
-    thread: Option<JoinHandle<()>>,
+    sockets: Vec<Socket>,
+    _file: Option<SocketFile>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    listener: Arc<UnixListener>,
+    thread: JoinHandle<()>,
 }
 
 impl Control {
-    /// Listens from now on.
+    /// Listens from now on, and has the mount say where.
     pub(crate) fn start(served: Served) -> io::Result<Control> {
-        let name = protocol::new_name();
-        let address = SocketAddr::from_abstract_name(&name)?;
-        let listener = Arc::new(UnixListener::bind_addr(&address)?);
-        let clients = Arc::new(Clients::default());
-        let accepting = (Arc::clone(&listener), Arc::clone(&clients));
+        let with_file = SocketFile::listen();
+        if let Err(error) = &with_file {
+            tracing::debug!(%error, "no socket for commands from other network namespaces");
+        }
+        Control::start_with(served, Address::new(), with_file.ok())
+    }
+
+    fn start_with(
+        served: Served,
+        mut address: Address,
+        with_file: Option<(UnixListener, SocketFile)>,
+    ) -> io::Result<Control> {
+        let named = UnixListener::bind_addr(&address.abstract_socket()?)?;
+        let (at_path, file) = with_file.unzip();
+        address.path = file.as_ref().map(|file| file.path().to_owned());
+        served.point.hand_out(&address.to_bytes());
+        let mut control = Control {
+            clients: Arc::default(),
+            sockets: Vec::new(),
+            _file: file,
+        };
+        for listener in [Some(named), at_path].into_iter().flatten() {
+            control.accept_at(listener, served.clone())?;
+        }
+        Ok(control)
+    }
+
+    fn accept_at(&mut self, listener: UnixListener, served: Served) -> io::Result<()> {
+        let listener = Arc::new(listener);
+        let accepting = (Arc::clone(&listener), Arc::clone(&self.clients));
         let thread = Builder::new()
             .name("ubtrfs-control".into())
             .spawn(move || accept(&served, &accepting.0, &accepting.1))?;
-        Ok(Control {
-            name,
-            listener,
-            clients,
-            thread: Some(thread),
-        })
-    }
-
-    /// The abstract name of the socket.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+        self.sockets.push(Socket { listener, thread });
+        Ok(())
     }
 }
 
 impl Companion for Control {
     fn end(&mut self) -> Result<(), MountError> {
-        // Whoever accepts comes back with an error.
-        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
-        self.clients.end();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            return Err(MountError::Panicked);
+        for socket in &self.sockets {
+            // Whoever accepts comes back with an error.
+            let _ = rustix::net::shutdown(&*socket.listener, rustix::net::Shutdown::Both);
         }
-        Ok(())
+        self.clients.end();
+        let mut outcome = Ok(());
+        for socket in self.sockets.drain(..) {
+            if socket.thread.join().is_err() {
+                outcome = Err(MountError::Panicked);
+            }
+        }
+        outcome
     }
 }
 
@@ -202,34 +227,34 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
 
 /// Runs one command; a client that gets no answer knows that it was not run to its end.
 fn serve(served: &Served, connection: &Arc<UnixStream>) {
-    let peer = match socket_peercred(connection) {
+    let Peer { uid, gid, pid } = match Peer::of(connection) {
         Ok(peer) => peer,
         Err(error) => return tracing::warn!(%error, "a client without a name"),
     };
-    let (uid, gid) = (peer.uid, peer.gid.as_raw());
-    if !uid.is_root() && uid != geteuid() {
-        return tracing::warn!(uid = uid.as_raw(), "a command of a stranger was refused");
+    if uid != 0 && uid != geteuid().as_raw() {
+        return tracing::warn!(uid, "a command of a stranger was refused");
     }
-    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
-    let caller = Caller::of_process(pid, uid.as_raw(), gid);
+    let caller = Caller::of_process(pid, uid, gid);
     let caller = match served.is_fakeroot {
         true => caller.as_superuser(),
         false => caller,
     };
     // Of no use to who is slow on purpose only.
     let _ = connection.set_read_timeout(Some(REQUEST_TIMEOUT));
-    let (request, stdout, mut stderr) = match Request::receive(connection) {
+    let received = protocol::greeting(connection).and_then(|nonce| {
+        let _known = served.point.know(nonce);
+        protocol::say_ready(connection)?;
+        Request::receive(connection)
+    });
+    let (request, stdout, mut stderr) = match received {
         Ok(request) => request,
         Err(error @ ProtocolError::Version(_)) => return tracing::warn!(%error, "refused"),
         Err(error) => return tracing::debug!(%error, "no request"),
     };
     if request.device != served.device {
-        return tracing::warn!(
-            uid = uid.as_raw(),
-            "a command for another mount was refused"
-        );
+        return tracing::warn!(uid, "a command for another mount was refused");
     }
-    tracing::debug!(uid = uid.as_raw(), pid, args = ?request.args, "command");
+    tracing::debug!(uid, pid, args = ?request.args, "command");
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,
         connection: Arc::clone(connection),

@@ -18,8 +18,8 @@ use crate::process::{empty_volume, judged, location, succeed};
 use crate::subvolumes::words;
 
 /// Nobody: fusermount3 wants a user with a name.
-const USER: u32 = 65_534;
-const STRANGER: u32 = 1002;
+pub(crate) const USER: u32 = 65_534;
+pub(crate) const STRANGER: u32 = 1002;
 
 /// Of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: who may read
 /// the image may have us say what is in it.
@@ -56,20 +56,20 @@ const COMMANDS: &[&str] = &[
     "subvolume delete @home/none",
 ];
 
-fn skip(reason: &str) {
+pub(crate) fn skip(reason: &str) {
     // Past the capture of the test harness.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 /// The command where everybody may run it; the build's own folder may be private.
-struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     scratch: Scratch,
 }
 
 impl Program {
     /// None, loudly, where nobody can be another user or users cannot mount.
-    fn new() -> Option<Program> {
+    pub(crate) fn new() -> Option<Program> {
         let is_setuid = fs::metadata("/usr/bin/fusermount3")
             .is_ok_and(|helper| helper.permissions().mode() & 0o4000 != 0);
         let is_open =
@@ -91,18 +91,27 @@ impl Program {
         Some(program)
     }
 
-    fn of(&self, user: u32) -> Command {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For what users are to reach.
+    pub(crate) fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub(crate) fn of(&self, user: u32) -> Command {
         let mut command = Command::new(&self.path);
         command.uid(user).gid(user).env_remove("UBTRFS_LOG");
         command
     }
 
-    fn run<I: IntoIterator<Item = OsString>>(&self, user: u32, words: I) -> Output {
+    pub(crate) fn run<I: IntoIterator<Item = OsString>>(&self, user: u32, words: I) -> Output {
         self.of(user).args(words).output().unwrap()
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

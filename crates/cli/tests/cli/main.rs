@@ -12,6 +12,7 @@ mod kept_images;
 mod listings;
 mod live;
 mod mounted;
+mod namespaces;
 mod process;
 mod shell;
 mod subvolumes;

@@ -45,8 +45,7 @@ use ubtrfs_format::ids::RootId;
 use self::appends::Appends;
 pub use self::changes::Changes;
 use self::changes::Range;
-pub use self::control::CONTROL_ATTRIBUTE;
-pub(crate) use self::control::ControlAddress;
+pub use self::control::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use self::flushing::{Flushing, For};
 use self::handles::Handles;
 pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
@@ -90,7 +89,7 @@ pub(crate) struct Adapter<S: Source> {
     syncs_names: bool,
     ioctl_rules: IoctlRules,
     device: DeviceNumber,
-    control: ControlAddress,
+    control: ControlPoint,
 }
 
 /// A node that the kernel named, resolved.
@@ -137,7 +136,7 @@ impl<S: Source> Adapter<S> {
             syncs_names: false,
             ioctl_rules: IoctlRules::default(),
             device: DeviceNumber::default(),
-            control: ControlAddress::default(),
+            control: ControlPoint::default(),
         }
     }
 
@@ -154,7 +153,7 @@ impl<S: Source> Adapter<S> {
     }
 
     /// To be told where commands are taken.
-    pub(crate) fn control(&self) -> ControlAddress {
+    pub(crate) fn control(&self) -> ControlPoint {
         self.control.clone()
     }
 

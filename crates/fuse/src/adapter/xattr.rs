@@ -6,7 +6,6 @@
 use ubtrfs_engine::XattrMode;
 
 use super::Adapter;
-use super::control::CONTROL_ATTRIBUTE;
 use super::errno::errno;
 use super::source::Source;
 use crate::request::{Errno, NodeId, Result, XattrHow};
@@ -30,8 +29,8 @@ impl<S: Source> Adapter<S> {
     }
 
     pub(super) fn xattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
-        if name == CONTROL_ATTRIBUTE.as_bytes() {
-            return fill(out, self.control.get()?);
+        if let Some(value) = self.control.value(name) {
+            return fill(out, value?);
         }
         self.must_exist(name)?;
         let node = self.node(node)?;

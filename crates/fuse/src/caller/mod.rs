@@ -8,6 +8,7 @@
 //! Not here: what flags and read-only subvolumes forbid to everybody (the engine's).
 
 mod acl;
+mod peer;
 mod rights;
 
 use std::fs;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 
+pub use self::peer::Peer;
 pub use self::rights::{Refused, Rights};
 
 const CAP_DAC_OVERRIDE: u32 = 1;

@@ -21,7 +21,7 @@ use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach};
 use super::error::{MountError, UnmountError};
 use super::table::{BLOCK_FS_TYPE, mount_at};
-use crate::adapter::{Changes, ControlAddress, KernelPages};
+use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::stats::Stats;
 use crate::transport::Connection;
 
@@ -38,7 +38,7 @@ pub struct Session {
     companions: Vec<Box<dyn Companion>>,
     pub(super) root: Option<FileId>,
     changes: Option<Changes>,
-    pub(super) control: Option<ControlAddress>,
+    pub(super) control: Option<ControlPoint>,
     pub(super) pages: Option<KernelPages>,
     /// Of a mounted volume.
     pub(super) stats: Option<Arc<Stats>>,
@@ -134,11 +134,9 @@ impl Session {
         self.pages.as_ref()
     }
 
-    /// Has the mount say where commands are taken (`CONTROL_ATTRIBUTE`).
-    pub fn hand_out(&self, address: &[u8]) {
-        if let Some(control) = &self.control {
-            control.set(address);
-        }
+    /// What the mounted volume says of where commands are taken.
+    pub fn control(&self) -> Option<&ControlPoint> {
+        self.control.as_ref()
     }
 
     /// Live figures of the volume that is mounted.

@@ -1,4 +1,4 @@
-//! Requests as bytes.
+//! Addresses, greetings and requests as bytes.
 
 use super::*;
 
@@ -54,5 +54,25 @@ fn a_request_without_descriptors_is_refused() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(&[0; 4]).unwrap();
     let error = Request::receive(&theirs).unwrap_err();
+    assert!(matches!(error, ProtocolError::Malformed));
+}
+
+#[test]
+fn a_greeting_is_answered_when_the_mount_knows_its_number() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let nonce = Nonce([9; 16]);
+    let greeted = std::thread::spawn(move || greet(&ours, nonce));
+    assert_eq!(greeting(&theirs).unwrap(), nonce);
+    say_ready(&theirs).unwrap();
+    assert!(greeted.join().unwrap().unwrap());
+}
+
+#[test]
+fn a_client_that_does_not_greet_is_refused() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    request()
+        .send(&ours, std::io::stderr(), std::io::stderr())
+        .unwrap();
+    let error = greeting(&theirs).unwrap_err();
     assert!(matches!(error, ProtocolError::Malformed));
 }

@@ -1,4 +1,4 @@
-//! Who is served.
+//! Who is served, and what for.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -11,6 +11,7 @@ use ubtrfs_engine::OpenOptions;
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_fuse::mount::Nonce;
 
 use super::*;
 
@@ -33,19 +34,38 @@ fn volume() -> Arc<Volume> {
     Volume::from_devices(devices, &OpenOptions::new().writable(true)).unwrap()
 }
 
-/// Has a user ask for a subvolume, and returns the exit code if there is one.
-fn create_as(control: &Control, user: u32, name: &str) -> Option<u8> {
-    let address = SocketAddr::from_abstract_name(control.name()).unwrap();
+fn served(volume: &Arc<Volume>) -> Served {
+    Served {
+        volume: Arc::clone(volume),
+        root: volume.root_dir(RootId::FS_TREE).unwrap(),
+        changes: None,
+        pages: None,
+        point: ControlPoint::default(),
+        device: DEVICE,
+        user_subvol_rm_allowed: true,
+        stats: None,
+        // A stranger has no rights even where everything is allowed.
+        is_fakeroot: true,
+    }
+}
+
+/// Has a user ask a mount for a subvolume, and returns the exit code if there is one.
+fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Option<u8> {
+    let socket = address.abstract_socket().unwrap();
     let asking = move |name: String| {
         if geteuid().as_raw() != user {
             let uid = Uid::from_raw(user);
             // Of this thread alone.
             set_thread_res_uid(uid, uid, uid).unwrap();
         }
-        let mut socket = UnixStream::connect_addr(&address).unwrap();
+        let mut socket = UnixStream::connect_addr(&socket).unwrap();
+        let nonce = Nonce([7; 16]);
+        if !protocol::greet(&socket, nonce).is_ok_and(|is_ready| is_ready) {
+            return None;
+        }
         let words = ["ubtrfs", "subvolume", "create", "-q", &name];
         let request = Request {
-            device: DEVICE,
+            device,
             mountpoint: b"/mnt".to_vec(),
             paths: vec![(name.clone().into_bytes(), format!("/{name}").into_bytes())],
             args: words
@@ -68,30 +88,37 @@ fn create_as(control: &Control, user: u32, name: &str) -> Option<u8> {
 #[test]
 fn a_stranger_gets_no_answer() {
     let volume = volume();
-    let root = volume.root_dir(RootId::FS_TREE).unwrap();
-    let served = Served {
-        volume: Arc::clone(&volume),
-        root,
-        changes: None,
-        pages: None,
-        device: DEVICE,
-        user_subvol_rm_allowed: true,
-        stats: None,
-        // A stranger has no rights even where everything is allowed.
-        is_fakeroot: true,
-    };
-    let mut control = Control::start(served).unwrap();
+    let served = served(&volume);
+    let root = served.root;
+    let address = Address::new();
+    let mut control = Control::start_with(served, address.clone(), None).unwrap();
     let is_there = |name: &str| volume.lookup(root, name.as_bytes()).unwrap().is_some();
-    assert_eq!(create_as(&control, geteuid().as_raw(), "ours"), Some(0));
+    let us = geteuid().as_raw();
+    assert_eq!(create_as(&address, us, DEVICE, "ours"), Some(0));
     assert!(is_there("ours"));
     match geteuid().is_root() {
         true => {
-            assert_eq!(create_as(&control, STRANGER, "theirs"), None);
+            assert_eq!(create_as(&address, STRANGER, DEVICE, "theirs"), None);
             assert!(!is_there("theirs"));
         }
         false => {
             let _ = writeln!(io::stderr(), "SKIPPED: only root can become a stranger");
         }
     }
+    control.end().unwrap();
+}
+
+#[test]
+fn a_command_for_another_mount_gets_no_answer() {
+    let volume = volume();
+    let served = served(&volume);
+    let root = served.root;
+    let address = Address::new();
+    let mut control = Control::start_with(served, address.clone(), None).unwrap();
+    let us = geteuid().as_raw();
+    for device in [(DEVICE.0, 1), (0, DEVICE.1)] {
+        assert_eq!(create_as(&address, us, device, "new"), None);
+    }
+    assert!(volume.lookup(root, b"new").unwrap().is_none());
     control.end().unwrap();
 }
