@@ -1,5 +1,7 @@
 //! The ioctls of btrfs answer through our mount as they do on the kernel's.
 
+#[path = "ioctls/binds.rs"]
+mod binds;
 #[path = "ioctls/raw.rs"]
 mod raw;
 mod served;
@@ -305,6 +307,21 @@ fn names_that_ioctls_make_and_take_are_seen_at_once() {
             }
         }
     });
+}
+
+#[test]
+fn the_root_can_be_named_by_a_descriptor_before_it_was_looked_at() {
+    if !or_skip("the_root_can_be_named_by_a_descriptor_before_it_was_looked_at") {
+        return;
+    }
+    for words in ["", "fakeroot"] {
+        with_ours(words, |dir| {
+            let root = File::open(dir).unwrap();
+            let args = named_v2(root.as_raw_fd().into(), 0, b"s");
+            ask(&root, SNAP_CREATE_V2, &args).unwrap();
+            assert!(dir.join("s").is_dir());
+        });
+    }
 }
 
 #[test]

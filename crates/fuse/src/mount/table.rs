@@ -20,6 +20,8 @@ pub struct TableEntry {
     /// The directory of the file system that is shown: "/", but for bind mounts.
     pub root: PathBuf,
     pub mountpoint: PathBuf,
+    /// Those of this mount alone, separated by commas.
+    pub mount_options: String,
     pub fs_type: String,
     pub source: PathBuf,
     /// Those of the file system, separated by commas.
@@ -34,7 +36,12 @@ impl TableEntry {
 
     /// Whether nobody may write to the file system, wherever it is mounted.
     pub fn is_read_only(&self) -> bool {
-        self.options.split(',').any(|option| option == "ro")
+        has(&self.options, "ro")
+    }
+
+    /// Whether nobody may write to the file system through this mount.
+    pub fn refuses_writes(&self) -> bool {
+        has(&self.mount_options, "ro") || self.is_read_only()
     }
 
     /// Who mounted a FUSE file system.
@@ -42,6 +49,10 @@ impl TableEntry {
         let mut options = self.options.split(',');
         options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
     }
+}
+
+fn has(options: &str, wanted: &str) -> bool {
+    options.split(',').any(|option| option == wanted)
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -85,6 +96,7 @@ fn parse_line(line: &[u8]) -> Option<TableEntry> {
     let (major, minor) = device.split_once(':')?;
     let root = fields.next()?;
     let mountpoint = fields.next()?;
+    let mount_options = fields.next()?;
     // Optional fields end at a lone hyphen.
     fields.find(|field| *field == b"-")?;
     let fs_type = fields.next()?;
@@ -95,6 +107,7 @@ fn parse_line(line: &[u8]) -> Option<TableEntry> {
         device: (major.parse().ok()?, minor.parse().ok()?),
         root: unescape(root).into(),
         mountpoint: unescape(mountpoint).into(),
+        mount_options: String::from_utf8_lossy(mount_options).into_owned(),
         fs_type: String::from_utf8_lossy(fs_type).into_owned(),
         source: unescape(source).into(),
         options: String::from_utf8_lossy(options).into_owned(),
@@ -135,6 +148,7 @@ mod tests {
             br"36 35 0:52 /sub /mnt/a\040b ro shared:1 master:2 - fuse.ubtrfs /i\134x.img ro,user_id=7";
         let entry = parse_line(line).unwrap();
         assert_eq!(entry.owner(), Some(7));
+        assert!(entry.refuses_writes());
         assert_eq!(
             entry,
             TableEntry {
@@ -142,6 +156,7 @@ mod tests {
                 device: (0, 52),
                 root: "/sub".into(),
                 mountpoint: "/mnt/a b".into(),
+                mount_options: "ro".into(),
                 fs_type: "fuse.ubtrfs".into(),
                 source: r"/i\x.img".into(),
                 options: "ro,user_id=7".into(),

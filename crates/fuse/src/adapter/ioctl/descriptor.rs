@@ -1,7 +1,13 @@
-//! The subvolume that a caller names by a descriptor of its own.
+//! What the descriptors of a caller are of: the subvolume that it names by one, and whether the mount by which it asks
+//! is read-only.
 //!
 //! The number means something in the caller's process only. The kernel tells of each descriptor there which mount
 //! and which inode it is of; looking at the file itself would come back here as a request.
+//!
+//! Nor does the kernel tell by which mount a request came, and one file system may be mounted in many places, by bind
+//! mounts that are read-only each by itself. The kernel refuses there what it knows to be writing, and knows no ioctl
+//! of btrfs. So an ioctl is refused whose caller sees no mount that could be written through, or has the file open
+//! through read-only ones alone. Where the caller cannot be looked at, nothing is refused that was not before.
 
 use std::fs;
 use std::io;
@@ -14,7 +20,7 @@ use super::super::number::Meaning;
 use super::super::source::Source;
 use super::Call;
 use crate::mount::{TableEntry, is_read_only, mount_table_of};
-use crate::request::{Errno, Result};
+use crate::request::{Errno, NodeId, Result};
 
 /// Major and minor number of the mount's device, once it is known.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +38,89 @@ impl DeviceNumber {
     }
 }
 
+/// What the kernel says of a descriptor.
+struct Described {
+    mount: u64,
+    inode: u64,
+}
+
+impl Described {
+    /// None for what is no file of a file system.
+    fn parse(info: &str) -> Option<Described> {
+        let field = |name: &str| {
+            let mut lines = info.lines();
+            let text = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            text.trim().parse::<u64>().ok()
+        };
+        Some(Described {
+            mount: field("mnt_id")?,
+            inode: field("ino")?,
+        })
+    }
+}
+
 impl<S: Source> Call<'_, S> {
+    /// The mounts of this file system that the caller sees.
+    fn callers_mounts(&self) -> io::Result<Vec<TableEntry>> {
+        let ours = self.adapter.device.0.get();
+        let mut table = mount_table_of(self.context.pid)?;
+        table.retain(|entry| Some(&entry.device) == ours);
+        Ok(table)
+    }
+
+    /// Whether the mount by which the caller asks is read-only, as far as can be known.
+    pub(super) fn is_asked_through_read_only(&self) -> bool {
+        // Of a process in another namespace nothing more is known.
+        if self.context.pid == 0 {
+            return false;
+        }
+        let mounts = self.callers_mounts().unwrap_or_default();
+        let read_only = mounts.iter().filter(|mount| mount.refuses_writes()).count();
+        match read_only {
+            0 => false,
+            all if all == mounts.len() => true,
+            _ => self.has_it_read_only(&mounts).unwrap_or(false),
+        }
+    }
+
+    /// Whether the caller has the file open, and only through those of its mounts that are read-only.
+    fn has_it_read_only(&self, mounts: &[TableEntry]) -> io::Result<bool> {
+        let mut is_open = false;
+        for info in fs::read_dir(format!("/proc/{}/fdinfo", self.context.pid))? {
+            // One that was closed meanwhile is not the one that is asked through.
+            let text = fs::read_to_string(info?.path()).unwrap_or_default();
+            let Some(described) = Described::parse(&text) else {
+                continue;
+            };
+            let mount = mounts.iter().find(|mount| mount.id == described.mount);
+            let Some(mount) = mount.filter(|_| self.is_it(described.inode)) else {
+                continue;
+            };
+            if !mount.refuses_writes() {
+                return Ok(false);
+            }
+            is_open = true;
+        }
+        Ok(is_open)
+    }
+
+    /// Whether an inode number of the kernel's is that of the file.
+    fn is_it(&self, inode: u64) -> bool {
+        self.file_numbered(inode) == Some(self.file)
+    }
+
+    fn file_numbered(&self, inode: u64) -> Option<FileId> {
+        match self.adapter.numbering.meaning(inode) {
+            Meaning::File(file) => Some(file),
+            Meaning::Listed => match self.adapter.nodes.get(inode) {
+                Some(Listed::File(file)) => Some(file),
+                _ => None,
+            },
+            // Until somebody has asked for the root's attributes, the kernel knows no other number of it.
+            Meaning::Nothing => (inode == NodeId::ROOT.0).then_some(self.adapter.root),
+        }
+    }
+
     /// The file of this mount that the caller has open as `descriptor`.
     pub(super) fn file_of(&self, descriptor: i64) -> Result<FileId> {
         let pid = self.context.pid;
@@ -42,27 +130,11 @@ impl<S: Source> Call<'_, S> {
             // As the kernel's btrfs answers for a descriptor that is not open.
             _ => Errno::INVAL,
         })?;
-        let field = |name: &str| {
-            let mut lines = info.lines();
-            let text = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            text.trim().parse::<u64>().ok()
-        };
-        let (Some(mount), Some(number)) = (field("mnt_id"), field("ino")) else {
-            return Err(Errno::XDEV);
-        };
-        let table = mount_table_of(pid).map_err(|_| Errno::PERM)?;
-        let ours = self.adapter.device.0.get();
-        let is_it = |entry: &TableEntry| entry.id == mount && Some(&entry.device) == ours;
-        if !table.iter().any(is_it) {
+        let described = Described::parse(&info).ok_or(Errno::XDEV)?;
+        let mounts = self.callers_mounts().map_err(|_| Errno::PERM)?;
+        if !mounts.iter().any(|mount| mount.id == described.mount) {
             return Err(Errno::XDEV);
         }
-        match self.adapter.numbering.meaning(number) {
-            Meaning::File(file) => Ok(file),
-            Meaning::Listed => match self.adapter.nodes.get(number) {
-                Some(Listed::File(file)) => Ok(file),
-                _ => Err(Errno::INVAL),
-            },
-            Meaning::Nothing => Err(Errno::INVAL),
-        }
+        self.file_numbered(described.inode).ok_or(Errno::INVAL)
     }
 }

@@ -9,7 +9,7 @@
 //! Permissions are asked as the kernel's btrfs asks them (`caller`), errors are its own. A command that changes
 //! names returns when the kernel has forgotten the old ones, or a moment later if that takes long.
 //!
-//! Not here: flags of inodes (`flags`), a subvolume named by a descriptor (`descriptor`).
+//! Not here: flags of inodes (`flags`), the caller's descriptors (`descriptor`).
 
 mod args;
 mod descriptor;
@@ -197,10 +197,20 @@ impl<S: Source> Call<'_, S> {
         self.rights().administer().map_err(refused)
     }
 
-    fn writing(&self) -> Result<()> {
+    /// The volume is written to.
+    fn must_be_writable(&self) -> Result<()> {
         match self.volume.is_writable() && !self.adapter.device.is_read_only() {
             true => Ok(()),
             false => Err(Errno::ROFS),
+        }
+    }
+
+    /// What is shown there is changed, through the mount by which the caller asks.
+    fn writing(&self) -> Result<()> {
+        self.must_be_writable()?;
+        match self.is_asked_through_read_only() {
+            false => Ok(()),
+            true => Err(Errno::ROFS),
         }
     }
 

@@ -137,7 +137,7 @@ impl<S: Source> Call<'_, S> {
     /// Accepted, and nothing is trimmed.
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
         self.administer()?;
-        self.writing()?;
+        self.must_be_writable()?;
         let (start, len) = (range.start.get(), range.len.get());
         let is_to_the_end = len == u64::MAX;
         let is_short = len < u64::from(self.volume.superblock().sectorsize.get());
