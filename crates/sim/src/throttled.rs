@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use ubtrfs_device::{BlockDevice, DeviceRead};
 
 /// How fast a [`ThrottledDevice`] is.
@@ -27,9 +27,20 @@ pub struct ThrottledDevice {
     changed: Condvar,
 }
 
+/// What is not let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    All,
+    /// What comes next.
+    Next,
+    /// One that has come, and none behind it.
+    One,
+}
+
 #[derive(Debug)]
 struct State {
-    held: bool,
+    held: Held,
     /// Writes and flushes that wait to be let go.
     waiting: usize,
     /// When what was asked for so far is done.
@@ -43,7 +54,7 @@ impl ThrottledDevice {
             inner,
             rate,
             state: Mutex::new(State {
-                held: false,
+                held: Held::Nothing,
                 waiting: 0,
                 done_at: Instant::now(),
             }),
@@ -53,11 +64,16 @@ impl ThrottledDevice {
 
     /// From here on writes and flushes wait, until they are let go.
     pub fn hold(&self) {
-        self.state.lock().held = true;
+        self.state.lock().held = Held::All;
+    }
+
+    /// The next write or flush waits until it is let go; those behind it do not.
+    pub fn hold_next(&self) {
+        self.state.lock().held = Held::Next;
     }
 
     pub fn let_go(&self) {
-        self.state.lock().held = false;
+        self.state.lock().held = Held::Nothing;
         self.changed.notify_all();
     }
 
@@ -69,15 +85,22 @@ impl ThrottledDevice {
         }
     }
 
+    fn wait(&self, state: &mut MutexGuard<'_, State>, held: Held) {
+        state.waiting += 1;
+        self.changed.notify_all();
+        while state.held == held {
+            self.changed.wait(state);
+        }
+        state.waiting -= 1;
+    }
+
     fn pass(&self, takes: impl FnOnce(Rate) -> Duration) {
         let mut state = self.state.lock();
-        if state.held {
-            state.waiting += 1;
-            self.changed.notify_all();
-            while state.held {
-                self.changed.wait(&mut state);
-            }
-            state.waiting -= 1;
+        if state.held == Held::Next {
+            state.held = Held::One;
+            self.wait(&mut state, Held::One);
+        } else if state.held == Held::All {
+            self.wait(&mut state, Held::All);
         }
         let Some(rate) = self.rate else {
             return;

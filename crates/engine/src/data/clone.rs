@@ -318,12 +318,11 @@ impl Volume {
         &self,
         pair: &mut Pair<'_>,
         share: Share,
-        promise: Promise,
+        mut promise: Promise,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         pair.forget();
         let sectorsize = self.sectorsize();
-        let mut promise = Some(promise);
         let whole = share.len.next_multiple_of(sectorsize);
         let mut done = 0;
         while done < whole {
@@ -355,7 +354,7 @@ impl Volume {
         src: &Splice,
         mut dst: Splice,
         part: Share,
-        promise: &mut Option<Promise>,
+        promise: &mut Promise,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         let sectorsize = self.sectorsize();
@@ -402,7 +401,7 @@ impl Volume {
         drop(txn);
         if let Some(bytes) = inline {
             let bytes = &bytes[..bytes.len().min(part.len as usize)];
-            let promise = promise.take().unwrap_or_default();
+            let promise = promise.split(promise.data_bytes());
             let files = &self.data.dirty;
             state
                 .buffer

@@ -192,7 +192,8 @@ impl Extent {
         }
     }
 
-    /// The two as one, if `next` goes on where `self` ends.
+    /// The two as one, if `next` goes on where `self` ends. It counts as being as old as the older: a snapshot between
+    /// the two shares that.
     pub(super) fn joined(&self, next: &Extent) -> Option<Extent> {
         match (self, next) {
             (Extent::Disk(this), Extent::Disk(next)) => {
@@ -203,7 +204,7 @@ impl Extent {
                     && this.offset.checked_add(this.len) == Some(next.offset);
                 follows.then(|| {
                     Extent::Disk(DiskPart {
-                        generation: this.generation.max(next.generation),
+                        generation: this.generation.min(next.generation),
                         len: this.len + next.len,
                         ..this.clone()
                     })

@@ -214,7 +214,6 @@ impl Volume {
             bytes: 0,
             min_bytes: self.sectorsize(),
             hint: None,
-            running: writer.running_transid(),
         };
         let mut parts = Vec::new();
         let mut allocate = || -> Result<Option<u64>> {

@@ -12,6 +12,8 @@
 //!   [`SharedExtents`].
 //! - INPLACE-3: nothing is overwritten while a snapshot of the tree is being made: `Tree::in_place` is held
 //!   alone by who makes one, shared by who writes.
+//! - INPLACE-4: a deleted subvolume is not freed while anything of it is being overwritten: whoever holds
+//!   `Tree::in_place` has seen it alive, and the freeze looks whether anybody does.
 //!
 //! Locks: the file's extents. No other is taken that anyone holds for long.
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::ids::{Logical, Transid};
+use ubtrfs_format::ids::Logical;
 
 use super::extent::MAX_EXTENT_BYTES;
 use super::pieces::WINDOW_BYTES;
 use crate::error::Result;
+use crate::space::SpaceError;
 use crate::txn::{Cost, Writer};
 use crate::volume::Volume;
 
@@ -24,7 +25,6 @@ pub(super) struct Wanted {
     pub(super) min_bytes: u64,
     /// Where it would best be.
     pub(super) hint: Option<Logical>,
-    pub(super) running: Transid,
 }
 
 #[derive(Debug, Default)]
@@ -74,14 +74,14 @@ impl Promise {
         }
     }
 
-    /// Hands a part of the space on, as far as there is any.
+    /// Hands a part of the space on, as far as there is any, with what the items of one extent cost.
     pub(super) fn split(&mut self, bytes: u64) -> Promise {
         let data_bytes = bytes.min(self.data_bytes);
         self.data_bytes -= data_bytes;
         Promise {
             writer: self.writer.clone(),
             data_bytes,
-            cost: Cost::default(),
+            cost: self.cost.take(cost_of_extents(1)),
         }
     }
 
@@ -100,7 +100,7 @@ impl Promise {
 
     /// Space on the devices, of what was promised. More than that is tried for.
     pub(super) fn allocate(&mut self, volume: &Volume, wanted: &Wanted) -> Result<(Logical, u64)> {
-        let space = &volume.writer()?.space;
+        let writer = volume.writer()?;
         if self.data_bytes < wanted.bytes {
             // Rare: a file without copy-on-write that a snapshot has been made of since, for example.
             self.join(Promise::of_data(volume, wanted.bytes - self.data_bytes)?);
@@ -109,9 +109,17 @@ impl Promise {
             bytes,
             min_bytes,
             hint,
-            running,
         } = *wanted;
-        let (start, len) = space.allocate_data(bytes, min_bytes, hint, running)?;
+        let (start, len) = loop {
+            let running = writer.running_transid();
+            let taken = writer.space.allocate_data(bytes, min_bytes, hint, running);
+            // A block group that a later transaction was the first to use is not for an earlier one.
+            let is_outdated = || writer.running_transid() != running;
+            match taken {
+                Err(SpaceError::NoSpace { .. }) if is_outdated() => {}
+                taken => break taken?,
+            }
+        };
         self.data_bytes -= len;
         Ok((start, len))
     }
@@ -142,8 +150,10 @@ impl Volume {
         };
         let extents = data_bytes.div_ceil(extent_bytes);
         let csum_bytes = data_bytes / self.sectorsize() * self.csum_bytes();
-        Cost::items(5 * extents)
-            .in_leaves(2 * extents)
-            .bytes(csum_bytes)
+        cost_of_extents(extents).bytes(csum_bytes)
     }
+}
+
+fn cost_of_extents(extents: u64) -> Cost {
+    Cost::items(5 * extents).in_leaves(2 * extents)
 }

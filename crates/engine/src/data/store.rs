@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 
 use parking_lot::RwLockReadGuard;
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::ids::{Logical, Transid};
+use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
@@ -23,8 +24,8 @@ use super::write_back::{Group, Plan};
 use crate::error::{Error, Result};
 use crate::fs::Inode;
 use crate::space::InPlaceWrite;
-use crate::txn::DiskExtent;
-use crate::volume::Volume;
+use crate::txn::{DiskExtent, Writer};
+use crate::volume::{Tree, Volume};
 
 /// Bytes given to the devices at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -55,10 +56,43 @@ pub(super) struct StoredFile<'a> {
     /// The file is better not compressed from now on.
     pub(super) incompressible: bool,
     /// Held until the items say what was written.
-    in_place: Option<RwLockReadGuard<'a, ()>>,
+    in_place: Option<Overwriting<'a>>,
     handles: Vec<InPlaceWrite>,
     /// What is owed until the items have entered.
     promise: Promise,
+}
+
+/// Data of a tree is on its way to where it lies: no snapshot of it is made (INPLACE-3), nothing of it is freed
+/// (INPLACE-4).
+#[derive(Debug)]
+struct Overwriting<'a> {
+    guard: Option<RwLockReadGuard<'a, ()>>,
+    tree: &'a Tree,
+    writer: &'a Writer,
+}
+
+impl<'a> Overwriting<'a> {
+    /// None if a snapshot is being made, or the subvolume is gone.
+    fn begin(tree: &'a Tree, writer: &'a Writer) -> Option<Overwriting<'a>> {
+        let guard = tree.in_place.try_read()?;
+        tree.check_alive().ok()?;
+        Some(Overwriting {
+            guard: Some(guard),
+            tree,
+            writer,
+        })
+    }
+}
+
+impl Drop for Overwriting<'_> {
+    fn drop(&mut self) {
+        self.guard = None;
+        // Either who looks for what can be freed meets no guard, or the deletion is seen here.
+        fence(Ordering::SeqCst);
+        if self.tree.is_deleted() {
+            self.writer.set_unclean();
+        }
+    }
 }
 
 impl Stored {
@@ -107,7 +141,6 @@ impl Stored {
 /// Collects what many files write.
 pub(super) struct Store<'a, 'p> {
     volume: &'a Volume,
-    running: Transid,
     files: Vec<Result<StoredFile<'a>>>,
     /// Whose, where, what.
     writes: Vec<(usize, Logical, Cow<'p, [u8]>)>,
@@ -116,10 +149,8 @@ pub(super) struct Store<'a, 'p> {
 
 impl<'a, 'p> Store<'a, 'p> {
     pub(super) fn new(volume: &'a Volume) -> Store<'a, 'p> {
-        let writer = volume.writer();
         Store {
             volume,
-            running: writer.map_or(Transid(0), |writer| writer.running_transid()),
             files: Vec::new(),
             writes: Vec::new(),
             bytes: 0,
@@ -149,7 +180,6 @@ impl<'a, 'p> Store<'a, 'p> {
         };
         let mut placer = Placer {
             volume: self.volume,
-            running: self.running,
             inode,
             plan,
             extents,
@@ -198,6 +228,10 @@ impl<'a, 'p> Store<'a, 'p> {
         }
         // One by one, to see whose it is.
         for (index, logical, bytes) in &writes {
+            // What a file that failed was given may be another's by now.
+            if self.files[*index].is_err() {
+                continue;
+            }
             if let Err(error) = pool.write(&[(*logical, bytes)]) {
                 self.fail(*index, error.into());
             }
@@ -221,7 +255,6 @@ impl<'a, 'p> Store<'a, 'p> {
 /// Finds places for the data of one file.
 struct Placer<'s, 'a, 'p> {
     volume: &'a Volume,
-    running: Transid,
     inode: &'a Inode,
     plan: &'p Plan<'p>,
     extents: &'s mut FileExtentsState,
@@ -298,10 +331,9 @@ impl<'p> Placer<'_, '_, 'p> {
             return Ok(vec![run.range()]);
         }
         if self.file.in_place.is_none() {
-            self.file.in_place = self.inode.tree.in_place.try_read();
+            self.file.in_place = Overwriting::begin(&self.inode.tree, self.volume.writer()?);
         }
         if self.file.in_place.is_none() {
-            // A snapshot is being made.
             return Ok(vec![run.range()]);
         }
         let places = self.volume.places_to_overwrite(
@@ -449,7 +481,6 @@ impl<'p> Placer<'_, '_, 'p> {
             bytes,
             min_bytes,
             hint: self.hint,
-            running: self.running,
         };
         self.file.promise.allocate(self.volume, &wanted)
     }

@@ -88,7 +88,7 @@ impl Volume {
         inode: &Arc<Inode>,
         extents: &mut FileExtentsState,
         (size, step): (u64, usize),
-        promise: Promise,
+        mut promise: Promise,
     ) -> Result<()> {
         let tail = self.kept_of_last_sector(inode, size)?;
         let sectorsize = self.sectorsize();
@@ -106,7 +106,8 @@ impl Volume {
             && !state.buffer.touches(start..start + sectorsize)
         {
             let files = &self.data.dirty;
-            state.buffer.write(files, start, &kept, sectorsize, promise);
+            let sector = promise.split(promise.data_bytes());
+            state.buffer.write(files, start, &kept, sectorsize, sector);
             files.add(inode);
         }
         state.buffer.set_cut(Some(size));

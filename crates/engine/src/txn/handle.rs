@@ -80,6 +80,22 @@ impl Cost {
         }
     }
 
+    /// Takes `part` away, as far as it is there, and returns it.
+    pub(crate) fn take(&mut self, part: Cost) -> Cost {
+        let mut take = |from: fn(&mut Cost) -> &mut u64, wanted: u64| {
+            let left = from(self);
+            let taken = wanted.min(*left);
+            *left -= taken;
+            taken
+        };
+        Cost {
+            items: take(|cost| &mut cost.items, part.items),
+            bytes: take(|cost| &mut cost.bytes, part.bytes),
+            leaves: take(|cost| &mut cost.leaves, part.leaves),
+            frees: self.frees,
+        }
+    }
+
     /// The most of an operation that frees space, or of one step of it.
     pub(crate) fn of_freeing() -> Cost {
         Cost::items(FREEING_ITEMS)

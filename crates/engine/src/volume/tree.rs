@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::{Mutex, RwLock};
@@ -67,7 +67,7 @@ pub struct Tree {
     /// Holds on its inodes (TREE-3).
     holders: AtomicU64,
     /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
-    /// the snapshot shows until it is made.
+    /// the snapshot shows until it is made. It is not freed meanwhile.
     pub(crate) in_place: RwLock<()>,
     /// Held by who makes a subvolume in it, or a snapshot of it, until that is there; alone by who deletes it. Taken
     /// with `InodeTable::moves` held, which the former let go of before.
@@ -310,12 +310,15 @@ impl TreeTable {
         Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
     }
 
-    /// The deleted subvolumes that are held.
+    /// The deleted subvolumes that are held, or parts of which are being overwritten.
     pub(super) fn kept(&self) -> Vec<RootId> {
         let trees = self.trees.read();
-        let kept = trees
+        let deleted = trees
             .values()
-            .filter(|tree| tree.id.is_subvolume() && tree.is_held() && tree.is_deleted());
+            .filter(|tree| tree.id.is_subvolume() && tree.is_deleted());
+        // See `is_deleted` in what ends an overwriting.
+        fence(Ordering::SeqCst);
+        let kept = deleted.filter(|tree| tree.is_held() || tree.in_place.try_write().is_none());
         kept.map(|tree| tree.id).collect()
     }
 

@@ -11,6 +11,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::ThrottledDevice;
 
 use super::rig::{MIB, assert_sound, new_device};
+use crate::data::Fallocate;
 use crate::mkfs::MkfsOptions;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
@@ -187,5 +188,39 @@ fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
         number += 1;
     }
     blocked.device.let_go();
+    blocked.close();
+}
+
+#[test]
+fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lies() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
+    let dir = NewInode::directory(0o755);
+    let subvolume = volume.create_subvolume(top, b"gone", &dir).unwrap();
+    let inside = volume.root_dir(subvolume).unwrap();
+    let file = volume
+        .create(inside, b"file", &NewInode::file(0o644))
+        .unwrap();
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(file, reserve, 0, MIB).unwrap();
+    volume.sync().unwrap();
+    volume.write(file, 0, &[7; 100_000]).unwrap();
+    let is_there = || {
+        // The second one frees what was deleted before the first.
+        volume.commit_running().unwrap();
+        volume.commit_running().unwrap();
+        !volume.deleted_subvolumes().unwrap().is_empty()
+    };
+    device.hold_next();
+    thread::scope(|scope| {
+        let write = scope.spawn(|| volume.write_back_all());
+        device.wait_for_waiter();
+        volume.delete_subvolume(top, b"gone").unwrap();
+        let was_kept = is_there();
+        device.let_go();
+        assert!(was_kept);
+        let _ = write.join().unwrap();
+    });
+    assert!(!is_there());
     blocked.close();
 }

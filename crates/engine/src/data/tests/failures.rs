@@ -105,6 +105,32 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
     assert_sound(&broken.inner);
 }
 
+/// What a file was given goes back when it fails, and may be another's at once.
+#[test]
+fn nothing_more_is_written_of_a_file_that_failed() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let writes_of = |name: &str, fails: bool| {
+        let id = broken.file(name);
+        volume.write(id, 0, &[1; 8192]).unwrap();
+        volume.write(id, MIB, &[2; 8192]).unwrap();
+        let nth = broken.device.counts().writes;
+        if fails {
+            // The batch, and the first write of it alone.
+            let batch = nth..nth + 2;
+            batch.for_each(|nth| broken.device.add(Fault::Write { nth }));
+            broken.device.add(Fault::Write { nth: nth + 2 });
+        }
+        assert_eq!(volume.write_back_all().is_err(), fails);
+        broken.device.heal();
+        broken.device.counts().writes - nth
+    };
+    assert_eq!(writes_of("sound", false), 2);
+    assert_eq!(writes_of("failing", true), 2 + 1);
+    volume.sync().unwrap();
+    assert_sound(&broken.inner);
+}
+
 #[test]
 fn a_write_past_the_buffer_tells_its_caller() {
     let broken = broken();
