@@ -264,10 +264,8 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
 
 pub(crate) fn is_final_error(error: &Error) -> bool {
     error.is_no_space()
-        || matches!(
-            error,
-            Error::Aborted(_) | Error::ReadOnly | Error::Seed | Error::Unwritable(_)
-        )
+        || error.is_unwritable()
+        || matches!(error, Error::Aborted(_) | Error::ReadOnly)
 }
 
 /// Whether two names are of one file or device.

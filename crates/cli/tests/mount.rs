@@ -2,15 +2,16 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
-use zerocopy::IntoBytes;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::superblock::Superblock;
+use ubtrfs_sim::craft;
 
 fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -418,20 +419,52 @@ fn a_large_write_with_o_sync_is_one_commit() {
 }
 
 #[test]
+fn who_may_not_write_is_told_how_to_read() {
+    let Some(place) = Place::new() else { return };
+    let sound = fs::read(place.image()).unwrap();
+    fn log_tree(superblock: &mut Superblock) {
+        superblock.log_root = superblock.root;
+    }
+    fn squota(superblock: &mut Superblock) {
+        let incompat = superblock.incompat() | Incompat::SIMPLE_QUOTA;
+        superblock.incompat_flags = incompat.bits().into();
+    }
+    type Edit = fn(&mut Superblock);
+    let cases: [(Edit, &str); 2] = [
+        (
+            log_tree,
+            "it has a log tree, which must be replayed first: a mount by the kernel does so; \
+             -o ro shows the last commit, without it",
+        ),
+        (squota, "it uses squota; -o ro mounts it for reading"),
+    ];
+    for (edit, complaint) in cases {
+        craft::edit_superblock(&place.image(), edit).unwrap();
+        for options in ["noatime", "rw"] {
+            let refused = place.mount(options);
+            assert_eq!(refused.status.code(), Some(1));
+            let said = text(&refused.stderr);
+            assert!(
+                said.contains(complaint) && said.lines().count() == 1,
+                "{said}"
+            );
+            assert!(!place.is_mounted());
+        }
+        assert_ok(&place.mount("ro"));
+        let hello = fs::read_to_string(place.mountpoint().join("hello"));
+        assert_eq!(hello.unwrap(), "hello\n");
+        assert_ok(&place.umount());
+        fs::write(place.image(), &sound).unwrap();
+    }
+}
+
+#[test]
 fn unknown_flags_of_the_superblock_are_ignored_when_asked_for() {
     let Some(place) = Place::new() else { return };
-    let image = File::options().read(true).write(true).open(place.image());
-    let image = image.unwrap();
-    for offset in SUPERBLOCK_OFFSETS {
-        let mut block = vec![0; SUPERBLOCK_SIZE];
-        if image.read_exact_at(&mut block, offset).is_err() {
-            break;
-        }
-        let mut superblock = Superblock::from_block(&block).unwrap().clone();
+    craft::edit_superblock(&place.image(), |superblock| {
         superblock.flags = (superblock.flags.get() | 1 << 50).into();
-        superblock.seal();
-        image.write_all_at(superblock.as_bytes(), offset).unwrap();
-    }
+    })
+    .unwrap();
     let refused = place.mount("ro");
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("unknown superblock flags 0x4000000000000"));

@@ -37,6 +37,10 @@ pub enum Error {
     Aborted(String),
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
+    #[error(
+        "the volume cannot be written: it has a log tree, which must be replayed first: a mount by the kernel does so"
+    )]
+    LogTree,
     #[error("the volume is a seed, which is only read")]
     Seed,
     #[error("no space left on the volume")]
@@ -151,6 +155,11 @@ impl Error {
             source.kind(),
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
         )
+    }
+
+    /// Whether it says that a volume may be opened for reading only.
+    pub fn is_unwritable(&self) -> bool {
+        matches!(self, Error::Unwritable(_) | Error::LogTree | Error::Seed)
     }
 
     /// Whether it says that the volume is full.

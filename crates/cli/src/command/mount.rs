@@ -242,7 +242,7 @@ impl Mount {
                 tracing::warn!("source write-protected, mounted read-only");
                 Ok(volume)
             }
-            opened => opened,
+            opened => opened.map_err(name_the_way_to_read),
         }
     }
 }
@@ -250,6 +250,20 @@ impl Mount {
 fn is_write_protected(error: &anyhow::Error) -> bool {
     let engine = error.downcast_ref::<ubtrfs_engine::Error>();
     engine.is_some_and(ubtrfs_engine::Error::is_write_protected)
+}
+
+/// Adds how to mount it to the news that a volume cannot be written. It is not done unasked: what a log tree holds was
+/// synced, and would seem lost.
+fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(ubtrfs_engine::Error::LogTree) => {
+            anyhow::anyhow!("{error:#}; -o ro shows the last commit, without it")
+        }
+        Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {
+            anyhow::anyhow!("{error:#}; -o ro mounts it for reading")
+        }
+        _ => error,
+    }
 }
 
 /// Adds where it is mounted to the news that another process has the volume.

@@ -49,7 +49,7 @@ pub(super) fn check_writable(sb: &Superblock) -> Result<()> {
         return refuse("it is a dump of metadata".to_owned());
     }
     if sb.log_root.get() != 0 {
-        return refuse("it has a log tree, which must be replayed first".to_owned());
+        return Err(Error::LogTree);
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ pub(super) fn errno(error: Error) -> Errno {
         | Error::ReadOnlySubvolume(_)
         | Error::Aborted(_)
         | Error::Seed
+        | Error::LogTree
         | Error::Unwritable(_) => Errno::ROFS,
         Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
         Error::Space(SpaceError::Device(_)) => Errno::IO,
