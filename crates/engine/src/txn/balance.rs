@@ -171,6 +171,24 @@ impl Balance {
         least
     }
 
+    /// Promises the commit under way, which changes `load`, that it may change `more` as well. False, and the promise is
+    /// as before, if there is no room for that beside the `running` transaction and what frees space.
+    pub(super) fn promise_more(&self, load: Load, more: Load, running: Load) -> bool {
+        let sizes = self.sizes();
+        let need = sizes.need(load.and(more)) - sizes.need(load);
+        let growth = sizes.growth(more);
+        self.frozen_need.fetch_add(need, Ordering::Relaxed);
+        self.frozen_growth.fetch_add(growth, Ordering::Relaxed);
+        let promised = self
+            .space
+            .promise_metadata(self.need(running, Cost::of_freeing()));
+        if !promised {
+            self.frozen_need.fetch_sub(need, Ordering::Relaxed);
+            self.frozen_growth.fetch_sub(growth, Ordering::Relaxed);
+        }
+        promised
+    }
+
     /// Whether a commit is under way that something is kept for.
     pub(super) fn is_committing(&self) -> bool {
         self.frozen_need.load(Ordering::Relaxed) > 0

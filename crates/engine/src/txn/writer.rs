@@ -316,6 +316,12 @@ impl Writer {
         refs.saturating_sub(self.balance.extents_of_leaf())
     }
 
+    /// Whether the commit of `load` may change `more` as well, which nobody was promised room for.
+    pub(super) fn promise_more(&self, load: Load, more: Load) -> bool {
+        let running = self.running.read();
+        self.balance.promise_more(load, more, running.load())
+    }
+
     /// Less is needed than before: a commit is done.
     pub(super) fn renew_promise(&self) {
         let running = self.running.read();

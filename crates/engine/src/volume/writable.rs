@@ -188,7 +188,7 @@ impl Volume {
         let compat = self.superblock().compat_ro();
         let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
         if !compat.contains(whole) {
-            // The first commit builds it; until the volume is closed this does.
+            // The first commit that has room builds it; until the volume is closed this does.
             let tree = self.tree(RootId::EXTENT_TREE)?;
             return Ok(Arc::new(FreeByExtents {
                 nodesize: u64::from(self.superblock().nodesize.get()),

@@ -1,15 +1,16 @@
 //! New volumes on devices in memory, opening them, and having them checked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::{BlockDevice, MemDevice, write_superblocks};
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{OpenOptions, Result, Volume};
 use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_format::features::Incompat;
+use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::item::Timespec;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
 use crate::target::NamedDevices;
 
@@ -101,6 +102,18 @@ pub(crate) fn named(devices: &Devices) -> NamedDevices {
 
 pub(crate) fn open(devices: &Devices, options: &OpenOptions) -> Result<Arc<Volume>> {
     Volume::from_devices(named(devices), options)
+}
+
+/// Says in the superblocks that the free-space tree is not valid.
+pub(crate) fn distrust_free_space_tree(devices: &Devices) {
+    for device in devices {
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        device.read_at(&mut block, SUPERBLOCK_OFFSETS[0]).unwrap();
+        let mut superblock = Superblock::from_block(&block).unwrap().clone();
+        let features = superblock.compat_ro() - CompatRo::FREE_SPACE_TREE_VALID;
+        superblock.compat_ro_flags = features.bits().into();
+        write_superblocks(&**device, Path::new("device"), &superblock).unwrap();
+    }
 }
 
 /// What the checker finds wrong, or nothing. `excused` are numbers of faults that are no faults here.

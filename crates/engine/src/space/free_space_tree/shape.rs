@@ -69,6 +69,15 @@ impl Shape {
         bitmaps * (item_bytes + FREE_SPACE_BITMAP_BYTES as u64) / item_bytes
     }
 
+    /// No more than this do a group's items take when so many bytes of it are used.
+    pub(crate) fn most_bytes(&self, used: u64) -> u64 {
+        let item_bytes = ITEM_HEAD_SIZE as u64;
+        let ranges = self.len.saturating_sub(used) / u64::from(self.sectorsize);
+        let bitmaps = self.len.div_ceil(self.bitmap_range());
+        let as_bitmaps = bitmaps * (item_bytes + FREE_SPACE_BITMAP_BYTES as u64);
+        item_bytes + size_of::<FreeSpaceInfo>() as u64 + as_bitmaps.min(ranges * item_bytes)
+    }
+
     /// Below so many ranges a group returns from bitmaps; the gap keeps it from going back and forth.
     pub(super) fn least_ranges(&self) -> u64 {
         self.most_ranges().saturating_sub(RETURN_GAP)

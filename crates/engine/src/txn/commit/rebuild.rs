@@ -2,12 +2,14 @@
 //! free space that preceded it.
 //!
 //! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
-//! any other.
+//! any other. Nobody was promised room for it: a volume that has none goes on without, as the kernel allows, until a
+//! commit finds some.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
 use ubtrfs_format::item::{FileExtent, FreeSpaceHeader};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::leaf_data_size;
 use ubtrfs_tree::{CommittedRoot, View};
 use zerocopy::FromBytes;
 
@@ -15,10 +17,20 @@ use super::Commit;
 use crate::error::Result;
 use crate::space::free_space_tree;
 use crate::txn::delayed_refs::RefKey;
+use crate::txn::need::Load;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
 const WHOLE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
+
+/// The caches of the first version, which are files of the root tree.
+#[derive(Default)]
+struct Caches {
+    /// Deletes their items.
+    changes: Changes,
+    /// With their lengths.
+    extents: Vec<(Logical, u64, RefKey)>,
+}
 
 impl Commit<'_> {
     /// Whether this commit keeps a free-space tree true.
@@ -30,22 +42,61 @@ impl Commit<'_> {
         if self.has_free_space_tree() {
             return Ok(());
         }
-        tracing::info!("building the free-space tree");
-        let id = RootId::FREE_SPACE_TREE;
-        if self.volume.find_tree(id)?.is_some() {
-            // Not valid: nothing in it is worth keeping.
-            let old = self.tree(id)?.root;
-            self.drop_tree(&old)?;
-            let root = self.build_tree(id, &Vec::new())?;
-            let tree = self.tree(id)?;
-            tree.root = root;
-            tree.item.bytes_used = 0.into();
-            tree.blocks = 1;
-            tree.item_is_stale = true;
-        } else {
-            let root = self.build_tree(id, &Vec::new())?;
-            self.adopt_new_tree(root)?;
+        let caches = self.v1_caches()?;
+        let load = self.load_of_rebuilding(&caches)?;
+        if !self.writer.promise_more(self.load, load) {
+            tracing::debug!(?load, "no room for the free-space tree");
+            return Ok(());
         }
+        tracing::info!("building the free-space tree");
+        self.begin_tree()?;
+        self.fill_tree()?;
+        self.drop_caches(caches)?;
+        self.edits.use_compat_ro(WHOLE);
+        self.rebuilt = true;
+        Ok(())
+    }
+
+    fn load_of_rebuilding(&mut self, caches: &Caches) -> Result<Load> {
+        let nodesize = self.volume.superblock().nodesize.get() as usize;
+        let groups = self.writer.space.groups();
+        let groups = groups.iter().filter(|group| group.is_of(self.transid));
+        let bytes: u64 = groups
+            .map(|group| self.free_space_shape(group).most_bytes(group.used()))
+            .sum();
+        // Half full, and the nodes above.
+        let leaves = 2 * bytes / leaf_data_size(nodesize) as u64 + 1;
+        let blocks = leaves + leaves / 16 + 2;
+        let old = self.volume.find_tree(RootId::FREE_SPACE_TREE)?;
+        let old = old.map_or(0, |tree| tree.item().bytes_used.get()) / nodesize as u64;
+        let gone = old + (caches.changes.len() + caches.extents.len()) as u64;
+        Ok(Load {
+            edits: blocks + gone,
+            bytes: blocks * nodesize as u64 / 2,
+            ..Load::default()
+        })
+    }
+
+    /// Makes the tree, empty.
+    fn begin_tree(&mut self) -> Result<()> {
+        let id = RootId::FREE_SPACE_TREE;
+        if self.volume.find_tree(id)?.is_none() {
+            let root = self.build_tree(id, &Vec::new())?;
+            return self.adopt_new_tree(root);
+        }
+        // Not valid: nothing in it is worth keeping.
+        let old = self.tree(id)?.root;
+        self.drop_tree(&old)?;
+        let root = self.build_tree(id, &Vec::new())?;
+        let tree = self.tree(id)?;
+        tree.root = root;
+        tree.item.bytes_used = 0.into();
+        tree.blocks = 1;
+        tree.item_is_stale = true;
+        Ok(())
+    }
+
+    fn fill_tree(&mut self) -> Result<()> {
         let extents = self.view(RootId::EXTENT_TREE)?;
         let nodesize = u64::from(self.volume.superblock().nodesize.get());
         let groups = self.writer.space.groups();
@@ -61,11 +112,9 @@ impl Commit<'_> {
             let shape = self.free_space_shape(group);
             let items = free_space_tree::build(&shape, &free);
             let items: Changes = items.into_iter().collect();
-            self.apply_owned(id, &items)?;
+            self.apply_owned(RootId::FREE_SPACE_TREE, &items)?;
         }
-        self.edits.use_compat_ro(WHOLE);
-        self.rebuilt = true;
-        self.drop_v1_caches()
+        Ok(())
     }
 
     /// Lets go of every block of a tree that no other tree shares.
@@ -86,10 +135,18 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Caches of the first version are files of the root tree.
-    fn drop_v1_caches(&mut self) -> Result<()> {
+    fn drop_caches(&mut self, caches: Caches) -> Result<()> {
+        for (start, len, reference) in caches.extents {
+            self.blocks.refs.change(start, len, reference, -1, None);
+        }
+        self.edits.drops_v1_cache = true;
+        self.apply_owned(RootId::ROOT_TREE, &caches.changes)
+    }
+
+    fn v1_caches(&mut self) -> Result<Caches> {
         let view = self.view(RootId::ROOT_TREE)?;
-        let mut changes = Changes::new();
+        let mut caches = Caches::default();
+        let changes = &mut caches.changes;
         let mut files = Vec::new();
         let mut cursor = view.cursor();
         let mut more = cursor.seek(&Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, 0))?;
@@ -119,7 +176,7 @@ impl Commit<'_> {
                         offset: key.offset.wrapping_sub(body.offset.get()),
                     };
                     let len = body.disk_num_bytes.get();
-                    self.blocks.refs.change(disk, len, reference, -1, None);
+                    caches.extents.push((disk, len, reference));
                 }
                 changes.push((key, None));
                 more = cursor.advance()?;
@@ -127,12 +184,9 @@ impl Commit<'_> {
         }
         changes.sort_by_key(|(key, _)| *key);
         changes.dedup_by_key(|(key, _)| *key);
-        self.edits.drops_v1_cache = true;
-        drop(cursor);
-        self.apply_owned(RootId::ROOT_TREE, &changes)
+        Ok(caches)
     }
 }
-
 /// The free ranges (start, length) of a block group: what its extent items leave.
 pub(crate) fn free_by_extents(
     extents: &View,

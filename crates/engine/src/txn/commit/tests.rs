@@ -4,6 +4,8 @@
 //! The tree that is changed has extents that lie apart from each other on the devices, so that few leaves of it name
 //! extents in all leaves of the extent tree. Space is taken away in memory, by blocks that are given back in the end.
 
+mod rebuild;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,17 +42,18 @@ struct Place {
     taken: Vec<Logical>,
 }
 
-fn new_device() -> Arc<MemDevice> {
-    let options = MkfsOptions {
+fn new_device(device_bytes: u64, features: &str) -> Arc<MemDevice> {
+    let mut options = MkfsOptions {
         nodesize: Some(NODESIZE as u32),
         ..MkfsOptions::default()
     };
+    options.features.apply_list(features).unwrap();
     let created = Timespec {
         sec: 1.into(),
         nsec: 0.into(),
     };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[DEVICE_BYTES]).unwrap();
-    let device = MemDevice::new(DEVICE_BYTES);
+    let plan = Plan::new(&options, &Identity::random(1, created), &[device_bytes]).unwrap();
+    let device = MemDevice::new(device_bytes);
     plan.write(&[&device], false).unwrap();
     Arc::new(device)
 }
@@ -59,11 +62,31 @@ fn devices(device: &Arc<MemDevice>) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {
     vec![(PathBuf::from("memory"), Arc::clone(device) as _)]
 }
 
+fn open(device: &Arc<MemDevice>) -> Arc<Volume> {
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    Volume::from_devices(devices(device), &options).unwrap()
+}
+
 impl Place {
+    /// Extents that lie side by side.
     fn new(extents: u64) -> Place {
-        let device = new_device();
-        let options = OpenOptions::new().writable(true).commit_interval(None);
-        let volume = Volume::from_devices(devices(&device), &options).unwrap();
+        let mut place = Place::empty(new_device(DEVICE_BYTES, ""), extents);
+        let space = place.space();
+        let running = place.volume.writer().unwrap().running_transid();
+        let len = extents * SECTOR;
+        space.reserve_data(len).unwrap();
+        let mut places = Vec::new();
+        while (places.len() as u64) < extents {
+            let left = len - places.len() as u64 * SECTOR;
+            let (start, len) = space.allocate_data(left, SECTOR, None, running).unwrap();
+            places.extend((0..len / SECTOR).map(|sector| Logical(start.0 + sector * SECTOR)));
+        }
+        place.scatter(&places);
+        place
+    }
+
+    fn empty(device: Arc<MemDevice>, extents: u64) -> Place {
+        let volume = open(&device);
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
         let dir = NewInode::directory(0o755);
         let root = volume.create_subvolume(top, b"live", &dir).unwrap();
@@ -71,33 +94,21 @@ impl Place {
         let file = volume
             .create(root, b"file", &NewInode::file(0o644))
             .unwrap();
-        let mut place = Place {
+        Place {
             device,
             volume,
             top,
             file,
             extents,
             taken: Vec::new(),
-        };
-        place.scatter();
-        place.volume.sync().unwrap();
-        place
+        }
     }
 
-    /// Gives the file one extent for each sector; neighbours lie far from each other.
-    fn scatter(&mut self) {
+    /// Gives the file one extent for each sector, at these places; neighbours lie far from each other. Commits.
+    fn scatter(&mut self, places: &[Logical]) {
         const APART: u64 = 7919;
         let (id, tree) = (self.file, self.tree());
-        let space = self.space();
         let len = self.extents * SECTOR;
-        space.reserve_data(len).unwrap();
-        let running = self.volume.writer().unwrap().running_transid();
-        let mut places = Vec::new();
-        while (places.len() as u64) < self.extents {
-            let left = len - places.len() as u64 * SECTOR;
-            let (start, len) = space.allocate_data(left, SECTOR, None, running).unwrap();
-            places.extend((0..len / SECTOR).map(|sector| Logical(start.0 + sector * SECTOR)));
-        }
         for sector in 0..self.extents {
             let permit = self.volume.admit(Cost::items(3)).unwrap();
             let txn = self.volume.enter(permit).unwrap();
@@ -125,6 +136,8 @@ impl Place {
         let permit = self.volume.admit(Cost::items(1)).unwrap();
         let txn = self.volume.enter(permit).unwrap();
         txn.put(&tree, inode_key(id.ino), item.as_bytes());
+        drop(txn);
+        self.volume.sync().unwrap();
     }
 
     fn space(&self) -> Arc<Space> {
@@ -213,11 +226,15 @@ impl Place {
         self.give_back();
         self.volume.sync().unwrap();
         drop(self.volume);
-        let options = CheckOptions::default();
-        let report = check_devices(devices(&self.device), &options, &mut |_| {}).unwrap();
-        let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
-        assert!(report.is_spotless(), "{issues:#?}");
+        check(&self.device);
     }
+}
+
+fn check(device: &Arc<MemDevice>) {
+    let options = CheckOptions::default();
+    let report = check_devices(devices(device), &options, &mut |_| {}).unwrap();
+    let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
+    assert!(report.is_spotless(), "{issues:#?}");
 }
 
 /// Promises data all that there is. Returns how much that was.

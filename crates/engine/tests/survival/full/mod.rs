@@ -16,7 +16,7 @@ use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::{Manifest, assert_same};
 use ubtrfs_sim::record::save_image;
 
-use crate::devices::{Devices, Layout, MIB, check, named, quiet};
+use crate::devices::{Devices, Layout, MIB, check, distrust_free_space_tree, named, quiet};
 use crate::shown;
 use place::Place;
 
@@ -33,6 +33,8 @@ struct Way {
     when_full: fn(&Place) -> Result<()>,
     /// The kernel is asked always, and not in a soak only.
     asks_kernel: bool,
+    /// Its free-space tree is not valid when the full volume is opened again.
+    loses_free_space_tree: bool,
 }
 
 impl Way {
@@ -45,6 +47,7 @@ impl Way {
             step,
             when_full: |_| Ok(()),
             asks_kernel: false,
+            loses_free_space_tree: false,
         }
     }
 }
@@ -132,6 +135,9 @@ fn prove(way: &Way) {
     let before = shown::manifest(&volume);
     drop((place, volume));
     check(&shared).unwrap_or_else(|faults| panic!("{}, full: {faults}", way.name));
+    if way.loses_free_space_tree {
+        distrust_free_space_tree(&shared);
+    }
 
     let volume = open(way, &shared);
     let place = Place::new(Arc::clone(&volume));

@@ -226,6 +226,32 @@ fn mixed_groups() {
     });
 }
 
+/// Holes in every other sector make the tree large that is missing when the volume is opened again.
+#[test]
+fn without_a_free_space_tree() {
+    let when_full = |place: &Place| {
+        let file = place.find("dir-0/file-3")?;
+        let size = place.volume.attr(file)?.size;
+        let mut holes = (0..size).step_by(8192);
+        let punched =
+            holes.try_for_each(|at| place.volume.fallocate(file, Fallocate::PunchHole, at, 4096));
+        match punched {
+            Err(error) if !error.is_no_space() => Err(error),
+            _ => Ok(()),
+        }
+    };
+    prove(&Way {
+        when_full,
+        asks_kernel: true,
+        loses_free_space_tree: true,
+        ..Way::new(
+            "full without a free-space tree",
+            mixed().features("^block-group-tree"),
+            mix,
+        )
+    });
+}
+
 #[test]
 fn metadata_twice() {
     let layout = Layout::new(1, 128 * MIB).profiles(Profile::Single, Profile::Dup);
