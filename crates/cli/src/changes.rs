@@ -182,6 +182,13 @@ impl<'a> Changes<'a> {
     }
 
     pub(crate) fn open(&mut self, location: &Location) -> anyhow::Result<Target> {
+        let target = self.open_to_commit(location)?;
+        location.must_be_writable()?;
+        Ok(target)
+    }
+
+    /// For what only makes durable what was done.
+    pub(crate) fn open_to_commit(&mut self, location: &Location) -> anyhow::Result<Target> {
         let volume = match self.opened(location) {
             Some(volume) => volume,
             None => {

@@ -86,6 +86,16 @@ impl Location {
         self.session.as_ref()
     }
 
+    /// Bind mounts may be read-only each by itself, whatever the volume is.
+    pub(crate) fn must_be_writable(&self) -> anyhow::Result<()> {
+        let mount = self.session.as_ref().and_then(|session| session.mount());
+        let written = self.written.as_deref().unwrap_or_default();
+        match mount.is_some_and(|mount| mount.is_read_only_at(written)) {
+            true => bail!("'{self}' is mounted read-only"),
+            false => Ok(()),
+        }
+    }
+
     /// The root of an image.
     pub(crate) fn of_whole(image: &OsStr) -> Location {
         Location::of_image(PathBuf::from(image), b"/".to_vec())

@@ -45,14 +45,34 @@ pub(crate) struct MountSession {
     pub(crate) changes: Option<Changes>,
     /// What the kernel has not written yet.
     pub(crate) pages: Option<KernelPages>,
-    /// Arguments that are paths in the mount, as written and as they are from its root.
-    pub(crate) paths: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) paths: Vec<MountPath>,
+    /// The caller sees no mount of the volume that could be written through.
+    pub(crate) sees_only_read_only: bool,
+}
+
+/// An argument that is a path in a mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MountPath {
+    pub(crate) written: Vec<u8>,
+    /// From the root of the file system.
+    pub(crate) path: Vec<u8>,
+    /// The mount that it was written for is read-only, maybe alone of several.
+    pub(crate) is_read_only: bool,
 }
 
 impl MountSession {
     /// Whether it is mounted for reading only by now.
     pub(crate) fn is_read_only(&self) -> bool {
         is_read_only(self.device)
+    }
+
+    fn path_of(&self, argument: &[u8]) -> Option<&MountPath> {
+        self.paths.iter().find(|of| of.written == argument)
+    }
+
+    /// Whether the mount in which an argument is a path lets nobody write.
+    pub(crate) fn is_read_only_at(&self, argument: &[u8]) -> bool {
+        self.sees_only_read_only || self.path_of(argument).is_none_or(|of| of.is_read_only)
     }
 
     /// Has the kernel write what it holds of the files of a subvolume, or of all.
@@ -145,10 +165,7 @@ impl Session {
     /// The path from the root that an argument stands for; None if it is of another place.
     pub(crate) fn absolute(&self, argument: &[u8]) -> Option<Vec<u8>> {
         if let Some(mount) = self.mount() {
-            let mut paths = mount.paths.iter();
-            return paths
-                .find(|(written, _)| written == argument)
-                .map(|(_, path)| path.clone());
+            return mount.path_of(argument).map(|of| of.path.clone());
         }
         if argument.starts_with(b"/") {
             return Some(argument.to_vec());

@@ -23,6 +23,7 @@ use super::protocol::{self, Address, Request};
 use crate::clock;
 use crate::location::Location;
 use crate::quoting::Escaped;
+use crate::session::MountPath;
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
 const LOOKING_AT_DATA: [&str; 3] = ["du", "snapshot", "sync"];
@@ -84,7 +85,11 @@ pub(crate) fn run_elsewhere(
         mountpoint: bytes(mount.mountpoint.as_os_str()),
         paths: mounted
             .iter()
-            .map(|(argument, path)| (bytes(argument), path.path.clone()))
+            .map(|(argument, path)| MountPath {
+                written: bytes(argument),
+                path: path.path.clone(),
+                is_read_only: path.is_read_only,
+            })
             .collect(),
         args: args.iter().map(|arg| bytes(arg)).collect(),
     };

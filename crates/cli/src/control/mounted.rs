@@ -30,6 +30,7 @@ pub(super) enum Found {
 pub(super) struct Mounted {
     pub(super) device: (u32, u32),
     pub(super) owner: u32,
+    pub(super) is_read_only: bool,
     pub(super) mountpoint: PathBuf,
     /// What of the path exists.
     pub(super) place: PathBuf,
@@ -68,6 +69,7 @@ impl Found {
         Ok(Found::Ours(Mounted {
             device: entry.device,
             owner: entry.owner().unwrap_or(0),
+            is_read_only: entry.refuses_writes(),
             mountpoint: entry.mountpoint,
             place: there,
             path,

@@ -21,6 +21,8 @@ use rustix::net::{
 };
 use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
+use crate::session::MountPath;
+
 /// Both sides are this program, but one may be older.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
@@ -43,8 +45,7 @@ pub(super) struct Request {
     pub(super) is_unwritten: bool,
     /// Where the client sees the mount.
     pub(super) mountpoint: Vec<u8>,
-    /// Arguments that are paths in the mount, as written and as they are from its root.
-    pub(super) paths: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) paths: Vec<MountPath>,
     /// The command line, program name included.
     pub(super) args: Vec<Vec<u8>>,
 }
@@ -150,9 +151,10 @@ impl Request {
         put(&[self.is_unwritten.into()]);
         put(&self.mountpoint);
         put(&(self.paths.len() as u32).to_le_bytes());
-        for (written, path) in &self.paths {
-            put(written);
-            put(path);
+        for of in &self.paths {
+            put(&of.written);
+            put(&of.path);
+            put(&[of.is_read_only.into()]);
         }
         for arg in &self.args {
             put(arg);
@@ -173,7 +175,13 @@ impl Request {
         let mountpoint = fields.next()?;
         let count = u32::from_le_bytes(fields.next_array()?);
         let paths = (0..count)
-            .map(|_| Ok((fields.next()?, fields.next()?)))
+            .map(|_| {
+                Ok(MountPath {
+                    written: fields.next()?,
+                    path: fields.next()?,
+                    is_read_only: fields.next_array()? != [0],
+                })
+            })
             .collect::<Result<_, ProtocolError>>()?;
         let mut args = Vec::new();
         while !fields.0.is_empty() {

@@ -18,7 +18,7 @@ use clap::{CommandFactory, FromArgMatches};
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
-use ubtrfs_fuse::mount::{Companion, ControlPoint, MountError};
+use ubtrfs_fuse::mount::{Companion, ControlPoint, MountError, is_read_only_to};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
@@ -260,7 +260,7 @@ fn serve(served: &Served, connection: &Arc<UnixStream>) {
         connection: Arc::clone(connection),
     });
     let outcome = match client {
-        Ok(client) => run(served, caller, request, stdout, client),
+        Ok(client) => run(served, (caller, pid), request, stdout, client),
         Err(error) => Err(error.into()),
     };
     let code = outcome.unwrap_or_else(|error| {
@@ -273,12 +273,14 @@ fn serve(served: &Served, connection: &Arc<UnixStream>) {
 
 fn run(
     served: &Served,
-    caller: Caller,
+    (caller, pid): (Caller, u32),
     request: Request,
     stdout: File,
     client: Client,
 ) -> anyhow::Result<u8> {
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
+    // The client may be anybody's program, and says what it likes of its mounts.
+    let sees_only_read_only = is_read_only_to(pid, served.device);
     let mount = MountSession {
         caller,
         user_subvol_rm_allowed: served.user_subvol_rm_allowed,
@@ -287,6 +289,7 @@ fn run(
         changes: served.changes.clone(),
         pages: served.pages.clone(),
         paths: request.paths,
+        sees_only_read_only,
     };
     if request.is_unwritten {
         mount.write_back(None)?;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{major, minor};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use ubtrfs_sim::Scratch;
 
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
@@ -267,6 +268,73 @@ fn a_directory_of_the_kernels_btrfs_is_the_kernels() {
     let words = ["mkfs", "-q", "-b", "256M"].map(OsString::from);
     succeed(words.into_iter().chain([inside.clone().into()]));
     succeed(["filesystem".as_ref(), "df".as_ref(), inside.as_os_str()]);
+}
+
+/// A directory once more, for reading.
+struct ReadOnlyBind(PathBuf);
+
+impl ReadOnlyBind {
+    /// None, loudly, for who is not root.
+    fn new(of: &Mounted) -> Option<ReadOnlyBind> {
+        let dir = of.dir.with_file_name("ro");
+        std::fs::create_dir(&dir).unwrap();
+        if mount_bind(&of.dir, &dir).is_err() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: only root can make bind mounts");
+            return None;
+        }
+        mount_remount(&dir, MountFlags::BIND | MountFlags::RDONLY, "").unwrap();
+        Some(ReadOnlyBind(dir))
+    }
+}
+
+impl Drop for ReadOnlyBind {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_for_a_read_only_bind_mount_changes_nothing() {
+    let Some(mounted) = Mounted::new("rw", fill) else {
+        return;
+    };
+    let Some(bound) = ReadOnlyBind::new(&mounted) else {
+        return;
+    };
+    let at = |path: &str| match path.strip_prefix("ro/") {
+        Some("") => bound.0.clone().into_os_string(),
+        Some(path) => bound.0.join(path).into(),
+        None => mounted.dir.join(path).into(),
+    };
+    for command in [
+        "subvolume create @ro/new",
+        "subvolume snapshot @a @ro/new",
+        "subvolume delete @ro/s",
+        "subvolume delete @c @ro/s",
+        "subvolume set-default @ro/a",
+        "property set @ro/s ro false",
+        "property set @ro/c compression zstd",
+        "filesystem label @ro/ other",
+    ] {
+        fail(words(command, at), "' is mounted read-only");
+        assert!(!mounted.dir.join("new").exists(), "{command}");
+        assert!(mounted.dir.join("s").exists(), "{command}");
+    }
+    // What of it was written for the writable mount was done.
+    assert!(!mounted.dir.join("c").exists());
+    for command in [
+        "subvolume snapshot @ro/a @new",
+        "subvolume list @ro/",
+        "filesystem sync @ro/",
+        "subvolume sync @ro/",
+        "property set @s ro false",
+    ] {
+        succeed(words(command, at));
+    }
+    assert!(mounted.dir.join("new").exists());
+    drop(bound);
+    mounted.unmount();
+    judged(&mounted.image);
 }
 
 #[test]

@@ -48,7 +48,9 @@ pub use self::remount::{Remount, Remounted};
 pub use self::server::{Server, mountpoint_served_by};
 pub use self::session::Session;
 pub(crate) use self::table::mount_table_of;
-pub use self::table::{BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_read_only, mount_table};
+pub use self::table::{
+    BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_read_only, is_read_only_to, mount_table,
+};
 pub use crate::transport::TransportChoice;
 
 /// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table

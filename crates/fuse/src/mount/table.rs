@@ -68,6 +68,13 @@ pub fn is_read_only(device: (u32, u32)) -> bool {
     })
 }
 
+/// Whether a process sees the file system with this device number through read-only mounts alone.
+pub fn is_read_only_to(pid: u32, device: (u32, u32)) -> bool {
+    let mut table = mount_table_of(pid).unwrap_or_default();
+    table.retain(|entry| entry.device == device);
+    !table.is_empty() && table.iter().all(TableEntry::refuses_writes)
+}
+
 /// All mounts that another process sees.
 pub(crate) fn mount_table_of(pid: u32) -> io::Result<Vec<TableEntry>> {
     read(Path::new(&format!("/proc/{pid}/mountinfo")))

@@ -25,7 +25,7 @@ impl Sync {
             return Ok(session.volume().rest()?);
         }
         let mut changes = Changes::new(&self.volume);
-        changes.open(&self.location)?.volume.sync()?;
+        changes.open_to_commit(&self.location)?.volume.sync()?;
         changes.commit()
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Sync {
 impl Sync {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
-        let volume = changes.open(&self.location)?.volume;
+        let volume = changes.open_to_commit(&self.location)?.volume;
         let ids = self.ids(&volume)?;
         if ids.is_empty() {
             return changes.commit();

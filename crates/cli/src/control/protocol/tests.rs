@@ -8,7 +8,11 @@ fn request() -> Request {
         zone: b"Europe/Paris".to_vec(),
         is_unwritten: true,
         mountpoint: b"/mnt".to_vec(),
-        paths: vec![(b"a\xff".to_vec(), b"/sub/a\xff".to_vec())],
+        paths: vec![MountPath {
+            written: b"a\xff".to_vec(),
+            path: b"/sub/a\xff".to_vec(),
+            is_read_only: true,
+        }],
         args: vec![b"ubtrfs".to_vec(), b"".to_vec(), b"a\xff".to_vec()],
     }
 }

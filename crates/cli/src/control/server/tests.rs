@@ -14,6 +14,7 @@ use ubtrfs_format::item::Timespec;
 use ubtrfs_fuse::mount::Nonce;
 
 use super::*;
+use crate::session::MountPath;
 
 const LEN_BYTES: u64 = 256 << 20;
 const STRANGER: u32 = 1002;
@@ -67,7 +68,11 @@ fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Op
         let request = Request {
             device,
             mountpoint: b"/mnt".to_vec(),
-            paths: vec![(name.clone().into_bytes(), format!("/{name}").into_bytes())],
+            paths: vec![MountPath {
+                written: name.clone().into_bytes(),
+                path: format!("/{name}").into_bytes(),
+                is_read_only: false,
+            }],
             args: words
                 .map(|word| OsStr::new(word).to_owned().into_vec())
                 .to_vec(),
