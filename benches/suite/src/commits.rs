@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn what_the_server_prints_is_understood() {
         let json = r#"{"filesystem-stats": {"writer": {"commits": 3, "data_bytes": 4096, "node_bytes": 16384,
-            "phases": {"apply_ns": 2000000000, "freeze_ns": 500000000}, "wait_ns": 0, "waits": 0}}}"#;
+            "phases": {"apply_ns": 2000000000, "freeze_ns": 500000000},
+            "waits": {"buffer": {"count": 0, "ns": 0}, "delta": {"count": 0, "ns": 0}}}}}"#;
         let commits = Commits::of_ubtrfs(json).expect("it is what is printed");
         assert_eq!((commits.count, commits.seconds), (3.0, 2.5));
         let none = commits.clone() - commits;

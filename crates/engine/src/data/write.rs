@@ -275,6 +275,10 @@ impl Volume {
             return;
         }
         let dirty = &self.data.dirty;
+        if !dirty.is_over_budget() {
+            return;
+        }
+        let _waiting = self.writer().map(|writer| writer.wait_for_buffer());
         let mut last = None;
         while dirty.is_over_budget() {
             let some = dirty.next(last, FILES_AT_ONCE);

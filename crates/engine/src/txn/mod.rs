@@ -13,6 +13,7 @@ mod need;
 mod published;
 mod running;
 mod superblock_edits;
+mod waits;
 mod writer;
 
 #[cfg(test)]
@@ -25,5 +26,6 @@ pub(crate) use delayed_refs::DelayedRefs;
 pub use delayed_refs::{ExtentShape, RefKey};
 pub use extent_items::RefError;
 pub(crate) use handle::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
+pub use waits::Waits;
 pub(crate) use writer::Writer;
 pub use writer::{CommitPhases, WriterStats};

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -24,6 +24,7 @@ use super::handle::Cost;
 use super::need::Load;
 use super::published::{Discarded, Unreleased};
 use super::running::Running;
+use super::waits::{WaitCounter, Waiting, Waits};
 use crate::error::{Error, Result};
 use crate::space::Space;
 use crate::volume::{LazyTimes, Volume};
@@ -34,9 +35,9 @@ pub struct WriterStats {
     /// Transactions committed.
     pub commits: u64,
     /// Operations that waited because the memory for deltas was used up.
-    pub waits: u64,
-    /// Nanoseconds that those waited, together.
-    pub wait_ns: u64,
+    pub delta_waits: Waits,
+    /// Writers that wrote data back because the memory for it was used up.
+    pub buffer_waits: Waits,
     /// Bytes of tree blocks written, one copy of each.
     pub node_bytes: u64,
     /// Bytes of data written, one copy of each.
@@ -77,8 +78,8 @@ impl CommitPhases {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(super) commits: AtomicU64,
-    pub(super) waits: AtomicU64,
-    pub(super) wait_ns: AtomicU64,
+    delta_waits: WaitCounter,
+    buffer_waits: WaitCounter,
     pub(super) node_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
     pub(super) phases: Mutex<CommitPhases>,
@@ -328,6 +329,11 @@ impl Writer {
         self.balance.renew(running.load(), self.lazy());
     }
 
+    /// Counts until it is dropped the wait of a writer for room in the write buffer.
+    pub(crate) fn wait_for_buffer(&self) -> Waiting<'_> {
+        self.counters.buffer_waits.begin()
+    }
+
     pub(crate) fn count_data(&self, bytes: u64) {
         self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -349,7 +355,7 @@ impl Writer {
     }
 
     fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {
-        let begin = Instant::now();
+        let _waiting = self.counters.delta_waits.begin();
         if !self.has_background() {
             // Nobody else would commit.
             return volume.commit_running();
@@ -361,10 +367,6 @@ impl Writer {
             self.check_alive()?;
             self.frozen.wait(&mut wake);
         }
-        drop(wake);
-        self.counters.waits.fetch_add(1, Ordering::Relaxed);
-        let waited = begin.elapsed().as_nanos() as u64;
-        self.counters.wait_ns.fetch_add(waited, Ordering::Relaxed);
         Ok(())
     }
 
@@ -470,8 +472,8 @@ impl Writer {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WriterStats {
             commits: get(&counters.commits),
-            waits: get(&counters.waits),
-            wait_ns: get(&counters.wait_ns),
+            delta_waits: counters.delta_waits.so_far(),
+            buffer_waits: counters.buffer_waits.so_far(),
             node_bytes: get(&counters.node_bytes),
             data_bytes: get(&counters.data_bytes),
             phases: *counters.phases.lock(),

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use ubtrfs_engine::Waits;
 
 use super::report::{Report, phases};
 
@@ -79,12 +80,11 @@ impl Report {
                     .unwrap_or_default();
                 writeln!(out, "  {name:<16}{:>12} each", shown(mean))?;
             }
-            writeln!(
-                out,
-                "Waits for room:   {}, {} together",
-                writer.waits,
-                shown_ns(writer.wait_ns)
-            )?;
+            let (delta, buffer) = (writer.delta_waits, writer.buffer_waits);
+            for (room, waits) in [("delta: ", delta), ("buffer:", buffer)] {
+                let together = shown_ns(waits.ns);
+                writeln!(out, "Waits for {room} {}, {together} together", waits.count)?;
+            }
             writeln!(out, "Data to devices:  {}", shown_bytes(writer.data_bytes))?;
             writeln!(out, "Trees to devices: {}", shown_bytes(writer.node_bytes))?;
         }
@@ -136,11 +136,14 @@ impl Report {
                 .into_iter()
                 .map(|(name, spent)| (format!("{name}_ns"), (spent.as_nanos() as u64).into()))
                 .collect();
+            let waits = |waits: Waits| json!({ "count": waits.count, "ns": waits.ns });
             json!({
                 "commits": writer.commits,
                 "phases": phases,
-                "waits": writer.waits,
-                "wait_ns": writer.wait_ns,
+                "waits": {
+                    "delta": waits(writer.delta_waits),
+                    "buffer": waits(writer.buffer_waits),
+                },
                 "data_bytes": writer.data_bytes,
                 "node_bytes": writer.node_bytes,
             })
@@ -282,14 +285,24 @@ impl Report {
                     writer.commits as f64,
                 ),
                 (
-                    "waits_total",
-                    "Operations that waited for room in memory.",
-                    writer.waits as f64,
+                    "delta_waits_total",
+                    "Operations that waited for room for their changes in memory.",
+                    writer.delta_waits.count as f64,
                 ),
                 (
-                    "wait_seconds_total",
+                    "delta_wait_seconds_total",
                     "How long those waited.",
-                    Duration::from_nanos(writer.wait_ns).as_secs_f64(),
+                    Duration::from_nanos(writer.delta_waits.ns).as_secs_f64(),
+                ),
+                (
+                    "buffer_waits_total",
+                    "Writers that wrote data back for room for theirs in memory.",
+                    writer.buffer_waits.count as f64,
+                ),
+                (
+                    "buffer_wait_seconds_total",
+                    "How long that took them.",
+                    Duration::from_nanos(writer.buffer_waits.ns).as_secs_f64(),
                 ),
                 (
                     "data_bytes_total",
@@ -318,7 +331,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
+    use ubtrfs_engine::{CacheStats, StoreStats, Waits, WriterStats};
 
     use super::*;
     use crate::stats::histogram::{Durations, Histogram};
@@ -350,6 +363,14 @@ mod tests {
             handed_over: 2,
             writer: Some(WriterStats {
                 commits: 4,
+                delta_waits: Waits {
+                    count: 3,
+                    ns: 1_500_000,
+                },
+                buffer_waits: Waits {
+                    count: 7,
+                    ns: 500_000_000,
+                },
                 ..WriterStats::default()
             }),
             nodes: StoreStats {
@@ -370,6 +391,12 @@ mod tests {
         assert!(text.contains("3 hits, 1 misses (75.0 %)"), "{text}");
         assert!(text.lines().any(|line| line.starts_with("create ")));
         assert!(!text.contains("link"));
+        for line in [
+            "Waits for delta:  3, 1500.0 us together",
+            "Waits for buffer: 7, 500.0 ms together",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
     }
 
     #[test]
@@ -380,6 +407,9 @@ mod tests {
         assert_eq!(create["errors"], 1);
         assert_eq!(create["sum_ns"], 40_007_000);
         assert_eq!(json["writer"]["commits"], 4);
+        let waits = &json["writer"]["waits"];
+        assert_eq!(waits["delta"], json!({ "count": 3, "ns": 1_500_000 }));
+        assert_eq!(waits["buffer"], json!({ "count": 7, "ns": 500_000_000 }));
         assert_eq!(json["node_cache"]["hits"], 3);
         assert!(json["requests"].get("link").is_none());
     }
@@ -399,6 +429,10 @@ mod tests {
             format!(r#"ubtrfs_request_seconds_count{{{place},request="create"}} 4"#),
             format!(r#"ubtrfs_request_errors_total{{{place},request="create"}} 1"#),
             format!("ubtrfs_commits_total{{{place}}} 4"),
+            format!("ubtrfs_delta_waits_total{{{place}}} 3"),
+            format!("ubtrfs_delta_wait_seconds_total{{{place}}} 0.0015"),
+            format!("ubtrfs_buffer_waits_total{{{place}}} 7"),
+            format!("ubtrfs_buffer_wait_seconds_total{{{place}}} 0.5"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -376,3 +376,57 @@ fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
     assert!(found == bytes);
     rig.assert_sound();
 }
+
+/// What a mount shows of its waits.
+fn waits(volume: &Volume) -> (u64, u64) {
+    let stats = volume.writer_stats().unwrap();
+    for waits in [stats.delta_waits, stats.buffer_waits] {
+        assert_eq!(waits.count > 0, waits.ns > 0);
+    }
+    (stats.delta_waits.count, stats.buffer_waits.count)
+}
+
+fn fill(rig: &Rig) {
+    let file = rig.file(InodeFlags::empty());
+    for at in 0..64 {
+        rig.volume()
+            .write(file, at << 16, &vec![at as u8; 1 << 16])
+            .unwrap();
+    }
+}
+
+#[test]
+fn writers_that_make_room_in_the_buffer_are_counted() {
+    for (buffer_bytes, are_many) in [(1 << 20, true), (64 << 20, false)] {
+        let options = options().buffer_bytes(buffer_bytes);
+        let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options);
+        fill(&rig);
+        let (for_delta, for_buffer) = waits(rig.volume());
+        assert_eq!(for_delta, 0);
+        // Each time all that was buffered has gone.
+        let most = if are_many { 4 } else { 0 };
+        assert!(
+            for_buffer <= most && (for_buffer > 0) == are_many,
+            "{for_buffer}"
+        );
+        rig.assert_sound();
+    }
+}
+
+/// With a thread that commits, and without one.
+#[test]
+fn operations_that_wait_for_room_in_the_delta_are_counted() {
+    const NEVER: Duration = Duration::from_secs(1 << 20);
+    for interval in [None, Some(NEVER)] {
+        for (delta_bytes, are_some) in [(64 << 10, true), (64 << 20, false)] {
+            let options = options().commit_interval(interval).delta_bytes(delta_bytes);
+            let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options);
+            for _ in 0..2000 {
+                rig.file(InodeFlags::empty());
+            }
+            let (for_delta, for_buffer) = waits(rig.volume());
+            assert_eq!((for_delta > 0, for_buffer), (are_some, 0), "{interval:?}");
+            rig.assert_sound();
+        }
+    }
+}
