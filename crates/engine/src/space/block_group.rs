@@ -132,6 +132,12 @@ impl BlockGroup {
         Arc::new(group)
     }
 
+    /// Keeps others from whatever needs the group's lock.
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> impl Drop {
+        self.state.lock()
+    }
+
     pub(crate) fn start(&self) -> Logical {
         self.start
     }

@@ -35,6 +35,8 @@ pub(super) struct BlockGroups {
     snapshot: ArcSwap<Snapshot>,
     /// Taken by those who replace the snapshot.
     changing: Mutex<()>,
+    #[cfg(test)]
+    lookups: std::sync::atomic::AtomicU64,
 }
 
 impl BlockGroups {
@@ -44,11 +46,16 @@ impl BlockGroups {
         BlockGroups {
             snapshot: ArcSwap::new(Snapshot::of(groups)),
             changing: Mutex::new(()),
+            #[cfg(test)]
+            lookups: Default::default(),
         }
     }
 
     /// The group that holds an address.
     pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
+        #[cfg(test)]
+        self.lookups
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let snapshot = self.snapshot.load();
         let after = snapshot.starts.partition_point(|&start| start <= logical);
         let group = snapshot.groups.get(after.checked_sub(1)?)?;
@@ -66,6 +73,18 @@ impl BlockGroups {
         let at = groups.partition_point(|other| other.start() < group.start());
         groups.insert(at, group);
         self.snapshot.store(Snapshot::of(groups));
+    }
+
+    /// How often a group was looked for.
+    #[cfg(test)]
+    pub(super) fn lookups(&self) -> u64 {
+        self.lookups.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Keeps others from replacing the snapshot.
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 
     pub(super) fn remove(&self, start: Logical) {

@@ -173,6 +173,22 @@ impl Space {
         self.groups.find(logical)
     }
 
+    /// How often a block group was looked for by an address.
+    #[cfg(test)]
+    pub(crate) fn group_lookups(&self) -> u64 {
+        self.groups.lookups()
+    }
+
+    /// Does something while all locks of block groups, of their list and of chunks are held.
+    #[cfg(test)]
+    pub(crate) fn with_groups_locked<T>(&self, during: impl FnOnce() -> T) -> T {
+        let groups = self.groups();
+        let _chunks = self.chunks.lock();
+        let _list = self.groups.hold();
+        let _groups: Vec<_> = groups.iter().map(|group| group.hold()).collect();
+        during()
+    }
+
     /// Announces a write to where data lies. None if it must go elsewhere.
     pub(crate) fn write_in_place(&self, logical: Logical) -> Option<InPlaceWrite> {
         InPlaceWrite::begin(self.find(logical)?)

@@ -1,5 +1,7 @@
 //! What is overwritten where it lies, and what is not.
 
+use std::time::Duration;
+
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
@@ -169,6 +171,49 @@ fn reserving_twice_takes_no_more_space() {
     rig.volume().fallocate(id, reserve, 4096, MIB / 2).unwrap();
     assert_eq!(places(&rig, id), before);
     assert_eq!(rig.volume().attr(id).unwrap().nbytes, MIB);
+    rig.assert_sound();
+}
+
+/// A write in place is told its block group by one look-up, and takes no lock that is any group's or all groups': none
+/// of those who write, allocate or make chunks elsewhere is in its way.
+#[test]
+fn a_write_in_place_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
+    let rig = rig();
+    let (one, two) = (rig.file(NOCOW), rig.file(NOCOW));
+    // More than a block group is long.
+    for id in [one, two] {
+        write(&rig, id, 0, 1, 60 * MIB as usize);
+    }
+    rig.volume().sync().unwrap();
+    let space = &rig.volume().writer().unwrap().space;
+    let group = |id| space.find(places(&rig, id)[0].1).unwrap().start();
+    assert_ne!(group(one), group(two));
+    let writes = |id| {
+        let lookups = |write: &dyn Fn()| {
+            let before = space.group_lookups();
+            write();
+            space.group_lookups() - before
+        };
+        let volume = rig.volume();
+        let small = || volume.write_direct(id, SECTOR, &[2; 4096]).unwrap();
+        let large = || volume.write(id, 2 * MIB, &vec![3; 2 << 20]).unwrap();
+        let buffered = || write(&rig, id, MIB + 100, 4, 10);
+        [lookups(&small), lookups(&large), lookups(&buffered)]
+    };
+    let before = places(&rig, one);
+    // Each extent is looked at once before it is known as the file's own.
+    writes(one);
+    writes(two);
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        space.with_groups_locked(|| {
+            scope.spawn(|| send.send([one, two].map(writes)));
+            let counts = receive.recv_timeout(Duration::from_secs(60));
+            assert_eq!(counts.expect("no lock is waited for"), [[1; 3]; 2]);
+        });
+    });
+    assert_eq!(places(&rig, one), before);
+    assert_eq!(read(&rig, two, 2 * MIB - 1, 2), [1, 3]);
     rig.assert_sound();
 }
 
