@@ -21,6 +21,7 @@
 //! interleave.
 
 mod action;
+mod dedupes;
 mod generator;
 mod ioctl;
 mod kernel_target;
@@ -34,6 +35,7 @@ mod tests;
 mod threads;
 mod vfs_target;
 
+pub use dedupes::dedupes;
 pub use generator::{Generator, generate};
 pub use kernel_target::{KernelFolder, KernelTarget, MountedVolume};
 pub use op::*;

@@ -3,7 +3,8 @@
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::model::Limits;
 use ubtrfs_sim::script::{
-    KernelFolder, KernelTarget, Op, RunOptions, Shape, ThreadPlan, VfsTarget, generate, prove, run,
+    KernelFolder, KernelTarget, Op, RunOptions, Shape, ThreadPlan, VfsTarget, dedupes, generate,
+    prove, run,
 };
 use ubtrfs_sim::seed;
 
@@ -102,6 +103,16 @@ fn small_nodes_and_compression() {
         &options,
         || target(&spec, "compress-force=zstd"),
     );
+}
+
+#[test]
+fn dedupes_of_ranges_that_end_anywhere() {
+    if !or_skip("dedupes_of_ranges_that_end_anywhere") {
+        return;
+    }
+    let mut kernel = target(&MkfsSpec::new(), "");
+    let done = run(&mut kernel, &dedupes(), &RunOptions::default());
+    done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]

@@ -145,8 +145,9 @@ impl Volume {
         Ok(share.len)
     }
 
-    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Times stay as they
-    /// are.
+    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
+    /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
+    /// stay as they are.
     ///
     /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
     pub fn dedupe_range(
@@ -172,10 +173,7 @@ impl Volume {
         if len == 0 {
             return Ok(true);
         }
-        let share = self.check_clone(&pair, share)?;
-        if end_of(share.to, share.len)? > facts(&dst)?.1 {
-            return Err(Error::Invalid("range behind the end of the file"));
-        }
+        let share = self.check_dedupe(&pair, share)?;
         if !self.holds_same(&pair, share)? {
             return Ok(false);
         }
@@ -264,12 +262,8 @@ impl Volume {
     /// The kernel's rules. A length of 0 becomes that to the source's end.
     fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let sectorsize = self.sectorsize();
-        let (src_flags, src_size) = facts(pair.src)?;
-        let (dst_flags, dst_size) = facts(pair.dst)?;
+        let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
         let Share { from, to, len } = share;
-        if !from.is_multiple_of(sectorsize) || !to.is_multiple_of(sectorsize) {
-            return Err(Error::Unaligned);
-        }
         let rest = src_size.checked_sub(from);
         let rest = rest.ok_or(Error::Invalid("range behind the end of the file"))?;
         let len = if len == 0 { rest } else { len };
@@ -280,13 +274,39 @@ impl Volume {
         if !len.is_multiple_of(sectorsize) && (len != rest || end < dst_size) {
             return Err(Error::Unaligned);
         }
+        self.check_places(pair, Share { from, to, len })
+    }
+
+    /// The kernel's rules. What of a length cannot be shared is left out.
+    fn check_dedupe(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
+        let Share { from, to, len } = share;
+        let (src_end, dst_end) = (end_of(from, len)?, end_of(to, len)?);
+        if src_end > src_size || dst_end > dst_size {
+            return Err(Error::Invalid("range behind the end of the file"));
+        }
+        let len = match src_end == src_size && dst_end == dst_size {
+            true => len,
+            false => len - len % self.sectorsize(),
+        };
+        self.check_places(pair, Share { from, to, len })
+    }
+
+    /// Whether two files can share at these places.
+    fn check_places(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let sectorsize = self.sectorsize();
+        let Share { from, to, len } = share;
+        if !from.is_multiple_of(sectorsize) || !to.is_multiple_of(sectorsize) {
+            return Err(Error::Unaligned);
+        }
         if pair.src.id == pair.dst.id && overlap(from, to, len.next_multiple_of(sectorsize)) {
             return Err(Error::Invalid("ranges overlap"));
         }
+        let (src_flags, dst_flags) = (facts(pair.src)?.0, facts(pair.dst)?.0);
         if (src_flags ^ dst_flags).contains(InodeFlags::NODATASUM) {
             return Err(Error::CsumsDiffer);
         }
-        Ok(Share { from, to, len })
+        Ok(share)
     }
 
     fn holds_same(&self, pair: &Pair<'_>, share: Share) -> Result<bool> {

@@ -18,7 +18,9 @@ use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::model::{Limits, ModelFs};
 use ubtrfs_sim::record::save_image;
-use ubtrfs_sim::script::{Op, RunOptions, Shape, Target, ThreadPlan, generate, prove_script, run};
+use ubtrfs_sim::script::{
+    Op, RunOptions, Shape, Target, ThreadPlan, dedupes, generate, prove_script, run,
+};
 use ubtrfs_sim::{Progress, Rng, Scratch, seed};
 
 use target::{EngineTarget, NamedDevices};
@@ -126,20 +128,23 @@ impl Case {
         each_seed(test, |seed| self.prove_one(test, seed));
     }
 
-    /// Does a script; then the kernel shows the same, and can go on with it.
     fn prove_one(&self, test: &str, seed: u64) {
         let count = if is_soak() { self.many } else { self.few };
         let name = format!("{test}, UBTRFS_SEED={seed}, {count} operations");
+        self.prove_ops(test, &name, seed, generate(self.shape, seed, count));
+    }
+
+    /// Does a script; then the kernel shows the same, and can go on with it.
+    fn prove_ops(&self, test: &str, name: &str, seed: u64, mut ops: Vec<Op>) {
         let opened = options(self.compress, seed).lazy_times(self.lazy_times);
-        let mut ops = generate(self.shape, seed, count);
         ops.push(Op::Remount);
-        let (model, device) = prove_script(&name, &ops, &self.options(), |ops, options| {
+        let (model, device) = prove_script(name, &ops, &self.options(), |ops, options| {
             let device = device(self.nodesize, self.features, self.len_bytes);
             let device = Arc::new(device);
             let mut target = open(device.clone(), &opened);
             run(&mut target, ops, options).map(|model| (model, device))
         });
-        ask_kernel(test, &name, &device, &model);
+        ask_kernel(test, name, &device, &model);
     }
 }
 
@@ -211,6 +216,14 @@ fn long_names() {
 #[test]
 fn xattrs() {
     prove("xattrs", Shape::Xattrs, 3000);
+}
+
+/// The model's outcomes are the kernel's (`tests/model.rs` of sim).
+#[test]
+fn dedupes_of_ranges_that_end_anywhere() {
+    let test = "dedupes_of_ranges_that_end_anywhere";
+    let case = Case::new(Shape::Mixed, 0);
+    case.prove_ops(test, test, seed(test), dedupes());
 }
 
 #[test]

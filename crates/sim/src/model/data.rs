@@ -149,12 +149,12 @@ impl ModelFs {
         let is_aligned = |number: u64| number.is_multiple_of(granule);
         let from_end = from_offset + len_bytes;
         let to_end = to_offset + len_bytes;
-        let ends_both = from_end == one.size() && to_end == other.size();
-        if !is_aligned(len_bytes) && !ends_both {
-            return Err(OpError::OutOfScope);
-        }
+        let compared = match from_end == one.size() && to_end == other.size() {
+            true => len_bytes,
+            false => len_bytes - len_bytes % granule,
+        };
         let overlaps = source == target
-            && from_offset.abs_diff(to_offset) < len_bytes.next_multiple_of(granule);
+            && from_offset.abs_diff(to_offset) < compared.next_multiple_of(granule);
         let sums_differ = self.inode(source).nodatasum != self.inode(target).nodatasum;
         if !is_aligned(from_offset)
             || !is_aligned(to_offset)
@@ -165,7 +165,7 @@ impl ModelFs {
         {
             return Err(OpError::InvalidArgument);
         }
-        let bytes = |content: &Content, offset| content.read(offset, len_bytes as usize);
+        let bytes = |content: &Content, offset| content.read(offset, compared as usize);
         let are_equal = bytes(one, from_offset) == bytes(other, to_offset);
         Ok(Outcome::Shared(are_equal))
     }

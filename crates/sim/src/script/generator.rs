@@ -532,8 +532,8 @@ impl Generator {
         match self.rng.below(20) {
             0 => ranges.to_offset += 512,
             1 => ranges.len_bytes += SECTOR,
-            // Up to an end that only the source may have is out of scope.
-            2 => {}
+            // Up to an end that only the source may have.
+            2..8 => {}
             _ if ranges.len_bytes > SECTOR => ranges.len_bytes -= ranges.len_bytes % SECTOR,
             _ => {}
         }

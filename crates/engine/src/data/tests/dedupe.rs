@@ -1,5 +1,6 @@
-//! Comparing files, which may take long.
+//! Comparing files, which may take long, and what of them is shared.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -8,8 +9,12 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::{HookedDevice, Request};
 
 use super::rig::{MIB, new_device, options};
+use crate::data::extent::Extent;
+use crate::data::splice::Splice;
 use crate::mkfs::MkfsOptions;
 use crate::{NewInode, Volume};
+
+const SECTOR: u64 = 4096;
 
 /// What is freed while one part is compared is given out while the others are.
 #[test]
@@ -55,4 +60,42 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     assert!(volume.dedupe_range(src, 0, 4 * MIB, dst, 0).unwrap());
     device.unhook();
     assert_eq!(pinned.load(Relaxed), 0);
+}
+
+/// As the kernel does: of a range that does not end with both files whole sectors are shared.
+#[test]
+fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
+    let memory = new_device(&MkfsOptions::default(), 512 * MIB);
+    let devices = vec![(PathBuf::from("memory"), memory as _)];
+    let volume = Volume::from_devices(devices, &options()).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = |name: &[u8], len: usize| {
+        let id = volume.create(top, name, &NewInode::file(0o644)).unwrap();
+        volume.write(id, 0, &vec![1; len]).unwrap();
+        id
+    };
+    let (src, longer, equal) = (
+        file(b"src", 6000),
+        file(b"longer", 9000),
+        file(b"equal", 6000),
+    );
+    for dst in [longer, equal] {
+        assert!(volume.dedupe_range(src, 0, 6000, dst, 0).unwrap());
+    }
+    assert!(volume.dedupe_range(src, 4096, 1904, longer, 4096).unwrap());
+    // Where its extents lie: file offset, address, length.
+    let places = |id| -> Vec<_> {
+        let inode = volume.inodes.get(&volume, id).unwrap();
+        let splice = Splice::load(&inode, SECTOR, 0..1 << 40).unwrap();
+        let place = |(range, extent): (Range<u64>, &Extent)| match extent {
+            Extent::Disk(part) => (range.start, part.logical(), part.len),
+            other => panic!("{other:?}"),
+        };
+        splice.extents().map(place).collect()
+    };
+    let [src, longer, equal] = [src, longer, equal].map(places);
+    assert_eq!(src, equal);
+    assert_eq!(longer[0], (0, src[0].1, SECTOR));
+    assert_eq!((longer[1].0, longer[1].2), (SECTOR, 2 * SECTOR));
+    assert_ne!(longer[1].1, src[0].1);
 }
