@@ -17,7 +17,7 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
 use super::births::{Birth, Origin, Puts};
-use super::delayed_refs::RefKey;
+use super::delayed_refs::{DelayedRefs, RefKey};
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
@@ -228,7 +228,7 @@ impl Txn<'_> {
 
     /// An extent that this transaction has written. Its references are added apart.
     pub(crate) fn new_data_extent(&self, extent: DiskExtent) {
-        self.guard.refs.lock().new_data(extent.start, extent.len);
+        self.edit_refs(0, |refs| refs.new_data(extent.start, extent.len));
     }
 
     pub(crate) fn add_data_ref(&self, extent: DiskExtent, data: DataRef) {
@@ -240,10 +240,16 @@ impl Txn<'_> {
     }
 
     fn change_data_ref(&self, extent: DiskExtent, data: DataRef, delta: i64) {
+        self.edit_refs(1, |refs| {
+            refs.change(extent.start, extent.len, data.into(), delta, None);
+        });
+    }
+
+    fn edit_refs(&self, items: u64, edit: impl FnOnce(&mut DelayedRefs)) {
         let mut refs = self.guard.refs.lock();
         let before = refs.bytes() as i64;
-        refs.change(extent.start, extent.len, data.into(), delta, None);
-        self.guard.grew(refs.bytes() as i64 - before, 1);
+        edit(&mut refs);
+        self.guard.grew(refs.bytes() as i64 - before, items);
     }
 
     /// Changes what the root tree says of `tree`, its place apart.

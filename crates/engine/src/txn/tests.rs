@@ -18,7 +18,7 @@ use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Pro
 use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
-use super::Cost;
+use super::{Cost, DiskExtent, Permit};
 use crate::SpaceKind;
 use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::space::BlockGroup;
@@ -155,6 +155,26 @@ fn blocks_that_wait_to_be_written_stay_within_their_budget() {
 }
 
 /// A commit with nothing to do does not write.
+/// Before anything refers to them.
+#[test]
+fn extents_that_are_new_count_as_memory() {
+    const COUNT: u64 = 1000;
+    let volume = open(&new_device(""), &options());
+    let writer = volume.writer().unwrap();
+    writer.space.reserve_data(COUNT * 4096).unwrap();
+    let running = writer.running_transid();
+    let before = writer.running.read().bytes();
+    let txn = volume.enter(Permit::owed()).unwrap();
+    for _ in 0..COUNT {
+        let allocated = writer.space.allocate_data(4096, 4096, None, running);
+        let (start, len) = allocated.unwrap();
+        txn.new_data_extent(DiskExtent { start, len });
+    }
+    drop(txn);
+    let grown = writer.running.read().bytes() - before;
+    assert!(grown >= 64 * COUNT, "{grown}");
+}
+
 #[test]
 fn sync_without_edits_commits_nothing() {
     let device = new_device("");
