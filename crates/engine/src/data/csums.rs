@@ -41,6 +41,12 @@ pub(super) struct CsumShape {
     max_sums: usize,
 }
 
+impl CsumShape {
+    pub(super) fn max_sums(&self) -> u64 {
+        self.max_sums as u64
+    }
+}
+
 /// The items for a run of sums whose first sector is at `logical`.
 pub(super) fn csum_items(
     logical: Logical,

@@ -54,6 +54,20 @@ impl Promise {
         Ok(promise)
     }
 
+    /// Room for the items of `data_bytes` that are written where the file has space already, and for `cost` more. It may
+    /// be of what is kept for those who free space, as long as one of them finds some.
+    pub(super) fn in_place(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
+        let writer = volume.writer()?;
+        let promise = Promise {
+            writer: Some(Arc::clone(writer)),
+            data_bytes: 0,
+            cost: cost.and(volume.cost_of_data(data_bytes)),
+        };
+        writer.owe(promise.cost);
+        let _ = volume.admit(Cost::of_freeing())?;
+        Ok(promise)
+    }
+
     /// Room for data alone.
     fn of_data(volume: &Volume, data_bytes: u64) -> Result<Promise> {
         let writer = volume.writer()?;
@@ -141,16 +155,19 @@ impl Volume {
         Promise::make(self, data_bytes, cost)
     }
 
-    /// What the items of new data cost at worst: for each extent itself, its checksums, its record in the
-    /// extent tree, and the halves of what it splits.
-    fn cost_of_data(&self, data_bytes: u64) -> Cost {
+    /// What the items of new data cost at worst: for each extent itself, its record in the extent tree, and the halves of
+    /// what it splits; and the checksums, whose items are many if they are long.
+    pub(crate) fn cost_of_data(&self, data_bytes: u64) -> Cost {
         let extent_bytes = match self.data.options.compress.algorithm {
             Compression::None => MAX_EXTENT_BYTES,
             _ => WINDOW_BYTES,
         };
         let extents = data_bytes.div_ceil(extent_bytes);
-        let csum_bytes = data_bytes / self.sectorsize() * self.csum_bytes();
-        cost_of_extents(extents).bytes(csum_bytes)
+        let sums = data_bytes / self.sectorsize();
+        let csum_items = sums.div_ceil(self.csum_shape().max_sums());
+        let csums = Cost::items(csum_items).in_leaves(0);
+        let csums = csums.bytes(sums * self.csum_bytes());
+        cost_of_extents(extents).and(csums)
     }
 }
 

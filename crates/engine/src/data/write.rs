@@ -44,7 +44,7 @@ impl Target {
 }
 
 /// What a buffered write was promised: for itself, and for what may follow it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Space {
     need: Promise,
     ahead: Promise,
@@ -127,7 +127,9 @@ impl Volume {
     /// False if the buffer must take it after all.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
         let promise = match self.promise(bytes.len() as u64, self.cost_of_times()) {
-            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::default(),
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
+                Promise::in_place(self, bytes.len() as u64, self.cost_of_times())?
+            }
             promise => promise?,
         };
         let mut extents = lock::lock(&inode.extents)?;
@@ -166,7 +168,8 @@ impl Volume {
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
         let space = match self.promise_with_more(need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                return self.write_in_place_only(inode, target, bytes);
+                let need = Promise::in_place(self, need_bytes, self.cost_of_times())?;
+                return self.write_in_place_only(inode, target, bytes, need);
             }
             space => space?,
         };
@@ -255,10 +258,20 @@ impl Volume {
     }
 
     /// There is no space, but none is needed if all of it can be written where it lies.
-    fn write_in_place_only(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+    fn write_in_place_only(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+        need: Promise,
+    ) -> Result<u64> {
         let mut extents = lock::lock(&inode.extents)?;
         self.write_back_locked(inode, &mut extents)?;
-        let offset = self.buffer(inode, target, bytes, Space::default())?;
+        let space = Space {
+            need,
+            ahead: Promise::default(),
+        };
+        let offset = self.buffer(inode, target, bytes, space)?;
         let outcome = self.write_back_locked(inode, &mut extents);
         if outcome.is_err() {
             // The caller is told now.

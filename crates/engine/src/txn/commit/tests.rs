@@ -5,6 +5,7 @@
 //! extents in all leaves of the extent tree. Space is taken away in memory, by blocks that are given back in the end.
 
 mod rebuild;
+mod sums;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,11 +44,16 @@ struct Place {
 }
 
 fn new_device(device_bytes: u64, features: &str) -> Arc<MemDevice> {
-    let mut options = MkfsOptions {
-        nodesize: Some(NODESIZE as u32),
-        ..MkfsOptions::default()
-    };
+    let mut options = MkfsOptions::default();
     options.features.apply_list(features).unwrap();
+    device_of(device_bytes, options)
+}
+
+fn device_of(device_bytes: u64, options: MkfsOptions) -> Arc<MemDevice> {
+    let options = MkfsOptions {
+        nodesize: Some(NODESIZE as u32),
+        ..options
+    };
     let created = Timespec {
         sec: 1.into(),
         nsec: 0.into(),

@@ -1,0 +1,64 @@
+//! Checksums as long as a digest: those of a large extent fill many leaves.
+
+use ubtrfs_format::csum::CsumType;
+
+use super::*;
+use crate::{Fallocate, Result};
+
+const EXTENT: u64 = 32 * MIB;
+
+fn device() -> Arc<MemDevice> {
+    let options = MkfsOptions {
+        csum_type: CsumType::Sha256,
+        ..MkfsOptions::default()
+    };
+    device_of(DEVICE_BYTES, options)
+}
+
+/// What cannot be for want of space; false once something could not.
+fn was_done(result: Result<()>) -> bool {
+    match result {
+        Err(error) if error.is_no_space() => false,
+        result => {
+            result.unwrap();
+            true
+        }
+    }
+}
+
+#[test]
+fn sums_of_what_is_written_into_reserved_space_are_counted() {
+    let mut place = Place::empty(device(), 0);
+    let volume = Arc::clone(&place.volume);
+    let keep = Fallocate::Reserve { keep_size: true };
+    volume.fallocate(place.file, keep, 0, 8 * EXTENT).unwrap();
+    volume.sync().unwrap();
+    place.leave(3 * MIB / 2);
+    let bytes = vec![7; EXTENT as usize];
+    let done = (0..8)
+        .take_while(|number| was_done(volume.write(place.file, number * EXTENT, &bytes)))
+        .count();
+    volume.sync().unwrap();
+    assert!((1..8).contains(&done), "{done}");
+    volume
+        .unlink(volume.root_dir(place.file.root).unwrap(), b"file")
+        .unwrap();
+    place.assert_sound();
+}
+
+#[test]
+fn sums_of_new_data_are_edits() {
+    let place = Place::empty(device(), 0);
+    let volume = &place.volume;
+    let edits = || {
+        let running = volume.writer().unwrap().running.read();
+        running.load().edits
+    };
+    let before = edits();
+    volume
+        .write(place.file, 0, &vec![7; EXTENT as usize])
+        .unwrap();
+    let entered = edits() - before;
+    let promised = volume.cost_of_data(EXTENT).items;
+    assert!(promised >= entered, "{promised}, {entered}");
+}
