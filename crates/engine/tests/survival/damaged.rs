@@ -435,20 +435,20 @@ fn mutated_volumes_survive(name: &str, rounds: usize) {
 
 #[test]
 fn mutated_blocks_of_one_device() {
-    mutated_volumes_survive("crc32c-zstd", count(1, 1000));
+    mutated_volumes_survive("crc32c-zstd", count(2, 1000));
 }
 
 #[test]
 fn mutated_blocks_of_mirrors() {
-    mutated_volumes_survive("raid1", count(0, 500));
+    mutated_volumes_survive("raid1", count(2, 500));
 }
 
 #[test]
 fn mutated_blocks_of_old_features() {
-    mutated_volumes_survive("sha256-zlib-oldest", count(0, 1000));
+    mutated_volumes_survive("sha256-zlib-oldest", count(2, 1000));
 }
 
 #[test]
 fn mutated_blocks_of_mixed_groups() {
-    mutated_volumes_survive("xxhash-lzo-4k-mixed", count(1, 1000));
+    mutated_volumes_survive("xxhash-lzo-4k-mixed", count(2, 1000));
 }
