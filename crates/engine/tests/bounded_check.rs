@@ -1,0 +1,109 @@
+//! Checking a volume takes no more memory the larger it is. Each check is made in a process of its own, whose memory is
+//! looked at: the test runs itself again.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check};
+use ubtrfs_device::{Access, BlockDevice, FileDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{NewInode, OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+
+const DEVICE_BYTES: u64 = 1 << 30;
+const FEW: usize = 5_000;
+const MANY: usize = 30_000;
+/// Contents are in the items, so that all of it is tree blocks.
+const FILE_BYTES: usize = 1_500;
+const BUDGET_BYTES: u64 = 4 << 20;
+/// Names the image to the process that checks it.
+const IMAGE: &str = "UBTRFS_TEST_IMAGE";
+const PEAK: &str = "peak bytes: ";
+
+fn make(image: &Path, files: usize) {
+    File::create(image).unwrap().set_len(DEVICE_BYTES).unwrap();
+    let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES]).unwrap();
+    plan.write(&[&*device], false).unwrap();
+    let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> = vec![(image.to_owned(), device)];
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    let volume = Volume::from_devices(devices, &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    for number in 0..files {
+        let name = format!("file{number}");
+        let new = NewInode::file(0o644);
+        let file = volume.create(top, name.as_bytes(), &new).unwrap();
+        volume.write(file, 0, &[number as u8; FILE_BYTES]).unwrap();
+    }
+    volume.close().unwrap();
+}
+
+/// The most that this process has had in memory.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() << 10
+}
+
+/// What the other test runs. By itself it has nothing to do.
+#[test]
+fn check_of_a_named_image() {
+    let Some(image) = std::env::var_os(IMAGE) else {
+        return;
+    };
+    let options = CheckOptions {
+        memory_bytes: BUDGET_BYTES,
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = check(&[PathBuf::from(image)], &options, &mut |_| {}).unwrap();
+    assert!(report.is_spotless(), "{report}");
+    println!("{PEAK}{}", peak_bytes());
+}
+
+fn peak_of_check(image: &Path) -> u64 {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "check_of_a_named_image", "--nocapture"])
+        .env(IMAGE, image)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let peak = said
+        .split_once(PEAK)
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    let peak = peak.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    peak.parse().unwrap()
+}
+
+#[test]
+fn larger_volumes_take_no_more_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let peak = |files| {
+        let image = dir.path().join(format!("{files}.img"));
+        make(&image, files);
+        let volume = Volume::open(std::slice::from_ref(&image), &OpenOptions::new()).unwrap();
+        let tree_bytes = volume
+            .tree(RootId::FS_TREE)
+            .unwrap()
+            .item()
+            .bytes_used
+            .get();
+        (tree_bytes, peak_of_check(&image))
+    };
+    let (few_bytes, few) = peak(FEW);
+    let (many_bytes, many) = peak(MANY);
+    println!("{few_bytes} bytes take {few}, {many_bytes} bytes {many}");
+    assert!(few_bytes > 2 * BUDGET_BYTES && many_bytes > 8 * BUDGET_BYTES);
+    // A process of this kind has as much without any check; what it lays out differs a little each time.
+    let grown = many.saturating_sub(few);
+    assert!(grown < BUDGET_BYTES, "{few}, then {many}");
+}
