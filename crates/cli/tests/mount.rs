@@ -122,6 +122,24 @@ fn assert_ok(output: &Output) {
 }
 
 #[test]
+fn what_the_shell_has_open_is_not_kept_open_by_the_mount() {
+    let Some(place) = Place::new() else { return };
+    let lock = place.dir.path().join("lock");
+    let script = "exec 9>\"$1\" 7>&1; flock 9; \"$0\" mount -o ro \"$2\" \"$3\" 5</dev/null";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_ubtrfs")])
+        .args([&lock, &place.image(), &place.mountpoint()])
+        // Its end is read only when nobody has descriptor 7 any more.
+        .output()
+        .unwrap();
+    assert_ok(&output);
+    assert!(place.is_mounted());
+    let lock = File::open(&lock).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert_ok(&place.umount());
+}
+
+#[test]
 fn the_mount_is_ready_when_the_command_returns() {
     let Some(place) = Place::new() else { return };
     assert_ok(&place.mount("ro"));

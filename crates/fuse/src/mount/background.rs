@@ -9,12 +9,18 @@
 //! A fork before any thread exists would do as well, but then opening the volume, which may use threads,
 //! had to wait until after it, and it takes unsafe code.
 //!
+//! The child inherits the standard streams and nothing else: a lock or a pipe of the shell's that the command was run
+//! from would else be held until the mount is gone.
+//!
 //! Protocol: one byte when the mount is ready. End of file without it: the child has failed, has said
 //! why on standard error, and its exit status is the answer.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
+
+/// Behind the standard streams.
+const FIRST_INHERITED: libc::c_uint = 3;
 
 /// What became of a child that was to mount.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +34,7 @@ pub enum Launched {
 /// Runs `command`, which is to mount in the foreground and to use `Readiness`, and returns when the
 /// mount is ready or has failed.
 pub fn launch(mut command: Command) -> io::Result<Launched> {
+    keep_to_ourselves()?;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -41,6 +48,25 @@ pub fn launch(mut command: Command) -> io::Result<Launched> {
         Ok(Launched::Ready { pid: child.id() })
     } else {
         Ok(Launched::Failed(child.wait()?))
+    }
+}
+
+/// Has no program that is run from here inherit a descriptor that this one has inherited; those of its own are not
+/// inherited anyway.
+fn keep_to_ourselves() -> io::Result<()> {
+    // SAFETY: no descriptor is closed, nor is memory handed over.
+    #[allow(unsafe_code)]
+    let kept = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST_INHERITED,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    match kept {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
