@@ -47,6 +47,11 @@ impl Volume {
         self.truncate_unless(InodeFlags::APPEND, file.id(), size)
     }
 
+    /// The same whatever flags the file has, for who takes back what it has just written.
+    pub fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::empty(), id, size)
+    }
+
     fn truncate_unless(&self, guards: InodeFlags, id: FileId, size: u64) -> Result<()> {
         end_of(size, 0)?;
         waiting::check()?;

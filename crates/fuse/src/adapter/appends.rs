@@ -8,6 +8,8 @@
 //!   other part.
 //! - APPENDS-2: a part that was not written leaves its place to others, as when it is to be repeated elsewhere.
 //! - APPENDS-3: a file is remembered while parts of it are under way, or are missing before others.
+//! - APPENDS-4: once a part has failed the write fails as a whole, and the kernel cuts the file to what it was. What
+//!   the failed part left out is not written later: when nothing is under way, the next part begins anew.
 //!
 //! Locks: one for all files. The size is read under it, so who must not wait only tries it.
 
@@ -28,8 +30,11 @@ pub(super) struct Appends(Mutex<HashMap<FileId, Run>>);
 #[derive(Debug)]
 struct Run {
     /// Where the file ended when the first part came.
+    begin: u64,
+    /// Up to where it is written since.
     end: u64,
     parts: Vec<Part>,
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -38,7 +43,16 @@ struct Part {
     is_written: bool,
 }
 
-/// A part that was let in. It counts as not written until it says that it was.
+/// What became of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    Failed,
+    /// It comes again.
+    Postponed,
+}
+
+/// A part that was let in. It is to come again unless it says what became of it.
 #[derive(Debug)]
 pub(super) struct Admitted<'a> {
     appends: &'a Appends,
@@ -58,17 +72,14 @@ impl Appends {
             true => self.0.try_lock().ok_or(Errno::WOULD_WAIT)?,
             false => self.0.lock(),
         };
-        let run = match runs.entry(id) {
-            Entry::Occupied(run) => run.into_mut(),
-            Entry::Vacant(place) => {
-                let end = size()?;
-                if range.start < end {
-                    return Err(Errno::PERM);
-                }
-                let parts = Vec::new();
-                place.insert(Run { end, parts })
+        if runs.get(&id).is_none_or(Run::is_given_up) {
+            let end = size()?;
+            if range.start < end {
+                return Err(Errno::PERM);
             }
-        };
+            runs.insert(id, Run::new(end));
+        }
+        let run = runs.entry(id).or_insert_with(|| Run::new(range.start));
         let overlaps = |part: &Part| part.range.start < range.end && range.start < part.range.end;
         if range.start < run.end || run.parts.iter().any(overlaps) {
             return Err(Errno::PERM);
@@ -84,12 +95,24 @@ impl Appends {
         })
     }
 
-    fn leave(&self, id: FileId, range: &Range<u64>, is_written: bool) {
+    /// Whether the kernel may cut a file to this size: to take back a write that has failed. It does so once.
+    pub(super) fn take_back(&self, id: FileId, size: u64) -> Result<bool> {
+        let mut runs = self.0.lock();
+        let is_it = |run: &Run| run.is_given_up() && run.begin == size;
+        if !runs.get(&id).is_some_and(is_it) {
+            return Ok(false);
+        }
+        // Who must not wait does not cut, either.
+        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+        Ok(runs.remove(&id).is_some())
+    }
+
+    fn leave(&self, id: FileId, range: &Range<u64>, outcome: Outcome) {
         let mut runs = self.0.lock();
         let Entry::Occupied(mut run) = runs.entry(id) else {
             return;
         };
-        run.get_mut().leave(range, is_written);
+        run.get_mut().leave(range, outcome);
         if run.get().is_over() {
             run.remove();
         }
@@ -107,9 +130,19 @@ impl Appends {
 }
 
 impl Run {
-    fn leave(&mut self, range: &Range<u64>, is_written: bool) {
+    fn new(end: u64) -> Run {
+        Run {
+            begin: end,
+            end,
+            parts: Vec::new(),
+            has_failed: false,
+        }
+    }
+
+    fn leave(&mut self, range: &Range<u64>, outcome: Outcome) {
         self.parts.retain(|part| part.range != *range);
-        if !is_written {
+        self.has_failed |= outcome == Outcome::Failed;
+        if outcome != Outcome::Written {
             return;
         }
         let mut whole = range.clone();
@@ -127,26 +160,39 @@ impl Run {
         } else {
             self.parts.push(Part {
                 range: whole,
-                is_written,
+                is_written: true,
             });
         }
     }
 
     fn is_over(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && !self.has_failed
+    }
+
+    /// It has failed, and nothing of it is under way.
+    fn is_given_up(&self) -> bool {
+        self.has_failed && self.parts.iter().all(|part| part.is_written)
     }
 }
 
 impl Admitted<'_> {
     pub(super) fn written(self) {
-        self.appends.leave(self.id, &self.range, true);
+        self.leave(Outcome::Written);
+    }
+
+    pub(super) fn failed(self) {
+        self.leave(Outcome::Failed);
+    }
+
+    fn leave(self, outcome: Outcome) {
+        self.appends.leave(self.id, &self.range, outcome);
         std::mem::forget(self);
     }
 }
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.appends.leave(self.id, &self.range, false);
+        self.appends.leave(self.id, &self.range, Outcome::Postponed);
     }
 }
 

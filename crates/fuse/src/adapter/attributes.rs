@@ -63,8 +63,14 @@ impl<S: Source> Adapter<S> {
         if let Some(size) = change.size_bytes {
             // truncate(2) to the size that a file has changes no time; ftruncate(2) does, and O_TRUNC, which looks like
             // truncate(2) to 0.
-            match size != 0 && handle.is_none() && self.source.inode(id)?.attr.size_bytes == size {
+            let is_taken_back = self.appends.take_back(id, size)?;
+            match !is_taken_back
+                && size != 0
+                && handle.is_none()
+                && self.source.inode(id)?.attr.size_bytes == size
+            {
                 true => self.may_write(id)?,
+                false if is_taken_back => volume.take_back_to(id, size).map_err(errno)?,
                 false => self.resize(volume, id, handle, size)?,
             }
         }

@@ -216,18 +216,26 @@ impl<S: Source> Adapter<S> {
             None => self.may_write_to(id, offset..end)?,
         };
         let by = how.kill_setid.then_some(context);
-        self.take_rights(volume, (node, id), open.as_deref(), by)?;
-        let written = match how.direct {
-            true => match volume.write_direct(id, offset, bytes) {
-                Err(Error::Unaligned) => volume.write(id, offset, bytes),
-                outcome => outcome,
-            },
-            false => volume.write(id, offset, bytes),
-        };
-        written.map_err(errno)?;
+        let rights = self.take_rights(volume, (node, id), open.as_deref(), by);
+        let written = rights.and_then(|()| {
+            match how.direct {
+                true => match volume.write_direct(id, offset, bytes) {
+                    Err(Error::Unaligned) => volume.write(id, offset, bytes),
+                    outcome => outcome,
+                },
+                false => volume.write(id, offset, bytes),
+            }
+            .map_err(errno)
+        });
         if let Some(part) = appended {
-            part.written();
+            match &written {
+                Ok(()) => part.written(),
+                // Elsewhere it is begun once more.
+                Err(Errno::WOULD_WAIT) => drop(part),
+                Err(_) => part.failed(),
+            }
         }
+        written?;
         if how.sync {
             volume.fsync(id).map_err(errno)?;
         }

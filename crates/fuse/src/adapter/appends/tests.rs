@@ -84,6 +84,30 @@ fn a_part_that_was_not_written_may_come_again() {
 }
 
 #[test]
+fn what_a_failed_part_left_out_is_not_written_later() {
+    let appends = Appends::default();
+    let enter = |number, size| appends.enter(file(), part(5, number), || Ok(size));
+    let (first, second, third) = (enter(0, 5), enter(1, 5), enter(2, 5));
+    second.unwrap().written();
+    first.unwrap().failed();
+    assert!(
+        !appends.take_back(file(), 5).unwrap(),
+        "the third is under way"
+    );
+    third.unwrap().written();
+    let size = part(5, 2).end;
+    assert!(enter(0, size).is_err());
+    assert!(!appends.take_back(file(), 6).unwrap());
+    assert!(appends.take_back(file(), 5).unwrap());
+    assert!(!appends.take_back(file(), 5).unwrap(), "once");
+    assert_eq!(appends.len(), 0);
+    enter(0, 5).unwrap().failed();
+    // Who appends without that begins anew.
+    enter(3, size).unwrap().written();
+    assert_eq!(appends.len(), 0);
+}
+
+#[test]
 fn a_file_that_lacks_a_part_can_be_appended_to_and_forgotten() {
     let appends = Appends::default();
     for number in 1..100 {
