@@ -45,6 +45,12 @@ impl Target {
         self.session.as_ref()?.rights()
     }
 
+    /// Whether a subvolume is what a mount shows.
+    pub(crate) fn is_mounted(&self, subvolume: RootId) -> bool {
+        let mount = self.session.as_ref().and_then(|session| session.mount());
+        mount.is_some() && self.root.root == subvolume
+    }
+
     /// Who runs the command; in an image, root.
     pub(crate) fn maker(&self) -> Maker {
         match self.rights() {
@@ -69,9 +75,18 @@ impl Target {
     pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) {
         if let Some(changes) = self.mount_changes() {
             changes.entry(dir, name);
-            changes.attributes(dir);
+            // A name that the kernel had not heard of is not in the listing that it keeps, either.
+            changes.contents(dir);
             changes.wait();
         }
+    }
+
+    /// Tells a mount that a name is gone, and with it what it led to.
+    pub(crate) fn entry_removed(&self, dir: FileId, name: &[u8], child: FileId) {
+        if let Some(changes) = self.mount_changes() {
+            changes.removed(dir, name, child);
+        }
+        self.entry_changed(dir, name);
     }
 
     /// Tells a mount that a file has other attributes now.

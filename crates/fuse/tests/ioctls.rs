@@ -16,7 +16,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::thread;
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{Dir, SeekFrom};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use ubtrfs_sim::Scratch;
@@ -306,6 +306,34 @@ fn names_that_ioctls_make_and_take_are_seen_at_once() {
                 assert!(!dir.join(name).exists(), "{round}");
             }
         }
+    });
+}
+
+#[test]
+fn a_listing_that_was_read_before_is_not_what_is_listed_after_an_ioctl() {
+    if !or_skip("a_listing_that_was_read_before_is_not_what_is_listed_after_an_ioctl") {
+        return;
+    }
+    with_ours("", |dir| {
+        for number in 0..50 {
+            fs::write(dir.join(format!("f{number}")), b"").unwrap();
+        }
+        let root = File::open(dir).unwrap();
+        let mut listed = Dir::read_from(&root).unwrap();
+        let mut count = || {
+            listed.rewind();
+            listed.by_ref().map(Result::unwrap).count()
+        };
+        for _ in 0..3 {
+            assert_eq!(count(), 52);
+        }
+        ask(&root, SUBVOL_CREATE, &named(b"new")).unwrap();
+        assert_eq!(count(), 53);
+        let args = named_v2(root.as_raw_fd().into(), 0, b"copy");
+        ask(&root, SNAP_CREATE_V2, &args).unwrap();
+        assert_eq!(count(), 54);
+        ask(&root, SNAP_DESTROY, &named(b"new")).unwrap();
+        assert_eq!(count(), 53);
     });
 }
 

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{inotify, major, minor};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use ubtrfs_sim::Scratch;
@@ -268,6 +268,40 @@ fn a_directory_of_the_kernels_btrfs_is_the_kernels() {
     let words = ["mkfs", "-q", "-b", "256M"].map(OsString::from);
     succeed(words.into_iter().chain([inside.clone().into()]));
     succeed(["filesystem".as_ref(), "df".as_ref(), inside.as_os_str()]);
+}
+
+#[test]
+fn a_subvolume_that_is_mounted_is_not_deleted() {
+    let Some(mounted) = Mounted::new("rw,subvol=c", fill) else {
+        return;
+    };
+    for (options, id) in [("-i", "258"), ("-Ri", "258")] {
+        let words = ["subvolume", "delete", options, id].map(OsString::from);
+        let words = words.into_iter().chain([mounted.dir.clone().into()]);
+        fail(words, "it is mounted");
+    }
+    assert!(mounted.dir.join("dir/file").exists());
+    mounted.unmount();
+    judged(&mounted.image);
+}
+
+#[test]
+fn who_watches_a_subvolume_hears_that_a_command_deletes_it() {
+    let Some(mounted) = Mounted::new("rw", fill) else {
+        return;
+    };
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    let victim = mounted.dir.join("c");
+    inotify::add_watch(&watch, &victim, inotify::WatchFlags::DELETE_SELF).unwrap();
+    let words = ["subvolume", "delete"].map(OsString::from);
+    succeed(words.into_iter().chain([victim.into()]));
+    let mut room = [std::mem::MaybeUninit::uninit(); 1024];
+    let mut events = inotify::Reader::new(&watch, &mut room);
+    let mut heard = inotify::ReadFlags::empty();
+    while let Ok(event) = events.next() {
+        heard |= event.events();
+    }
+    assert!(heard.contains(inotify::ReadFlags::DELETE_SELF), "{heard:?}");
 }
 
 /// A directory once more, for reading.

@@ -39,7 +39,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ubtrfs_device::waiting;
-use ubtrfs_engine::AtimePolicy;
+use ubtrfs_engine::{AtimePolicy, OpenFile};
 use ubtrfs_format::ids::RootId;
 
 use self::appends::Appends;
@@ -71,6 +71,8 @@ const WHOLE_FILE: Range = (0, None);
 pub(crate) struct Adapter<S: Source> {
     source: S,
     root: FileId,
+    /// The kernel knows the root as long as there is a mount: its subvolume is not freed, even if it is deleted.
+    _held_root: Option<OpenFile>,
     numbering: Numbering,
     nodes: Arc<NodeTable>,
     known: Arc<KnownNodes>,
@@ -118,9 +120,15 @@ impl<S: Source> Adapter<S> {
         {
             volume.set_keeper(Some(Arc::clone(&known) as _));
         }
+        let held = source.volume().map(|volume| volume.hold(root));
+        let held = held.and_then(|held| {
+            held.inspect_err(|error| tracing::warn!(%error, "the root is not held"))
+                .ok()
+        });
         Self {
             source,
             root,
+            _held_root: held,
             numbering,
             nodes: Arc::default(),
             known,

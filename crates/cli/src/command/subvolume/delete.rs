@@ -151,20 +151,24 @@ impl Delete {
                 .delete_subvolume(place.dir, target.volume.root_dir(id)?)
                 .with_context(|| format!("Could not destroy subvolume/snapshot '{shown}'"))?;
         }
-        self.take_away(target, place).map_err(|error| match error {
-            Error::NotEmpty(_) => anyhow!(
-                "Could not destroy subvolume/snapshot '{shown}': it holds other subvolumes (-R \
+        if target.is_mounted(id) {
+            bail!("Could not destroy subvolume/snapshot '{shown}': it is mounted");
+        }
+        self.take_away(target, id, place)
+            .map_err(|error| match error {
+                Error::NotEmpty(_) => anyhow!(
+                    "Could not destroy subvolume/snapshot '{shown}': it holds other subvolumes (-R \
                  deletes them)"
-            ),
-            error => {
-                anyhow!(error).context(format!("Could not destroy subvolume/snapshot '{shown}'"))
-            }
-        })
+                ),
+                error => anyhow!(error)
+                    .context(format!("Could not destroy subvolume/snapshot '{shown}'")),
+            })
     }
 
-    fn take_away(&self, target: &Target, place: &SubvolumePlace) -> Result<(), Error> {
+    fn take_away(&self, target: &Target, id: RootId, place: &SubvolumePlace) -> Result<(), Error> {
+        let root = target.volume.root_dir(id)?;
         target.volume.delete_subvolume(place.dir, &place.name)?;
-        target.entry_changed(place.dir, &place.name);
+        target.entry_removed(place.dir, &place.name, root);
         match self.commit_each {
             true => target.volume.sync(),
             false => Ok(()),

@@ -31,7 +31,8 @@ impl<S: Source> Call<'_, S> {
     fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<()> {
         let changes = &self.adapter.changes;
         changes.entry(dir, name);
-        changes.attributes(dir);
+        // A name that the kernel had not heard of is not in the listing that it keeps, either.
+        changes.contents(dir);
         changes.settle();
         self.adapter.sync_names(self.volume, dir)
     }

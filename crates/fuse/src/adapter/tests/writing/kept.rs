@@ -1,0 +1,55 @@
+//! What the mount keeps while it is needed, and no longer: its root, and how far appends have come.
+
+use ubtrfs_format::item::InodeFlags;
+
+use super::*;
+
+#[test]
+fn the_kernel_takes_back_an_append_that_has_failed() {
+    let mount = mount();
+    let volume = &mount.source;
+    let id = volume
+        .create(mount.root, b"log", &NewInode::file(0o644))
+        .unwrap();
+    volume.write(id, 0, b"before").unwrap();
+    volume.set_inode_flags(id, InodeFlags::APPEND).unwrap();
+    let node = mount.find(NodeId::ROOT, "log").unwrap().node;
+    let cut = |size| {
+        let change = AttrChange {
+            size_bytes: Some(size),
+            ..AttrChange::default()
+        };
+        mount.setattr(&ROOT, node, None, &change)
+    };
+    assert_eq!(cut(3).unwrap_err(), Errno::PERM);
+    let enter = |range| mount.appends.enter(id, range, || Ok(6)).unwrap();
+    let (first, second) = (enter(6..10), enter(10..14));
+    volume.write(id, 10, b"next").unwrap();
+    second.written();
+    first.failed();
+    assert_eq!(cut(3).unwrap_err(), Errno::PERM);
+    assert_eq!(cut(6).unwrap().attr.size_bytes, 6);
+    assert_eq!(cut(6).unwrap_err(), Errno::PERM);
+}
+
+#[test]
+fn a_deleted_subvolume_is_there_as_long_as_it_is_mounted() {
+    let mount = mount();
+    let volume = &mount.source;
+    let top = mount.root;
+    let root = NewInode::directory(0o755);
+    volume.create_subvolume(top, b"s", &root).unwrap();
+    let root = volume.lookup(top, b"s").unwrap().unwrap();
+    volume
+        .create(root, b"file", &NewInode::file(0o644))
+        .unwrap();
+    let inner = Adapter::new(Arc::clone(volume), root, mount.wishes());
+    volume.delete_subvolume(top, b"s").unwrap();
+    volume.free_deleted_subvolumes().unwrap();
+    assert_eq!(volume.deleted_subvolumes().unwrap().len(), 1);
+    let found = inner.lookup(&ROOT, NodeId::ROOT, b"file").unwrap();
+    assert!(matches!(found, Lookup::Found(_)));
+    drop(inner);
+    volume.free_deleted_subvolumes().unwrap();
+    assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
+}
