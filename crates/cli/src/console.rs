@@ -78,6 +78,8 @@ pub(crate) struct Console {
     pub(crate) format: Format,
     pub(crate) verbose: u8,
     pub(crate) quiet: bool,
+    /// Nothing is to be changed.
+    pub(crate) dry_run: bool,
     progress: Option<ProgressBar>,
     failed: bool,
     /// Of the script that is being run.
@@ -112,6 +114,7 @@ impl Console {
             format,
             verbose,
             quiet,
+            dry_run: false,
             progress: None,
             failed: false,
             line: None,

@@ -10,6 +10,7 @@
 mod changes;
 mod clock;
 mod command;
+mod command_line;
 mod console;
 mod control;
 mod copy;
@@ -41,9 +42,9 @@ mod xattr_text;
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+use clap::{ArgAction, Parser};
 
-use crate::command::Command;
+use crate::command::{Command, absent};
 use crate::console::{Console, Format};
 use crate::invoked_as::InvokedAs;
 use crate::log::LogLevel;
@@ -54,7 +55,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
-/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory.
+/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The groups device, filesystem,
+/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is.
 #[derive(Debug, Parser)]
 #[command(
     name = "ubtrfs",
@@ -85,6 +87,9 @@ pub(crate) struct GlobalOptions {
     /// Print only errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Change nothing, and show what would be done; only of 'subvolume delete'
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Set the log level; the variable UBTRFS_LOG sets it for each part of the program
     #[arg(
         long,
@@ -124,19 +129,30 @@ fn main() -> ExitCode {
         InvokedAs::Btrfs => "btrfs",
         InvokedAs::Ubtrfs => "ubtrfs",
     };
-    let command = Cli::command().name(name).bin_name(name);
+    let command = command_line::definition().name(name).bin_name(name);
     let matches = command.clone().try_get_matches_from(&args);
-    let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let parsed = matches.and_then(|matches| Ok((command_line::parse(&matches)?, matches)));
     let code = match parsed {
-        Ok((cli, matches)) => match control::run_elsewhere(&command, &matches, &args) {
-            Ok(None) => run(&cli),
-            Ok(Some(code)) => ExitCode::from(code),
-            Err(error) => {
-                eprintln!("ERROR: {error:#}");
+        Ok((cli, matches)) => {
+            let elsewhere = cli
+                .check(&matches)
+                .and_then(|()| control::run_elsewhere(&command, &matches, &args));
+            match elsewhere {
+                Ok(None) => run(&cli),
+                Ok(Some(code)) => ExitCode::from(code),
+                Err(error) => {
+                    eprintln!("ERROR: {error:#}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Err(error) => match absent::named(&command, args.get(1..).unwrap_or_default(), &error) {
+            Some(name) => {
+                eprintln!("ERROR: {}", absent::refusal(&name));
                 ExitCode::FAILURE
             }
+            None => usage(&error),
         },
-        Err(error) => usage(&error),
     };
     match invoked_as {
         InvokedAs::MountHelper | InvokedAs::UmountHelper if code == ExitCode::FAILURE => {
@@ -151,6 +167,7 @@ fn run(cli: &Cli) -> ExitCode {
     log::start(global.log, global.verbose, global.quiet);
     match Console::new(global.format, global.verbose, global.quiet) {
         Ok(mut console) => {
+            console.dry_run = global.dry_run;
             let result = cli.command.run(&mut console);
             ExitCode::from(console.finish(result))
         }
@@ -176,14 +193,4 @@ fn usage(error: &clap::Error) -> ExitCode {
         eprint!("ERROR: {}", text.strip_prefix("error: ").unwrap_or(&text));
     }
     ExitCode::FAILURE
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_defined_without_contradictions() {
-        Cli::command().debug_assert();
-    }
 }

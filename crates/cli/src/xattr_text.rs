@@ -5,6 +5,9 @@
 use std::fmt::Write;
 
 use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::json;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +17,28 @@ pub(crate) enum Encoding {
     Text,
     Hex,
     Base64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct XattrJson {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+    value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+}
+
+impl XattrJson {
+    pub(crate) fn list(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Vec<XattrJson> {
+        let each = xattrs.iter().map(|(name, value)| XattrJson {
+            name: json::text(name),
+            name_hex: json::hex_if_lossy(name),
+            value: json::text(value),
+            value_hex: json::hex_if_lossy(value),
+        });
+        each.collect()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

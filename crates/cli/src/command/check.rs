@@ -3,9 +3,11 @@
 //! What is found goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
 //! there is an error; warnings alone are none.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -44,7 +46,8 @@ pub(crate) struct Check {
     /// Read the data of every mirror and compare it with its checksums
     #[arg(long)]
     check_data_csum: bool,
-    /// Show progress; done on a terminal anyway
+    /// Show progress on standard error, a line every second and at the end of each phase; on a terminal there is
+    /// always some
     #[arg(short, long)]
     progress: bool,
     /// Print only what is wrong
@@ -65,6 +68,21 @@ pub(crate) struct Check {
     /// Not done: ubtrfs does not repair volumes
     #[arg(long, hide = true)]
     repair: bool,
+    /// Not done: ubtrfs does not repair volumes
+    #[arg(long, hide = true)]
+    init_csum_tree: bool,
+    /// Not done: ubtrfs does not repair volumes
+    #[arg(long, hide = true)]
+    init_extent_tree: bool,
+    /// Not done: nothing is written
+    #[arg(long, value_name = "VERSION", hide = true)]
+    clear_space_cache: Option<OsString>,
+    /// Not done: the sums of quota groups are not judged
+    #[arg(short = 'Q', long, hide = true)]
+    qgroup_report: bool,
+    /// Not done: 'inspect-internal logical-resolve' shows who shares an extent
+    #[arg(short = 'E', long, value_name = "SUBVOLID", hide = true)]
+    subvol_extents: Option<OsString>,
     /// Taken for the sake of btrfs-progs; there is one mode, which needs little memory
     #[arg(long, value_enum, value_name = "MODE", hide = true)]
     mode: Option<Mode>,
@@ -80,11 +98,10 @@ enum Mode {
 
 impl Check {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        if self.repair {
-            bail!("--repair is not supported: ubtrfs only finds what is wrong");
-        }
+        self.refuse_unsupported()?;
         let quiet = self.quiet || console.quiet;
         let is_text = !console.is_json() && !quiet;
+        let shows_progress = is_text || self.progress && !quiet;
         let shown = Escaped(self.paths[0].as_os_str().as_bytes()).to_string();
         if is_text {
             writeln!(console.out, "Opening filesystem to check...")?;
@@ -98,15 +115,16 @@ impl Check {
             console.out.flush()?;
         }
         let options = self.options();
-        if is_text {
+        if shows_progress {
             console.start_progress(PROGRESS);
         }
-        let mut last = None;
+        let mut phases = Shown::new(self.progress);
         let report = check_pool(pool, &options, &mut |progress| {
-            if is_text {
-                show(console, &mut last, progress);
+            if shows_progress {
+                phases.show(console, progress);
             }
         });
+        phases.end(console);
         console.end_progress();
         let report = report.context(format!("cannot check '{shown}'"))?;
         if report.has_log {
@@ -122,6 +140,35 @@ impl Check {
             console.error_was_reported();
         }
         Ok(())
+    }
+
+    /// Options of btrfs-progs that mean more than looking, or what is not looked at.
+    fn refuse_unsupported(&self) -> anyhow::Result<()> {
+        const NO_REPAIR: &str = "ubtrfs only finds what is wrong";
+        let refused = [
+            (self.repair, "--repair", NO_REPAIR),
+            (self.init_csum_tree, "--init-csum-tree", NO_REPAIR),
+            (self.init_extent_tree, "--init-extent-tree", NO_REPAIR),
+            (
+                self.clear_space_cache.is_some(),
+                "--clear-space-cache",
+                "a check writes nothing",
+            ),
+            (
+                self.qgroup_report,
+                "--qgroup-report",
+                "the sums of quota groups are not judged",
+            ),
+            (
+                self.subvol_extents.is_some(),
+                "--subvol-extents",
+                "'inspect-internal logical-resolve' shows who shares an extent",
+            ),
+        ];
+        match refused.iter().find(|(is_asked, ..)| *is_asked) {
+            Some((_, option, reason)) => bail!("{option} is not supported: {reason}"),
+            None => Ok(()),
+        }
     }
 
     fn open(&self, console: &mut Console) -> anyhow::Result<Pool> {
@@ -175,27 +222,69 @@ fn is_mounted(holder: &Holder) -> bool {
         .any(|source| Path::new(source) == device)
 }
 
-fn show(console: &mut Console, last: &mut Option<Phase>, progress: &Progress) {
-    let Progress {
-        phase,
-        blocks,
-        issues,
-    } = *progress;
-    let line = format!(
-        "[{}/{}] checking {}",
-        phase.number(),
-        Phase::ALL.len(),
-        phase.subject()
-    );
-    match console.progress() {
-        Some(bar) if *last == Some(phase) => {
-            bar.set_message(format!("{line}: {blocks} blocks, {issues} issues"));
+/// What was shown of the progress.
+struct Shown {
+    /// Counts as well, where no person watches.
+    with_counts: bool,
+    last: Option<(Progress, Instant)>,
+}
+
+/// Between two lines of one phase.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Shown {
+    fn new(with_counts: bool) -> Shown {
+        Shown {
+            with_counts,
+            last: None,
         }
-        Some(bar) => bar.suspend(|| eprintln!("{line}")),
-        None if *last != Some(phase) => eprintln!("{line}"),
-        None => {}
     }
-    *last = Some(phase);
+
+    fn show(&mut self, console: &mut Console, progress: &Progress) {
+        let is_new = match &self.last {
+            Some((last, _)) => last.phase != progress.phase,
+            None => true,
+        };
+        if is_new {
+            self.end(console);
+            let line = subject(progress);
+            match console.progress() {
+                Some(bar) => bar.suspend(|| eprintln!("{line}")),
+                None => eprintln!("{line}"),
+            }
+        }
+        let mut at = match &self.last {
+            Some((_, at)) if !is_new => *at,
+            _ => Instant::now(),
+        };
+        if let Some(bar) = console.progress() {
+            bar.set_message(counts(progress));
+        } else if self.with_counts && at.elapsed() >= PROGRESS_INTERVAL {
+            eprintln!("{}", counts(progress));
+            at = Instant::now();
+        }
+        self.last = Some((*progress, at));
+    }
+
+    /// Says how far the last phase came.
+    fn end(&mut self, console: &Console) {
+        if let Some((last, _)) = self.last.take()
+            && self.with_counts
+            && console.progress().is_none()
+        {
+            eprintln!("{}", counts(&last));
+        }
+    }
+}
+
+fn subject(progress: &Progress) -> String {
+    let (number, all) = (progress.phase.number(), Phase::ALL.len());
+    format!("[{number}/{all}] checking {}", progress.phase.subject())
+}
+
+fn counts(progress: &Progress) -> String {
+    let Progress { blocks, issues, .. } = progress;
+    format!("{}: {blocks} blocks, {issues} issues", subject(progress))
 }
 
 fn print(out: &mut dyn Write, report: &Report, quiet: bool) -> std::io::Result<()> {

@@ -1,8 +1,8 @@
 //! `ubtrfs completions`: a shell's completions, made from the command line's definition.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
+use crate::command_line;
 use crate::console::Console;
 
 /// Print the completions for a shell
@@ -16,7 +16,7 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(
             self.shell,
-            &mut crate::Cli::command(),
+            &mut command_line::definition(),
             "ubtrfs",
             &mut script,
         );

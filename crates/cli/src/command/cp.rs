@@ -74,12 +74,12 @@ impl Cp {
         Ok(())
     }
 
-    fn options(&self) -> CopyOptions {
+    fn options(&self, console: &Console) -> CopyOptions {
         CopyOptions {
             preserve: self.archive,
             reflink: self.reflink,
             sparse: self.sparse,
-            verbose: self.verbose,
+            verbose: self.verbose || console.verbose > 0,
         }
     }
 
@@ -141,7 +141,7 @@ impl Cp {
         let from = FromVolume { volume: &opened.0 };
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
         let to = ToHost::new(self.archive);
-        let mut copier = Copier::new(&from, to, self.options(), console);
+        let mut copier = Copier::new(&from, to, self.options(console), console);
         if is_dir && (contents || !into) {
             if !into {
                 make_directory(destination)?;
@@ -204,7 +204,7 @@ impl Cp {
         let bytes = source.as_os_str().as_bytes();
         let name = place::split(bytes).map(|(_, name)| name);
         let to = ToVolume::new(&goal.target.volume, self.archive);
-        let mut copier = Copier::new(&from, to, self.options(), console);
+        let mut copier = Copier::new(&from, to, self.options(console), console);
         match goal.place(file.is_dir(), name)? {
             Goes::Contents(dir) => copier.copy_contents(&file, dir, bytes)?,
             Goes::As(dir, name) => copier.copy_as(&file, dir, &name, bytes)?,
@@ -230,7 +230,7 @@ impl Cp {
         let goes = goal.place(is_dir, name)?;
         let from = FromVolume { volume };
         let to = ToVolume::new(&goal.target.volume, self.archive);
-        let mut copier = Copier::new(&from, to, self.options(), console);
+        let mut copier = Copier::new(&from, to, self.options(console), console);
         match goes {
             Goes::Contents(dir) => copier.copy_contents(&id, dir, &source.path)?,
             Goes::As(dir, name) => copier.copy_as(&id, dir, &name, &source.path)?,

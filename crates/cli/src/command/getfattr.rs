@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use serde::Serialize;
 use ubtrfs_engine::Error;
 
 use crate::console::Console;
+use crate::json::{self, JsonList};
 use crate::location::{Location, VolumeOptions};
-use crate::xattr_text::{self, Encoding};
+use crate::xattr_text::{self, Encoding, XattrJson};
 
 /// Show extended attributes
 ///
@@ -37,25 +39,46 @@ pub(crate) struct Getfattr {
     volume: VolumeOptions,
 }
 
+#[derive(Debug, Serialize)]
+struct FileJson {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    xattrs: Vec<XattrJson>,
+}
+
 impl Getfattr {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut list = match console.is_json() {
+            true if self.only_values => bail!("--only-values has no JSON"),
+            true => Some(JsonList::start(&mut console.out, "getfattr")?),
+            false => None,
+        };
         for location in &self.locations {
-            if let Err(error) = self.show(location, console) {
-                if error.is::<std::io::Error>() {
-                    return Err(error);
+            let read = self.read(location);
+            let read = read.with_context(|| format!("cannot read attributes of '{location}'"));
+            match (read, &mut list) {
+                (Ok(xattrs), Some(list)) => {
+                    list.push(&mut console.out, &to_json(location, &xattrs))?;
                 }
-                console.error(format_args!("{error:#}"));
+                (Ok(xattrs), None) => self.show(location, &xattrs, console)?,
+                (Err(error), _) => console.error(format_args!("{error:#}")),
             }
         }
-        Ok(())
+        match list {
+            Some(list) => Ok(list.end(&mut console.out)?),
+            None => Ok(()),
+        }
     }
 
-    fn show(&self, location: &Location, console: &mut Console) -> anyhow::Result<()> {
-        let xattrs = self
-            .read(location)
-            .with_context(|| format!("cannot read attributes of '{location}'"))?;
+    fn show(
+        &self,
+        location: &Location,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
         if self.only_values {
-            for (_, value) in &xattrs {
+            for (_, value) in xattrs {
                 console.out.write_all(value)?;
             }
             return Ok(());
@@ -66,7 +89,7 @@ impl Getfattr {
         write!(console.out, "# file: ")?;
         console.write_path(location.path.strip_prefix(b"/").unwrap_or(&location.path))?;
         writeln!(console.out)?;
-        for (name, value) in &xattrs {
+        for (name, value) in xattrs {
             console.write_path(name)?;
             match self.dump || self.name.is_some() {
                 true => writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?,
@@ -88,5 +111,13 @@ impl Getfattr {
         };
         let value = volume.xattr(id, name.as_bytes())?.ok_or(Error::NoXattr)?;
         Ok(vec![(name.as_bytes().to_vec(), value)])
+    }
+}
+
+fn to_json(location: &Location, xattrs: &[(Vec<u8>, Vec<u8>)]) -> FileJson {
+    FileJson {
+        path: json::text(&location.path),
+        path_hex: json::hex_if_lossy(&location.path),
+        xattrs: XattrJson::list(xattrs),
     }
 }

@@ -57,7 +57,8 @@ impl Import {
         let refused = || format!("cannot unpack '{shown}'");
         let mut members = Members::open(file).with_context(refused)?;
         console.start_progress(COPY_PROGRESS);
-        let mut unpacker = Unpacker::new(&target.volume, top, console, self.verbose);
+        let verbose = self.verbose || console.verbose > 0;
+        let mut unpacker = Unpacker::new(&target.volume, top, console, verbose);
         let unpacked = unpacker.all(&mut members);
         console.end_progress();
         if let Err(error) = unpacked {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::CommandFactory;
+
+use crate::command_line;
 
 /// Write the manual pages into a folder
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,7 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.dir)
-            .and_then(|()| clap_mangen::generate_to(crate::Cli::command(), &self.dir))
+            .and_then(|()| clap_mangen::generate_to(command_line::definition(), &self.dir))
             .with_context(|| format!("cannot write manual pages to '{}'", self.dir.display()))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A command is a struct of options, whose doc comment is its help, with a `run`.
 
+pub(crate) mod absent;
 mod cat;
 mod check;
 mod chmod;
@@ -33,14 +34,12 @@ mod tree;
 mod truncate;
 mod umount;
 
-use anyhow::bail;
-
-use crate::console::{Console, Format};
+use crate::console::Console;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Cat(cat::Cat),
-    Check(check::Check),
+    Check(Box<check::Check>),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
     Completions(completions::Completions),
@@ -64,7 +63,7 @@ pub(crate) enum Command {
     Setfattr(setfattr::Setfattr),
     Shell(shell::Shell),
     Stat(stat::Stat),
-    Subvolume(subvolume::Subvolume),
+    Subvolume(Box<subvolume::Subvolume>),
     Touch(touch::Touch),
     Tree(tree::Tree),
     Truncate(truncate::Truncate),
@@ -72,15 +71,35 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let has_format = match (console.format, self) {
-            (Format::Text | Format::Json, _) => true,
-            (Format::Prometheus, Command::Filesystem(group)) => group.knows_prometheus(),
-            (Format::Prometheus, _) => false,
-        };
-        if !has_format {
-            bail!("only 'filesystem stats' has the format prometheus");
+    /// Whether there is a listing of it in JSON. A shell hands the format on.
+    pub(crate) fn knows_json(&self) -> bool {
+        match self {
+            Command::Device(_)
+            | Command::Check(_)
+            | Command::Getfattr(_)
+            | Command::Ls(_)
+            | Command::Shell(_)
+            | Command::Stat(_)
+            | Command::Tree(_) => true,
+            Command::Filesystem(group) => group.knows_json(),
+            Command::InspectInternal(group) => group.knows_json(),
+            Command::Property(group) => group.knows_json(),
+            Command::Subvolume(group) => group.knows_json(),
+            _ => false,
         }
+    }
+
+    /// Whether it can print what Prometheus reads.
+    pub(crate) fn knows_prometheus(&self) -> bool {
+        matches!(self, Command::Filesystem(group) if group.knows_prometheus())
+    }
+
+    /// Whether it can show what it would do.
+    pub(crate) fn knows_dry_run(&self) -> bool {
+        matches!(self, Command::Subvolume(group) if group.knows_dry_run())
+    }
+
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match self {
             Command::Cat(command) => command.run(console),
             Command::Check(command) => command.run(console),

@@ -71,10 +71,11 @@ impl Rm {
             }
             return volume.rmdir(place.dir, &place.name).with_context(refused);
         }
+        let verbose = self.verbose || console.verbose > 0;
         let mut removal = Removal {
             volume,
             console,
-            verbose: self.verbose,
+            verbose,
         };
         removal.tree(&place, &location.path).with_context(refused)
     }

@@ -9,10 +9,11 @@ use ubtrfs_format::item::InodeFlags;
 
 use crate::console::Console;
 use crate::file_facts::{FileFacts, FileJson};
-use crate::json::{self, JsonList};
+use crate::json::JsonList;
 use crate::location::{Location, VolumeOptions};
 use crate::owners::Owners;
 use crate::quoting::{Escaped, ShellQuoted};
+use crate::xattr_text::XattrJson;
 use crate::{clock, permissions};
 
 /// Show a file's attributes, times, flags and extended attributes
@@ -67,27 +68,12 @@ struct StatJson {
     xattrs: Vec<XattrJson>,
 }
 
-#[derive(Debug, Serialize)]
-struct XattrJson {
-    name: String,
-    value: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_hex: Option<String>,
-}
-
 impl StatJson {
     fn new(location: &Location, (facts, xattrs): (FileFacts, Xattrs)) -> StatJson {
         StatJson {
             file: facts.to_json(&location.path),
             flags: flag_names(facts.attr.flags),
-            xattrs: xattrs
-                .iter()
-                .map(|(name, value)| XattrJson {
-                    name: json::text(name),
-                    value: json::text(value),
-                    value_hex: json::hex_if_lossy(value),
-                })
-                .collect(),
+            xattrs: XattrJson::list(&xattrs),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use client::run_elsewhere;
 pub(crate) use server::{Control, Served};
 
 /// Groups of commands that work on a path in a mount.
-const GROUPS: [&str; 5] = [
+pub(crate) const GROUPS: [&str; 5] = [
     "device",
     "filesystem",
     "inspect-internal",

@@ -14,7 +14,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::{CommandFactory, FromArgMatches};
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
@@ -25,8 +24,8 @@ use ubtrfs_fuse::{Changes, KernelPages};
 use super::GROUPS;
 use super::protocol::{self, Address, ProtocolError, Request};
 use super::socket_file::SocketFile;
-use crate::Cli;
 use crate::clock;
+use crate::command_line;
 use crate::console::{Client, Console};
 use crate::location::{Location, LocationParser};
 use crate::session::{MountSession, Session};
@@ -301,17 +300,18 @@ fn run(
         mount,
     ));
     let args = request.args.into_iter().map(OsString::from_vec);
-    let matches = within(Cli::command(), &session).try_get_matches_from(args)?;
+    let matches = within(command_line::definition(), &session).try_get_matches_from(args)?;
     if !matches
         .subcommand_name()
         .is_some_and(|group| GROUPS.contains(&group))
     {
         bail!("this command does not work on a mount");
     }
-    let cli = Cli::from_arg_matches(&matches)?;
+    let cli = command_line::parse(&matches)?;
     let global = &cli.global;
     let mut console =
         Console::of_client(stdout, client, global.format, global.verbose, global.quiet);
+    console.dry_run = global.dry_run;
     let result = cli.command.run(&mut console);
     Ok(console.finish(result))
 }

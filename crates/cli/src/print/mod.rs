@@ -12,6 +12,7 @@ mod flags;
 mod item;
 mod key;
 mod superblock;
+mod superblock_json;
 mod time;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod tests;
 pub(crate) use block::print_block;
 pub(crate) use key::{KeyText, tree_name};
 pub(crate) use superblock::{Copy, print_superblock};
+pub(crate) use superblock_json::superblock_json;
 
 use jiff::tz::TimeZone;
 use ubtrfs_format::csum::CsumType;

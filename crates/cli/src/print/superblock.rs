@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::item::{Chunk, Stripe};
-use ubtrfs_format::key::{DiskKey, KeyType};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::superblock::{MAGIC, RootBackup, SYS_CHUNK_ARRAY_SIZE, Superblock, flags};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,7 +15,7 @@ use super::flags::{Table, unknown};
 use super::item::print_chunk;
 use super::key::KeyText;
 
-const SUPER_FLAGS: Table = &[
+pub(super) const SUPER_FLAGS: Table = &[
     (flags::WRITTEN, "WRITTEN"),
     (flags::RELOC, "RELOC"),
     (flags::CHANGING_FSID, "CHANGING_FSID"),
@@ -28,7 +28,7 @@ const SUPER_FLAGS: Table = &[
     (flags::CHANGING_META_CSUM, "CHANGING_META_CSUM"),
 ];
 
-const COMPAT_RO_FLAGS: Table = &[
+pub(super) const COMPAT_RO_FLAGS: Table = &[
     (CompatRo::FREE_SPACE_TREE.bits(), "FREE_SPACE_TREE"),
     (
         CompatRo::FREE_SPACE_TREE_VALID.bits(),
@@ -37,7 +37,7 @@ const COMPAT_RO_FLAGS: Table = &[
     (CompatRo::BLOCK_GROUP_TREE.bits(), "BLOCK_GROUP_TREE"),
 ];
 
-const INCOMPAT_FLAGS: Table = &[
+pub(super) const INCOMPAT_FLAGS: Table = &[
     (Incompat::MIXED_BACKREF.bits(), "MIXED_BACKREF"),
     (Incompat::DEFAULT_SUBVOL.bits(), "DEFAULT_SUBVOL"),
     (Incompat::MIXED_GROUPS.bits(), "MIXED_GROUPS"),
@@ -216,7 +216,7 @@ fn is_last(bits: u64, table: Table, flag: &str) -> bool {
 }
 
 /// Bytes up to the first NUL, dots for what is not printable.
-struct Printable<'a>(&'a [u8]);
+pub(super) struct Printable<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,10 +233,57 @@ fn print_sys_chunk_array(
     out: &mut dyn Write,
     superblock: &Superblock,
 ) -> io::Result<Result<(), SysArrayError>> {
+    let mut printed = Ok(());
+    let array = walk_sys_chunk_array(superblock, &mut |entry| {
+        if printed.is_ok() {
+            printed = match entry {
+                SysEntry::Key { number, key } => {
+                    writeln!(out, "\titem {number} key {}", KeyText(key))
+                }
+                SysEntry::Chunk { chunk, stripes, .. } => print_chunk(out, chunk, stripes),
+            };
+        }
+    });
+    printed.map(|()| array)
+}
+
+/// Each chunk of the array with its logical address, up to where the array cannot be read.
+pub(super) fn for_each_sys_chunk(
+    superblock: &Superblock,
+    each: &mut dyn FnMut(u64, &Chunk, &[Stripe]),
+) -> Result<(), SysArrayError> {
+    walk_sys_chunk_array(superblock, &mut |entry| {
+        if let SysEntry::Chunk {
+            logical,
+            chunk,
+            stripes,
+        } = entry
+        {
+            each(logical, chunk, stripes);
+        }
+    })
+}
+
+/// What the system chunk array is made of, in turns.
+enum SysEntry<'a> {
+    Key {
+        number: usize,
+        key: Key,
+    },
+    Chunk {
+        logical: u64,
+        chunk: &'a Chunk,
+        stripes: &'a [Stripe],
+    },
+}
+
+fn walk_sys_chunk_array(
+    superblock: &Superblock,
+    each: &mut dyn FnMut(SysEntry<'_>),
+) -> Result<(), SysArrayError> {
     let size = superblock.sys_chunk_array_size.get();
-    let Some(array) = superblock.sys_chunk_array.get(..size as usize) else {
-        return Ok(Err(SysArrayError::TooLarge(size)));
-    };
+    let array = superblock.sys_chunk_array.get(..size as usize);
+    let array = array.ok_or(SysArrayError::TooLarge(size))?;
     let mut at = 0;
     for number in 0.. {
         if at >= array.len() {
@@ -244,27 +291,27 @@ fn print_sys_chunk_array(
         }
         let Ok((key, _)) = DiskKey::ref_from_prefix(&array[at..]) else {
             let len = size_of::<DiskKey>();
-            return Ok(Err(SysArrayError::TooShort { len, offset: at }));
+            return Err(SysArrayError::TooShort { len, offset: at });
         };
         let key = key.get();
-        writeln!(out, "\titem {number} key {}", KeyText(key))?;
+        each(SysEntry::Key { number, key });
         at += size_of::<DiskKey>();
         if key.item_type != KeyType::CHUNK_ITEM {
             let item_type = key.item_type.0;
-            return Ok(Err(SysArrayError::ItemType {
+            return Err(SysArrayError::ItemType {
                 item_type,
                 offset: at,
-            }));
+            });
         }
-        match sys_chunk(&array[at..], at) {
-            Ok((chunk, stripes)) => {
-                print_chunk(out, chunk, stripes)?;
-                at += size_of::<Chunk>() + size_of_val(stripes);
-            }
-            Err(error) => return Ok(Err(error)),
-        }
+        let (chunk, stripes) = sys_chunk(&array[at..], at)?;
+        each(SysEntry::Chunk {
+            logical: key.offset,
+            chunk,
+            stripes,
+        });
+        at += size_of::<Chunk>() + size_of_val(stripes);
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn sys_chunk(rest: &[u8], offset: usize) -> Result<(&Chunk, &[Stripe]), SysArrayError> {

@@ -119,3 +119,22 @@ fn what_is_no_volume_is_an_error() {
     let args = ["check".as_ref(), file.path().as_os_str()];
     fail(args, "is not a btrfs device");
 }
+
+#[test]
+fn progress_is_told_to_a_file_when_it_is_asked_for() {
+    let image = images::image("crc32c-zstd").unwrap();
+    let (_, silent, _) = check(&[], &image.devices);
+    assert!(!silent.contains(" blocks, "), "{silent}");
+    for options in [&["-p"][..], &["--progress", "--format", "json"]] {
+        let (_, told, code) = check(options, &image.devices);
+        assert_eq!(code, 0);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "[1/8] checking superblocks");
+        let last = lines.last().unwrap();
+        assert!(
+            last.starts_with("[8/8] checking references to extents: ")
+                && last.ends_with(" 0 issues"),
+            "{told}"
+        );
+    }
+}

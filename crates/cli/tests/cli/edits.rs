@@ -282,6 +282,12 @@ fn attributes_are_shown_as_by_getfattr() {
     assert!(get(&["-d"]).contains("user.raw=0sAAEC\n"));
     assert!(get(&["-d", "-e", "hex"]).contains("user.raw=0x000102\n"));
     assert_eq!(get(&["--only-values", "-n", "user.raw"]), "\0\u{1}\u{2}");
+    let list: serde_json::Value = serde_json::from_str(&get(&["--format", "json"])).unwrap();
+    let file = &list["getfattr"][0];
+    assert_eq!(file["path"], "/file");
+    let xattrs = file["xattrs"].as_array().unwrap();
+    let text = xattrs.iter().find(|xattr| xattr["name"] == "user.text");
+    assert_eq!(text.unwrap()["value"], "a \"b\"");
 }
 
 #[test]

@@ -179,3 +179,204 @@ fn a_missing_path_or_subvolume_is_named() {
     ];
     fail(args, "cannot make directory '/nonexistent/dir'");
 }
+
+/// Options for all commands may stand before the command or after it.
+#[test]
+fn verbose_and_quiet_are_taken_everywhere() {
+    let (_dir, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    let create = |options: &[&str], path: &str| {
+        let mut args: Vec<std::ffi::OsString> = options.iter().map(Into::into).collect();
+        args.extend(["subvolume".into(), "create".into()]);
+        args.extend([at(path), "-q".into()]);
+        succeed(args)
+    };
+    assert_eq!(create(&[], "a"), b"");
+    assert_eq!(create(&["-v"], "b"), b"");
+    for words in [
+        "subvolume list -v",
+        "subvolume list --quiet",
+        "subvolume show --verbose",
+        "filesystem df -v",
+        "filesystem df -q",
+        "filesystem du -v",
+        "filesystem usage -vv",
+        "filesystem show -v",
+        "device usage -q",
+        "property list -v",
+        "inspect-internal dump-tree -v",
+        "inspect-internal inode-resolve -v 256",
+        "ls -q",
+    ] {
+        let mut args: Vec<std::ffi::OsString> = words.split(' ').map(Into::into).collect();
+        args.push(image.clone().into());
+        succeed(args);
+    }
+    let deleted = ["subvolume", "delete", "-v"].map(Into::into);
+    let said = succeed(deleted.into_iter().chain([at("a")]));
+    assert!(said.starts_with(b"Delete subvolume 256 (no-commit): "));
+    succeed(["-v".into(), "touch".into(), at("file")]);
+    let removed = succeed(["-v".into(), "rm".into(), at("file")]);
+    assert!(removed.starts_with(b"removed "));
+    // Where the letter means something else, that it means.
+    let listed = succeed(["subvolume".into(), "list".into(), "-q".into(), at("")]);
+    assert!(String::from_utf8(listed).unwrap().contains("parent_uuid"));
+}
+
+#[test]
+fn dry_run_is_refused_by_commands_that_cannot() {
+    let (_dir, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    fail(
+        [
+            "--dry-run".into(),
+            "subvolume".into(),
+            "create".into(),
+            at("a"),
+        ],
+        "--dry-run option not supported for create",
+    );
+    succeed(["subvolume".into(), "create".into(), at("a")]);
+    let said = succeed([
+        "--dry-run".into(),
+        "subvolume".into(),
+        "delete".into(),
+        at("a"),
+    ]);
+    assert!(said.starts_with(b"Delete subvolume 256 "));
+    succeed(["subvolume".into(), "show".into(), at("a")]);
+}
+
+#[test]
+fn what_btrfs_progs_has_and_ubtrfs_has_not_is_refused_by_name() {
+    let (_dir, image) = empty_volume();
+    for (words, name) in [
+        ("balance start /", "balance"),
+        ("bal status -v /", "balance"),
+        ("qgroup show /", "qgroup"),
+        ("quota enable /", "quota"),
+        ("receive /", "receive"),
+        ("replace start a b /", "replace"),
+        ("rescue super-recover x", "rescue"),
+        ("restore x /", "restore"),
+        ("--format json scrub start -B /", "scrub"),
+        ("send /", "send"),
+        ("device add x /", "device add"),
+        ("dev rem x /", "device remove"),
+        ("device delete x /", "device delete"),
+        ("device replace start a b /", "device replace"),
+        ("filesystem defragment -r /", "filesystem defragment"),
+        ("fi resize -1G /", "filesystem resize"),
+        ("filesystem mkswapfile x", "filesystem mkswapfile"),
+        (
+            "inspect-internal map-swapfile x",
+            "inspect-internal map-swapfile",
+        ),
+    ] {
+        fail(
+            words.split(' '),
+            &format!("'{name}' is not supported by ubtrfs"),
+        );
+    }
+    fail(["subvolume", "nonsense"], "unrecognized subcommand");
+    let help = succeed(["filesystem", "--help"]);
+    assert!(String::from_utf8(help).unwrap().contains("defragment"));
+    for verb in [&["create"][..], &["snapshot", "x"]] {
+        let mut args = vec!["subvolume".into()];
+        args.extend(verb.iter().map(std::ffi::OsString::from));
+        args.extend(["-i".into(), "0/5".into(), location(&image, "a")]);
+        fail(
+            args,
+            "-i is not supported: ubtrfs does not write quota groups",
+        );
+    }
+    for option in [
+        "--repair",
+        "--init-csum-tree",
+        "--init-extent-tree",
+        "--clear-space-cache=v2",
+        "--qgroup-report",
+        "--subvol-extents=5",
+    ] {
+        let name = option.split('=').next().unwrap();
+        let args = ["check".as_ref(), option.as_ref(), image.as_os_str()];
+        fail(args, &format!("{name} is not supported: "));
+    }
+    fail(
+        ["check".as_ref(), "-Q".as_ref(), image.as_os_str()],
+        "--qgroup-report is not supported",
+    );
+}
+
+#[test]
+fn commands_without_a_listing_refuse_json() {
+    let (_dir, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    for words in [
+        "subvolume create",
+        "subvolume delete",
+        "subvolume sync",
+        "filesystem sync",
+        "inspect-internal dump-tree",
+        "mkdir",
+        "cat",
+    ] {
+        let mut args: Vec<std::ffi::OsString> = vec!["--format".into(), "json".into()];
+        args.extend(words.split(' ').map(Into::into));
+        args.push(at("a"));
+        fail(args, "output format json is unsupported for this command");
+    }
+    fail(
+        ["ls".into(), "--format".into(), "prometheus".into(), at("a")],
+        "only 'filesystem stats' has the format prometheus",
+    );
+}
+
+#[test]
+fn superblock_has_json() {
+    let (_dir, image) = empty_volume();
+    let args = ["inspect-internal", "dump-super", "-fa", "--format", "json"];
+    let args = args.iter().map(std::ffi::OsString::from);
+    let list = succeed(args.chain([image.clone().into()]));
+    let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+    let copies = list["dump-super"].as_array().unwrap();
+    assert_eq!(copies.len(), 2);
+    let offsets: Vec<u64> = copies
+        .iter()
+        .map(|c| c["bytenr"].as_u64().unwrap())
+        .collect();
+    assert_eq!(offsets, [64 << 10, 64 << 20]);
+    for copy in copies {
+        assert_eq!(copy["csum_match"], true);
+        assert_eq!(copy["magic"], "_BHRfS_M");
+        assert_eq!(copy["total_bytes"], 128 << 20);
+        assert_eq!(copy["dev_item"]["devid"], 1);
+        let names = copy["compat_ro_flags"]["names"].as_array().unwrap();
+        assert!(names.iter().any(|name| name == "FREE_SPACE_TREE"));
+        assert_eq!(copy["sys_chunk_array"][0]["type"], "System");
+        assert_eq!(copy["backup_roots"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn help_says_where_a_path_in_a_mount_will_do() {
+    let help = |words: &str| {
+        let shown = succeed(words.split(' ').chain(["--help"]));
+        String::from_utf8(shown).unwrap()
+    };
+    for words in [
+        "subvolume create",
+        "subvolume snapshot",
+        "filesystem df",
+        "filesystem sync",
+        "property set",
+        "device usage",
+    ] {
+        assert!(
+            help(words).contains("a path in a mount of ubtrfs"),
+            "{words}"
+        );
+    }
+    assert!(help("filesystem sync").contains("of use in a mount"));
+    assert!(!help("ls").contains("in a mount"));
+}

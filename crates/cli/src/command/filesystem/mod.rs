@@ -33,6 +33,13 @@ enum FilesystemCommand {
 }
 
 impl Filesystem {
+    pub(crate) fn knows_json(&self) -> bool {
+        !matches!(
+            self.command,
+            FilesystemCommand::Lazytime(_) | FilesystemCommand::Sync(_)
+        )
+    }
+
     /// Whether it can print what Prometheus reads.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self.command, FilesystemCommand::Stats(_))

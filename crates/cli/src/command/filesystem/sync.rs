@@ -6,7 +6,7 @@ use crate::session::MountSession;
 
 /// Commit what was done so far
 ///
-/// Commands commit when they are done: this is of use in a shell.
+/// Commands on an image commit when they are done: this is of use in a mount, and in a shell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sync {
     #[arg(value_name = "IMAGE")]

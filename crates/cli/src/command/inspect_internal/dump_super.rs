@@ -12,8 +12,9 @@ use anyhow::{Context, bail};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
 use crate::console::Console;
+use crate::json::{self, JsonList};
 use crate::location::{DeviceOptions, Location, LocationParser};
-use crate::print::{Copy, print_superblock};
+use crate::print::{Copy, print_superblock, superblock_json};
 use crate::quoting::Escaped;
 
 const RULE: &str = "---------------------------------------------------------";
@@ -58,6 +59,10 @@ enum Place {
 impl DumpSuper {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let place = self.place(console)?;
+        let mut list = match console.is_json() {
+            true => Some(JsonList::start(&mut console.out, "dump-super")?),
+            false => None,
+        };
         for device in &self.paths()? {
             let shown = Escaped(device.as_os_str().as_bytes()).to_string();
             let file = File::open(device).with_context(|| format!("cannot open '{shown}'"))?;
@@ -66,7 +71,7 @@ impl DumpSuper {
             }
             if self.all {
                 for offset in SUPERBLOCK_OFFSETS {
-                    self.dump(console, &file, device, offset)?;
+                    self.dump(console, &mut list, &file, device, offset)?;
                 }
                 continue;
             }
@@ -74,11 +79,14 @@ impl DumpSuper {
                 Place::Copy(copy) => SUPERBLOCK_OFFSETS[copy],
                 Place::Bytenr(offset) => offset,
             };
-            if !self.dump(console, &file, device, offset)? {
+            if !self.dump(console, &mut list, &file, device, offset)? {
                 bail!("'{shown}' ends before the superblock at {offset}");
             }
         }
-        Ok(())
+        match list {
+            Some(list) => Ok(list.end(&mut console.out)?),
+            None => Ok(()),
+        }
     }
 
     /// The devices that are named; of a mount, all.
@@ -117,6 +125,7 @@ impl DumpSuper {
     fn dump(
         &self,
         console: &mut Console,
+        list: &mut Option<JsonList>,
         file: &File,
         device: &Path,
         offset: u64,
@@ -134,16 +143,32 @@ impl DumpSuper {
             );
         }
         let out = &mut console.out;
-        write!(out, "superblock: bytenr={offset}, device=")?;
-        out.write_all(device.as_os_str().as_bytes())?;
-        writeln!(out, "\n{RULE}")?;
+        if list.is_none() {
+            write!(out, "superblock: bytenr={offset}, device=")?;
+            out.write_all(device.as_os_str().as_bytes())?;
+            writeln!(out, "\n{RULE}")?;
+        }
         let superblock = Superblock::from_block(&block).expect("read whole");
         if superblock.magic != MAGIC && !self.force {
             bail!("bad magic on superblock on {shown} at {offset} (use --force to dump it anyway)");
         }
-        let full = self.full;
-        let result = print_superblock(out, &Copy { superblock, full })?;
-        writeln!(out)?;
+        let copy = Copy {
+            superblock,
+            full: self.full,
+        };
+        let result = match list {
+            Some(list) => {
+                let device = json::text(device.as_os_str().as_bytes());
+                let (json, result) = superblock_json(device, offset, &copy);
+                list.push(out, &json)?;
+                result
+            }
+            None => {
+                let result = print_superblock(out, &copy)?;
+                writeln!(out)?;
+                result
+            }
+        };
         if let Err(error) = result {
             console.error(error);
         }

@@ -15,9 +15,6 @@ pub(crate) struct InodeResolve {
     inode: u64,
     #[arg(value_name = "IMAGE[:/PATH]")]
     location: Location,
-    /// Accepted for scripts; nothing more is there to be said
-    #[arg(short = 'v', hide = true)]
-    _verbose: bool,
     #[command(flatten)]
     volume: VolumeOptions,
 }

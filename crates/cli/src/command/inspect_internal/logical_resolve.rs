@@ -30,9 +30,6 @@ pub(crate) struct LogicalResolve {
     /// Accepted for scripts; results of any size are shown
     #[arg(short = 's', value_name = "BUFSIZE", hide = true)]
     _bufsize: Option<u64>,
-    /// Accepted for scripts; nothing more is there to be said
-    #[arg(short = 'v', hide = true)]
-    _verbose: bool,
     #[command(flatten)]
     volume: VolumeOptions,
 }

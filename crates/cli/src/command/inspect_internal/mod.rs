@@ -35,6 +35,10 @@ enum InspectCommand {
 }
 
 impl InspectInternal {
+    pub(crate) fn knows_json(&self) -> bool {
+        !matches!(self.command, InspectCommand::DumpTree(_))
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             InspectCommand::DumpSuper(command) => command.run(console),

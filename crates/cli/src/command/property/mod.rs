@@ -28,6 +28,10 @@ enum PropertyCommand {
 }
 
 impl Property {
+    pub(crate) fn knows_json(&self) -> bool {
+        !matches!(self.command, PropertyCommand::Set(_))
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             PropertyCommand::Get(command) => command.run(console),

@@ -15,7 +15,8 @@ use clap::{ArgAction, CommandFactory, FromArgMatches};
 use ubtrfs_engine::FileKind;
 
 use self::words::WordsError;
-use super::Command;
+use super::{Command, absent};
+use crate::command_line::{Verbosity, with_verbosity};
 use crate::console::{Console, Format, is_broken_pipe};
 use crate::location::{Access, Location, LocationParser, VolumeOptions};
 use crate::operand::{Operand, OperandParser};
@@ -213,7 +214,7 @@ fn line_command(session: &Arc<Session>) -> clap::Command {
         });
         command.mut_subcommands(|command| within(command, session))
     }
-    let command = Line::command().mut_subcommands(|command| {
+    let command = with_verbosity(Line::command()).mut_subcommands(|command| {
         let is_hidden = NOT_IN_SHELL.contains(&command.get_name());
         command.hide(is_hidden)
     });
@@ -242,9 +243,10 @@ fn run_line(
     let matches = command.clone().try_get_matches_from(words);
     let parsed = matches.and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
-        Ok((name, Line::from_arg_matches(&matches)?))
+        let verbosity = Verbosity::after(&matches);
+        Ok((name, Line::from_arg_matches(&matches)?, verbosity))
     });
-    let (name, line) = match parsed {
+    let (name, line, verbosity) = match parsed {
         Ok(parsed) => parsed,
         Err(help) if !help.use_stderr() => {
             write!(console.out, "{}", help.render())?;
@@ -252,13 +254,21 @@ fn run_line(
             return Ok(Flow::Continue);
         }
         Err(error) => {
+            if let Some(name) = absent::named(command, words, &error) {
+                bail!("{}", absent::refusal(&name));
+            }
             let text = error.render().to_string();
             let first = text.split("\n\n").next().unwrap_or_default();
             bail!("{}", first.trim_start_matches("error: ").trim_end());
         }
     };
-    let format = console.format;
+    if let (Verb::Command(command), Some(format)) = (&line.verb, line.format) {
+        command.check_format(format)?;
+    }
+    let (format, verbose, quiet) = (console.format, console.verbose, console.quiet);
     console.format = line.format.unwrap_or(format);
+    console.verbose = verbose.saturating_add(verbosity.verbose);
+    console.quiet |= verbosity.quiet;
     let done = match &line.verb {
         Verb::Command(_) if NOT_IN_SHELL.contains(&name.as_str()) => {
             bail!("'{name}' is no command of the shell")
@@ -275,7 +285,7 @@ fn run_line(
         },
         Verb::Exit => return Ok(Flow::Exit),
     };
-    console.format = format;
+    (console.format, console.verbose, console.quiet) = (format, verbose, quiet);
     console.end_progress();
     console.out.flush()?;
     done.map(|()| Flow::Continue)

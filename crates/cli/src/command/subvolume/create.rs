@@ -1,10 +1,12 @@
 //! `ubtrfs subvolume create`: new subvolumes.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use anyhow::Context;
 use ubtrfs_engine::NewInode;
 
+use super::refuse_qgroups;
 use crate::changes::{Changes, Target};
 use crate::command::mkdir::{make_directory, make_path};
 use crate::console::Console;
@@ -19,19 +21,20 @@ pub(crate) struct Create {
     /// Make the directories above as well
     #[arg(short, long)]
     parents: bool,
-    /// Print only errors
-    #[arg(short, long)]
-    quiet: bool,
+    /// Not done: ubtrfs does not write quota groups
+    #[arg(short = 'i', value_name = "QGROUP", hide = true)]
+    qgroups: Vec<OsString>,
     #[command(flatten)]
     volume: VolumeOptions,
 }
 
 impl Create {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        refuse_qgroups(&self.qgroups)?;
         let make = |target: &Target, location: &Location, console: &mut Console| {
             self.make(target, location)
                 .with_context(|| format!("Could not create subvolume '{location}'"))?;
-            if !self.quiet && !console.quiet {
+            if !console.quiet {
                 writeln!(console.out, "Create subvolume '{location}'")?;
             }
             Ok(())

@@ -35,9 +35,6 @@ pub(crate) struct Delete {
     /// Only show what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Print only errors
-    #[arg(short, long)]
-    quiet: bool,
     #[command(flatten)]
     devices: DeviceOptions,
 }
@@ -70,7 +67,7 @@ impl Delete {
         let mut sessions = self.locations.iter().filter_map(Location::session);
         let session = sessions.next();
         changes.commit()?;
-        if self.dry_run {
+        if self.dry_run || console.dry_run {
             return Ok(());
         }
         for volume in volumes {
@@ -136,14 +133,14 @@ impl Delete {
         if target.volume.default_subvolume()? == id {
             bail!("not deleting default subvolume id {id} '{shown}'");
         }
-        if !self.quiet && !console.quiet {
+        if !console.quiet {
             let commit = match self.commit_each || self.commit_after {
                 true => "commit",
                 false => "no-commit",
             };
             writeln!(console.out, "Delete subvolume {id} ({commit}): '{shown}'")?;
         }
-        if self.dry_run {
+        if self.dry_run || console.dry_run {
             return Ok(());
         }
         if let Some(rights) = target.rights() {

@@ -10,7 +10,9 @@ mod snapshot;
 mod sync;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
+use anyhow::bail;
 use ubtrfs_engine::{SubvolumeInfo, Volume};
 use ubtrfs_format::ids::RootId;
 
@@ -37,6 +39,17 @@ enum SubvolumeCommand {
 }
 
 impl Subvolume {
+    pub(crate) fn knows_json(&self) -> bool {
+        matches!(
+            self.command,
+            SubvolumeCommand::GetDefault(_) | SubvolumeCommand::List(_) | SubvolumeCommand::Show(_)
+        )
+    }
+
+    pub(crate) fn knows_dry_run(&self) -> bool {
+        matches!(self.command, SubvolumeCommand::Delete(_))
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             SubvolumeCommand::Create(command) => command.run(console),
@@ -48,6 +61,14 @@ impl Subvolume {
             SubvolumeCommand::Snapshot(command) => command.run(console),
             SubvolumeCommand::Sync(command) => command.run(console),
         }
+    }
+}
+
+/// A new subvolume is put into no quota group.
+fn refuse_qgroups(qgroups: &[OsString]) -> anyhow::Result<()> {
+    match qgroups.is_empty() {
+        true => Ok(()),
+        false => bail!("-i is not supported: ubtrfs does not write quota groups"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! `ubtrfs subvolume snapshot`: snapshots made.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use anyhow::{Context, bail};
 
+use super::refuse_qgroups;
 use crate::changes::{Changes, Target};
 use crate::console::Console;
 use crate::location::{Location, VolumeOptions};
@@ -21,15 +23,16 @@ pub(crate) struct Snapshot {
     /// Make the snapshot read-only
     #[arg(short = 'r')]
     read_only: bool,
-    /// Print only errors
-    #[arg(short, long)]
-    quiet: bool,
+    /// Not done: ubtrfs does not write quota groups
+    #[arg(short = 'i', value_name = "QGROUP", hide = true)]
+    qgroups: Vec<OsString>,
     #[command(flatten)]
     volume: VolumeOptions,
 }
 
 impl Snapshot {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        refuse_qgroups(&self.qgroups)?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.destination)?;
         let is_there = changes.opened(&self.source).is_some();
@@ -53,7 +56,7 @@ impl Snapshot {
             .snapshot(source, place.dir, &place.name, self.read_only)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;
         target.entry_changed(place.dir, &place.name);
-        if !self.quiet && !console.quiet {
+        if !console.quiet {
             let kind = match self.read_only {
                 true => "readonly snapshot",
                 false => "snapshot",
