@@ -82,6 +82,8 @@ pub(crate) struct Console {
     pub(crate) dry_run: bool,
     progress: Option<ProgressBar>,
     failed: bool,
+    /// The exit code if the command succeeds otherwise.
+    found: u8,
     /// Of the script that is being run.
     line: Option<u64>,
 }
@@ -117,6 +119,7 @@ impl Console {
             dry_run: false,
             progress: None,
             failed: false,
+            found: 0,
             line: None,
         }
     }
@@ -194,6 +197,11 @@ impl Console {
         self.message("ERROR", error);
     }
 
+    /// The command does what it should, and ends with this exit code.
+    pub(crate) fn end_with(&mut self, code: u8) {
+        self.found = code;
+    }
+
     /// Another process has reported an error; the exit code will be 1.
     pub(crate) fn error_was_reported(&mut self) {
         self.failed = true;
@@ -220,7 +228,7 @@ impl Console {
         let result = result.and_then(|()| Ok(self.out.flush()?));
         let Err(error) = result else {
             return match self.failed {
-                false => 0,
+                false => self.found,
                 true => FAILURE,
             };
         };

@@ -2,8 +2,8 @@
 //!
 //! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command; through
 //! `mount.fuse.ubtrfs` and the like as the helper of mount(8) and umount(8).
-//! Exit codes: 0 for success, 1 for any error (usage errors as well), 141 when the reader of
-//! standard output went away, as a program that SIGPIPE ends.
+//! Exit codes: 0 for success, 1 for any error (usage errors as well), 64 if `device stats --check` finds that errors
+//! were counted, 141 when the reader of standard output went away, as a program that SIGPIPE ends.
 //!
 //! Here: the definition of the whole command line and its start. Each command has a file in `command`.
 

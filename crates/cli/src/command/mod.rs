@@ -33,6 +33,7 @@ mod touch;
 mod tree;
 mod truncate;
 mod umount;
+mod version;
 
 use crate::console::Console;
 
@@ -68,19 +69,20 @@ pub(crate) enum Command {
     Tree(tree::Tree),
     Truncate(truncate::Truncate),
     Umount(umount::Umount),
+    Version(version::Version),
 }
 
 impl Command {
     /// Whether there is a listing of it in JSON. A shell hands the format on.
     pub(crate) fn knows_json(&self) -> bool {
         match self {
-            Command::Device(_)
-            | Command::Check(_)
+            Command::Check(_)
             | Command::Getfattr(_)
             | Command::Ls(_)
             | Command::Shell(_)
             | Command::Stat(_)
             | Command::Tree(_) => true,
+            Command::Device(group) => group.knows_json(),
             Command::Filesystem(group) => group.knows_json(),
             Command::InspectInternal(group) => group.knows_json(),
             Command::Property(group) => group.knows_json(),
@@ -131,6 +133,7 @@ impl Command {
             Command::Tree(command) => command.run(console),
             Command::Truncate(command) => command.run(console),
             Command::Umount(command) => command.run(console),
+            Command::Version(command) => command.run(console),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::quoting::Escaped;
 use crate::session::MountPath;
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
-const LOOKING_AT_DATA: [&str; 3] = ["du", "snapshot", "sync"];
+const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
 /// Commands whose argument need not exist.
 const MAKING: [&str; 2] = ["create", "snapshot"];
 

@@ -36,6 +36,12 @@ const SAME: &[&str] = &[
     "filesystem df -k",
     "filesystem df -t --si",
     "--format json filesystem df",
+    "device stats",
+    "device stats -c",
+    "--format json device stats",
+    "inspect-internal min-dev-size",
+    "inspect-internal min-dev-size --id 2",
+    "inspect-internal min-dev-size --id 3",
     "filesystem usage",
     "filesystem usage -b",
     "filesystem usage --si -m",
@@ -53,7 +59,11 @@ const SAME: &[&str] = &[
 ];
 
 /// Commands whose columns are as wide as the devices' paths.
-const SAME_WORDS: &[&str] = &["filesystem usage -T", "filesystem usage -T --si"];
+const SAME_WORDS: &[&str] = &[
+    "filesystem usage -T",
+    "filesystem usage -T --si",
+    "device stats -T",
+];
 
 fn build(profile: Profile, name: &str) -> Filled {
     Case::of_profile(profile)
@@ -122,6 +132,32 @@ fn assert_same_lines(expected: &str, found: &str, command: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "{command}");
 }
 
+const GENERATIONS: [&str; 3] = ["0", "9", "99999"];
+
+/// What was written since each of the generations, in the subvolume at `path`.
+fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
+    let each = GENERATIONS.iter().map(|since| {
+        let mut command = Command::new("btrfs");
+        command.args(["subvolume", "find-new"]);
+        both_outputs(command.arg(mount.path().join(path)).arg(since))
+    });
+    (path.to_owned(), each.collect())
+}
+
+/// What btrfs-progs reads comes in pieces of 4 KiB: it shows no name of a file with more names than that, and nothing of a
+/// link whose target is as long.
+fn within_its_buffer(text: &str, nameless: &str) -> String {
+    let mut nameless = nameless.lines().filter(|line| !line.contains(LONGEST_LINK));
+    let kept = text.lines().filter(|line| !line.contains(LONGEST_LINK));
+    let shown = kept.map(|line| match nameless.next() {
+        Some(other) if other.ends_with([' ', '/']) && line.starts_with(other) => other,
+        _ => line,
+    });
+    shown.map(|line| format!("{line}\n")).collect()
+}
+
+const LONGEST_LINK: &str = "special/symlink-4095";
+
 fn compare(filled: &Filled) {
     let devices = filled.volume.devices();
     // On a device that cannot be written the kernel calls less space free.
@@ -145,8 +181,10 @@ fn compare(filled: &Filled) {
         .chain(tables)
         .map(|&command| (command.to_owned(), String::new()))
         .collect();
+    let mut written = vec![find_new_by_progs(&mount, "")];
     for line in subvolumes.lines() {
         let path = line.split_once(" path ").expect("a path in each line").1;
+        written.push(find_new_by_progs(&mount, path));
         for command in ["subvolume show", "subvolume list", "subvolume list -o"] {
             commands.push((command.to_owned(), path.to_owned()));
         }
@@ -171,6 +209,17 @@ fn compare(filled: &Filled) {
         .map(|(command, path)| clean(&theirs(&mount, command, path)))
         .collect();
     drop(mount);
+    for (path, expected) in written {
+        for (since, expected) in GENERATIONS.into_iter().zip(expected) {
+            let mut command = ubtrfs();
+            let at = location(&devices[0], &path);
+            command.args(["subvolume", "find-new"]).arg(at).arg(since);
+            let found = both_outputs(command.args(other_devices(devices)));
+            let found = within_its_buffer(&found, &expected);
+            let expected = within_its_buffer(&expected, &expected);
+            assert_same_lines(&expected, &found, &format!("find-new {path} {since}"));
+        }
+    }
     for ((command, path), expected) in commands.iter().zip(expected) {
         let found = clean(&ours(devices, command, path));
         if SAME_WORDS.contains(&command.as_str()) {
@@ -333,6 +382,10 @@ fn every_listing_has_json(filled: &Filled) {
         "filesystem show",
         "filesystem usage",
         "device usage",
+        "device stats",
+        "getfattr",
+        "inspect-internal dump-super -f",
+        "inspect-internal min-dev-size",
         "inspect-internal list-chunks",
         "inspect-internal rootid",
         "inspect-internal tree-stats",

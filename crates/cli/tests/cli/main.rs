@@ -14,5 +14,6 @@ mod live;
 mod mounted;
 mod namespaces;
 mod process;
+mod progs_verbs;
 mod shell;
 mod subvolumes;

@@ -1,5 +1,8 @@
 //! `ubtrfs device`: the devices of a volume.
 
+mod ready;
+mod scan;
+mod stats;
 mod usage;
 
 use crate::console::Console;
@@ -14,12 +17,25 @@ pub(crate) struct Device {
 
 #[derive(Debug, clap::Subcommand)]
 enum DeviceCommand {
+    Ready(ready::Ready),
+    Scan(scan::Scan),
+    Stats(stats::Stats),
     Usage(usage::Usage),
 }
 
 impl Device {
+    pub(crate) fn knows_json(&self) -> bool {
+        matches!(
+            self.command,
+            DeviceCommand::Stats(_) | DeviceCommand::Usage(_)
+        )
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
+            DeviceCommand::Ready(command) => command.run(),
+            DeviceCommand::Scan(command) => command.run(console),
+            DeviceCommand::Stats(command) => command.run(console),
             DeviceCommand::Usage(command) => command.run(console),
         }
     }

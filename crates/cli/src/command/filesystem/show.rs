@@ -3,17 +3,18 @@
 //! Devices named or found by a scan are grouped by volume. Without an argument the block devices of
 //! the machine are looked through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs_device::{FoundDevice, Pool, PoolOptions, scan};
+use ubtrfs_device::{FoundDevice, scan};
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::DevId;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::console::Console;
 use crate::json;
@@ -30,6 +31,9 @@ pub(crate) struct Show {
     /// Look through the block devices of the machine
     #[arg(short = 'd', long)]
     all_devices: bool,
+    /// Show only volumes that are mounted, by ubtrfs or the kernel's btrfs
+    #[arg(short, long)]
+    mounted: bool,
     #[command(flatten)]
     units: LongUnits,
     #[command(flatten)]
@@ -128,10 +132,18 @@ impl Show {
         if !named || self.all_devices {
             places.push(PathBuf::from("/dev"));
         }
-        let found = scan(&places);
+        let mut found = scan(&places);
         if named && found.is_empty() {
             // Opening says what is wrong with a place that was named.
             self.devices.open_all(&places)?;
+        }
+        if self.mounted {
+            let asked: BTreeSet<Uuid> = found.iter().map(|device| device.fsid).collect();
+            found = mounted_devices()?;
+            found.retain(|device| !named || asked.contains(&device.fsid));
+            if named && found.is_empty() {
+                bail!("what is named is not mounted");
+            }
         }
         let mut order: Vec<Uuid> = Vec::new();
         let mut by_volume: BTreeMap<Uuid, Vec<FoundDevice>> = BTreeMap::new();
@@ -160,6 +172,25 @@ impl Show {
     }
 }
 
+/// The devices of volumes that are mounted, by the kernel's btrfs or ubtrfs.
+fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
+    let table = mount_table().context("cannot read which file systems are mounted")?;
+    let of_btrfs = |entry: &TableEntry| entry.is_ours() || entry.fs_type == "btrfs";
+    let mounts = table.into_iter().filter(of_btrfs);
+    let sources: BTreeSet<PathBuf> = mounts.map(|entry| entry.source).collect();
+    let mut places: Vec<PathBuf> = sources.into_iter().filter(|path| path.exists()).collect();
+    let named = scan(&places);
+    let mounted: BTreeSet<Uuid> = named.iter().map(|device| device.fsid).collect();
+    // The table names one device of each.
+    for device in named.iter().filter(|device| device.num_devices > 1) {
+        places.extend(device.path.parent().map(PathBuf::from));
+    }
+    places.push(PathBuf::from("/dev"));
+    let mut found = scan(&places);
+    found.retain(|device| mounted.contains(&device.fsid));
+    Ok(found)
+}
+
 impl VolumeJson {
     fn new(fsid: Uuid, superblock: &Superblock, mut devices: Vec<DeviceJson>) -> VolumeJson {
         devices.sort_by_key(|device| device.devid);
@@ -181,26 +212,28 @@ impl VolumeJson {
     }
 }
 
-/// What the superblocks of the devices say; nothing else of the volume is read.
+/// What the superblocks of the devices say; nothing is opened, so that it does not matter who uses the volume.
 fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
-    let paths: Vec<PathBuf> = found.iter().map(|device| device.path.clone()).collect();
-    let options = PoolOptions::new().degraded(true);
-    let pool =
-        Pool::open(&paths, &options).with_context(|| format!("cannot open volume {fsid}"))?;
-    let devices: Vec<DeviceJson> = pool
-        .devices()
-        .iter()
-        .map(|device| DeviceJson {
-            devid: device.devid.0,
-            size: device.item.map_or(0, |item| item.total_bytes.get()),
-            used: device.item.map_or(0, |item| item.bytes_used.get()),
-            path: device
-                .path
-                .as_ref()
-                .map(|path| path.to_string_lossy().into_owned()),
-        })
-        .collect();
-    Ok(VolumeJson::new(fsid, pool.superblock(), devices))
+    let mut by_devid: BTreeMap<u64, &FoundDevice> = BTreeMap::new();
+    for device in found {
+        let known = by_devid.entry(device.devid).or_insert(device);
+        // One that was away for a while does not count beside its successor.
+        if device.generation > known.generation {
+            *known = device;
+        }
+    }
+    let newest = by_devid.values().max_by_key(|device| device.generation);
+    let newest = newest.with_context(|| format!("volume {fsid} has no device"))?;
+    let devices = by_devid.values().map(|device| {
+        let item = &device.superblock.dev_item;
+        DeviceJson {
+            devid: device.devid,
+            size: item.total_bytes.get(),
+            used: item.bytes_used.get(),
+            path: Some(device.path.to_string_lossy().into_owned()),
+        }
+    });
+    Ok(VolumeJson::new(fsid, &newest.superblock, devices.collect()))
 }
 
 /// As it is now: its superblocks may be older.

@@ -5,6 +5,7 @@ mod dump_tree;
 mod inode_resolve;
 mod list_chunks;
 mod logical_resolve;
+mod min_dev_size;
 mod rootid;
 mod subvolid_resolve;
 mod tree_stats;
@@ -29,6 +30,7 @@ enum InspectCommand {
     InodeResolve(inode_resolve::InodeResolve),
     ListChunks(list_chunks::ListChunks),
     LogicalResolve(logical_resolve::LogicalResolve),
+    MinDevSize(min_dev_size::MinDevSize),
     Rootid(rootid::Rootid),
     SubvolidResolve(subvolid_resolve::SubvolidResolve),
     TreeStats(tree_stats::TreeStats),
@@ -46,6 +48,7 @@ impl InspectInternal {
             InspectCommand::InodeResolve(command) => command.run(console),
             InspectCommand::ListChunks(command) => command.run(console),
             InspectCommand::LogicalResolve(command) => command.run(console),
+            InspectCommand::MinDevSize(command) => command.run(console),
             InspectCommand::Rootid(command) => command.run(console),
             InspectCommand::SubvolidResolve(command) => command.run(console),
             InspectCommand::TreeStats(command) => command.run(console),

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod find_new;
 mod get_default;
 mod list;
 mod set_default;
@@ -30,6 +31,7 @@ pub(crate) struct Subvolume {
 enum SubvolumeCommand {
     Create(create::Create),
     Delete(delete::Delete),
+    FindNew(find_new::FindNew),
     GetDefault(get_default::GetDefault),
     List(list::List),
     SetDefault(set_default::SetDefault),
@@ -42,7 +44,10 @@ impl Subvolume {
     pub(crate) fn knows_json(&self) -> bool {
         matches!(
             self.command,
-            SubvolumeCommand::GetDefault(_) | SubvolumeCommand::List(_) | SubvolumeCommand::Show(_)
+            SubvolumeCommand::FindNew(_)
+                | SubvolumeCommand::GetDefault(_)
+                | SubvolumeCommand::List(_)
+                | SubvolumeCommand::Show(_)
         )
     }
 
@@ -54,6 +59,7 @@ impl Subvolume {
         match &self.command {
             SubvolumeCommand::Create(command) => command.run(console),
             SubvolumeCommand::Delete(command) => command.run(console),
+            SubvolumeCommand::FindNew(command) => command.run(console),
             SubvolumeCommand::GetDefault(command) => command.run(console),
             SubvolumeCommand::List(command) => command.run(console),
             SubvolumeCommand::SetDefault(command) => command.run(console),

@@ -1,0 +1,47 @@
+//! `ubtrfs device ready`: whether all devices of a volume are there.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use ubtrfs_device::scan;
+
+use crate::quoting::Escaped;
+
+/// Tell whether all devices of a volume are there
+///
+/// They are looked for among the block devices of the machine and in the folders of --scan. Exit code 0: all are
+/// there; 1: some are missing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ready {
+    /// One of the devices or images
+    device: PathBuf,
+    /// Look in this folder as well; repeat for more
+    #[arg(long = "scan", value_name = "DIR")]
+    scan: Vec<PathBuf>,
+}
+
+impl Ready {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let shown = Escaped(self.device.as_os_str().as_bytes());
+        let named = scan(std::slice::from_ref(&self.device)).into_iter().next();
+        let Some(named) = named.filter(|_| !self.device.is_dir()) else {
+            bail!("not a btrfs device: '{shown}'");
+        };
+        let mut places = vec![self.device.clone(), PathBuf::from("/dev")];
+        places.extend(self.scan.iter().cloned());
+        let devices = scan(&places);
+        let of_volume = devices.iter().filter(|device| device.fsid == named.fsid);
+        let present: BTreeSet<u64> = of_volume.map(|device| device.devid).collect();
+        if (present.len() as u64) < named.num_devices {
+            bail!(
+                "volume {} has {} devices, and {} are there",
+                named.fsid,
+                named.num_devices,
+                present.len()
+            );
+        }
+        Ok(())
+    }
+}

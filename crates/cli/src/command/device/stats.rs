@@ -1,0 +1,140 @@
+//! `ubtrfs device stats`: the errors of devices that the volume has counted.
+//!
+//! The kernel's btrfs counts them; ubtrfs shows them and counts none.
+
+use std::io::Write;
+
+use anyhow::bail;
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::item::DevStatsItem;
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::console::Console;
+use crate::device_sizes::DeviceSizes;
+use crate::json;
+use crate::location::{DeviceOptions, Location};
+use crate::table::{Table, left, right};
+
+const NAMES: [&str; 5] = [
+    "write_io_errs",
+    "read_io_errs",
+    "flush_io_errs",
+    "corruption_errs",
+    "generation_errs",
+];
+const HEADS: [&str; 5] = [
+    "Write errors",
+    "Read errors",
+    "Flush errors",
+    "Corruption errors",
+    "Generation errors",
+];
+/// The exit code of btrfs-progs for errors that were counted.
+const ERRORS_COUNTED: u8 = 64;
+
+/// Show the errors of devices that the kernel's btrfs has counted
+#[derive(Debug, clap::Args)]
+pub(crate) struct Stats {
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    /// End with exit code 64 if a number is not 0
+    #[arg(short, long)]
+    check: bool,
+    /// Print a table
+    #[arg(short = 'T')]
+    tabular: bool,
+    /// Not done: ubtrfs does not write these numbers
+    #[arg(short = 'z', long, hide = true)]
+    reset: bool,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct StatsJson {
+    device: String,
+    devid: u64,
+    write_io_errs: u64,
+    read_io_errs: u64,
+    flush_io_errs: u64,
+    corruption_errs: u64,
+    generation_errs: u64,
+}
+
+impl Stats {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        if self.reset {
+            bail!("--reset is not supported: ubtrfs does not write these numbers");
+        }
+        let volume = self.devices.open(&self.location)?;
+        let mut rows = Vec::new();
+        for device in DeviceSizes::of(&volume) {
+            let devid = device.devid.0;
+            let name = match device.is_missing() {
+                true => format!("devid:{devid}"),
+                false => device.shown(),
+            };
+            rows.push((name, devid, counts(&volume, devid)?));
+        }
+        if self.check && rows.iter().any(|(.., counts)| *counts != [0; 5]) {
+            console.end_with(ERRORS_COUNTED);
+        }
+        if console.is_json() {
+            let rows = rows.into_iter().map(to_json);
+            return Ok(json::write_list(&mut console.out, "device-stats", rows)?);
+        }
+        if self.tabular {
+            return Ok(table(&rows).write(&mut console.out)?);
+        }
+        for (device, _, counts) in rows {
+            for (name, count) in NAMES.iter().zip(counts) {
+                writeln!(console.out, "[{device}].{name:<16} {count}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All 0 for a device of which nothing was noted.
+fn counts(volume: &Volume, devid: u64) -> anyhow::Result<[u64; 5]> {
+    let tree = volume.tree(RootId::DEV_TREE)?;
+    let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid);
+    let mut stats = DevStatsItem::new_zeroed();
+    if let Some(item) = tree.view.get(&key)? {
+        // Old items hold fewer numbers.
+        let len = item.len().min(size_of::<DevStatsItem>());
+        stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
+    }
+    Ok(stats.values.map(|value| value.get()))
+}
+
+fn to_json((device, devid, counts): (String, u64, [u64; 5])) -> StatsJson {
+    let [write, read, flush, corruption, generation] = counts;
+    StatsJson {
+        device,
+        devid,
+        write_io_errs: write,
+        read_io_errs: read,
+        flush_io_errs: flush,
+        corruption_errs: corruption,
+        generation_errs: generation,
+    }
+}
+
+fn table(rows: &[(String, u64, [u64; 5])]) -> Table {
+    let mut table = Table::default();
+    let mut heads = vec![left("Id"), left("Path")];
+    heads.extend(HEADS.into_iter().map(left));
+    let columns = heads.len();
+    table.push(heads);
+    table.rule(columns);
+    for (device, devid, counts) in rows {
+        let mut row = vec![right(devid), left(device)];
+        row.extend(counts.iter().map(right));
+        table.push(row);
+    }
+    table
+}

@@ -1,0 +1,208 @@
+//! `ubtrfs subvolume find-new`: what was written to files since a transaction.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::{Key, KeyType};
+
+use crate::console::Console;
+use crate::json;
+use crate::location::{Access, Location, VolumeOptions};
+
+/// List the extents of files that were written in a transaction or after it
+///
+/// The last line has the subvolume's own transaction: one more is where the next search begins. In a mount or a shell
+/// everything is committed before.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FindNew {
+    #[arg(value_name = "IMAGE[:/SUBVOLUME]")]
+    location: Location,
+    /// The first transaction that counts
+    #[arg(value_name = "TRANSID")]
+    since: u64,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundJson {
+    transid: u64,
+    extents: Vec<ExtentJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExtentJson {
+    inode: u64,
+    file_offset: u64,
+    len: u64,
+    disk_start: u64,
+    offset: u64,
+    r#gen: u64,
+    flags: String,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+}
+
+/// A file extent; numbers are bytes.
+struct Found {
+    inode: u64,
+    file_offset: u64,
+    len: u64,
+    disk_start: u64,
+    offset: u64,
+    transid: u64,
+    flags: String,
+}
+
+impl FindNew {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let opened = self.volume.open(&self.location)?;
+        let (volume, target) = (&*opened.volume, opened.target);
+        if target.is_stub() || volume.root_dir(target.root)? != target {
+            bail!("Not a Btrfs subvolume: '{}'", self.location);
+        }
+        let session = self.location.session();
+        if session.is_some_and(|session| session.volume_for(Access::Write).is_ok()) {
+            volume.sync().context("cannot commit")?;
+        }
+        let transid = volume.subvolume_tree(target.root)?.item().generation.get();
+        let mut found = Vec::new();
+        let is_json = console.is_json();
+        self.search(volume, target, &mut |extent, path| {
+            if is_json {
+                found.push(to_json(extent, path));
+                return Ok(());
+            }
+            write!(
+                console.out,
+                "inode {} file offset {} len {} disk start {} offset {} gen {} flags {} ",
+                extent.inode,
+                extent.file_offset,
+                extent.len,
+                extent.disk_start,
+                extent.offset,
+                extent.transid,
+                extent.flags
+            )?;
+            console.write_path(path)?;
+            Ok(writeln!(console.out)?)
+        })?;
+        if is_json {
+            let found = FoundJson {
+                transid,
+                extents: found,
+            };
+            return Ok(json::write_map(&mut console.out, "find-new", &found)?);
+        }
+        Ok(writeln!(console.out, "transid marker was {transid}")?)
+    }
+
+    /// Gives the extents in the order of their inodes. A file without a name is passed over.
+    fn search(
+        &self,
+        volume: &Volume,
+        root: FileId,
+        each: &mut dyn FnMut(&Found, &[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let tree = volume.subvolume_tree(root.root)?;
+        let mut cursor = tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::MIN)?;
+        let mut last: Option<(u64, Option<Vec<u8>>)> = None;
+        let mut last_dir = None;
+        while more {
+            let Some((key, bytes)) = cursor.current() else {
+                break;
+            };
+            let extent = match key.item_type == KeyType::EXTENT_DATA {
+                true => FileExtent::decode(bytes).filter(|e| e.transid().0 >= self.since),
+                false => None,
+            };
+            if let Some(extent) = extent {
+                let found = found(key, &extent);
+                if last
+                    .as_ref()
+                    .is_none_or(|(inode, _)| *inode != key.objectid)
+                {
+                    let file = FileId::new(root.root, InodeNr(key.objectid));
+                    last = Some((key.objectid, path_of(volume, file, &mut last_dir)?));
+                }
+                if let Some((_, Some(path))) = &last {
+                    each(&found, path)?;
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(())
+    }
+}
+
+/// The first path of a file. Files of one directory often stand beside each other: its path is kept.
+fn path_of(
+    volume: &Volume,
+    file: FileId,
+    last_dir: &mut Option<(FileId, Vec<u8>)>,
+) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some((dir, name)) = volume.inode_names(file)?.into_iter().next() else {
+        return Ok(None);
+    };
+    let mut path = match last_dir.take() {
+        Some((last, path)) if last == dir => path,
+        _ => volume.path_in_subvolume(dir)?,
+    };
+    *last_dir = Some((dir, path.clone()));
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&name);
+    Ok(Some(path))
+}
+
+fn found(key: Key, extent: &FileExtent<'_>) -> Found {
+    let mut flags = Vec::new();
+    if extent.head().compression != 0 {
+        flags.push("COMPRESS");
+    }
+    let (disk_start, offset) = match extent {
+        FileExtent::Inline { .. } => {
+            flags.push("INLINE");
+            (0, 0)
+        }
+        FileExtent::Regular { body, prealloc, .. } => {
+            if *prealloc {
+                flags.push("PREALLOC");
+            }
+            (body.disk_bytenr.get(), body.offset.get())
+        }
+    };
+    Found {
+        inode: key.objectid,
+        file_offset: key.offset,
+        len: extent.num_bytes(),
+        disk_start,
+        offset,
+        transid: extent.transid().0,
+        flags: match flags.is_empty() {
+            true => "NONE".to_owned(),
+            false => flags.join("|"),
+        },
+    }
+}
+
+fn to_json(found: &Found, path: &[u8]) -> ExtentJson {
+    ExtentJson {
+        inode: found.inode,
+        file_offset: found.file_offset,
+        len: found.len,
+        disk_start: found.disk_start,
+        offset: found.offset,
+        r#gen: found.transid,
+        flags: found.flags.clone(),
+        path: json::text(path),
+        path_hex: json::hex_if_lossy(path),
+    }
+}

@@ -1,0 +1,152 @@
+//! Commands that scripts made for btrfs-progs call.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde_json::Value;
+use ubtrfs_sim::images;
+use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+
+use crate::edits::write;
+use crate::mounted::Mounted;
+use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
+
+fn run(words: &str, path: &Path) -> String {
+    let words = words.split(' ').map(OsString::from);
+    let output = succeed(words.chain([path.into()]));
+    String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn version_is_said_as_a_command() {
+    assert!(succeed(["version"]).starts_with(b"ubtrfs v"));
+}
+
+#[test]
+fn devices_are_ready_when_all_are_there() {
+    let (_scratch, image) = empty_volume();
+    assert_eq!(run("device ready", &image), "");
+    let shown = run("device scan", &image);
+    assert!(shown.starts_with("Scanning for btrfs filesystems on '"));
+    assert_eq!(run("-q device scan", &image), "");
+    assert_eq!(run("device scan --forget", &image), "");
+    fail(
+        ["device", "ready", "/dev/null"],
+        "not a btrfs device: '/dev/null'",
+    );
+    fail(["device", "scan", "/nonexistent"], "not a btrfs device");
+    let several = images::names().unwrap().into_iter().find_map(|name| {
+        let image = images::image(&name).unwrap();
+        (image.devices.len() > 1).then_some(image)
+    });
+    let several = several.unwrap();
+    let first = several.devices[0].as_os_str();
+    fail(["device".as_ref(), "ready".as_ref(), first], " are there");
+    let folder = several.devices[0].parent().unwrap().as_os_str();
+    succeed([
+        "device".as_ref(),
+        "ready".as_ref(),
+        first,
+        "--scan".as_ref(),
+        folder,
+    ]);
+}
+
+#[test]
+fn counted_errors_of_devices_are_shown_and_not_reset() {
+    let (_scratch, image) = empty_volume();
+    let stats = run("device stats --check", &image);
+    assert_eq!(stats.lines().count(), 5);
+    assert!(stats.lines().all(|line| line.ends_with(" 0")), "{stats}");
+    let args = [
+        "device".as_ref(),
+        "stats".as_ref(),
+        "-z".as_ref(),
+        image.as_os_str(),
+    ];
+    fail(args, "--reset is not supported");
+}
+
+#[test]
+fn find_new_sees_what_a_mount_has_not_committed() {
+    let Some(mounted) = Mounted::new("commit=300", |image| write(image, "old", b"old")) else {
+        return;
+    };
+    let find = |since: &str| -> Value {
+        let mut args: Vec<OsString> = ["--format", "json", "subvolume", "find-new"]
+            .map(OsString::from)
+            .to_vec();
+        args.extend([mounted.dir.clone().into(), since.into()]);
+        serde_json::from_slice(&succeed(args)).unwrap()
+    };
+    let before = find("0");
+    let old = &before["find-new"]["extents"][0];
+    assert_eq!(
+        (&old["path"], &old["flags"]),
+        (&"old".into(), &"INLINE".into())
+    );
+    let next = before["find-new"]["transid"].as_u64().unwrap() + 1;
+    std::fs::write(mounted.dir.join("new"), vec![1u8; 10_000]).unwrap();
+    let after = find(&next.to_string());
+    let extents = after["find-new"]["extents"].as_array().unwrap();
+    assert_eq!(extents.len(), 1, "{after}");
+    assert_eq!(extents[0]["path"], "new");
+    assert_eq!(extents[0]["len"], 12_288);
+    std::fs::create_dir(mounted.dir.join("dir")).unwrap();
+    let dir = mounted.dir.join("dir").into_os_string();
+    fail(
+        ["subvolume".into(), "find-new".into(), dir, "0".into()],
+        "Not a Btrfs subvolume",
+    );
+    mounted.unmount();
+    let at = location(&mounted.image, "");
+    let said = succeed([
+        "subvolume".into(),
+        "find-new".into(),
+        at,
+        next.to_string().into(),
+    ]);
+    let said = String::from_utf8(said).unwrap();
+    let (extent, marker) = said.split_once('\n').unwrap();
+    assert!(extent.ends_with(" flags NONE new"), "{said}");
+    assert!(marker.starts_with("transid marker was "), "{said}");
+}
+
+#[test]
+fn mounted_volumes_alone_are_shown() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let uuids = |options: &[&str], place: Option<&Path>| -> Vec<String> {
+        let mut command = ubtrfs();
+        command.args(["--format", "json", "filesystem", "show"]);
+        let output = command.args(options).args(place).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let volumes = shown["filesystem-show"].as_array().unwrap();
+        let uuids = volumes
+            .iter()
+            .map(|volume| volume["uuid"].as_str().unwrap());
+        uuids.map(str::to_owned).collect()
+    };
+    let ours = uuids(&[], Some(&mounted.image)).remove(0);
+    assert!(uuids(&["--mounted"], None).contains(&ours));
+    for place in [&mounted.image, &mounted.dir] {
+        assert_eq!(uuids(&["-m"], Some(place)).first(), Some(&ours));
+    }
+    mounted.unmount();
+    assert!(!uuids(&["-m"], None).contains(&ours));
+    let args = [
+        "filesystem".as_ref(),
+        "show".as_ref(),
+        "-m".as_ref(),
+        mounted.image.as_os_str(),
+    ];
+    fail(args, "not mounted");
+    if or_skip("mounted_volumes_alone_are_shown") {
+        let scratch = ubtrfs_sim::Scratch::new().unwrap();
+        let volume = KernelVolume::of_files(vec![mounted.image.clone()], scratch);
+        let _mount = volume.mount_ro().unwrap();
+        assert!(uuids(&["-m"], None).contains(&ours));
+    }
+}
