@@ -28,9 +28,10 @@ impl Error {
             Error::Image { source, .. } => source.kind(),
             Error::NoName(_) | Error::Mkfs(_) => io::ErrorKind::InvalidInput,
             Error::Engine(error) => match error {
-                Engine::NotFound | Engine::NoSuchInode(_) | Engine::NoSuchSubvolume(_) => {
-                    io::ErrorKind::NotFound
-                }
+                Engine::NotFound
+                | Engine::NoSuchInode(_)
+                | Engine::NoSuchSubvolume(_)
+                | Engine::NoXattr => io::ErrorKind::NotFound,
                 Engine::Exists => io::ErrorKind::AlreadyExists,
                 Engine::NotEmpty(_) => io::ErrorKind::DirectoryNotEmpty,
                 Engine::NotADirectory(_) => io::ErrorKind::NotADirectory,

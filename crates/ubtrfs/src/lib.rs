@@ -32,6 +32,7 @@ mod error;
 mod file;
 mod open;
 mod paths;
+mod properties;
 mod subvolumes;
 
 pub use error::{Error, Result};
@@ -39,9 +40,13 @@ pub use file::File;
 pub use open::{Builder, Volume};
 pub use subvolumes::Access;
 pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-pub use ubtrfs_engine::mkfs::MkfsOptions;
+pub use ubtrfs_engine::mkfs::{FeatureSet, MkfsError, MkfsOptions};
 pub use ubtrfs_engine::{
-    Attr, DirEntry, FileId, FileKind, FileTime, NewInode, RenameMode, SetAttr, SetTime,
-    SubvolumeInfo,
+    Attr, Compress, DirEntry, Error as EngineError, FileId, FileKind, FileTime, NewInode,
+    RenameMode, SetAttr, SetTime, SubvolumeInfo, SubvolumePlace, XattrMode,
 };
-pub use ubtrfs_format::ids::{InodeNr, RootId};
+pub use ubtrfs_format::block_group_flags::Profile;
+pub use ubtrfs_format::compress::Compression;
+pub use ubtrfs_format::csum::CsumType;
+pub use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+pub use ubtrfs_format::item::{InodeFlags, RootItem};

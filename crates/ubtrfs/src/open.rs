@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_engine::{FileId, OpenOptions};
+use ubtrfs_engine::{Compress, FileId, OpenOptions};
 use ubtrfs_format::item::Timespec;
 
 use crate::error::{Error, Result};
@@ -81,6 +81,44 @@ impl Builder {
         self
     }
 
+    /// Files, folders (for what is directly in them) or `/dev` (for all block devices) among which the volume's other
+    /// devices are looked for. Without it only the device that is named is opened.
+    #[must_use]
+    pub fn scan(mut self, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
+        let places = places.into_iter().map(Into::into);
+        self.options = self.options.scan(places.collect());
+        self
+    }
+
+    /// How files are compressed that do not say it themselves, by a flag or a property. Not at all by default.
+    #[must_use]
+    pub fn compress(mut self, compress: Compress) -> Builder {
+        self.options = self.options.compress(compress);
+        self
+    }
+
+    /// Has new files overwritten where they lie, as `-o nodatacow`: without checksums, and without compression.
+    #[must_use]
+    pub fn no_data_cow(mut self, no_data_cow: bool) -> Builder {
+        self.options = self.options.no_data_cow(no_data_cow);
+        self
+    }
+
+    /// Gives new files no checksums, as `-o nodatasum`: what a device then returns is taken for true.
+    #[must_use]
+    pub fn no_data_sum(mut self, no_data_sum: bool) -> Builder {
+        self.options = self.options.no_data_sum(no_data_sum);
+        self
+    }
+
+    /// The largest file that is kept in its item, in bytes; 2048 by default. At most what a leaf has room for counts, and
+    /// less than a sector unless the file is compressed. 0: none.
+    #[must_use]
+    pub fn max_inline_bytes(mut self, max_inline_bytes: u64) -> Builder {
+        self.options = self.options.max_inline_bytes(max_inline_bytes);
+        self
+    }
+
     /// Budget of the cache of tree blocks, in bytes.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Builder {
@@ -95,7 +133,7 @@ impl Builder {
         self
     }
 
-    /// Opens the volume that has `path` among its devices; the others are looked for beside it.
+    /// Opens the volume that has `path` among its devices; the others are looked for where [`Builder::scan`] says.
     ///
     /// Errors: it is no btrfs, is in use, lacks devices, or has features that cannot be written.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {

@@ -25,7 +25,7 @@ impl Volume {
         })
     }
 
-    fn subvolume_at(&self, path: &Path) -> Result<RootId> {
+    pub(crate) fn subvolume_at(&self, path: &Path) -> Result<RootId> {
         let id = self.find(path)?;
         match self.engine.root_dir(id.root)? == id {
             true => Ok(id.root),

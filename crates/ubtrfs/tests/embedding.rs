@@ -4,7 +4,10 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
-use ubtrfs::{Access, FileKind, Volume};
+use ubtrfs::{
+    Access, Builder, Compress, Compression, FileKind, InodeFlags, RootId, Volume, XattrMode,
+};
+use ubtrfs_sim::images;
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -116,4 +119,110 @@ fn many_threads_work_on_one_volume() {
         .map(|number| volume.read_dir(format!("/{number}")).unwrap().len())
         .sum();
     assert_eq!(found as u64, made.load(Ordering::Relaxed));
+}
+
+/// Bytes that a file of this content takes beside what an empty one takes.
+fn taken_by(volume: &Volume, content: &[u8]) -> u64 {
+    let used = || {
+        volume.sync().unwrap();
+        volume.engine().superblock().bytes_used.get()
+    };
+    volume.write("/file", b"").unwrap();
+    let before = used();
+    volume.write("/file", content).unwrap();
+    used() - before
+}
+
+#[test]
+fn builder_says_how_data_is_written() {
+    let make = |builder: Builder| builder.in_memory(VOLUME_BYTES).unwrap();
+    let content = vec![7u8; 4 << 20];
+    let plain = make(Volume::builder());
+    assert!(taken_by(&plain, &content) >= 4 << 20);
+    assert!(plain.flags("/file").unwrap().is_empty());
+    let zstd = Compress {
+        algorithm: Compression::Zstd,
+        ..Compress::default()
+    };
+    assert!(taken_by(&make(Volume::builder().compress(zstd)), &content) < 1 << 20);
+
+    assert_eq!(taken_by(&plain, b"small"), 0);
+    assert_eq!(
+        taken_by(&make(Volume::builder().max_inline_bytes(0)), b"small"),
+        4096
+    );
+
+    let in_place = make(Volume::builder().no_data_cow(true));
+    in_place.write("/file", &content).unwrap();
+    let both = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
+    assert_eq!(in_place.flags("/file").unwrap(), both);
+    let unsummed = make(Volume::builder().no_data_sum(true));
+    unsummed.write("/file", &content).unwrap();
+    assert_eq!(unsummed.flags("/file").unwrap(), InodeFlags::NODATASUM);
+}
+
+#[test]
+fn scan_finds_the_other_devices() {
+    let several = images::names().unwrap().into_iter().find_map(|name| {
+        let image = images::image(&name).unwrap();
+        (image.devices.len() > 1).then_some(image)
+    });
+    let image = several.expect("there is a volume of several devices");
+    let (first, others) = image.devices.split_first().unwrap();
+    assert!(Volume::open_read_only(first).is_err());
+    let builder = Volume::builder().read_only().scan(others);
+    assert!(builder.open(first).is_ok());
+}
+
+#[test]
+fn attributes_and_properties_are_set_by_paths() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.write("/file", b"").unwrap();
+    volume.symlink("file", "/link").unwrap();
+    let set = |value: &[u8], mode| volume.set_xattr("/link", "user.note", value, mode);
+    set(b"one", XattrMode::Create).unwrap();
+    let refused = set(b"two", XattrMode::Create).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    set(b"two", XattrMode::Replace).unwrap();
+    let note = volume.xattr("/file", "user.note").unwrap();
+    assert_eq!(note.as_deref(), Some(&b"two"[..]));
+    assert_eq!(volume.xattr("/file", "user.none").unwrap(), None);
+    volume.set_compression("/file", "zstd:3").unwrap();
+    assert_eq!(volume.compression("/file").unwrap().unwrap(), "zstd:3");
+    let mut names: Vec<_> = volume.xattrs("/file").unwrap();
+    names.sort();
+    let names: Vec<&[u8]> = names.iter().map(|(name, _)| &name[..]).collect();
+    assert_eq!(names, [&b"btrfs.compression"[..], b"user.note"]);
+    volume.set_compression("/file", "").unwrap();
+    assert_eq!(volume.compression("/file").unwrap(), None);
+    let invalid = volume.set_compression("/file", "bogus").unwrap_err();
+    assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
+    volume.remove_xattr("/file", "user.note").unwrap();
+    let gone = volume.remove_xattr("/file", "user.note").unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    volume.set_flags("/file", InodeFlags::IMMUTABLE).unwrap();
+    assert_eq!(volume.flags("/file").unwrap(), InodeFlags::IMMUTABLE);
+    let immutable = volume.write("/file", b"x").unwrap_err();
+    assert_eq!(immutable.kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn subvolumes_have_a_read_only_flag_and_one_is_the_default() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let id = volume.create_subvolume("/data").unwrap();
+    volume.create_dir("/data/dir").unwrap();
+    volume.set_read_only("/data", true).unwrap();
+    assert!(volume.is_read_only("/data").unwrap());
+    let refused = volume.write("/data/file", b"").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    volume.set_read_only("/data", false).unwrap();
+    volume.write("/data/file", b"").unwrap();
+    assert!(volume.set_read_only("/data/dir", true).is_err());
+
+    assert_eq!(volume.default_subvolume().unwrap(), RootId::FS_TREE);
+    volume.set_default_subvolume("/data").unwrap();
+    assert_eq!(volume.default_subvolume().unwrap(), id);
+    volume.set_label("name").unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.label(), b"name");
 }

@@ -150,3 +150,20 @@ fn mounted_volumes_alone_are_shown() {
         assert!(uuids(&["-m"], None).contains(&ours));
     }
 }
+
+#[test]
+fn dry_run_deletes_nothing_in_a_mount() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let subvolume = mounted.dir.join("a");
+    run("subvolume create", &subvolume);
+    let said = run("--dry-run subvolume delete", &subvolume);
+    assert!(
+        said.starts_with("Delete subvolume 256 (no-commit): "),
+        "{said}"
+    );
+    assert!(subvolume.is_dir());
+    assert_eq!(run("subvolume delete -q", &subvolume), "");
+    assert!(!subvolume.exists());
+}
