@@ -59,8 +59,9 @@ impl Volume {
         tree.check_undeleted()?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
         Draft::new(tree).refuse_guarded(root.id)?;
-        self.check_deletable(root.id)?;
+        // As in the kernel: `rmdir` says first that there is something in it.
         check(&root)?;
+        self.check_deletable(root.id)?;
         let mut root_draft = Draft::new(self.root_tree_object());
         let index = root_draft.remove_root_ref(dir.root, id, dir.ino, name)?;
         root_draft.put_orphan(id.0);

@@ -244,6 +244,13 @@ fn subvolume_that_is_needed_is_not_deleted() {
         .unwrap();
     volume.set_default(id).unwrap();
     assert!(matches!(delete(b"sub"), Err(Error::DefaultSubvolume(_))));
+    let empty = volume.rmdir(top, b"sub");
+    assert!(matches!(empty, Err(Error::DefaultSubvolume(_))), "{empty:?}");
+    world.file("sub/file");
+    let (volume, top) = (world.volume(), world.top());
+    let filled = volume.rmdir(top, b"sub");
+    assert!(matches!(filled, Err(Error::NotEmpty(_))), "{filled:?}");
+    volume.unlink(at(volume, "sub"), b"file").unwrap();
     world.shows(|volume| assert_eq!(volume.default_subvolume().unwrap(), id));
     let (volume, top) = (world.volume(), world.top());
     volume.set_default(RootId::FS_TREE).unwrap();
