@@ -100,3 +100,13 @@ fn this_process_is_seen_as_it_is() {
     let nobody = Caller::of_process(u32::MAX, 0, 0);
     assert!(!nobody.is_administrator());
 }
+
+#[test]
+fn the_peer_of_a_socket_is_who_made_it() {
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let peer = Peer::of(&socket).unwrap();
+    assert_eq!(peer.pid, std::process::id());
+    assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+    Peer::of(std::fs::File::open("/dev/null").unwrap()).unwrap_err();
+}
