@@ -56,6 +56,8 @@ pub(crate) struct Gate {
     pub(crate) forgotten: AtomicUsize,
     /// The way to the kernel's caches.
     pub(crate) notifier: Mutex<Option<Arc<dyn Notifier>>>,
+    /// Done each time that it is asked what the connection is to be set up for.
+    pub(crate) when_asked: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 impl std::fmt::Debug for Gate {
@@ -246,6 +248,9 @@ impl Instant {
 
 impl FileSystem for Instant {
     fn wishes(&self) -> Wishes {
+        if let Some(when_asked) = &mut *self.gate.when_asked.lock() {
+            when_asked();
+        }
         Wishes {
             posix_acl: false,
             writable: true,

@@ -2,7 +2,7 @@
 //!
 //! The kernel looks at it only then. Whoever turns it on holds a lock on it, against all other threads and
 //! processes that do or that mount meanwhile, and puts back what was there: a mount that is offered io_uring and then
-//! refused it fails.
+//! refused it does without, or fails.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Mounts; with the switch turned on, if the mount is to be over io_uring, else with whatever it is.
 ///

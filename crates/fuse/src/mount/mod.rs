@@ -81,14 +81,11 @@ pub fn mount(
     let control = adapter.control();
     let pages = adapter.kernel_pages();
     let mountpoint = check_mountpoint(mountpoint, source)?;
-    let device = attach_volume(
-        &volume,
-        &attachment(&mountpoint, source, writable, options),
-        options,
-    )?;
+    let wanted = attachment(&mountpoint, source, writable, options);
+    let attach = || attach_volume(&volume, &wanted, options);
     let stats = Arc::new(Stats::new());
     let counted = Watched::new(adapter, Arc::clone(&stats));
-    let mut session = serve(counted, device, mountpoint, options)?;
+    let mut session = serve(counted, attach, &mountpoint, options)?;
     session.stats = Some(stats);
     session.root = Some(root);
     session.control = Some(control);
@@ -111,8 +108,8 @@ pub fn mount_file_system(
 ) -> Result<Session, MountError> {
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let writable = file_system.wishes().writable;
-    let device = attach(&attachment(&mountpoint, source, writable, options))?;
-    serve(file_system, device, mountpoint, options)
+    let wanted = attachment(&mountpoint, source, writable, options);
+    serve(file_system, || attach(&wanted), &mountpoint, options)
 }
 
 fn attachment<'a>(
@@ -130,26 +127,69 @@ fn attachment<'a>(
     }
 }
 
-fn serve(
-    file_system: impl FileSystem,
-    device: OwnedFd,
-    mountpoint: PathBuf,
+/// Why a mount is not served.
+struct Unserved<F> {
+    error: MountError,
+    /// As of `Refused`.
+    but_for_rings: Option<F>,
+}
+
+impl<F> From<MountError> for Unserved<F> {
+    fn from(error: MountError) -> Self {
+        Self {
+            error,
+            but_for_rings: None,
+        }
+    }
+}
+
+/// Serves what `attach` mounts. If the kernel agrees on io_uring and then refuses it, as when it is turned off in
+/// between, it may hold back all requests of that mount for good: then another is made that does without.
+fn serve<F: FileSystem>(
+    file_system: F,
+    attach: impl Fn() -> Result<OwnedFd, MountError>,
+    mountpoint: &Path,
     options: &Options,
 ) -> Result<Session, MountError> {
-    let threads = options.threads.unwrap_or_else(default_threads);
-    let connected = device
-        .try_clone()
-        .map_err(MountError::Handshake)
-        .and_then(|watched| {
-            let connection = Connection::establish(file_system, device, threads, options.transport)
-                .map_err(MountError::Handshake)?;
-            Session::start(mountpoint.clone(), watched, connection)
-        });
-    if connected.is_err() {
-        // Nobody will ever answer there. The first error says more than one of this.
-        let _ = detach::detach(&mountpoint, IfBusy::Detach);
+    let mounted_by = |file_system, transport| {
+        let device = attach()?;
+        let connected = connect(file_system, device, mountpoint, options, transport);
+        if connected.is_err() {
+            // Nobody will ever answer there. The first error says more than one of this.
+            let _ = detach::abort(mountpoint);
+        }
+        connected
+    };
+    let unserved = match mounted_by(file_system, options.transport) {
+        Ok(session) => return Ok(session),
+        Err(unserved) => unserved,
+    };
+    match unserved.but_for_rings {
+        Some(file_system) if options.transport == TransportChoice::Auto => {
+            tracing::warn!(error = %unserved.error,
+                "the kernel offered io_uring and refuses it: mounting again without");
+            let connected = mounted_by(file_system, TransportChoice::Classic);
+            connected.map_err(|unserved| unserved.error)
+        }
+        _ => Err(unserved.error),
     }
-    connected
+}
+
+fn connect<F: FileSystem>(
+    file_system: F,
+    device: OwnedFd,
+    mountpoint: &Path,
+    options: &Options,
+    transport: TransportChoice,
+) -> Result<Session, Unserved<F>> {
+    let threads = options.threads.unwrap_or_else(default_threads);
+    let watched = device.try_clone().map_err(MountError::Handshake)?;
+    let connection = Connection::establish(file_system, device, threads, transport);
+    let connection = connection.map_err(|refused| Unserved {
+        error: MountError::Handshake(refused.error),
+        but_for_rings: refused.but_for_rings,
+    })?;
+    Ok(Session::start(mountpoint.into(), watched, connection)?)
 }
 
 /// The absolute path of a directory that can be mounted over.

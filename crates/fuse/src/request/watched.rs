@@ -31,6 +31,10 @@ impl<F, W> Watched<F, W> {
     pub(crate) fn new(inner: F, watch: W) -> Watched<F, W> {
         Watched { inner, watch }
     }
+
+    pub(crate) fn into_inner(self) -> F {
+        self.inner
+    }
 }
 
 impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {

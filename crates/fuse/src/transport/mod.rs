@@ -58,16 +58,33 @@ pub enum TransportChoice {
 /// A connection that has been set up; the kernel sends requests from now on.
 pub(crate) struct Connection(Box<Serve>);
 
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) struct Refused<F> {
+    pub(crate) error: io::Error,
+    /// The file system, if the kernel agreed on io_uring and then refused it: another connection could do without.
+    pub(crate) but_for_rings: Option<F>,
+}
+
+impl<F> From<io::Error> for Refused<F> {
+    fn from(error: io::Error) -> Self {
+        Self {
+            error,
+            but_for_rings: None,
+        }
+    }
+}
+
 type Serve = dyn FnOnce(&dyn Fn()) -> io::Result<()> + Send;
 
 impl Connection {
     /// Answers the kernel's first request, with which both sides agree on the protocol.
-    pub(crate) fn establish(
-        file_system: impl FileSystem,
+    pub(crate) fn establish<F: FileSystem>(
+        file_system: F,
         device: OwnedFd,
         threads: NonZeroUsize,
         choice: TransportChoice,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, Refused<F>> {
         let file_system = Watched::new(file_system, Guard);
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
@@ -77,12 +94,12 @@ impl Connection {
         let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?, settled.has_epoch()).inspect_err(refuse)?;
         device.send(&header, &whole_answer(&header, &answer));
-        file_system.start(teller.queue());
         let server = Arc::new(Server {
             file_system,
             settled,
         });
         let Some(queues) = queues else {
+            server.file_system.start(teller.queue());
             return Ok(Self(Box::new(move |abort| {
                 let outcome = Readers::new(server, device, threads).serve();
                 if outcome.is_err() {
@@ -93,7 +110,17 @@ impl Connection {
             })));
         };
         let ending = Arc::new(Ending::new()?);
-        let queues = queues.begin(&server, &device, &ending)?;
+        let queues = match queues.begin(&server, &device, &ending) {
+            Ok(queues) => queues,
+            Err(error) => {
+                let server = Arc::into_inner(server);
+                return Err(Refused {
+                    error,
+                    but_for_rings: server.map(|server| server.file_system.into_inner()),
+                });
+            }
+        };
+        server.file_system.start(teller.queue());
         Ok(Self(Box::new(move |abort| {
             if let Err(error) = aside::serve(&server, &device, &ending) {
                 ending.fail(error);
@@ -154,7 +181,7 @@ fn queues<F: FileSystem>(
     choice: TransportChoice,
 ) -> io::Result<Option<Queues<F>>> {
     if choice == TransportChoice::Classic {
-        tracing::info!("requests come through /dev/fuse, as asked for");
+        tracing::info!("requests come through /dev/fuse, as wanted");
         return Ok(None);
     }
     let made = if offer.has(flag::OVER_IO_URING) {
