@@ -161,3 +161,37 @@ fn reading_shells_share_an_image() {
     drop(script);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn lines_take_and_refuse_what_the_command_line_does() {
+    let (_scratch, image) = empty_volume();
+    let script = "subvolume create -q a\nrm -v nothing\nfilesystem resize 1G\n\
+                  mkdir --format json b\nsubvolume create -i 0/5 c\nmkdir d\n";
+    let output = run(&image, ["--keep-going"], script);
+    assert_eq!(stdout(&output), "");
+    let lines: Vec<&str> = stderr(&output).lines().collect();
+    assert_eq!(
+        lines[1..],
+        [
+            "ERROR: line 3: 'filesystem resize' is not supported by ubtrfs",
+            "ERROR: line 4: output format json is unsupported for this command",
+            "ERROR: line 5: -i is not supported: ubtrfs does not write quota groups",
+        ]
+    );
+    // The format of a whole script is that of its listings.
+    let output = ubtrfs()
+        .args(["--format", "json", "shell"])
+        .arg(&image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .and_then(|mut child| {
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(b"mkdir e\nls\n")?;
+            drop(input);
+            child.wait_with_output()
+        })
+        .unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["ls"].as_array().unwrap().len(), 3);
+}
