@@ -1,0 +1,136 @@
+//! What is done on large volumes takes as many tree blocks as on small ones: counted, so that no clock is asked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+
+const GIB: u64 = 1 << 30;
+/// Levels that a large tree has more than a small one.
+const MORE_LEVELS: u64 = 2;
+
+fn new_device(device_bytes: u64) -> Arc<MemDevice> {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[device_bytes]).unwrap();
+    let device = Arc::new(MemDevice::new(device_bytes));
+    plan.write(&[&*device], false).unwrap();
+    device
+}
+
+fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {
+    let options = OpenOptions::new().writable(writable).commit_interval(None);
+    let device: Arc<dyn BlockDevice> = device.clone();
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
+}
+
+fn top(volume: &Volume) -> FileId {
+    volume.root_dir(RootId::FS_TREE).unwrap()
+}
+
+fn create(volume: &Volume, name: &str) -> FileId {
+    let new = NewInode::file(0o644);
+    volume.create(top(volume), name.as_bytes(), &new).unwrap()
+}
+
+/// Tree blocks read so far.
+fn blocks_read(volume: &Volume) -> u64 {
+    let stats = volume.node_store().stats();
+    stats.misses + stats.read_ahead
+}
+
+/// Tree blocks that are read or written.
+#[derive(Debug)]
+struct Blocks {
+    read_file: u64,
+    read_to_write: u64,
+    written: u64,
+}
+
+/// Opens the volume to read a file, and again to make one and commit it.
+fn blocks(device: &Arc<MemDevice>) -> Blocks {
+    let volume = open(device, false);
+    // What must be known of every chunk, and the root tree's root.
+    let opened = blocks_read(&volume);
+    let nodesize = volume.node_store().nodesize() as u64;
+    let chunks = volume.tree_stats(&volume.chunk_tree()).unwrap();
+    assert_eq!(opened, chunks.total_bytes / nodesize + 1);
+    let before = blocks_read(&volume);
+    let file = volume.resolve(top(&volume), b"file7").unwrap();
+    let mut bytes = [0; 10];
+    assert_eq!(volume.read(file, 0, &mut bytes).unwrap(), 10);
+    let read_file = blocks_read(&volume) - before;
+
+    let volume = open(device, true);
+    let written = || volume.writer_stats().unwrap().node_bytes / nodesize;
+    let (read_before, written_before) = (blocks_read(&volume), written());
+    let file = create(&volume, "new");
+    volume.write(file, 0, &[1; 10_000]).unwrap();
+    volume.sync().unwrap();
+    Blocks {
+        read_file,
+        read_to_write: blocks_read(&volume) - read_before,
+        written: written() - written_before,
+    }
+}
+
+/// Trees that are larger have more levels, and those of space and references are changed in more than one place.
+fn assert_flat(few: &Blocks, many: &Blocks) {
+    println!("{few:?}\n{many:?}");
+    for (few, many, trees) in [
+        (few.read_file, many.read_file, 1),
+        (few.read_to_write, many.read_to_write, 6),
+        (few.written, many.written, 6),
+    ] {
+        assert!(many <= few + trees * MORE_LEVELS, "{few}, then {many}");
+    }
+}
+
+fn with_files(files: usize) -> Arc<MemDevice> {
+    let device = new_device(4 * GIB);
+    let volume = open(&device, true);
+    for number in 0..files {
+        let file = create(&volume, &format!("file{number}"));
+        volume.write(file, 0, &[number as u8; 10]).unwrap();
+    }
+    volume.close().unwrap();
+    device
+}
+
+#[test]
+fn many_files() {
+    let (few, many) = (with_files(100), with_files(20_000));
+    let (few, many) = (blocks(&few), blocks(&many));
+    assert_flat(&few, &many);
+}
+
+/// Those of a volume of 1 TiB.
+#[test]
+fn many_block_groups() {
+    const GROUPS: u64 = 1000;
+    let with = |device_bytes: u64, reserved_bytes: u64| {
+        let device = new_device(device_bytes);
+        let volume = open(&device, true);
+        let file = create(&volume, "file7");
+        volume.write(file, 0, &[7; 10]).unwrap();
+        let reserve = Fallocate::Reserve { keep_size: true };
+        for at in (0..reserved_bytes).step_by(10 * GIB as usize) {
+            let file = create(&volume, &format!("reserved{at}"));
+            volume.fallocate(file, reserve, 0, 10 * GIB).unwrap();
+        }
+        // One has 1 GiB.
+        assert!(volume.pool().chunk_map().len() as u64 >= reserved_bytes / GIB);
+        volume.close().unwrap();
+        device
+    };
+    let (few, many) = (with(32 * GIB, 10 * GIB), with(1200 * GIB, GROUPS * GIB));
+    let (few, many) = (blocks(&few), blocks(&many));
+    assert_flat(&few, &many);
+}
