@@ -245,7 +245,10 @@ fn subvolume_that_is_needed_is_not_deleted() {
     volume.set_default(id).unwrap();
     assert!(matches!(delete(b"sub"), Err(Error::DefaultSubvolume(_))));
     let empty = volume.rmdir(top, b"sub");
-    assert!(matches!(empty, Err(Error::DefaultSubvolume(_))), "{empty:?}");
+    assert!(
+        matches!(empty, Err(Error::DefaultSubvolume(_))),
+        "{empty:?}"
+    );
     world.file("sub/file");
     let (volume, top) = (world.volume(), world.top());
     let filled = volume.rmdir(top, b"sub");
