@@ -13,10 +13,17 @@ use ubtrfs_format::ids::Logical;
 
 use super::extent::MAX_EXTENT_BYTES;
 use super::pieces::WINDOW_BYTES;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::space::SpaceError;
 use crate::txn::{Cost, Writer};
 use crate::volume::Volume;
+
+/// What an extent's own item, its record and its item of checksums take. Extents of data that comes in pieces lie side by
+/// side in all three trees.
+const PIECE_BYTES: u64 = 256;
+
+/// In how many pieces so few sectors are makes no difference.
+const FEW_SECTORS: u64 = 4;
 
 /// Space that data is to be put in.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +106,26 @@ impl Promise {
         }
     }
 
+    /// Counts an extent that is one more than was thought, as its data came in pieces. What is kept for those who free
+    /// space may serve, as long as one of them finds some: others count on this data.
+    pub(super) fn count_piece(&mut self, volume: &Volume) -> Result<()> {
+        let writer = volume.writer()?;
+        let cost = Cost::default().bytes(PIECE_BYTES);
+        writer.owe(cost);
+        self.cost = self.cost.and(cost);
+        let room = Cost::of_freeing();
+        if writer.has_room_now(room) {
+            return Ok(());
+        }
+        // What is done costs less than what may have to be done.
+        volume.commit_running()?;
+        volume.release_freed();
+        match writer.has_room_now(room) {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
     /// Gives back the space of `bytes` that are not needed after all.
     pub(super) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.data_bytes);
@@ -155,22 +182,33 @@ impl Volume {
         Promise::make(self, data_bytes, cost)
     }
 
-    /// What the items of new data cost at worst: for each extent itself, its record in the extent tree, and the halves of
-    /// what it splits; and the checksums, whose items are many if they are long.
+    /// What the items of new data cost: for each extent itself, its record in the extent tree, and the halves of what it
+    /// splits; and the checksums, whose items are many if they are long. There may be more extents than can be told now
+    /// (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> Cost {
         let extent_bytes = match self.data.options.compress.algorithm {
             Compression::None => MAX_EXTENT_BYTES,
             _ => WINDOW_BYTES,
         };
+        let sectorsize = self.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);
-        let sums = data_bytes / self.sectorsize();
-        let csum_items = sums.div_ceil(self.csum_shape().max_sums());
-        let csums = Cost::items(csum_items).in_leaves(0);
-        let csums = csums.bytes(sums * self.csum_bytes());
-        cost_of_extents(extents).and(csums)
+        let pieces = match self.writer() {
+            Ok(writer) if data_bytes > FEW_SECTORS * sectorsize => {
+                let piece = writer.space.piece_of_data();
+                piece.map_or(0, |piece| data_bytes / piece.max(sectorsize))
+            }
+            _ => 0,
+        };
+        let sums = data_bytes / sectorsize;
+        let more_csum_items = sums / self.csum_shape().max_sums();
+        let csums = Cost::items(more_csum_items).in_leaves(0);
+        cost_of_extents(extents)
+            .and(csums)
+            .bytes(sums * self.csum_bytes() + pieces * PIECE_BYTES)
     }
 }
 
+/// With an item of checksums for each.
 fn cost_of_extents(extents: u64) -> Cost {
-    Cost::items(5 * extents).in_leaves(2 * extents)
+    Cost::items(6 * extents).in_leaves(2 * extents)
 }

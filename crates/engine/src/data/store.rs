@@ -454,6 +454,12 @@ impl<'p> Placer<'_, '_, 'p> {
         while at < range.end {
             let want = (range.end - at).min(MAX_EXTENT_BYTES);
             let (start, len) = self.allocate(want, sectorsize)?;
+            if len < want
+                && let Err(error) = self.file.promise.count_piece(self.volume)
+            {
+                self.volume.writer()?.space.give_back(start, len);
+                return Err(error);
+            }
             let part = DiskPart {
                 generation: 0,
                 ram_bytes: len,

@@ -124,6 +124,22 @@ impl Space {
         Ok((Logical(start), len))
     }
 
+    /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
+    pub(crate) fn piece_of_data(&self) -> Option<u64> {
+        if self.class(SpaceKind::Data).growth() > 0 {
+            return None;
+        }
+        let groups = self.groups();
+        let data = groups
+            .iter()
+            .filter(|group| group.flags().contains(BlockGroupFlags::DATA))
+            .map(|group| group.room_and_runs());
+        let sum =
+            |(bytes, count): (u64, u64), (room, runs): (u64, u64)| (bytes + room, count + runs);
+        let (bytes, count) = data.fold((0, 0), sum);
+        bytes.checked_div(count)
+    }
+
     fn search(
         &self,
         kind: SpaceKind,

@@ -55,6 +55,7 @@ pub(crate) struct BlockGroup {
     /// As the state's, readable without its lock; hints for the choice of a group.
     room: AtomicU64,
     longest: AtomicU64,
+    runs: AtomicU64,
     gate: Gate,
     state: Mutex<GroupState>,
 }
@@ -107,6 +108,7 @@ impl BlockGroup {
             class,
             room: AtomicU64::new(0),
             longest: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
             gate: Gate::default(),
             state: Mutex::new(GroupState {
                 free: Free::NotLoaded(BTreeMap::new()),
@@ -220,6 +222,12 @@ impl BlockGroup {
     /// The longest free run, as of a moment ago; what fits at best, if it is not loaded.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
+    }
+
+    /// Free bytes and how many runs they are in, as of a moment ago; one, if it is not loaded.
+    pub(super) fn room_and_runs(&self) -> (u64, u64) {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        (get(&self.room), get(&self.runs))
     }
 
     /// Whether a transaction may use it; a group that nobody used becomes its own.
@@ -425,18 +433,18 @@ impl BlockGroup {
 
     /// CLASS-1
     fn recount(&self, state: &mut GroupState) {
-        let (mut room, mut longest) = match &state.free {
+        let (mut room, mut longest, mut runs) = match &state.free {
             Free::NotLoaded(_) => {
                 let taken = self.used().saturating_add(state.pinned);
                 let taken = taken.saturating_add(self.superblock_bytes());
                 let room = self.len.saturating_sub(taken);
-                (room, room)
+                (room, room, 1)
             }
-            Free::Loaded(free) => (free.free_bytes(), free.longest_bytes()),
-            Free::Unusable => (0, 0),
+            Free::Loaded(free) => (free.free_bytes(), free.longest_bytes(), free.run_count()),
+            Free::Unusable => (0, 0, 0),
         };
         if self.gate.is_closed() || state.removed {
-            (room, longest) = (0, 0);
+            (room, longest, runs) = (0, 0, 0);
         }
         let used = if state.removed { 0 } else { self.used() };
         replace(&self.class.room, state.counted_room, room);
@@ -444,5 +452,6 @@ impl BlockGroup {
         (state.counted_room, state.counted_used) = (room, used);
         self.room.store(room, Ordering::Relaxed);
         self.longest.store(longest, Ordering::Relaxed);
+        self.runs.store(runs, Ordering::Relaxed);
     }
 }

@@ -104,6 +104,11 @@ impl FreeSpace {
         self.runs.longest() * self.unit_bytes
     }
 
+    /// How many runs there are.
+    pub(crate) fn run_count(&self) -> u64 {
+        self.runs.count()
+    }
+
     /// Makes `len` bytes free, none of which was.
     pub(crate) fn add(&mut self, start: u64, len: u64) -> Result<(), FreeSpaceError> {
         let range = self.units_of(start, len)?;

@@ -11,6 +11,7 @@ pub(super) struct Runs {
     pub(super) prefix: u64,
     pub(super) suffix: u64,
     pub(super) longest: u64,
+    pub(super) count: u64,
 }
 
 impl Runs {
@@ -32,6 +33,7 @@ impl Runs {
             self.suffix = run;
         }
         self.longest = self.longest.max(run);
+        self.count += 1;
     }
 
     fn join(self, right: Runs) -> Runs {
@@ -50,6 +52,7 @@ impl Runs {
                 .longest
                 .max(right.longest)
                 .max(self.suffix + right.prefix),
+            count: self.count + right.count - u64::from(self.suffix > 0 && right.prefix > 0),
         }
     }
 }
@@ -86,6 +89,10 @@ impl RunTree {
     /// The longest run of all.
     pub(super) fn longest(&self) -> u64 {
         self.nodes[1].longest
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.nodes[1].count
     }
 
     pub(super) fn region(&self, region: usize) -> Runs {

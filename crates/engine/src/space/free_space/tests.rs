@@ -63,6 +63,7 @@ impl FreeSpace {
         assert_eq!(self.free_bytes(), free * SECTOR);
         let longest = model.runs().iter().map(|run| run.1).max().unwrap_or(0);
         assert_eq!(self.longest_bytes(), longest);
+        assert_eq!(self.run_count(), model.runs().len() as u64);
         let mut last_end = None;
         for (&start, &end) in &self.extents {
             assert!(start < end && last_end.is_none_or(|last| last < start));

@@ -62,3 +62,46 @@ fn sums_of_new_data_are_edits() {
     let promised = volume.cost_of_data(EXTENT).items;
     assert!(promised >= entered, "{promised}, {entered}");
 }
+
+/// Fills the buffer of a volume whose free space is in sectors, but for a run of `longest` bytes.
+fn writes_in_pieces(longest: u64) {
+    let mut place = Place::empty(new_device(DEVICE_BYTES / 3, ""), 0);
+    let volume = Arc::clone(&place.volume);
+    let space = place.space();
+    place.leave(3 * MIB);
+    let running = volume.writer().unwrap().running_transid();
+    let mut taken = Vec::new();
+    for number in 0..reserve_all(&space) / SECTOR {
+        let (start, _) = space.allocate_data(SECTOR, SECTOR, None, running).unwrap();
+        taken.push((number, start));
+    }
+    taken.retain(|(number, start)| {
+        let is_free = number % 2 == 0 || *number < longest / SECTOR;
+        if is_free {
+            space.give_back(*start, SECTOR);
+        }
+        !is_free
+    });
+    // No whole sectors: each write waits in the buffer.
+    let bytes = vec![7; MIB as usize - 1];
+    let done = (0..200)
+        .take_while(|number| was_done(volume.write(place.file, number * MIB, &bytes)))
+        .count();
+    assert!((1..200).contains(&done), "{done}");
+    was_done(volume.sync());
+    volume.sync().unwrap();
+    for (_, start) in taken {
+        space.give_back(start, SECTOR);
+    }
+    place.assert_sound();
+}
+
+#[test]
+fn data_in_many_pieces_is_counted() {
+    writes_in_pieces(SECTOR);
+}
+
+#[test]
+fn data_in_more_pieces_than_was_thought_is_counted() {
+    writes_in_pieces(MIB);
+}
