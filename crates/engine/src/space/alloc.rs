@@ -52,19 +52,18 @@ struct Cluster {
 }
 
 impl Space {
-    /// One tree block. Groups that a later transaction than `newest` made are not used: while the commit of
-    /// one transaction runs, others may make chunks for the next.
+    /// One tree block for the commit of a transaction, which takes over groups that the next one began.
     pub(crate) fn allocate_block(
         &self,
         kind: BlockKind,
-        newest: Transid,
+        committing: Transid,
     ) -> Result<Logical, SpaceError> {
         let nodesize = u64::from(self.params.nodesize);
         let mut cluster = match kind {
             BlockKind::Metadata => self.cursors.metadata.lock(),
             BlockKind::System => self.cursors.system.lock(),
         };
-        if !self.continue_cluster(&cluster, nodesize, newest) {
+        if !self.continue_cluster(&cluster, nodesize, committing) {
             let flags = match kind {
                 BlockKind::Metadata => BlockGroupFlags::METADATA,
                 BlockKind::System => BlockGroupFlags::SYSTEM,
@@ -76,9 +75,10 @@ impl Space {
                 hint: Some(cluster.next),
             };
             let take = |group: &BlockGroup, wanted: &Wanted| {
+                group.take_over(committing);
                 group.allocate_front(wanted, nodesize, &*self.source)
             };
-            let (start, len) = self.search(kind.space(), flags, &wanted, newest, take)?;
+            let (start, len) = self.search(kind.space(), flags, &wanted, committing, take)?;
             *cluster = Cluster {
                 next: start,
                 end: start + len,
@@ -90,13 +90,14 @@ impl Space {
     }
 
     /// Takes the next block of a cluster.
-    fn continue_cluster(&self, cluster: &Cluster, nodesize: u64, newest: Transid) -> bool {
+    fn continue_cluster(&self, cluster: &Cluster, nodesize: u64, committing: Transid) -> bool {
         if cluster.next + nodesize > cluster.end {
             return false;
         }
         let group = self.find(Logical(cluster.next));
         group.is_some_and(|group| {
-            group.claim(newest) && group.allocate_at(cluster.next, nodesize, &*self.source)
+            group.take_over(committing);
+            group.allocate_at(cluster.next, nodesize, &*self.source)
         })
     }
 
@@ -116,7 +117,10 @@ impl Space {
             align: u64::from(self.params.sectorsize),
             hint: Some(hint.map_or(last, |hint| hint.0)),
         };
-        let take = |group: &BlockGroup, wanted: &Wanted| group.allocate(wanted, &*self.source);
+        let take = |group: &BlockGroup, wanted: &Wanted| match group.claim(running) {
+            true => group.allocate(wanted, &*self.source),
+            false => None,
+        };
         let kind = SpaceKind::Data;
         let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;
         self.cursors.data.store(start + len, Ordering::Relaxed);
@@ -155,11 +159,11 @@ impl Space {
         let mut grown = None;
         loop {
             let made = self.chunks_made();
-            if let Some(found) = self.search_groups(flags, &long, transid, &take) {
+            if let Some(found) = self.search_groups(flags, &long, &take) {
                 return Ok(found);
             }
             if (grown.is_some() || self.likes_pieces(kind))
-                && let Some(found) = self.search_groups(flags, wanted, transid, &take)
+                && let Some(found) = self.search_groups(flags, wanted, &take)
             {
                 return Ok(found);
             }
@@ -180,7 +184,7 @@ impl Space {
                 Ok(len) => grown = Some(len),
                 Err(error) => {
                     drop(chunks);
-                    let pieces = self.search_groups(flags, wanted, transid, &take);
+                    let pieces = self.search_groups(flags, wanted, &take);
                     return pieces.ok_or(match error {
                         SpaceError::NoSpace { .. } => no_space,
                         other => other,
@@ -206,7 +210,6 @@ impl Space {
         &self,
         flags: BlockGroupFlags,
         wanted: &Wanted,
-        transid: Transid,
         take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
     ) -> Option<(u64, u64)> {
         let groups = self.groups();
@@ -214,9 +217,7 @@ impl Space {
         let first = groups.partition_point(|group| group.end().0 <= hint);
         let (before, from) = groups.split_at(first);
         let usable = |group: &&Arc<BlockGroup>| {
-            group.flags().contains(flags)
-                && group.longest() >= wanted.min_bytes
-                && group.claim(transid)
+            group.flags().contains(flags) && group.longest() >= wanted.min_bytes
         };
         let mut groups = from.iter().chain(before).filter(usable);
         groups.find_map(|group| take(group, wanted))

@@ -238,6 +238,14 @@ impl BlockGroup {
         claimed.is_ok() || claimed.is_err_and(|created| created <= transid.0)
     }
 
+    /// The same for a commit. Of a group that only later transactions have used so far it makes the items as well: what it
+    /// was promised may lie there.
+    pub(super) fn take_over(&self, transid: Transid) {
+        if self.created.load(Ordering::SeqCst) > transid.0 {
+            self.created.fetch_min(transid.0, Ordering::SeqCst);
+        }
+    }
+
     /// Finds space and takes it.
     pub(super) fn allocate(
         &self,

@@ -72,6 +72,16 @@ pub(crate) struct RemovedGroup {
     stripe_bytes: u64,
 }
 
+impl RemovedGroup {
+    fn give_back(&self, chunks: &mut Chunks) {
+        for &(devid, physical) in &self.extents {
+            if let Some(device) = chunks.device(devid) {
+                device.give_back(physical.0, self.stripe_bytes);
+            }
+        }
+    }
+}
+
 impl Space {
     /// How many chunks were made since the volume was opened.
     pub(super) fn chunks_made(&self) -> u64 {
@@ -86,7 +96,10 @@ impl Space {
     }
 
     /// Type and profile of the next chunk of a kind.
-    fn next_flags(&self, kind: SpaceKind) -> Result<(BlockGroupFlags, Profile), SpaceError> {
+    pub(super) fn next_flags(
+        &self,
+        kind: SpaceKind,
+    ) -> Result<(BlockGroupFlags, Profile), SpaceError> {
         let types = match kind {
             SpaceKind::System => BlockGroupFlags::SYSTEM,
             _ if self.params.mixed => BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
@@ -244,6 +257,38 @@ impl Space {
         taken.into_iter().map(|(_, items)| items).collect()
     }
 
+    /// Unmakes the chunks of data that nobody has used yet, as far as no promise rests on them.
+    pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
+        let data = self.class(SpaceKind::Data);
+        let mut left = Vec::new();
+        for (group, items) in std::mem::take(&mut chunks.new) {
+            let is_spare = group.created().is_none()
+                && std::ptr::eq(self.class(group.kind()), data)
+                && !self.is_last_of_kind(&group)
+                && self.retire(&group);
+            match self.pool.chunk_map().get(group.start()) {
+                Ok(chunk) if is_spare => self.unmap(&chunk).give_back(chunks),
+                _ => left.push((group, items)),
+            }
+        }
+        chunks.new = left;
+        self.update_forecasts(chunks);
+    }
+
+    /// Takes a chunk that is retired out of the maps.
+    fn unmap(&self, chunk: &MappedChunk) -> RemovedGroup {
+        self.groups.remove(chunk.logical());
+        self.pool.remove_chunk(chunk.logical());
+        let stripes = chunk.stripes().iter();
+        RemovedGroup {
+            items: self.items_of(chunk),
+            extents: stripes
+                .map(|stripe| (stripe.devid, stripe.physical))
+                .collect(),
+            stripe_bytes: chunk.stripe_bytes(),
+        }
+    }
+
     /// The groups that nothing is in after transaction `upto`, but for one of each kind, which stays for what comes
     /// next. System groups stay: the superblock names their chunks.
     pub(crate) fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
@@ -271,16 +316,7 @@ impl Space {
             return Err(SpaceError::InUse { start });
         }
         let chunk = self.pool.chunk_map().get(start)?;
-        self.groups.remove(start);
-        self.pool.remove_chunk(start);
-        let stripes = chunk.stripes().iter();
-        Ok(RemovedGroup {
-            items: self.items_of(&chunk),
-            extents: stripes
-                .map(|stripe| (stripe.devid, stripe.physical))
-                .collect(),
-            stripe_bytes: chunk.stripe_bytes(),
-        })
+        Ok(self.unmap(&chunk))
     }
 
     /// The last one tells the profile of those to come.
@@ -321,11 +357,7 @@ impl Space {
     /// NEWCHUNK-2
     pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
         let mut chunks = self.chunks.lock();
-        for &(devid, physical) in &removed.extents {
-            if let Some(device) = chunks.device(devid) {
-                device.give_back(physical.0, removed.stripe_bytes);
-            }
-        }
+        removed.give_back(&mut chunks);
         self.update_forecasts(&chunks);
     }
 }

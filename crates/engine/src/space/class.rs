@@ -3,9 +3,9 @@
 //! Invariants
 //! - CLASS-1: `room` is the sum of the groups' rooms. Each group adds the difference under its own lock, so
 //!   reading it takes none.
-//! - CLASS-2: a reservation is counted before it is judged, and chunks of another type take from the
-//!   unallocated space before they look whether that breaks a promise: one of the two always sees the
-//!   other.
+//! - CLASS-2: a reservation is counted before it is judged, and whoever takes from the room or from the unallocated
+//!   space (a chunk of another type, a group that goes) takes before it looks whether that breaks a promise: one of the
+//!   two always sees the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,8 +7,9 @@
 //! deletes the item -> `unpin`, when that commit is durable and nobody reads the state before it -> free.
 //!
 //! Life of a chunk: made when there is no room; claimed by the first transaction that allocates in it, whose
-//! commit or a later one inserts its items (`take_new_chunks`). A chunk that nobody claimed is forgotten when
-//! the volume is closed.
+//! commit or a later one inserts its items (`take_new_chunks`), or the one before, if that is under way and allocates
+//! in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when the promise that it was
+//! made for cannot be kept.
 //!
 //! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
 //! group's held; nothing else here does IO.

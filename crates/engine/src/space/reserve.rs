@@ -10,19 +10,33 @@ use super::class::{SpaceClass, SpaceKind, release};
 use super::{Space, SpaceError};
 
 impl Space {
-    /// Promises space for data. `allocate_data` takes what it gives off the promise.
+    /// Promises space for data. `allocate_data` takes what it gives off the promise. Where that much cannot be had, no
+    /// chunk is left for it.
     pub(crate) fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
         let class = self.class(SpaceKind::Data);
         if promise_data(class, bytes) {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
+        let mut made = 0;
         while !promise_data(class, bytes) {
-            self.grow(&mut chunks, SpaceKind::Data, None)
-                .map_err(|error| match error {
+            let kind = SpaceKind::Data;
+            let grown = match class.may_have(bytes) {
+                true => self.grow(&mut chunks, kind, None),
+                false => self
+                    .next_flags(kind)
+                    .and(Err(SpaceError::NoSpace { kind, bytes })),
+            };
+            if let Err(error) = grown {
+                if made > 0 {
+                    self.forget_unclaimed(&mut chunks);
+                }
+                return Err(match error {
                     SpaceError::NoSpace { kind, .. } => SpaceError::NoSpace { kind, bytes },
                     other => other,
-                })?;
+                });
+            }
+            made += 1;
         }
         Ok(())
     }
@@ -65,16 +79,26 @@ impl SpaceClass {
     pub(super) fn keeps_promises(&self) -> bool {
         self.reserved() <= self.room().saturating_add(self.growth())
     }
+
+    /// Whether so much more might be promised once all chunks are made that can be.
+    fn may_have(&self, bytes: u64) -> bool {
+        let all = self.room().saturating_add(self.growth());
+        self.reserved().saturating_add(bytes) <= all
+    }
 }
 
 /// Counts a promise if the groups can keep it.
 fn promise_data(class: &SpaceClass, bytes: u64) -> bool {
-    let promised = class
-        .reserved_data
-        .try_update(Ordering::SeqCst, Ordering::SeqCst, |data| {
-            let metadata = class.reserved_metadata.load(Ordering::SeqCst);
-            let data = data.checked_add(bytes)?;
-            (data.checked_add(metadata)? <= class.room()).then_some(data)
-        });
-    promised.is_ok()
+    // What cannot be kept anyway is in nobody's way.
+    let now = class.reserved().checked_add(bytes);
+    if now.is_none_or(|sum| sum > class.room()) {
+        return false;
+    }
+    class.reserved_data.fetch_add(bytes, Ordering::SeqCst);
+    // CLASS-2
+    let keeps = class.reserved() <= class.room();
+    if !keeps {
+        release(&class.reserved_data, bytes);
+    }
+    keeps
 }

@@ -231,25 +231,22 @@ fn a_group_that_cannot_be_loaded_is_left_alone() {
 }
 
 #[test]
-fn groups_of_a_later_transaction_are_not_used() {
-    let volume = TestVolume::single(10 * GIB);
+fn group_that_the_next_transaction_began_is_taken_over_by_a_commit() {
+    let volume = TestVolume::new(&mixed(), &[10 * GIB]);
     let space = &volume.space;
     let later = Transid(NOW.0 + 1);
-    let old = volume.group(SpaceKind::Metadata);
-    old.set_read_only();
-    // Made for the running transaction, while the commit of the one before goes on.
-    let running = space.allocate_block(BlockKind::Metadata, later).unwrap();
-    let committing = space.allocate_block(BlockKind::Metadata, NOW).unwrap();
-    let group = |block| space.find(block).unwrap();
-    assert_eq!(group(running).created(), Some(later));
-    assert_eq!(group(committing).created(), Some(NOW));
-    let taken = |upto| -> Vec<Logical> {
-        let new = space.take_new_chunks(upto);
-        new.iter().map(|chunk| chunk.logical).collect()
-    };
-    assert_eq!(taken(NOW), [group(committing).start()]);
-    assert_eq!(taken(NOW), []);
-    assert_eq!(taken(later), [group(running).start()]);
+    volume.group(SpaceKind::Metadata).set_read_only();
+    space.reserve_data(2 * MIB).unwrap();
+    let running = || space.allocate_data(MIB, MIB, None, later).unwrap().0;
+    let group = space.find(running()).unwrap();
+    assert_eq!(group.created(), Some(later));
+    assert!(space.take_new_chunks(NOW).is_empty());
+    let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap();
+    assert!(group.contains(block) && group.is_of(NOW));
+    let taken = space.take_new_chunks(NOW);
+    assert!(taken.iter().any(|chunk| chunk.logical == group.start()));
+    assert!(group.contains(running()));
+    assert!(space.take_new_chunks(later).is_empty());
 }
 
 #[test]
@@ -397,6 +394,46 @@ fn promise_that_cannot_be_kept_is_in_nobodys_way() {
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(kept, 200_000);
     });
+}
+
+/// While a commit runs, the transaction after it may take groups first that the commit was promised room in.
+#[test]
+fn promise_to_a_commit_is_kept_in_groups_that_the_next_transaction_began() {
+    let volume = TestVolume::new(&mixed(), &[200 * MIB]);
+    let (space, later) = (&volume.space, Transid(NOW.0 + 1));
+    let promised = 100 * NODE;
+    assert!(space.promise_metadata(promised));
+    let mut data = 0;
+    while space.reserve_data(MIB).is_ok() {
+        data += MIB;
+    }
+    while data > 0 {
+        data -= space.allocate_data(data, SECTOR, None, later).unwrap().1;
+    }
+    for _ in 0..promised / NODE {
+        let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap();
+        assert!(space.find(block).unwrap().is_of(NOW));
+    }
+}
+
+#[test]
+fn request_that_cannot_be_met_makes_no_chunks() {
+    let volume = TestVolume::single(10 * GIB);
+    let space = &volume.space;
+    let before = volume.totals(SpaceKind::Metadata);
+    for bytes in [12 * GIB, 10 << 40, u64::MAX] {
+        assert!(space.reserve_data(bytes).is_err());
+    }
+    assert_eq!(volume.totals(SpaceKind::Metadata), before);
+    assert_eq!(space.groups().len(), 3);
+    // What fits the devices but for what is promised to metadata.
+    assert!(space.promise_metadata(before.room + 2 * GIB));
+    let before = volume.totals(SpaceKind::Metadata);
+    let data = volume.totals(SpaceKind::Data);
+    assert!(space.reserve_data(data.room + data.growth - GIB).is_err());
+    assert_eq!(volume.totals(SpaceKind::Metadata), before);
+    assert_eq!(space.groups().len(), 3);
+    space.reserve_data(data.room + GIB).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
+use crate::SpaceKind;
 use crate::data::Fallocate;
 use crate::fs::FileId;
 use crate::mkfs::MkfsOptions;
@@ -135,4 +136,24 @@ fn overwriting_a_full_volume_fails_cleanly() {
     assert_holds(&rig, &files);
     rig.assert_sound();
     assert_holds(&rig, &files);
+}
+
+#[test]
+fn reserving_more_than_there_is_leaves_room_for_names() {
+    let rig = Rig::on(&MkfsOptions::default(), 1024 * MIB, options());
+    let volume = rig.volume();
+    let growth = || {
+        let totals = volume.writer().unwrap().space.totals();
+        let metadata = totals
+            .iter()
+            .find(|class| class.kind == SpaceKind::Metadata);
+        metadata.unwrap().growth
+    };
+    let id = rig.file(InodeFlags::empty());
+    let before = growth();
+    let reserve = Fallocate::Reserve { keep_size: true };
+    let error = volume.fallocate(id, reserve, 0, 10 << 40).unwrap_err();
+    assert!(error.is_no_space());
+    assert_eq!(growth(), before);
+    rig.assert_sound();
 }
