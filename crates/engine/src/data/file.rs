@@ -59,7 +59,7 @@ pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
 
 impl Volume {
     /// Enters to change a file, unless its subvolume is gone.
-    pub(super) fn enter_file(&self, inode: &Inode, permit: Permit) -> Result<Txn<'_>> {
+    pub(super) fn enter_file<'v>(&'v self, inode: &Inode, permit: Permit<'v>) -> Result<Txn<'v>> {
         let txn = self.enter(permit)?;
         inode.tree.check_alive()?;
         Ok(txn)

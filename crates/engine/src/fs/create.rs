@@ -62,7 +62,7 @@ impl Volume {
         Ok((OpenFile::counted(Arc::clone(self), inode), attr))
     }
 
-    fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit> {
+    fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit<'_>> {
         check_name(name)?;
         new.check(self.node_store().nodesize())?;
         new.kind()?;
@@ -106,7 +106,7 @@ impl Volume {
     /// `held` is the state of the new inode if it shall be held.
     fn enter_new(
         &self,
-        permit: Permit,
+        permit: Permit<'_>,
         parent: &Inode,
         state: &mut InodeState,
         birth: Birth<'_>,

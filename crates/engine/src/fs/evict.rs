@@ -139,7 +139,7 @@ impl Volume {
     }
 
     /// Leave for a step, and how many items it may delete.
-    fn admit_step(&self) -> Result<(Permit, usize)> {
+    fn admit_step(&self) -> Result<(Permit<'_>, usize)> {
         let cost = |step: usize| Cost::neighbours((step + STEP_EDITS) as u64).freeing();
         let step = match self.writer()?.has_room_now(cost(STEP)) {
             true => STEP,

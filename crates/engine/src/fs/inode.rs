@@ -224,7 +224,7 @@ impl Volume {
 
     /// Enters the running transaction to change a subvolume, unless it was deleted or became read-only since
     /// its inode was looked up.
-    pub(crate) fn enter_tree(&self, permit: Permit, tree: &Tree) -> Result<Txn<'_>> {
+    pub(crate) fn enter_tree<'v>(&'v self, permit: Permit<'v>, tree: &Tree) -> Result<Txn<'v>> {
         let txn = self.enter(permit)?;
         tree.check_writable()?;
         Ok(txn)

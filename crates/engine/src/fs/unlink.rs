@@ -99,7 +99,7 @@ impl Volume {
 
     fn take_locked(
         &self,
-        permit: Permit,
+        permit: Permit<'_>,
         mut locked: Locked<'_>,
         mut draft: Draft<'_>,
         (parent, name, victim): (&Arc<Inode>, &[u8], &Arc<Inode>),

@@ -49,20 +49,25 @@ impl Space {
     /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
     /// them. If that cannot be kept, the promise stays as it was.
     pub(crate) fn promise_metadata(&self, bytes: u64) -> bool {
+        self.promise_metadata_of(bytes, bytes)
+    }
+
+    /// The same, and no chunk of data takes what is missing to `kept` bytes either, whether they are there or not.
+    pub(crate) fn promise_metadata_of(&self, bytes: u64, kept: u64) -> bool {
         let class = self.class(SpaceKind::Metadata);
         // Several promise at once: what another asks for must not be in the way of this.
         if !class.keeps(bytes) {
             return false;
         }
-        let before = class.reserved_metadata.swap(bytes, Ordering::SeqCst);
-        let keeps = class.keeps(bytes);
-        if !keeps {
-            class.reserved_metadata.store(before, Ordering::SeqCst);
+        // Sums that were found earlier may come later. Only `lower_metadata_promise` is sure to know the last.
+        if class.reserved_metadata.load(Ordering::SeqCst) >= kept {
+            return true;
         }
-        keeps
+        class.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
+        class.keeps(bytes)
     }
 
-    /// What commits need is so much at most from now on.
+    /// What commits need is so much at most from now on. Nobody promises meanwhile.
     pub(crate) fn lower_metadata_promise(&self, bytes: u64) {
         let class = self.class(SpaceKind::Metadata);
         class.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);

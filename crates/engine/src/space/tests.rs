@@ -396,6 +396,15 @@ fn promise_that_cannot_be_kept_is_in_nobodys_way() {
     });
 }
 
+/// It may have been found before the newer one, and come after it.
+#[test]
+fn older_sum_does_not_take_the_place_of_a_newer_one() {
+    let volume = TestVolume::single(400 * MIB);
+    assert!(volume.space.promise_metadata(20 * NODE));
+    assert!(volume.space.promise_metadata(10 * NODE));
+    assert_eq!(volume.totals(SpaceKind::Metadata).reserved, 20 * NODE);
+}
+
 /// While a commit runs, the transaction after it may take groups first that the commit was promised room in.
 #[test]
 fn promise_to_a_commit_is_kept_in_groups_that_the_next_transaction_began() {

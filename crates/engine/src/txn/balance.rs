@@ -4,7 +4,10 @@
 //! Invariants
 //! - BALANCE-1: a freeze takes nothing from what is promised: what the frozen transaction needs is counted apart from
 //!   then until it is published, less what its commit has allocated.
-//! - BALANCE-2: what is owed (buffered data, for example) counts as if it were in the running transaction.
+//! - BALANCE-2: what is owed (buffered data, operations on their way in) counts as if it were in the running
+//!   transaction. It is owed before it is judged, and until it counts there.
+//! - BALANCE-3: what is kept back for operations that free space is promised from the opening on, so that no chunk of
+//!   data takes it.
 //!
 //! Locks: none. The freeze guard is held, shared, by who hands over the running transaction's load, so that it does not
 //! count as frozen as well.
@@ -15,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::handle::Cost;
 use super::need::{Load, TreeSizes};
+use super::running::Running;
 use crate::space::{Space, SpaceKind};
 
 /// What is kept back for operations that free space, in bytes: at least enough for one of them.
@@ -68,38 +72,55 @@ impl Balance {
     }
 
     pub(super) fn settle(&self, cost: Cost) {
-        self.owed_items.fetch_sub(cost.items, Ordering::Relaxed);
-        self.owed_leaves.fetch_sub(cost.leaves, Ordering::Relaxed);
-        self.owed_bytes.fetch_sub(cost.bytes, Ordering::Relaxed);
+        // Who sees that it is not owed any more sees what it became.
+        self.owed_items.fetch_sub(cost.items, Ordering::Release);
+        self.owed_leaves.fetch_sub(cost.leaves, Ordering::Release);
+        self.owed_bytes.fetch_sub(cost.bytes, Ordering::Release);
+    }
+
+    fn owed(&self) -> Cost {
+        Cost {
+            items: self.owed_items.load(Ordering::Acquire),
+            leaves: self.owed_leaves.load(Ordering::Acquire),
+            bytes: self.owed_bytes.load(Ordering::Acquire),
+            frees: false,
+        }
     }
 
     pub(super) fn is_owing(&self) -> bool {
         self.owed_items.load(Ordering::Relaxed) > 0
     }
 
-    /// Promises what commits of all edits so far, of what is owed and of `cost` need at worst. False, and the promise
-    /// is as before, if that much is not there. Who frees space may use what is kept back for that.
-    pub(super) fn promise(&self, running: Load, cost: Cost) -> bool {
-        let need = self.need(running, cost);
+    /// Promises what commits of all edits so far, of what is owed and of `lazy` need at worst. False if that much is not
+    /// there. Who `frees` space may use what is kept back for that.
+    pub(super) fn promise(&self, running: &Running, lazy: Cost, frees: bool) -> bool {
+        let owed = self.owed();
+        let need = self.need_of(running.load(), owed.and(lazy));
         let with_kept = need.saturating_add(self.kept_after(need));
-        self.space.promise_metadata(with_kept) || cost.frees && self.space.promise_metadata(need)
+        self.space.promise_metadata(with_kept)
+            || frees && self.space.promise_metadata_of(need, with_kept)
     }
 
-    /// Takes back what is promised beyond that, now that less is needed.
+    /// Takes back what is promised beyond that, now that less is needed. Nobody else promises meanwhile.
     pub(super) fn renew(&self, running: Load, lazy: Cost) {
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.kept_after(need));
         self.space.lower_metadata_promise(with_kept);
     }
 
+    /// BALANCE-3, whether there is as much or not.
+    pub(super) fn keep(&self) {
+        let need = self.need(Load::default(), Cost::default());
+        let with_kept = need.saturating_add(self.kept_after(need));
+        self.space.promise_metadata_of(0, with_kept);
+    }
+
     fn need(&self, running: Load, cost: Cost) -> u64 {
-        let owed = Cost {
-            items: self.owed_items.load(Ordering::Relaxed),
-            leaves: self.owed_leaves.load(Ordering::Relaxed),
-            bytes: self.owed_bytes.load(Ordering::Relaxed),
-            frees: false,
-        };
-        let load = running.and(self.load_of(owed.and(cost)));
+        self.need_of(running, self.owed().and(cost))
+    }
+
+    fn need_of(&self, running: Load, owed: Cost) -> u64 {
+        let load = running.and(self.load_of(owed));
         let frozen = self.frozen_need.load(Ordering::Relaxed);
         frozen.saturating_add(self.sizes().need(load))
     }
@@ -147,8 +168,9 @@ impl Balance {
     }
 
     /// Promises the commit under way, which changes `load` as it is, what dropping references takes as well: up to `most`
-    /// of them, if there is room for that beside the `running` transaction. Returns how many, at least a leaf's.
-    pub(super) fn promise_dropping(&self, load: Load, running: Load, most: u64) -> u64 {
+    /// of them, if there is room for that beside the `running` transaction. Returns how many, at least a leaf's; None if
+    /// there is no room even for that.
+    pub(super) fn promise_dropping(&self, load: Load, running: Load, most: u64) -> Option<u64> {
         let sizes = self.sizes();
         let before = sizes.need(load);
         let least = sizes.extents_of_leaf();
@@ -159,8 +181,12 @@ impl Balance {
                 let more = sizes.need(load.and(Load::edits(refs))) - before;
                 let need = self.need(running, beside).saturating_add(more);
                 if self.space.promise_metadata(need) {
+                    // Others that judged meanwhile did not see it yet.
                     self.frozen_need.fetch_add(more, Ordering::Relaxed);
-                    return refs;
+                    if self.space.promise_metadata(self.need(running, beside)) {
+                        return Some(refs);
+                    }
+                    self.frozen_need.fetch_sub(more, Ordering::Relaxed);
                 }
                 if refs == least {
                     break;
@@ -168,7 +194,7 @@ impl Balance {
                 refs = (refs * 3 / 4).max(least);
             }
         }
-        least
+        None
     }
 
     /// Promises the commit under way, which changes `load`, that it may change `more` as well. False, and the promise is

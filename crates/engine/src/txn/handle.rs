@@ -20,6 +20,7 @@ use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::{DelayedRefs, RefKey};
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
+use super::writer::Writer;
 use crate::error::Result;
 use crate::volume::{NameChanges, Tree, Volume};
 
@@ -137,15 +138,33 @@ impl From<DataRef> for RefKey {
     }
 }
 
-/// Leave to enter the running transaction.
+/// Leave to enter the running transaction. What it costs is owed until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Permit(());
+pub(crate) struct Permit<'v> {
+    owing: Option<(&'v Writer, Cost)>,
+}
 
-impl Permit {
+impl<'v> Permit<'v> {
     /// For work that is owed to an operation admitted earlier, such as writing back what it buffered.
-    pub(crate) fn owed() -> Permit {
-        Permit(())
+    pub(crate) fn owed() -> Permit<'v> {
+        Permit { owing: None }
+    }
+
+    /// Owes `cost`, whether there is room for it or not.
+    pub(super) fn owing(writer: &'v Writer, cost: Cost) -> Permit<'v> {
+        writer.owe(cost);
+        Permit {
+            owing: Some((writer, cost)),
+        }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if let Some((writer, cost)) = self.owing {
+            writer.settle(cost);
+        }
     }
 }
 
@@ -153,6 +172,8 @@ impl Permit {
 #[derive(Debug)]
 pub(crate) struct Txn<'v> {
     guard: RwLockReadGuard<'v, Arc<Running>>,
+    /// Until the edits count.
+    _permit: Permit<'v>,
 }
 
 impl Volume {
@@ -160,17 +181,19 @@ impl Volume {
     /// if a commit must show whether there is space. Call it before any inode lock is taken.
     ///
     /// Errors: read-only volume, aborted transaction, no space for `cost`.
-    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit> {
-        self.writer()?.admit(self, cost)?;
-        Ok(Permit(()))
+    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
+        self.writer()?.admit(self, cost)
     }
 
     /// Enters the running transaction. Does not wait but for a freeze's pointer swaps.
-    pub(crate) fn enter(&self, _permit: Permit) -> Result<Txn<'_>> {
+    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
         let writer = self.writer()?;
         let guard = writer.running.read();
         writer.check_alive()?;
-        Ok(Txn { guard })
+        Ok(Txn {
+            guard,
+            _permit: permit,
+        })
     }
 }
 

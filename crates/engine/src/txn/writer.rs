@@ -20,7 +20,7 @@ use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::key::Key;
 
 use super::balance::Balance;
-use super::handle::Cost;
+use super::handle::{Cost, Permit};
 use super::need::Load;
 use super::published::{Discarded, Unreleased};
 use super::running::Running;
@@ -154,6 +154,7 @@ impl Writer {
         space: Arc<Space>,
     ) -> Writer {
         let running = Running::new(Transid(committed.0 + 1));
+        balance.keep();
         Writer {
             running: RwLock::new(Arc::new(running)),
             committing: Mutex::new(()),
@@ -210,18 +211,18 @@ impl Writer {
     }
 
     /// Lets an operation in, or makes it wait for room, or says that there is no space.
-    pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<()> {
+    pub(super) fn admit(&self, volume: &Volume, cost: Cost) -> Result<Permit<'_>> {
         self.check_alive()?;
         if self.is_resting() {
             self.set_resting(false);
         }
-        let (asks, full, has_room) = {
+        let (asks, full, permit) = {
             let running = self.running.read();
             let bytes = running.bytes();
             // Early, so that the next transaction's room is there when it is needed.
             let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
             let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
-            (asks, full, self.has_room(&running, cost))
+            (asks, full, self.take_room(&running, cost))
         };
         if asks {
             self.want_commit();
@@ -230,19 +231,20 @@ impl Writer {
             waiting::check()?;
             self.wait_for_freeze(volume, transid)?;
         }
-        if !has_room {
-            waiting::check()?;
-            if !self.has_room_on_a_closer_look(cost)? {
-                self.make_room(volume, cost)?;
-            }
+        if let Some(permit) = permit {
+            return Ok(permit);
         }
-        Ok(())
+        waiting::check()?;
+        match self.take_room_on_a_closer_look(cost)? {
+            Some(permit) => Ok(permit),
+            None => self.make_room(volume, cost),
+        }
     }
 
     /// What was freed and what is only reserved shows after a commit, and what is owed costs less once it is done.
     /// Data that is lost in this is told to who syncs it. Who frees space does not let others take what was there for
     /// it, and tries more than once.
-    fn make_room(&self, volume: &Volume, cost: Cost) -> Result<()> {
+    fn make_room(&self, volume: &Volume, cost: Cost) -> Result<Permit<'_>> {
         let mut waits = READERS_TRIES;
         for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
             if !cost.frees {
@@ -252,18 +254,23 @@ impl Writer {
                 let _ = volume.write_back_all();
             }
             volume.write_times()?;
-            if self.has_room_on_a_closer_look(cost)? {
-                return Ok(());
+            if let Some(permit) = self.take_room_on_a_closer_look(cost)? {
+                return Ok(permit);
             }
             volume.commit_running()?;
-            // The next one, which keeps room for itself.
-            let is_committing = self.balance.is_committing();
-            if self.gets_room(volume, cost, &mut waits) {
-                return Ok(());
+            // The next one, which keeps room for itself, or one that the cleaner has alone.
+            let comes_more = self.balance.is_committing() || self.is_unclean();
+            if let Some(permit) = self.gets_room(volume, cost, &mut waits) {
+                return Ok(permit);
             }
-            let is_all_there = self.running.read().edits() == 0 && !self.balance.is_owing();
-            if !is_committing && (is_all_there || !cost.frees) {
+            let is_owing = self.balance.is_owing();
+            let is_all_there = self.running.read().edits() == 0 && !is_owing;
+            if !comes_more && (is_all_there || !cost.frees) {
                 break;
+            }
+            if is_owing {
+                // By operations that are about to leave, perhaps.
+                thread::sleep(READERS_TAKE);
             }
         }
         Err(Error::NoSpace)
@@ -271,14 +278,12 @@ impl Writer {
 
     /// Whether there is room, if need be once nobody looks any more at what was freed. Waits for that as often as
     /// `waits` says.
-    fn gets_room(&self, volume: &Volume, cost: Cost, waits: &mut u32) -> bool {
+    fn gets_room(&self, volume: &Volume, cost: Cost, waits: &mut u32) -> Option<Permit<'_>> {
         loop {
             volume.release_freed();
-            if self.has_room_now(cost) {
-                return true;
-            }
-            if *waits == 0 || self.unreleased.lock().is_empty() {
-                return false;
+            let permit = self.admit_now(cost);
+            if permit.is_some() || *waits == 0 || self.unreleased.lock().is_empty() {
+                return permit;
             }
             *waits -= 1;
             thread::sleep(READERS_TAKE);
@@ -294,27 +299,36 @@ impl Writer {
         self.balance.settle(cost);
     }
 
+    /// Lets `cost` in if there is room without a commit.
+    pub(crate) fn admit_now(&self, cost: Cost) -> Option<Permit<'_>> {
+        self.take_room(&self.running.read(), cost)
+    }
+
     /// Whether `cost` would be let in without a commit.
     pub(crate) fn has_room_now(&self, cost: Cost) -> bool {
-        self.has_room(&self.running.read(), cost)
+        self.admit_now(cost).is_some()
     }
 
     /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
     /// hold the extents of a file.
     pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
         let running = self.running.read();
-        running.bytes() > self.delta_budget_bytes / 2 || !self.has_room(&running, cost)
+        running.bytes() > self.delta_budget_bytes / 2 || self.take_room(&running, cost).is_none()
     }
 
     /// References that the cleaner may change in the commit of `load`, which holds them beside the delta. What that
-    /// takes of space is promised to the commit.
-    pub(super) fn cleaner_refs(&self, load: Load) -> u64 {
+    /// takes of space is promised to the commit; None if there is not enough, and something else that needs it.
+    pub(super) fn cleaner_refs(&self, load: Load) -> Option<u64> {
         const REF_BYTES: u64 = 640;
         let most = self.delta_budget_bytes / REF_BYTES;
         let running = self.running.read();
         let refs = self.balance.promise_dropping(load, running.load(), most);
+        // Nothing else makes room where there is none.
+        let is_alone = load.edits == 0 && running.edits() == 0;
         // A leaf is dropped as a whole.
-        refs.saturating_sub(self.balance.extents_of_leaf())
+        let leaf = self.balance.extents_of_leaf();
+        refs.map(|refs| refs.saturating_sub(leaf))
+            .or(is_alone.then_some(0))
     }
 
     /// Whether the commit of `load` may change `more` as well, which nobody was promised room for.
@@ -325,7 +339,7 @@ impl Writer {
 
     /// Less is needed than before: a commit is done.
     pub(super) fn renew_promise(&self) {
-        let running = self.running.read();
+        let running = self.running.write();
         self.balance.renew(running.load(), self.lazy());
     }
 
@@ -338,9 +352,12 @@ impl Writer {
         self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether commits of all edits so far, of what is owed and of `cost` have the blocks that they may need at worst.
-    fn has_room(&self, running: &Running, cost: Cost) -> bool {
-        self.balance.promise(running.load(), self.lazy().and(cost))
+    /// Owes `cost` if commits of all edits so far, of what is owed and of that have the blocks that they may need at
+    /// worst.
+    fn take_room(&self, running: &Running, cost: Cost) -> Option<Permit<'_>> {
+        let permit = Permit::owing(self, cost);
+        let promised = self.balance.promise(running, self.lazy(), cost.frees);
+        promised.then_some(permit)
     }
 
     /// What times that are in no item yet will cost.
@@ -348,10 +365,13 @@ impl Writer {
         Cost::items(self.lazy_times.count() as u64)
     }
 
-    /// The same as `has_room` after a closer look at the edits, which may read.
-    fn has_room_on_a_closer_look(&self, cost: Cost) -> Result<bool> {
+    /// The same after a closer look at the edits, which may read.
+    fn take_room_on_a_closer_look(&self, cost: Cost) -> Result<Option<Permit<'_>>> {
         let running = Arc::clone(&self.running.read());
-        Ok(running.measure_sharing()? && self.has_room_now(cost))
+        Ok(match running.measure_sharing()? {
+            true => self.admit_now(cost),
+            false => None,
+        })
     }
 
     fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {

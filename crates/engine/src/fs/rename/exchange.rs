@@ -11,7 +11,7 @@ use crate::txn::Permit;
 impl<'a> Rename<'a> {
     pub(super) fn exchange(
         &self,
-        permit: Permit,
+        permit: Permit<'_>,
         mut locked: Locked<'a>,
         mut drafts: Drafts<'a>,
         new: &Place<'a>,

@@ -19,7 +19,7 @@ impl<'a> Rename<'a> {
     /// `new` is what stands at the new name.
     pub(super) fn replace(
         &self,
-        permit: Permit,
+        permit: Permit<'_>,
         mut locked: Locked<'a>,
         mut drafts: Drafts<'a>,
         new: Option<&Place<'a>>,

@@ -14,7 +14,8 @@
 //! Invariants
 //! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
 //!   second visit unless the kernel set it, which is why nodes are looked into all the same.
-//! - CLEAN-2: a step drops or disowns something, however little time or space there is.
+//! - CLEAN-2: a step drops or disowns something, however little time there is; and however little space, in a commit
+//!   that has nothing else to do.
 //! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
 
 use std::time::{Duration, Instant};
@@ -78,7 +79,11 @@ impl Commit<'_> {
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
-        let refs = usize::try_from(self.writer.cleaner_refs(self.load)).unwrap_or(usize::MAX);
+        let Some(refs) = self.writer.cleaner_refs(self.load) else {
+            self.writer.set_unclean();
+            return Ok(());
+        };
+        let refs = usize::try_from(refs).unwrap_or(usize::MAX);
         let limit = Limit {
             until: Instant::now() + STEP,
             refs: self.blocks.refs.len().saturating_add(refs),

@@ -10,9 +10,10 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Edit;
 
 use super::{device_of, open, options, xattr};
+use crate::space::SpaceTotals;
 use crate::txn::{Cost, Permit};
 use crate::volume::Tree;
-use crate::{OpenOptions, Volume};
+use crate::{NewInode, OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;
 
@@ -112,4 +113,77 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     let _ = volume.admit(Cost::items(1)).unwrap();
     drop((tree, volume));
     assert_eq!(status(&open(&device, &OpenOptions::new()))[at], 0b101);
+}
+
+/// Sums of metadata.
+fn metadata(volume: &Volume) -> SpaceTotals {
+    let totals = volume.writer().unwrap().space.totals();
+    let metadata = |class: &SpaceTotals| class.kind == SpaceKind::Metadata;
+    totals.into_iter().find(metadata).unwrap()
+}
+
+#[test]
+fn operations_count_from_the_moment_they_are_let_in() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    fill_up(&volume, &tree);
+    let mut inside = Vec::new();
+    while inside.len() < 200
+        && let Ok(permit) = volume.admit(Cost::of_freeing())
+    {
+        inside.push(permit);
+    }
+    assert!((1..200).contains(&inside.len()), "{}", inside.len());
+    drop(inside);
+    let _ = volume.admit(Cost::of_freeing()).unwrap();
+}
+
+#[test]
+fn what_is_kept_back_is_kept_from_opening_on() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    assert!(metadata(&volume).reserved >= 2 << 20);
+}
+
+#[test]
+fn who_frees_space_leaves_what_is_kept_to_no_chunk_of_data() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    fill_up(&volume, &tree);
+    let before = metadata(&volume).reserved;
+    let permit = volume.admit(Cost::of_freeing()).unwrap();
+    assert!(metadata(&volume).reserved >= before);
+    drop(permit);
+}
+
+#[test]
+fn cleaner_takes_nothing_that_other_work_was_promised() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let dir = NewInode::directory(0o755);
+    let id = volume.create_subvolume(top, b"old", &dir).unwrap();
+    let tree = volume.subvolume_tree(id).unwrap();
+    for number in 0..400 {
+        let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
+        let permit = volume.admit(Cost::items(1)).unwrap();
+        volume.enter(permit).unwrap().put(&tree, key, item);
+    }
+    volume.sync().unwrap();
+    fill_up(&volume, &volume.subvolume_tree(RootId::FS_TREE).unwrap());
+    drop(tree);
+    volume.delete_subvolume(top, b"old").unwrap();
+    let nothing_dropped = || {
+        let tree = volume.find_tree(id).unwrap();
+        tree.is_some_and(|tree| tree.item().drop_level == 0)
+    };
+    volume.commit_running().unwrap();
+    assert!(nothing_dropped());
+    // With nothing beside it, it goes on.
+    volume.commit_running().unwrap();
+    assert!(!nothing_dropped());
+    volume.free_deleted_subvolumes().unwrap();
+    assert!(volume.find_tree(id).unwrap().is_none());
 }
