@@ -45,6 +45,12 @@ impl CsumShape {
     pub(super) fn max_sums(&self) -> u64 {
         self.max_sums as u64
     }
+
+    /// How many items the sums of one extent are.
+    pub(super) fn items_of(&self, sums: &[u8]) -> u64 {
+        let sums = sums.len() / self.size_bytes;
+        sums.div_ceil(self.max_sums) as u64
+    }
 }
 
 /// The items for a run of sums whose first sector is at `logical`.

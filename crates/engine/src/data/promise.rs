@@ -139,6 +139,11 @@ impl Promise {
         self.data_bytes
     }
 
+    /// How many items may enter for it.
+    pub(super) fn items(&self) -> u64 {
+        self.cost.items
+    }
+
     /// Space on the devices, of what was promised. More than that is tried for.
     pub(super) fn allocate(&mut self, volume: &Volume, wanted: &Wanted) -> Result<(Logical, u64)> {
         let writer = volume.writer()?;

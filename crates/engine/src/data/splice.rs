@@ -311,10 +311,6 @@ impl Splice {
     }
 
     /// How many extents were loaded.
-    pub(super) fn loaded_count(&self) -> usize {
-        self.before.len()
-    }
-
     /// Whether nothing changes.
     pub(super) fn is_idle(&self) -> bool {
         self.before == self.after

@@ -1,4 +1,5 @@
-//! Data that replaces so many extents that one commit has no room for what that changes: it enters in parts.
+//! Data that changes so many extents that one commit has no room for that, or that the memory for deltas does not hold
+//! it: it enters in parts. It may replace many, and become many where free space is in pieces.
 //!
 //! Invariants
 //! - STEPS-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it. As they
@@ -11,23 +12,24 @@ use std::ops::Range;
 
 use ubtrfs_format::compress::Compression;
 
+use super::csums::CsumShape;
 use super::extent::DiskPart;
 use super::splice::Splice;
 use super::store::Stored;
 use super::write_back::{Group, Taken};
-use crate::error::Result;
-use crate::txn::{Cost, FREEING_ITEMS};
+use crate::error::{Error, Result};
+use crate::txn::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// Items that an extent which is replaced costs: its own, and its reference.
-const EXTENT_ITEMS: u64 = 2;
-/// So many are replaced without a look at what there is room for: writers were promised some items for each extent.
-const FEW: usize = 16;
+const REPLACED_ITEMS: u64 = 2;
+/// Those of a new one, its checksums apart: its own, and its reference.
+const NEW_ITEMS: u64 = 2;
 /// There is room for what this many cost if there is for any operation that frees space.
-const LEAST: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
+const LEAST_ITEMS: u64 = FREEING_ITEMS;
 
-fn cost_of(extents: usize) -> Cost {
-    Cost::neighbours(EXTENT_ITEMS * extents as u64).freeing()
+fn cost_of(items: u64) -> Cost {
+    Cost::neighbours(items).freeing()
 }
 
 impl Stored {
@@ -39,6 +41,21 @@ impl Stored {
                 *start..*start + part.len
             }
         }
+    }
+
+    /// Items that it adds.
+    fn own_items(&self, shape: CsumShape) -> u64 {
+        match self {
+            Stored::Inline(_) => 1,
+            Stored::New { csums, .. } => NEW_ITEMS + shape.items_of(csums),
+            Stored::Reserved { csums, .. } => 1 + shape.items_of(csums),
+        }
+    }
+
+    /// Those that it changes, where `splice` shows what it replaces.
+    fn items(&self, splice: &Splice, shape: CsumShape) -> u64 {
+        let replaced = splice.overlapping(self.range()).count() as u64;
+        self.own_items(shape) + REPLACED_ITEMS * replaced
     }
 
     /// What is in front of file offset `at`, and the rest. None if it must stay in one piece.
@@ -82,66 +99,102 @@ impl Stored {
     }
 }
 
-/// Cuts `stored` so that no part replaces more than `most` of the extents in `splice`, as far as it can be cut.
-fn parts(stored: &[Stored], splice: &Splice, most: usize) -> Vec<Vec<Stored>> {
+/// Cuts `stored` so that no part changes more than `most` items, as far as it can be cut. `splice` shows what they
+/// replace.
+fn parts(stored: &[Stored], splice: &Splice, shape: CsumShape, most: u64) -> Vec<Vec<Stored>> {
     let mut pieces: Vec<Stored> = stored.to_vec();
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
-    let mut parts = vec![Vec::new()];
+    let mut parts = Vec::new();
+    let mut part = Vec::new();
     let mut left = most;
     while let Some(piece) = pieces.pop() {
+        let (own, items) = (piece.own_items(shape), piece.items(splice, shape));
+        if left < items.min(own + REPLACED_ITEMS) && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            left = most;
+        }
         let range = piece.range();
+        let room = left.saturating_sub(own) / REPLACED_ITEMS;
         let mut hit = splice
             .overlapping(range.clone())
             .map(|(place, _)| place.end);
         let full_at = hit
             .by_ref()
-            .take(left)
+            .take(room.max(1) as usize)
             .last()
             .filter(|_| hit.next().is_some());
         let cut = full_at
             .filter(|at| *at < range.end)
             .and_then(|at| piece.cut(at));
-        let part = match cut {
+        match cut {
             Some((front, rest)) => {
+                part.push(front);
                 pieces.push(rest);
                 left = 0;
-                front
             }
             None => {
-                left = left.saturating_sub(splice.overlapping(range).count());
-                piece
+                left = left.saturating_sub(items);
+                part.push(piece);
             }
-        };
-        if let Some(last) = parts.last_mut() {
-            last.push(part);
-        }
-        if left == 0 {
-            parts.push(Vec::new());
-            left = most;
         }
     }
-    parts.retain(|part| !part.is_empty());
+    if !part.is_empty() {
+        parts.push(part);
+    }
     parts
 }
 
+/// How what became of a group may enter.
+pub(super) enum Entry<'v> {
+    AtOnce(Permit<'v>),
+    /// In parts of so many items.
+    InParts(u64),
+}
+
 impl Volume {
-    /// How many extents `group` may replace in one transaction, if it must not replace all that it does. Commits if
-    /// that makes room for all.
-    pub(super) fn most_at_once(&self, group: &Group<'_>) -> Result<Option<usize>> {
-        let mut most = group.splice.loaded_count();
+    /// How `stored` may enter. Commits if that makes room for all of it. `promised`: the items that its writers were
+    /// promised and that nothing has entered for; what it takes is taken off.
+    pub(super) fn entry_of(
+        &self,
+        group: &Group<'_>,
+        stored: &[Stored],
+        promised: &mut u64,
+    ) -> Result<Entry<'_>> {
+        let shape = self.csum_shape();
+        let items = stored.iter().map(|piece| piece.items(&group.splice, shape));
+        let items: u64 = items.sum();
+        let more = items.saturating_sub(*promised);
+        *promised = promised.saturating_sub(items);
         let writer = self.writer()?;
-        if most <= FEW || writer.has_room_now(cost_of(most)) {
-            return Ok(None);
+        if more == 0 {
+            return Ok(Entry::AtOnce(Permit::owed()));
+        }
+        if let Some(permit) = self.admit_items(more)? {
+            return Ok(Entry::AtOnce(permit));
         }
         self.commit_running()?;
         self.release_freed();
-        if writer.has_room_now(cost_of(most)) {
-            return Ok(None);
+        if let Some(permit) = self.admit_items(more)? {
+            return Ok(Entry::AtOnce(permit));
         }
-        while most > LEAST && !writer.has_room_now(cost_of(most)) {
-            most = (most / 2).max(LEAST);
+        let mut most = items.max(LEAST_ITEMS);
+        let fits = |items: u64| {
+            let cost = cost_of(items);
+            writer.has_memory_for(cost) && writer.has_room_now(cost.and(Cost::of_freeing()))
+        };
+        while most > LEAST_ITEMS && !fits(most) {
+            most = (most / 2).max(LEAST_ITEMS);
         }
-        Ok(Some(most))
+        Ok(Entry::InParts(most))
+    }
+
+    fn admit_items(&self, items: u64) -> Result<Option<Permit<'_>>> {
+        let (writer, cost) = (self.writer()?, cost_of(items));
+        Ok(match writer.has_memory_for(cost) {
+            // Who frees space must have room afterwards as well.
+            true => writer.admit_now(cost.and(Cost::of_freeing())),
+            false => None,
+        })
     }
 
     /// Changes the items of one group of runs, in several transactions. What has not entered is given back.
@@ -150,10 +203,10 @@ impl Volume {
         file: &Taken<'_>,
         group: &Group<'_>,
         stored: &[Stored],
-        most: usize,
+        most: u64,
         incompressible: bool,
     ) -> Result<()> {
-        let parts = parts(stored, &group.splice, most);
+        let parts = parts(stored, &group.splice, self.csum_shape(), most);
         let mut size = group.size.start;
         for (number, pieces) in parts.iter().enumerate() {
             let is_last = number + 1 == parts.len();
@@ -162,7 +215,7 @@ impl Volume {
                 true => group.size.end,
                 false => size.max(end.min(group.size.end)),
             };
-            let entered = self.make_room_for(most).and_then(|()| {
+            let entered = self.admit_part(most).and_then(|permit| {
                 let ranges = pieces.iter().map(Stored::range).collect();
                 let mut part = Group {
                     runs: Vec::new(),
@@ -170,7 +223,7 @@ impl Volume {
                     size: size..after,
                     ends: group.ends && is_last,
                 };
-                self.enter_group(file, &mut part, pieces, incompressible)
+                self.enter_group(file, &mut part, pieces, incompressible, permit)
             });
             if let Err(error) = entered {
                 self.give_back(parts[number..].iter().flatten())?;
@@ -181,11 +234,21 @@ impl Volume {
         Ok(())
     }
 
-    fn make_room_for(&self, extents: usize) -> Result<()> {
-        if !self.writer()?.has_room_now(cost_of(extents)) {
-            self.commit_running()?;
-            self.release_freed();
+    /// Leave to enter a part.
+    ///
+    /// Errors: no space; who enters all the same has the commit fail, and with it all that others have done.
+    fn admit_part(&self, items: u64) -> Result<Permit<'_>> {
+        if let Some(permit) = self.admit_items(items)? {
+            return Ok(permit);
         }
-        Ok(())
+        self.commit_running()?;
+        self.release_freed();
+        if let Some(permit) = self.admit_items(items)? {
+            return Ok(permit);
+        }
+        let permit = self.writer()?.admit_now(cost_of(LEAST_ITEMS));
+        permit
+            .filter(|_| items <= LEAST_ITEMS)
+            .ok_or(Error::NoSpace)
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct StoredFile<'a> {
     in_place: Option<Overwriting<'a>>,
     handles: Vec<InPlaceWrite>,
     /// What is owed until the items have entered.
-    promise: Promise,
+    pub(super) promise: Promise,
 }
 
 /// Data of a tree is on its way to where it lies: no snapshot of it is made (INPLACE-3), nothing of it is freed

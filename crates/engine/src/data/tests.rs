@@ -6,6 +6,7 @@ mod closing;
 mod cold;
 mod dedupe;
 mod failures;
+mod fragmented;
 mod full;
 mod in_place;
 mod many_files;

@@ -11,7 +11,8 @@
 //! - WRITEBACK-3: what could not be written is forgotten, and told to whoever syncs the file next.
 //!
 //! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
-//! enter. Nothing else is waited for: space and admission were promised when the data was written.
+//! enter. Space and admission were promised when the data was written; a commit is waited for only where it became more
+//! extents than that was for (`steps`).
 //! Not here: how data is stored (`store`), who calls (`sync`, `write`).
 
 use std::borrow::Cow;
@@ -33,6 +34,7 @@ use super::promise::Promise;
 use super::read::Reader;
 use super::runs::{Run, runs};
 use super::splice::Splice;
+use super::steps::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
 use crate::fs::{Inode, known_inode, property};
@@ -356,20 +358,22 @@ impl Volume {
 
     fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
         let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
+        let mut promised = stored.promise.items();
         let entered = groups.try_for_each(|(index, (mut group, pieces))| {
             if index > 0 {
                 // The group before may have cut an extent that this one cuts as well.
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.splice = loaded.map_err(|error| (index, error))?;
             }
-            match self.most_at_once(&group).map_err(|error| (index, error))? {
-                Some(most) => {
-                    let entered =
-                        self.enter_in_steps(file, &group, pieces, most, stored.incompressible);
+            let entry = self.entry_of(&group, pieces, &mut promised);
+            let is_hard = stored.incompressible;
+            match entry.map_err(|error| (index, error))? {
+                Entry::InParts(most) => {
+                    let entered = self.enter_in_steps(file, &group, pieces, most, is_hard);
                     entered.map_err(|error| (index + 1, error))
                 }
-                None => {
-                    let entered = self.enter_group(file, &mut group, pieces, stored.incompressible);
+                Entry::AtOnce(permit) => {
+                    let entered = self.enter_group(file, &mut group, pieces, is_hard, permit);
                     entered.map_err(|error| (index, error))
                 }
             }
@@ -401,13 +405,14 @@ impl Volume {
         group: &mut Group<'_>,
         stored: &[Stored],
         incompressible: bool,
+        permit: Permit<'_>,
     ) -> Result<()> {
         let inode = file.inode;
         let csum_tree = self.tree(RootId::CSUM_TREE)?;
         let shape = self.csum_shape();
         let mut state = inode.lock.write();
         let mut item = known_inode(&inode.tree, inode.id)?;
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.enter_file(inode, permit)?;
         let generation = txn.transid().0;
         for piece in stored {
             piece.place(&mut group.splice, generation)?;

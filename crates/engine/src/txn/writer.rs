@@ -309,6 +309,12 @@ impl Writer {
         self.admit_now(cost).is_some()
     }
 
+    /// Whether edits of `cost` fit the memory for deltas beside what has entered.
+    pub(crate) fn has_memory_for(&self, cost: Cost) -> bool {
+        let bytes = self.running.read().bytes();
+        bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
+    }
+
     /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
     /// hold the extents of a file.
     pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
