@@ -119,14 +119,12 @@ impl Volume {
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let syncs = self.syncs_shares(&src, &dst)?;
-        let mut promise = self.promise_of_clone()?;
-        let mut pair = Pair::lock(&src, &dst)?;
-        pair.write_back(self)?;
         let share = Share {
             from: src_offset,
             to: dst_offset,
             len,
         };
+        let (mut promise, mut pair) = self.begin_share(&src, &dst, share)?;
         let share = self.check_clone(&pair, share)?;
         if share.len == 0 {
             return Ok(0);
@@ -162,14 +160,12 @@ impl Volume {
         let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let syncs = self.syncs_shares(&src, &dst)?;
-        let promise = self.promise_of_clone()?;
-        let mut pair = Pair::lock(&src, &dst)?;
-        pair.write_back(self)?;
         let share = Share {
             from: src_offset,
             to: dst_offset,
             len,
         };
+        let (promise, mut pair) = self.begin_share(&src, &dst, share)?;
         if len == 0 {
             return Ok(true);
         }
@@ -251,11 +247,52 @@ impl Volume {
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
-    /// What a step and inline data take at worst.
-    fn promise_of_clone(&self) -> Result<Promise> {
+    /// Locks both files with nothing buffered, and promises what a step takes, with data if any is to be written.
+    fn begin_share<'a>(
+        &self,
+        src: &'a Arc<Inode>,
+        dst: &'a Arc<Inode>,
+        share: Share,
+    ) -> Result<(Promise, Pair<'a>)> {
+        let mut writes = self.writes_data(src, dst, share)?;
+        loop {
+            let promise = self.promise_of_clone(writes)?;
+            let mut pair = Pair::lock(src, dst)?;
+            pair.write_back(self)?;
+            if writes || !self.writes_data(src, dst, share)? {
+                return Ok((promise, pair));
+            }
+            writes = true;
+        }
+    }
+
+    /// Whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first. The rest
+    /// takes none, as in the kernel.
+    fn writes_data(&self, src: &Inode, dst: &Inode, share: Share) -> Result<bool> {
+        let sectorsize = self.sectorsize();
+        let (src_size, dst_size) = (facts(src)?.1, facts(dst)?.1);
+        if share.to > dst_size {
+            return Ok(true);
+        }
+        if share.from >= sectorsize {
+            return Ok(false);
+        }
+        let state = lock::read(&src.lock)?;
+        let first = 0..sectorsize;
+        let extents = Splice::load(src, sectorsize, first.clone())?;
+        let found = extents.overlapping(first).next();
+        let is_inline = matches!(found, Some((_, Extent::Inline(_))));
+        Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
+    }
+
+    /// What a step takes at worst, and inline data if any is to be written.
+    fn promise_of_clone(&self, writes_data: bool) -> Result<Promise> {
         let sectorsize = self.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
-        let data_bytes = inline_bytes + GROW_SECTORS * sectorsize;
+        let data_bytes = match writes_data {
+            true => inline_bytes + GROW_SECTORS * sectorsize,
+            false => 0,
+        };
         self.promise(data_bytes, Cost::items(8 * STEP as u64))
     }
 

@@ -20,7 +20,7 @@ use super::splice::Splice;
 use super::write_back::{GROW_SECTORS, enter_splice};
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
-use crate::txn::{Cost, DiskExtent, Permit};
+use crate::txn::{Cost, DiskExtent, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// What is to become of a range.
@@ -57,6 +57,8 @@ impl Fallocate {
 const STEP: usize = 512;
 /// The same on a volume that has no room for such a step.
 const STEP_WHEN_FULL: usize = 16;
+/// The same where space is freed, for which room is kept back.
+const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it, or a hole, cost.
 const EXTENT_ITEMS: u64 = 4;
 
@@ -64,11 +66,26 @@ const EXTENT_ITEMS: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 struct Steps {
     extents: usize,
+    frees: bool,
 }
 
 impl Steps {
+    fn of(mode: Fallocate, is_full: bool) -> Steps {
+        let frees = mode == Fallocate::PunchHole;
+        let extents = match (is_full, frees) {
+            (false, _) => STEP,
+            (true, false) => STEP_WHEN_FULL,
+            (true, true) => PUNCH_WHEN_FULL,
+        };
+        Steps { extents, frees }
+    }
+
     fn cost(self) -> Cost {
-        Cost::items(EXTENT_ITEMS * self.extents as u64)
+        let items = EXTENT_ITEMS * self.extents as u64;
+        match self.frees {
+            true => Cost::neighbours(items).freeing(),
+            false => Cost::items(items),
+        }
     }
 }
 
@@ -96,13 +113,24 @@ impl Volume {
         };
         let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
         let grow_bytes = 2 * GROW_SECTORS * sectorsize;
-        let (mut edges, steps) = self.promise_steps(edge_bytes + grow_bytes)?;
+        // Whole sectors become a hole without any data, as in the kernel.
+        let is_whole_hole = mode == Fallocate::PunchHole && whole == touched;
+        let small_bytes = match is_whole_hole {
+            true => 0,
+            false => edge_bytes + grow_bytes,
+        };
+        let (mut edges, steps) = self.promise_steps(mode, small_bytes)?;
         let mut space = self.promise(data_bytes, Cost::default())?;
         let mut extents = inode.extents.lock();
-        let size = {
+        let (size, item_size) = {
             let state = inode.lock.read();
-            state.buffer.size_over(read_file(&inode)?.size.get())
+            let item_size = read_file(&inode)?.size.get();
+            (state.buffer.size_over(item_size), item_size)
         };
+        if is_whole_hole && item_size < size {
+            // What is forgotten of the buffer shall not be what the size follows from.
+            self.write_back_locked(&inode, &mut extents)?;
+        }
         let changes = match mode {
             Fallocate::PunchHole => self.has_any_data(&inode, &touched)?,
             _ => true,
@@ -137,15 +165,13 @@ impl Volume {
     }
 
     /// Room for `data_bytes` and for a step, a small one if there is not enough for others.
-    fn promise_steps(&self, data_bytes: u64) -> Result<(Promise, Steps)> {
-        let steps = Steps { extents: STEP };
+    fn promise_steps(&self, mode: Fallocate, data_bytes: u64) -> Result<(Promise, Steps)> {
+        let steps = Steps::of(mode, false);
         match self.promise(data_bytes, steps.cost()) {
             Err(error) if error.is_no_space() => {}
             promise => return Ok((promise?, steps)),
         }
-        let steps = Steps {
-            extents: STEP_WHEN_FULL,
-        };
+        let steps = Steps::of(mode, true);
         Ok((self.promise(data_bytes, steps.cost())?, steps))
     }
 
@@ -292,9 +318,9 @@ impl Volume {
                     _ => break,
                 }
             }
-            let (most, cost) = match space {
-                Some(_) => (whole.end.min(at + MAX_EXTENT_BYTES), steps.cost()),
-                None => (whole.end, steps.cost().freeing()),
+            let most = match space {
+                Some(_) => whole.end.min(at + MAX_EXTENT_BYTES),
+                None => whole.end,
             };
             let (splice, end) = Splice::load_head(inode, sectorsize, at..most, steps.extents)?;
             let stopped = match &mut space {
@@ -309,7 +335,7 @@ impl Volume {
             };
             at = stopped.unwrap_or(end);
             if at < whole.end {
-                self.commit_between_steps(cost)?;
+                self.commit_between_steps(steps.cost())?;
             }
         }
         Ok(())

@@ -57,7 +57,11 @@ impl Promise {
         promise.cost = cost.and(volume.cost_of_data(data_bytes));
         volume.writer()?.owe(promise.cost);
         // What is owed counts from here on.
-        let _ = volume.admit(Cost::default())?;
+        let nothing_more = Cost {
+            frees: cost.frees,
+            ..Cost::default()
+        };
+        let _ = volume.admit(nothing_more)?;
         Ok(promise)
     }
 

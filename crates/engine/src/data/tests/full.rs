@@ -157,3 +157,62 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     assert_eq!(growth(), before);
     rig.assert_sound();
 }
+
+/// Fills what is left of the data space, to the last sector.
+fn fill_up(rig: &Rig) {
+    fill(rig, MIB as usize);
+    fill(rig, 4096);
+    rig.volume().sync().unwrap();
+    let id = rig.file(InodeFlags::empty());
+    let mut size = 0;
+    while rig.volume().write_direct(id, size, &[1; 4096]).is_ok() {
+        size += 4096;
+    }
+    rig.volume().sync().unwrap();
+}
+
+/// As in the kernel.
+#[test]
+fn holes_and_sharing_take_no_data_space() {
+    let rig = rig();
+    let volume = rig.volume();
+    let [a, b] = [0, 1].map(|_| {
+        let id = rig.file(InodeFlags::empty());
+        volume.write(id, 0, &vec![1; 4 * MIB as usize]).unwrap();
+        id
+    });
+    let new = rig.file(InodeFlags::empty());
+    fill_up(&rig);
+    assert_eq!(volume.clone_range(a, MIB, MIB, b, MIB).unwrap(), MIB);
+    assert!(volume.dedupe_range(a, 2 * MIB, MIB, b, 2 * MIB).unwrap());
+    assert_eq!(volume.clone_range(a, 0, 0, new, 0).unwrap(), 4 * MIB);
+    fill_up(&rig);
+    volume.fallocate(a, Fallocate::PunchHole, 0, MIB).unwrap();
+    let mut buf = vec![9; 4 * MIB as usize];
+    volume.read(a, 0, &mut buf).unwrap();
+    assert!(buf[..MIB as usize].iter().all(|&byte| byte == 0));
+    assert!(buf[MIB as usize..].iter().all(|&byte| byte == 1));
+    rig.assert_sound();
+}
+
+/// It is what makes the file as long as it is.
+#[test]
+fn hole_over_buffered_data_of_a_full_volume_leaves_the_size() {
+    let rig = rig();
+    let volume = rig.volume();
+    let id = rig.file(InodeFlags::empty());
+    volume.write(id, 0, &[1; 5000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 8192, &vec![2; 3 * 4096]).unwrap();
+    fill(&rig, MIB as usize);
+    fill(&rig, 4096);
+    let mode = Fallocate::PunchHole;
+    volume.fallocate(id, mode, 8192, 3 * 4096).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.attr(id).unwrap().size, 5 * 4096);
+    let mut buf = vec![9; 5 * 4096];
+    volume.read(id, 0, &mut buf).unwrap();
+    assert!(buf[..5000].iter().all(|&byte| byte == 1));
+    assert!(buf[5000..].iter().all(|&byte| byte == 0));
+    rig.assert_sound();
+}
