@@ -36,7 +36,10 @@ impl Volume {
             Err(Error::NoSpace) => return Ok(()),
             permit => permit?,
         };
-        let inode = self.inode_in_use(id)?;
+        // Not `inode_in_use`: what was interrupted in the subvolume can wait for who changes it, and readers wait for
+        // nothing.
+        let inode = self.inodes.get(self, id)?;
+        inode.tree.check_alive()?;
         {
             let _state = lock::write(&inode.lock)?;
             let mut item = known_inode(&inode.tree, id)?;

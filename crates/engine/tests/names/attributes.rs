@@ -1,5 +1,6 @@
 //! Modes, owners and times.
 
+use ubtrfs_device::waiting;
 use ubtrfs_engine::{AtimePolicy, Error, FileTime, SetAttr, SetTime};
 use ubtrfs_format::item::InodeFlags;
 
@@ -124,4 +125,21 @@ fn access_time_follows_the_policy() {
     volume.set_inode_flags(id, InodeFlags::NOATIME).unwrap();
     volume.touch_atime(id, AtimePolicy::Always).unwrap();
     assert_eq!(atime(), hour_ago);
+}
+
+/// Whoever reads waits for nothing, and may be the first to change the subvolume.
+#[test]
+fn access_times_are_noted_before_anything_is_written() {
+    let mut world = World::new();
+    let id = world.file("file");
+    let set = SetAttr {
+        atime: Some(SetTime::At(OLD)),
+        ..SetAttr::default()
+    };
+    world.volume().set_attr(id, &set).unwrap();
+    world.reopen();
+    assert_eq!(attr(world.volume(), "file").atime, OLD);
+    let volume = world.volume();
+    waiting::while_forbidden(|| volume.touch_atime(id, AtimePolicy::Relative)).unwrap();
+    world.shows(|volume| assert!(attr(volume, "file").atime > OLD));
 }
