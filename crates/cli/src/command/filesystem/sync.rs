@@ -17,12 +17,15 @@ pub(crate) struct Sync {
 
 impl Sync {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        if let Some(session) = self.location.session()
-            && session.mount().is_some_and(MountSession::is_read_only)
-            && session.volume().is_writable()
-        {
-            // It was made read-only: nothing comes after this.
-            return Ok(session.volume().rest()?);
+        if let Some(session) = self.location.session() {
+            if !session.volume().is_writable() {
+                // As on the kernel's mounts: there is nothing to commit.
+                return Ok(());
+            }
+            if session.mount().is_some_and(MountSession::is_read_only) {
+                // It was made read-only: nothing comes after this.
+                return Ok(session.volume().rest()?);
+            }
         }
         let mut changes = Changes::new(&self.volume);
         changes.open_to_commit(&self.location)?.volume.sync()?;
