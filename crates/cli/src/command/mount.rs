@@ -29,8 +29,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Mount a volume on a directory without the kernel's btrfs
 ///
 /// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
-/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, degraded,
-/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed; those of mount(8): sync, dirsync, noexec, noatime,
+/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, clear_cache, degraded,
+/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed; those of mount(8): sync, dirsync, noexec, nosymfollow, noatime,
 /// strictatime, lazytime, nosuid, nodev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
 /// mounts may read everything, whatever modes and owners say); and of this program:
 /// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at

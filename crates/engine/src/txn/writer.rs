@@ -116,6 +116,8 @@ pub(crate) struct Writer {
     disowned: Mutex<Option<(RootId, Key)>>,
     /// Nothing is changed but by operations.
     resting: AtomicBool,
+    /// The free-space tree is not trusted, and not made anew yet.
+    clears_free_space_tree: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -175,6 +177,7 @@ impl Writer {
             unclean: AtomicBool::new(false),
             disowned: Mutex::default(),
             resting: AtomicBool::new(false),
+            clears_free_space_tree: AtomicBool::new(false),
             space,
         }
     }
@@ -483,6 +486,20 @@ impl Writer {
 
     pub(super) fn note_disowned(&self, deleted: RootId, to: Option<Key>) {
         *self.disowned.lock() = to.map(|key| (deleted, key));
+    }
+
+    /// Has a commit make the free-space tree anew, and come for that if for nothing else.
+    pub(crate) fn clear_free_space_tree(&self) {
+        self.clears_free_space_tree.store(true, Ordering::Release);
+        self.set_unclean();
+    }
+
+    pub(super) fn clears_free_space_tree(&self) -> bool {
+        self.clears_free_space_tree.load(Ordering::Acquire)
+    }
+
+    pub(super) fn made_free_space_tree(&self) {
+        self.clears_free_space_tree.store(false, Ordering::Release);
     }
 
     pub(crate) fn is_resting(&self) -> bool {

@@ -20,6 +20,7 @@ pub struct OpenOptions {
     pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
     pub(super) lazy_times: bool,
+    pub(super) clear_free_space_tree: bool,
     pub(super) data: DataOptions,
 }
 
@@ -34,6 +35,7 @@ impl Default for OpenOptions {
             delta_bytes: 128 << 20,
             commit_interval: Some(Duration::from_secs(30)),
             lazy_times: false,
+            clear_free_space_tree: false,
             data: DataOptions::default(),
         }
     }
@@ -100,6 +102,14 @@ impl OpenOptions {
     #[must_use]
     pub fn lazy_times(mut self, lazy_times: bool) -> Self {
         self.lazy_times = lazy_times;
+        self
+    }
+
+    /// Distrusts the free-space tree, and makes it anew with the first commit, which comes although nothing else is
+    /// changed. Only for writing.
+    #[must_use]
+    pub fn clear_free_space_tree(mut self, clear: bool) -> Self {
+        self.clear_free_space_tree = clear;
         self
     }
 

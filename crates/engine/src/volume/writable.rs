@@ -86,7 +86,7 @@ impl Volume {
             groups,
             self.device_spaces(&extents),
             Arc::clone(&self.pool),
-            self.free_space_source()?,
+            self.free_space_source(options.clear_free_space_tree)?,
         ));
         let writer = Writer::new(
             superblock.transid(),
@@ -101,6 +101,9 @@ impl Volume {
             space,
         );
         let _ = self.writer.set(Arc::new(writer));
+        if options.clear_free_space_tree {
+            self.writer()?.clear_free_space_tree();
+        }
         self.distrust_quotas()?;
         note_objectids(&self.root_tree)?;
         if self.has_deleted_subvolumes()? {
@@ -184,10 +187,10 @@ impl Volume {
         Ok(key == Some((first.objectid, first.item_type)))
     }
 
-    fn free_space_source(&self) -> Result<Arc<dyn FreeSpaceSource>> {
+    fn free_space_source(&self, clears_tree: bool) -> Result<Arc<dyn FreeSpaceSource>> {
         let compat = self.superblock().compat_ro();
         let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
-        if !compat.contains(whole) {
+        if clears_tree || !compat.contains(whole) {
             // The first commit that has room builds it; until the volume is closed this does.
             let tree = self.tree(RootId::EXTENT_TREE)?;
             return Ok(Arc::new(FreeByExtents {

@@ -36,6 +36,8 @@ pub(super) struct Attachment<'a> {
     pub(super) allow_other: bool,
     /// Whether the kernel checks permissions.
     pub(super) default_permissions: bool,
+    /// For the kernel's security module, as they were said.
+    pub(super) security: &'a [String],
 }
 
 /// Mounts, and returns the connection. The kernel holds back all access until the first request on it is
@@ -182,13 +184,14 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(received)
 }
 
-fn connection_options(wanted: &Attachment<'_>) -> impl Iterator<Item = &'static str> {
+fn connection_options<'a>(wanted: &Attachment<'a>) -> impl Iterator<Item = &'a str> {
     [
         (wanted.default_permissions, "default_permissions"),
         (wanted.allow_other, "allow_other"),
     ]
     .into_iter()
     .filter_map(|(set, option)| set.then_some(option))
+    .chain(wanted.security.iter().map(String::as_str))
 }
 
 fn helper_options(wanted: &Attachment<'_>) -> OsString {
@@ -198,6 +201,7 @@ fn helper_options(wanted: &Attachment<'_>) -> OsString {
         (MountFlags::NOSUID, "nosuid"),
         (MountFlags::NODEV, "nodev"),
         (MountFlags::NOEXEC, "noexec"),
+        (MountFlags::NOSYMFOLLOW, "nosymfollow"),
         (MountFlags::NOATIME, "noatime"),
         (MountFlags::SYNCHRONOUS, "sync"),
         (MountFlags::DIRSYNC, "dirsync"),
@@ -234,6 +238,7 @@ mod tests {
             flags: MountFlags::RDONLY,
             allow_other: false,
             default_permissions: true,
+            security: &[],
         });
         assert_eq!(
             options,

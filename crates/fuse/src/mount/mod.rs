@@ -116,7 +116,7 @@ fn attachment<'a>(
     mountpoint: &'a Path,
     source: &'a Path,
     writable: bool,
-    options: &Options,
+    options: &'a Options,
 ) -> Attachment<'a> {
     Attachment {
         mountpoint,
@@ -124,6 +124,7 @@ fn attachment<'a>(
         flags: mount_flags(options, writable),
         allow_other: allow_other(options),
         default_permissions: !options.fakeroot,
+        security: contexts(options),
     }
 }
 
@@ -224,6 +225,7 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     flags.set(MountFlags::NOSUID, !options.suid.unwrap_or(is_root));
     flags.set(MountFlags::NODEV, !options.dev.unwrap_or(is_root));
     flags.set(MountFlags::NOEXEC, options.no_exec);
+    flags.set(MountFlags::NOSYMFOLLOW, options.no_symfollow);
     flags.set(MountFlags::NOATIME, options.atime == AtimePolicy::Never);
     flags.set(
         MountFlags::STRICTATIME,
@@ -235,6 +237,14 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     // The kernel shows it, and is as lazy with times that it keeps itself (`writeback`).
     flags.set(MountFlags::LAZYTIME, options.lazy_times);
     flags
+}
+
+/// A kernel without SELinux refuses its words; as with mount(8), they say nothing there.
+fn contexts(options: &Options) -> &[String] {
+    match Path::new("/sys/fs/selinux/enforce").exists() {
+        true => &options.security,
+        false => &[],
+    }
 }
 
 /// A file system that root mounts is there for everybody, as with mount(8). A user's is for the user.

@@ -20,7 +20,9 @@ use ubtrfs_engine::{AtimePolicy, Compress};
 use ubtrfs_format::ids::RootId;
 
 pub(super) use self::words::is_settled;
-use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, UNSUPPORTED, is_for_others};
+use self::words::{
+    IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others, split,
+};
 use crate::transport::TransportChoice;
 
 /// What the words of `-o` ask for.
@@ -55,6 +57,7 @@ pub struct Options {
     pub suid: Option<bool>,
     pub dev: Option<bool>,
     pub no_exec: bool,
+    pub no_symfollow: bool,
     pub atime: AtimePolicy,
     pub no_diratime: bool,
     /// Changes of times alone stay in memory until the inode changes otherwise or is synced, or for a day.
@@ -69,6 +72,10 @@ pub struct Options {
     pub max_inline_bytes: Option<u64>,
     pub commit: Option<Duration>,
     pub flush_on_commit: bool,
+    /// The free-space tree is made anew.
+    pub clear_cache: bool,
+    /// Words for the kernel's security module.
+    pub security: Vec<String>,
     /// Users may delete subvolumes of theirs.
     pub user_subvol_rm_allowed: bool,
     /// Where logs go: a path, or `syslog`, or `stderr`.
@@ -137,17 +144,13 @@ impl Options {
 
     /// Takes the words of one `-o` in.
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
-        words
-            .as_bytes()
-            .split(|&byte| byte == b',')
-            .filter(|word| !word.is_empty())
-            .try_for_each(|word| match self.add_word(word) {
-                Err(OptionError::Unknown(word)) if self.sloppy => {
-                    self.idle(word, Some("nobody knows it"));
-                    Ok(())
-                }
-                outcome => outcome,
-            })
+        split(words).try_for_each(|word| match self.add_word(word) {
+            Err(OptionError::Unknown(word)) if self.sloppy => {
+                self.idle(word, Some("nobody knows it"));
+                Ok(())
+            }
+            outcome => outcome,
+        })
     }
 
     /// Checks what only all the words together tell.
@@ -222,6 +225,8 @@ impl Options {
             "nodev" => self.dev = Some(false),
             "exec" => self.no_exec = false,
             "noexec" => self.no_exec = true,
+            "symfollow" => self.no_symfollow = false,
+            "nosymfollow" => self.no_symfollow = true,
             "noatime" => self.atime = AtimePolicy::Never,
             "atime" | "relatime" | "nostrictatime" => self.atime = AtimePolicy::Relative,
             "strictatime" | "norelatime" => self.atime = AtimePolicy::Always,
@@ -283,6 +288,9 @@ impl Options {
             "log" => self.log = Some(value.into()),
             "loglevel" => self.log_level = Some(text()?.into()),
             "subtype" if value == b"ubtrfs" => {}
+            _ if SECURITY.contains(&name) => {
+                self.security.push(String::from_utf8_lossy(word).into())
+            }
             _ if self.add_volume_value(name, text()?).ok_or_else(bad)? => {}
             _ => return self.add_idle_value(name, word),
         }

@@ -54,3 +54,43 @@ fn nothing_is_said_of_chunks_that_are_not_committed() {
     drop(volume);
     made.check().unwrap();
 }
+
+#[test]
+fn a_free_space_tree_is_made_anew_when_it_is_not_trusted() {
+    let device = new_device(&MkfsOptions::default(), 256 * MIB);
+    let open = |clears: bool| {
+        let devices = vec![("memory".into(), device.clone() as _)];
+        Volume::from_devices(devices, &options().clear_free_space_tree(clears)).unwrap()
+    };
+    open(false).close().unwrap();
+    let volume = open(false);
+    promise_and_sync(&volume);
+    volume.close().unwrap();
+    let place = |volume: &Volume| {
+        let tree = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
+        tree.view.committed().bytenr
+    };
+    let before = place(&volume);
+    drop(volume);
+
+    // Nothing else is changed.
+    let volume = open(true);
+    volume.close().unwrap();
+    assert_ne!(place(&volume), before);
+    assert_eq!(volume.writer_stats().unwrap().commits, 1);
+    drop(volume);
+    assert_sound(&device);
+
+    let volume = open(true);
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.unlink(top, b"large").unwrap();
+    let file = volume.create(top, b"more", &NewInode::file(0o644)).unwrap();
+    for at in 0..64 {
+        volume.write(file, at * MIB, &[at as u8; 4096]).unwrap();
+        volume.fsync(file).unwrap();
+        assert_sound(&Arc::new(MemDevice::clone(&device)));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    assert_sound(&device);
+}

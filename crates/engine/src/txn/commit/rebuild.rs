@@ -1,4 +1,4 @@
-//! Giving a volume a free-space tree that it lacks, or whose one is not valid, and dropping the caches of
+//! Giving a volume a free-space tree that it lacks, or whose one is not valid or not trusted, and dropping the caches of
 //! free space that preceded it.
 //!
 //! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
@@ -39,7 +39,7 @@ impl Commit<'_> {
     }
 
     pub(super) fn rebuild_free_space_tree(&mut self) -> Result<()> {
-        if self.has_free_space_tree() {
+        if self.has_free_space_tree() && !self.writer.clears_free_space_tree() {
             return Ok(());
         }
         let caches = self.v1_caches()?;
@@ -54,6 +54,7 @@ impl Commit<'_> {
         self.drop_caches(caches)?;
         self.edits.use_compat_ro(WHOLE);
         self.rebuilt = true;
+        self.writer.made_free_space_tree();
         Ok(())
     }
 
@@ -84,7 +85,7 @@ impl Commit<'_> {
             let root = self.build_tree(id, &Vec::new())?;
             return self.adopt_new_tree(root);
         }
-        // Not valid: nothing in it is worth keeping.
+        // Not valid, or not trusted: nothing in it is worth keeping.
         let old = self.tree(id)?.root;
         self.drop_tree(&old)?;
         let root = self.build_tree(id, &Vec::new())?;

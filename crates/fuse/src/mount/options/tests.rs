@@ -67,6 +67,40 @@ fn words_that_change_nothing_are_accepted_and_some_warned_of() {
 }
 
 #[test]
+fn words_of_fstab_are_taken_and_those_that_the_kernels_btrfs_refuses_are_not() {
+    for words in [
+        "defaults,user,noauto,nofail,_netdev,x-systemd.device-timeout=5,comment=x",
+        "users,owner,group,nouser,nousers,noowner,nogroup,auto,mand,nomand,iversion,silent",
+        "space_cache=v2,clear_cache,rescan_uuid_tree,symfollow,nosymfollow",
+    ] {
+        assert!(parse(words).is_ok(), "{words}");
+    }
+    for word in ["user_xattr", "nouser_xattr", "noclear_cache", "quota"] {
+        assert_eq!(parse(word), Err(OptionError::Unknown(word.into())));
+    }
+    assert!(parse("clear_cache").unwrap().clear_cache);
+    assert!(parse("nosymfollow").unwrap().no_symfollow);
+}
+
+#[test]
+fn contexts_are_kept_as_they_were_said() {
+    let words = r#"context="system_u:object_r:x_t:s0:c1,c2",ro,rootcontext=a"#;
+    let options = parse(words).unwrap();
+    assert_eq!(
+        options.security,
+        [
+            r#"context="system_u:object_r:x_t:s0:c1,c2""#,
+            "rootcontext=a"
+        ]
+    );
+    assert_eq!(options.read_only, Some(true));
+    assert_eq!(
+        parse("fscontext"),
+        Err(OptionError::NoValue("fscontext".into()))
+    );
+}
+
+#[test]
 fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
     let options = parse("nodatacow,compress=zstd:9").unwrap();
     assert!(!options.no_data_cow && !options.no_data_sum);
@@ -84,7 +118,6 @@ fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
         "max_inline=x",
         "commit=soon",
         "discard=later",
-        "space_cache=v1",
     ] {
         let refused = matches!(parse(bad), Err(OptionError::BadValue { .. }));
         assert!(refused, "{bad}");
@@ -132,7 +165,14 @@ fn access_times_follow_the_last_word() {
 
 #[test]
 fn what_is_known_and_refused_says_why() {
-    for words in ["bind", "uid=3", "max_read=4096", "nospace_cache"] {
+    for words in [
+        "bind",
+        "uid=3",
+        "max_read=4096",
+        "space_cache",
+        "space_cache=v1",
+        "nospace_cache",
+    ] {
         let refused = matches!(parse(words), Err(OptionError::Unsupported(..)));
         assert!(refused, "{words}");
     }

@@ -39,7 +39,8 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is taken as the nearest that there is.
+/// `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is taken as the nearest that there is, and one of LZO, which has
+/// none, for nothing: so does the kernel.
 pub(super) fn compress(text: &str, force: bool) -> Option<Compress> {
     if matches!(text, "no" | "none") {
         return Some(Compress::default());
@@ -50,9 +51,15 @@ pub(super) fn compress(text: &str, force: bool) -> Option<Compress> {
     };
     let algorithm = Compression::from_name(name)?;
     let level = match (algorithm, level) {
-        (Compression::None, _) | (Compression::Lzo, Some(_)) => return None,
+        (Compression::None, _) => return None,
         (_, None) => 0,
-        (_, Some(level)) => level.parse().ok()?,
+        (_, Some(level)) => {
+            let level = level.parse().ok()?;
+            match algorithm {
+                Compression::Lzo => 0,
+                _ => level,
+            }
+        }
     };
     Some(Compress {
         algorithm,
@@ -95,8 +102,9 @@ mod tests {
         assert_eq!(of("zstd:15"), with(Compression::Zstd, 15));
         assert_eq!(of("zstd:-3"), with(Compression::Zstd, -3));
         assert_eq!(of("lzo"), with(Compression::Lzo, 0));
+        assert_eq!(of("lzo:1"), with(Compression::Lzo, 0));
         assert_eq!(of("no"), Some(Compress::default()));
-        for bad in ["", "zip", "zstd:", "zstd:x", "lzo:1", "zstd:1:2", "no:1"] {
+        for bad in ["", "zip", "zstd:", "zstd:x", "lzo:x", "zstd:1:2", "no:1"] {
             assert_eq!(of(bad), None, "{bad}");
         }
     }

@@ -7,9 +7,6 @@ use ubtrfs_engine::{Compress, OpenOptions};
 use super::super::memory;
 use super::{Options, values};
 
-/// The kernel has the older one still, and means to drop it.
-pub(super) const ONLY_V2: &str = "free space is kept in a tree: space_cache=v2 is the only kind";
-
 impl Options {
     /// How the volume is to be opened. Devices are named elsewhere.
     pub fn open_options(&self, writable: bool) -> OpenOptions {
@@ -21,6 +18,7 @@ impl Options {
             .no_data_sum(self.no_data_sum)
             .flush_on_commit(self.flush_on_commit)
             .lazy_times(self.lazy_times)
+            .clear_free_space_tree(self.clear_cache)
             .rescue(self.rescue.of_engine());
         if let Some(bytes) = self.max_inline_bytes {
             options = options.max_inline_bytes(bytes);
@@ -54,6 +52,7 @@ impl Options {
                 self.no_data_sum = false;
             }
             "nodatasum" => self.no_data_sum = true,
+            "clear_cache" => self.clear_cache = true,
             "flushoncommit" => self.flush_on_commit = true,
             "noflushoncommit" => self.flush_on_commit = false,
             "user_subvol_rm_allowed" => self.user_subvol_rm_allowed = true,
@@ -77,7 +76,8 @@ impl Options {
             "discard" if matches!(value, "sync" | "async") => self.idle(name, None),
             "discard" => return None,
             "space_cache" if value == "v2" => {}
-            "space_cache" => return None,
+            // Any other is refused with the reason.
+            "space_cache" => return Some(false),
             _ => return Some(false),
         }
         Some(true)

@@ -1,16 +1,20 @@
 //! Words of `-o` that ask for nothing that is done here.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 /// Why a warning is due.
 const NO_DEFRAG: &str = "files are not defragmented as they are written";
 const NO_BARRIER: &str = "caches of the devices are flushed all the same";
 const NO_MAPS: &str = "inode numbers are not reused";
+const NO_RESCAN: &str = "the UUID tree is kept, and not scanned";
+const NO_MAND: &str = "Linux has no mandatory locks any more";
 
 /// Words without a value that change nothing: what is always so, what has no counterpart here, and what
 /// is for mount(8). With the reason where somebody may rely on what is not done.
 pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("autodefrag", Some(NO_DEFRAG)),
     ("barrier", None),
-    ("clear_cache", None),
     ("discard", None),
     ("enospc_debug", None),
     ("inode_cache", Some(NO_MAPS)),
@@ -22,7 +26,7 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("nossd", None),
     ("nossd_spread", None),
     ("notreelog", None),
-    ("rescan_uuid_tree", None),
+    ("rescan_uuid_tree", Some(NO_RESCAN)),
     ("skip_balance", None),
     ("ssd", None),
     ("ssd_spread", None),
@@ -33,10 +37,12 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("iversion", None),
     ("loop", None),
     ("loud", None),
+    ("mand", Some(NO_MAND)),
     ("noauto", None),
     ("nofail", None),
     ("nogroup", None),
     ("noiversion", None),
+    ("nomand", None),
     ("noowner", None),
     ("nouser", None),
     ("nousers", None),
@@ -46,17 +52,24 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
 /// The same, with a value.
 pub(super) const IDLE_WITH_VALUE: &[&str] = &["fatal_errors", "metadata_ratio"];
 
+/// Words with a value for the kernel's security module (SELinux).
+pub(super) const SECURITY: &[&str] = &["context", "defcontext", "fscontext", "rootcontext"];
+
 /// Words that say nothing without a value.
 pub(super) const NEEDS_VALUE: &[&str] = &[
     "commit",
+    "context",
+    "defcontext",
     "device",
     "fatal_errors",
+    "fscontext",
     "fsname",
     "log",
     "loglevel",
     "max_inline",
     "metadata_ratio",
     "rescue",
+    "rootcontext",
     "subvol",
     "subvolid",
     "thread_pool",
@@ -64,6 +77,8 @@ pub(super) const NEEDS_VALUE: &[&str] = &[
     "transport",
 ];
 
+/// The kernel refuses them, too, of a volume that has the tree.
+const ONLY_V2: &str = "free space is kept in a tree: space_cache=v2 is the only kind";
 const SETTLED: &str = "the mount settles it itself";
 const OWNERS: &str = "owners and modes are those on disk";
 const MOVES: &str = "it is for a directory, not for an image";
@@ -88,7 +103,8 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("uid", OWNERS),
     ("gid", OWNERS),
     ("umask", OWNERS),
-    ("nospace_cache", super::volume::ONLY_V2),
+    ("space_cache", ONLY_V2),
+    ("nospace_cache", ONLY_V2),
 ];
 
 /// Words by which the kernel describes every mount of ours.
@@ -97,6 +113,16 @@ pub(in crate::mount) fn is_settled(name: &str) -> bool {
         .iter()
         .any(|(word, reason)| *word == name && *reason == SETTLED)
         || matches!(name, "default_permissions" | "relatime" | "defaults")
+}
+
+/// The words of one `-o`. A comma between double quotes is part of a word, as in contexts of SELinux.
+pub(in crate::mount) fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
+    let mut is_quoted = false;
+    let words = words.as_bytes().split(move |&byte| {
+        is_quoted ^= byte == b'"';
+        byte == b',' && !is_quoted
+    });
+    words.filter(|word| !word.is_empty())
 }
 
 /// Words that fstab(5) leaves to other programs.
