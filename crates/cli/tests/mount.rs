@@ -13,6 +13,9 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
 
+#[path = "../../../benches/transport/src/switch.rs"]
+mod switch;
+
 fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
 }
@@ -337,6 +340,49 @@ fn a_log_file_tells_of_the_mount() {
     let said = fs::read_to_string(&log).unwrap();
     let line = said.lines().find(|line| line.contains("INFO: mounted"));
     assert!(line.is_some_and(|line| line.starts_with("20")), "{said}");
+}
+
+/// The way of requests is chosen by what the kernel offers, and is said with the reason.
+#[test]
+fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
+    let Some(place) = Place::new() else { return };
+    let log = place.dir.path().join("mount.log");
+    let said = |transport: &str| {
+        let _ = fs::remove_file(&log);
+        let options = format!(
+            "ro,transport={transport},loglevel=info,log={}",
+            log.display()
+        );
+        assert_ok(&place.mount(&options));
+        assert_ok(&place.umount());
+        let said = fs::read_to_string(&log).unwrap();
+        let line = said.lines().find(|line| line.contains("requests come"));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let classic = said("classic");
+    assert!(
+        classic.ends_with("INFO: requests come through /dev/fuse, as asked for"),
+        "{classic}"
+    );
+    match switch::with_uring(true, || said("auto")) {
+        Ok(faster) => assert!(
+            faster.ends_with("INFO: requests come through io_uring, which the kernel offers"),
+            "{faster}"
+        ),
+        Err(error) => skip(&format!("no FUSE over io_uring: {error}")),
+    }
+    let auto = switch::with_uring(false, || {
+        let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+        (switch.ok(), said("auto"))
+    });
+    let (switch, line) = auto.unwrap();
+    let advice = match switch.as_deref().map(str::trim) {
+        Some("Y") => "io_uring, which the kernel offers",
+        Some(_) => "root allows it with: echo Y > /sys/module/fuse/parameters/enable_uring",
+        None => "Linux 6.14 can",
+    };
+    assert!(line.contains("INFO: requests come through"), "{line}");
+    assert!(line.contains(advice), "{line}");
 }
 
 #[test]
