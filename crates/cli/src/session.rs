@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::{Caller, Rights};
-use ubtrfs_fuse::mount::is_read_only;
+use ubtrfs_fuse::mount::{LiveOptions, is_read_only};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
@@ -37,7 +37,7 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct MountSession {
     pub(crate) caller: Caller,
-    pub(crate) user_subvol_rm_allowed: bool,
+    pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
@@ -145,7 +145,7 @@ impl Session {
         Some(Rights {
             caller: &mount.caller,
             volume: &self.volume,
-            user_subvol_rm_allowed: mount.user_subvol_rm_allowed,
+            user_subvol_rm_allowed: mount.live.user_subvol_rm_allowed(),
         })
     }
 

@@ -87,6 +87,11 @@ umount "$dir"
 free
 
 mount -t fuse.ubtrfs "$image" "$dir" -o lazytime
+mount -o remount,noatime "$dir"
+findmnt -n -o OPTIONS "$dir" | grep -q noatime
+mount -o remount,compress=zstd,relatime "$dir"
+findmnt -n -o OPTIONS "$dir" | grep -q relatime
+head -c 100000 /dev/zero > "$dir/zeros"
 is_lazy() { findmnt -n -o OPTIONS "$dir" | grep -q lazytime; }
 is_lazy
 mount -o remount,nosuid "$dir"
@@ -101,6 +106,11 @@ free
 
 mount -t fuse.ubtrfs "$image" "$dir" -o ro,subvol=sub
 test "$(cat "$dir/inner")" = inner
+umount "$dir"
+free
+
+mount -t fuse.ubtrfs "$image" "$dir" -o ro,nosymfollow,context=system_u:object_r:x_t:s0
+shown | grep -q nosymfollow
 umount "$dir"
 free
 

@@ -14,7 +14,9 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{self, Launched, Options, Readiness, Remount, Remounted, Session};
+use ubtrfs_fuse::mount::{
+    self, Launched, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
+};
 
 use crate::console::Console;
 use crate::control::{Control, Served};
@@ -30,15 +32,20 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 ///
 /// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
 /// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, clear_cache, degraded,
-/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed; those of mount(8): sync, dirsync, noexec, nosymfollow, noatime,
-/// strictatime, lazytime, nosuid, nodev; those of FUSE: allow_other, fsname=NAME, threads=N, noblkdev, fakeroot (who
-/// mounts may read everything, whatever modes and owners say); and of this program:
+/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed, and the opposites datacow, datasum, noflushoncommit, acl;
+/// those of mount(8): sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
+/// user and its kin, context= and its kin where there is SELinux; those of FUSE: allow_other, fsname=NAME, threads=N,
+/// noblkdev, fakeroot (who mounts may read everything, whatever modes and owners say); and of this program:
 /// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
 /// a time), opens (immutable and append-only files are refused when they are opened, not when they are written
-/// to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here is accepted. With remount a
-/// mount that is there becomes ro, rw, nosuid, nodev, noexec, sync or lazytime, or the opposite: then DIR is enough. A
-/// mount by root is open to all users; users who mount need fusermount3 and have the mount
-/// to themselves.
+/// to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here (autodefrag, discard, ssd, ...) is
+/// accepted, with a warning where that matters. What is read from the kernel's cache moves no access time, with
+/// strictatime either: the kernel does not tell of it.
+///
+/// With remount a mount that is there takes others of these: ro, rw, those of mount(8) but dirsync, and how data is
+/// stored and committed (compress, nodatacow, nodatasum, max_inline, commit, flushoncommit, user_subvol_rm_allowed);
+/// then DIR is enough. A mount by root is open to all users; users who mount need fusermount3 and have the mount to
+/// themselves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mount {
     /// Options, separated by commas; repeat for more
@@ -98,30 +105,21 @@ impl Mount {
         if self.helper {
             remount.complete();
         }
-        for idle in &remount.without_effect {
-            tracing::warn!(
-                "mount option '{}' has no effect: {}",
-                idle.word,
-                idle.warning.unwrap_or_default()
-            );
-        }
+        say_without_effect(&remount.without_effect);
         let Some(path) = self.places.last().filter(|_| !self.fake) else {
             return Ok(());
         };
-        let Remounted {
-            mountpoint,
-            lazy_times,
-        } = remount.apply(path)?;
-        if let Some(are_lazy) = lazy_times {
+        let Remounted { mountpoint, live } = remount.apply(path)?;
+        if !live.is_empty() {
             let mut tell = process::Command::new(THIS_PROGRAM);
-            tell.args([
-                "filesystem",
-                "lazytime",
-                if are_lazy { "on" } else { "off" },
-            ]);
+            tell.args(["filesystem", "remount"]).args([&live]);
             let told = tell.arg(&mountpoint).status();
             if !told.context("cannot run this program")?.success() {
-                bail!("{}: times are written as before", mountpoint.display());
+                bail!(
+                    "{}: still mounted without '{}'",
+                    mountpoint.display(),
+                    live.display()
+                );
             }
         }
         if remount.is_read_only() {
@@ -186,14 +184,7 @@ impl Mount {
         readiness: Option<Readiness>,
     ) -> anyhow::Result<()> {
         start_log(options)?;
-        for idle in &options.without_effect {
-            match idle.warning {
-                Some(reason) => {
-                    tracing::warn!("mount option '{}' has no effect: {reason}", idle.word);
-                }
-                None => tracing::debug!("mount option '{}' has no effect", idle.word),
-            }
-        }
+        say_without_effect(&options.without_effect);
         let shown = image.display();
         let image = image
             .canonicalize()
@@ -243,6 +234,15 @@ impl Mount {
                 Ok(volume)
             }
             opened => opened.map_err(name_the_way_to_read),
+        }
+    }
+}
+
+fn say_without_effect(words: &[WithoutEffect]) {
+    for idle in words {
+        match idle.warning {
+            Some(reason) => tracing::warn!("mount option '{}' has no effect: {reason}", idle.word),
+            None => tracing::debug!("mount option '{}' has no effect", idle.word),
         }
     }
 }
@@ -329,7 +329,7 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         pages: session.kernel_pages().cloned(),
         point,
         device,
-        user_subvol_rm_allowed: options.user_subvol_rm_allowed,
+        live: session.live_options().clone(),
         stats: session.stats().cloned(),
         is_fakeroot: options.fakeroot,
     };

@@ -17,7 +17,7 @@ use anyhow::bail;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
-use ubtrfs_fuse::mount::{Companion, ControlPoint, MountError, is_read_only_to};
+use ubtrfs_fuse::mount::{Companion, ControlPoint, LiveOptions, MountError, is_read_only_to};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
@@ -48,7 +48,7 @@ pub(crate) struct Served {
     pub(crate) point: ControlPoint,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
-    pub(crate) user_subvol_rm_allowed: bool,
+    pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Whoever may use the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
@@ -282,7 +282,7 @@ fn run(
     let sees_only_read_only = is_read_only_to(pid, served.device);
     let mount = MountSession {
         caller,
-        user_subvol_rm_allowed: served.user_subvol_rm_allowed,
+        live: served.live.clone(),
         stats: served.stats.clone(),
         device: served.device,
         changes: served.changes.clone(),

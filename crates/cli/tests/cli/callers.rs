@@ -223,17 +223,20 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
     let Some(program) = Program::new() else {
         return;
     };
-    for options in ["", "user_subvol_rm_allowed"] {
+    let allowed = "user_subvol_rm_allowed";
+    for (number, [options, remounted]) in
+        [["", ""], [allowed, ""], ["", allowed]].iter().enumerate()
+    {
         let (_scratch, theirs) = empty_volume();
         furnish(&theirs);
-        let dir = program.scratch.path().join(format!("mnt{}", options.len()));
+        let dir = program.scratch.path().join(format!("mnt{number}"));
         fs::create_dir(&dir).unwrap();
         let image = dir.with_extension("img");
         fs::copy(&theirs, &image).unwrap();
         for path in [&dir, &image] {
             chown(path, Some(USER), Some(USER)).unwrap();
         }
-        let expected = by_progs(&theirs, options);
+        let expected = by_progs(&theirs, &[*options, *remounted].concat());
 
         let mount = ["mount".into(), "-o".into(), format!("rw,{options}").into()];
         let mounted = program.run(
@@ -243,6 +246,17 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
                 .chain([image.clone().into(), dir.clone().into()]),
         );
         assert!(mounted.status.success(), "{}", said(&mounted));
+        if !remounted.is_empty() {
+            let words = format!("remount,{remounted}");
+            let args = [
+                "mount".into(),
+                "-o".into(),
+                words.into(),
+                dir.clone().into(),
+            ];
+            let remounted = program.run(USER, args);
+            assert!(remounted.status.success(), "{}", said(&remounted));
+        }
         let at = |path: &str| match path {
             "" => dir.clone().into_os_string(),
             path => dir.join(path).into(),

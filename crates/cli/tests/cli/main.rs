@@ -1,5 +1,6 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
+mod access_times;
 mod callers;
 mod check;
 mod copies;
@@ -16,4 +17,7 @@ mod namespaces;
 mod process;
 mod progs_verbs;
 mod shell;
+mod stored;
 mod subvolumes;
+#[path = "../../../../benches/transport/src/switch.rs"]
+mod switch;

@@ -19,6 +19,7 @@ use ubtrfs_sim::Scratch;
 
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 use crate::subvolumes::{COMMANDS, by_progs, listed, outcome, words};
+use crate::switch;
 
 /// A volume, mounted by this program.
 pub(crate) struct Mounted {
@@ -38,18 +39,21 @@ impl Mounted {
         fill(&image);
         let dir = scratch.path().join("mnt");
         std::fs::create_dir(&dir).unwrap();
-        succeed([
-            "mount".as_ref(),
-            "-o".as_ref(),
-            options.as_ref(),
-            image.as_os_str(),
-            dir.as_os_str(),
-        ]);
-        Some(Mounted {
+        let mounted = Mounted {
             image,
             dir,
             _scratch: scratch,
-        })
+        };
+        mounted.mount(options);
+        Some(mounted)
+    }
+
+    /// Mounts it again after `unmount`.
+    pub(crate) fn mount(&self, options: &str) {
+        let args = ["mount".as_ref(), "-o".as_ref(), options.as_ref()];
+        let places = [self.image.as_os_str(), self.dir.as_os_str()];
+        // While nobody turns the kernel's switch.
+        switch::with_uring(false, || succeed(args.into_iter().chain(places))).unwrap();
     }
 
     /// The image, free again.

@@ -21,6 +21,7 @@ mod promise;
 mod read;
 mod runs;
 mod seek;
+mod settings;
 mod splice;
 mod steps;
 mod store;
@@ -43,11 +44,15 @@ pub(crate) use file::{note_times, put_inode};
 pub(crate) use in_place::FileExtentsState;
 pub use options::Compress;
 pub(crate) use options::DataOptions;
+use settings::Settings;
+
+use crate::volume::Rescue;
 
 /// What the data path of a volume shares among files.
 #[derive(Debug)]
 pub(crate) struct DataPath {
-    pub(crate) options: DataOptions,
+    pub(crate) settings: Settings,
+    pub(crate) rescue: Rescue,
     dirty: dirty::DirtyFiles,
     shared: in_place::SharedExtents,
 }
@@ -55,7 +60,8 @@ pub(crate) struct DataPath {
 impl DataPath {
     pub(crate) fn new(options: DataOptions) -> DataPath {
         DataPath {
-            options,
+            settings: Settings::new(&options),
+            rescue: options.rescue,
             dirty: dirty::DirtyFiles::new(options.buffer_bytes),
             shared: in_place::SharedExtents::default(),
         }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use ubtrfs_device::waiting;
-use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 
 use super::extent::MAX_EXTENT_BYTES;
@@ -195,9 +194,9 @@ impl Volume {
     /// splits; and the checksums, whose items are many if they are long. There may be more extents than can be told now
     /// (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> Cost {
-        let extent_bytes = match self.data.options.compress.algorithm {
-            Compression::None => MAX_EXTENT_BYTES,
-            _ => WINDOW_BYTES,
+        let extent_bytes = match self.data.settings.expects_compression() {
+            false => MAX_EXTENT_BYTES,
+            true => WINDOW_BYTES,
         };
         let sectorsize = self.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);

@@ -127,7 +127,7 @@ impl<'v> Reader<'v> {
             tree,
             file,
             has_csums: !flags.contains(InodeFlags::NODATASUM)
-                && !volume.data.options.rescue.ignore_data_csums,
+                && !volume.data.rescue.ignore_data_csums,
             parts: Vec::new(),
         }
     }
@@ -261,7 +261,7 @@ impl<'v> Reader<'v> {
         let first = Logical(logical.0 - head);
         let sectors = (head + len).div_ceil(sectorsize);
         let csums = match self.volume.data_csums(first, sectors as usize) {
-            Err(error) if self.volume.data.options.rescue.goes_on_without(&error) => {
+            Err(error) if self.volume.data.rescue.goes_on_without(&error) => {
                 tracing::debug!(%error, "data is given unverified");
                 return Ok(None);
             }

@@ -302,7 +302,12 @@ impl<'p> Placer<'_, '_, 'p> {
         }
         let nodesize = self.volume.superblock().nodesize.get() as usize;
         let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
-        let most = self.volume.data.options.max_inline_bytes.min(room as u64);
+        let most = self
+            .volume
+            .data
+            .settings
+            .max_inline_bytes()
+            .min(room as u64);
         let mut scratch = Vec::new();
         let data = &run.bytes(run.range(), &mut scratch)[..size as usize];
         let encoded = self.plan.encoder.encode(data, sectorsize as usize, true);

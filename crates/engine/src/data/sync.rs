@@ -38,7 +38,7 @@ impl Volume {
     pub fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
-        if self.data.options.flush_on_commit {
+        if self.data.settings.flush_on_commit() {
             // Losses are told to who syncs the file.
             let _ = self.write_back_all();
         }

@@ -211,7 +211,7 @@ impl Taken<'_> {
         };
         Ok(Plan {
             groups,
-            encoder: Encoder::new(&volume.data.options.compress, flags, property),
+            encoder: Encoder::new(&volume.data.settings.compress(), flags, property),
             flags,
             size: self.size,
         })

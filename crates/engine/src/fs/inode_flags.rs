@@ -59,7 +59,7 @@ impl Volume {
                     "compression of a file that is not copied on write",
                 ));
             }
-            let algorithm = match self.data.options.compress.algorithm {
+            let algorithm = match self.data.settings.compress().algorithm {
                 Compression::None => USUAL_ALGORITHM,
                 algorithm => algorithm,
             };

@@ -105,13 +105,14 @@ impl Volume {
 
     /// Starts the threads that commit and write back at intervals. They end when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
+        self.writer()?.set_commit_interval(interval);
         let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
         for (name, run) in threads {
             let writer = Arc::clone(self.writer()?);
             let volume = Arc::downgrade(self);
             let thread = thread::Builder::new()
                 .name(name.to_owned())
-                .spawn(move || run(&writer, &volume, interval))
+                .spawn(move || run(&writer, &volume))
                 .map_err(Error::Thread)?;
             self.writer()?.add_background(thread);
         }
@@ -149,12 +150,12 @@ impl Volume {
 const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
 
 /// What a background thread does until the volume is closed.
-type Duty = fn(&Writer, &Weak<Volume>, Duration);
+type Duty = fn(&Writer, &Weak<Volume>);
 
 /// Commits when somebody asks. Waits for no file: those whose commit it is may have it locked.
-fn commit(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
+fn commit(writer: &Writer, volume: &Weak<Volume>) {
     loop {
-        let pressed = match writer.next_wake(interval) {
+        let pressed = match writer.next_wake() {
             Wakening::Stop => return,
             Wakening::Pressed => true,
             Wakening::Due => false,
@@ -171,16 +172,17 @@ fn commit(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
 }
 
 /// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
-fn write_back(writer: &Writer, volume: &Weak<Volume>, interval: Duration) {
+fn write_back(writer: &Writer, volume: &Weak<Volume>) {
     let mut last = Instant::now();
-    while writer.next_eviction(interval.saturating_sub(last.elapsed()).min(LOOK_FOR_TIMES)) {
+    let left = |last: Instant| writer.commit_interval().saturating_sub(last.elapsed());
+    while writer.next_eviction(left(last).min(LOOK_FOR_TIMES)) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
         volume.evict_unnamed();
         // What keeps it from being written keeps the commit from being made, which tells.
         let _ = volume.write_times_of_age(LONGEST);
-        if last.elapsed() >= interval {
+        if left(last).is_zero() {
             last = Instant::now();
             // Losses are told to who syncs the file.
             let _ = volume.write_back_all();

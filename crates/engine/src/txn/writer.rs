@@ -118,6 +118,7 @@ pub(crate) struct Writer {
     resting: AtomicBool,
     /// The free-space tree is not trusted, and not made anew yet.
     clears_free_space_tree: AtomicBool,
+    commit_interval_ns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +179,7 @@ impl Writer {
             disowned: Mutex::default(),
             resting: AtomicBool::new(false),
             clears_free_space_tree: AtomicBool::new(false),
+            commit_interval_ns: AtomicU64::new(u64::MAX),
             space,
         }
     }
@@ -450,10 +452,11 @@ impl Writer {
         !wake.stop
     }
 
-    pub(super) fn next_wake(&self, interval: Duration) -> Wakening {
+    pub(super) fn next_wake(&self) -> Wakening {
         let mut wake = self.wake.lock();
         if !wake.commit && !wake.stop {
-            self.wanted.wait_for(&mut wake, interval.min(LOOK_EVERY));
+            self.wanted
+                .wait_for(&mut wake, self.commit_interval().min(LOOK_EVERY));
         }
         match *wake {
             Wake { stop: true, .. } => Wakening::Stop,
@@ -500,6 +503,20 @@ impl Writer {
 
     pub(super) fn made_free_space_tree(&self) {
         self.clears_free_space_tree.store(false, Ordering::Release);
+    }
+
+    /// How long a change may stay uncommitted.
+    pub(super) fn commit_interval(&self) -> Duration {
+        Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
+    }
+
+    /// From now on.
+    pub(crate) fn set_commit_interval(&self, interval: Duration) {
+        let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        self.commit_interval_ns.store(ns, Ordering::Relaxed);
+        // Who waits for the end of one that was longer looks again.
+        let _wake = self.wake.lock();
+        self.evicts.notify_one();
     }
 
     pub(crate) fn is_resting(&self) -> bool {

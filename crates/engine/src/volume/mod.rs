@@ -10,6 +10,7 @@ mod lazy_times;
 mod mapping;
 mod names;
 mod options;
+mod reconfigure;
 mod rescue;
 mod space;
 mod tree;
@@ -118,7 +119,7 @@ impl Volume {
         }
         let tree_use = TreeUse {
             writable: options.writable,
-            new_file_flags: options.data.new_file_flags(),
+            new_file_flags: Arc::new(options.data.new_file_flags().bits().into()),
             inode_items: Arc::default(),
             names: Arc::default(),
             sharing: Arc::default(),

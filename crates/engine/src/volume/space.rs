@@ -120,7 +120,7 @@ impl Volume {
     pub fn statfs(&self) -> Result<StatFs> {
         match self.statfs_by_groups() {
             // The trees that tell are not needed to read files.
-            Err(error) if self.data.options.rescue.goes_on_without(&error) => {
+            Err(error) if self.data.rescue.goes_on_without(&error) => {
                 let superblock = self.superblock();
                 let (total, used) = (superblock.total_bytes.get(), superblock.bytes_used.get());
                 Ok(StatFs {

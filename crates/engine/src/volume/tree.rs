@@ -31,8 +31,8 @@ use crate::fs::IdHasher;
 pub(super) struct TreeUse {
     /// Whether they are edited.
     pub(super) writable: bool,
-    /// What regular files that are made in them begin with.
-    pub(super) new_file_flags: InodeFlags,
+    /// Bits of `InodeFlags` that regular files which are made in them begin with.
+    pub(super) new_file_flags: Arc<AtomicU64>,
     pub(super) inode_items: Arc<InodeItems>,
     pub(super) names: Arc<Names>,
     /// One of those in memory may share blocks with a snapshot.
@@ -54,7 +54,7 @@ pub struct Tree {
     /// None on a volume that is only read.
     live: Option<Arc<LiveTree>>,
     /// What the volume's options have regular files that are made in it begin with.
-    new_file_flags: InodeFlags,
+    new_file_flags: Arc<AtomicU64>,
     /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
     snapshot_in: AtomicU64,
     sharing: Arc<AtomicBool>,
@@ -94,7 +94,7 @@ impl Tree {
             sharing: Arc::clone(&tree_use.sharing),
             item: RwLock::new(item),
             live,
-            new_file_flags: tree_use.new_file_flags,
+            new_file_flags: Arc::clone(&tree_use.new_file_flags),
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),
             orphans_finished: AtomicBool::new(false),
@@ -190,7 +190,9 @@ impl Tree {
     /// What the volume's options add to the flags of an inode of `kind` that is made in it.
     pub(crate) fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
         match kind {
-            FileKind::Regular => self.new_file_flags,
+            FileKind::Regular => {
+                InodeFlags::from_bits_retain(self.new_file_flags.load(Ordering::Relaxed))
+            }
             _ => InodeFlags::empty(),
         }
     }

@@ -176,19 +176,19 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let len = self.source.read(id, offset, out)?;
         if !how.no_atime {
-            self.note_read(id);
+            self.note_read(id, self.live.atime());
         }
         Ok(len)
     }
 
     /// Has the access time say that a file was read. Nobody waits for that, nor hears that it failed.
-    pub(super) fn note_read(&self, id: FileId) {
-        if self.atime == AtimePolicy::Never {
+    pub(super) fn note_read(&self, id: FileId, policy: AtimePolicy) {
+        if policy == AtimePolicy::Never {
             return;
         }
         if let Ok(volume) = self.writing()
             && !volume.is_resting()
-            && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, self.atime))
+            && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, policy))
         {
             tracing::debug!(%error, "access time is not noted");
         }

@@ -139,7 +139,7 @@ impl<S: Source> Adapter<S> {
             position = position.ending_at(self.source.dir_end(dir.id)?);
         }
         if offset == 0 {
-            self.note_read(dir.id);
+            self.note_read(dir.id, self.live.dir_atime());
         }
         let mut taken = offset < FIRST_INDEX;
         let mut failed = None;

@@ -26,6 +26,7 @@ mod ioctl;
 mod kernel_pages;
 mod known;
 mod listing;
+mod live;
 mod names;
 mod nodes;
 mod number;
@@ -39,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ubtrfs_device::waiting;
-use ubtrfs_engine::{AtimePolicy, OpenFile};
+use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
 
 use self::appends::Appends;
@@ -48,9 +49,10 @@ use self::changes::Range;
 pub use self::control::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use self::flushing::{Flushing, For};
 use self::handles::Handles;
-pub(crate) use self::ioctl::{DeviceNumber, IoctlRules};
+pub(crate) use self::ioctl::DeviceNumber;
 pub use self::kernel_pages::KernelPages;
 use self::known::KnownNodes;
+pub(crate) use self::live::LiveRules;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
@@ -86,10 +88,10 @@ pub(crate) struct Adapter<S: Source> {
     wishes: Wishes,
     /// Before it opens a file the kernel asks; see `asking_opens`.
     asks_opens: bool,
-    atime: AtimePolicy,
+    live: Arc<LiveRules>,
     /// Changes of names are durable when they are answered.
     syncs_names: bool,
-    ioctl_rules: IoctlRules,
+    is_fakeroot: bool,
     device: DeviceNumber,
     control: ControlPoint,
 }
@@ -140,18 +142,18 @@ impl<S: Source> Adapter<S> {
             appends: Appends::default(),
             wishes,
             asks_opens: wishes.writable,
-            atime: AtimePolicy::default(),
+            live: Arc::default(),
             syncs_names: false,
-            ioctl_rules: IoctlRules::default(),
+            is_fakeroot: false,
             device: DeviceNumber::default(),
             control: ControlPoint::default(),
         }
     }
 
-    /// What the mount options say of who may do what only btrfs has.
+    /// Whoever can ask for what only btrfs has may do everything.
     #[must_use]
-    pub(crate) fn with_ioctl_rules(mut self, rules: IoctlRules) -> Self {
-        self.ioctl_rules = rules;
+    pub(crate) fn for_fakeroot(mut self, is_fakeroot: bool) -> Self {
+        self.is_fakeroot = is_fakeroot;
         self
     }
 
@@ -198,10 +200,10 @@ impl<S: Source> Adapter<S> {
         self.kernel_pages().flush(why, ranges)
     }
 
-    /// When reading notes the time.
+    /// What may change while the mount is there.
     #[must_use]
-    pub(crate) fn with_atime(mut self, atime: AtimePolicy) -> Self {
-        self.atime = atime;
+    pub(crate) fn with_live_rules(mut self, live: Arc<LiveRules>) -> Self {
+        self.live = live;
         self
     }
 
@@ -380,7 +382,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         out.get_mut(..target.len())
             .ok_or(Errno::NAMETOOLONG)?
             .copy_from_slice(&target);
-        self.note_read(id);
+        self.note_read(id, self.live.atime());
         Ok(target.len())
     }
 

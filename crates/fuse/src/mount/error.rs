@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use ubtrfs_format::ids::RootId;
 
+use super::options::OptionError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     #[error("{}: mount point does not exist", .0.display())]
@@ -63,6 +65,8 @@ pub enum MountError {
         found: RootId,
         wanted: RootId,
     },
+    #[error(transparent)]
+    Option(#[from] OptionError),
     #[error(transparent)]
     Volume(#[from] ubtrfs_engine::Error),
     #[error(transparent)]

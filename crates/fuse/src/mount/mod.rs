@@ -11,6 +11,7 @@ mod closing;
 mod companion;
 mod detach;
 mod error;
+mod live;
 mod memory;
 mod options;
 mod remount;
@@ -33,7 +34,7 @@ use self::attach::{Attachment, attach};
 use self::block::attach_volume;
 use self::closing::Closing;
 use self::table::mount_at;
-use crate::adapter::{Adapter, IoctlRules};
+use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::request::{FileSystem, Watched, Wishes};
 use crate::stats::Stats;
@@ -43,6 +44,7 @@ pub use self::background::{Launched, Readiness, launch};
 pub use self::companion::Companion;
 pub use self::detach::{IfBusy, unmount};
 pub use self::error::{MountError, UnmountError};
+pub use self::live::LiveOptions;
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::remount::{Remount, Remounted};
 pub use self::server::{Server, mountpoint_served_by};
@@ -68,14 +70,12 @@ pub fn mount(
         writable,
         writeback_cache: writable && options.writeback,
     };
+    let live = LiveOptions::new(options);
     let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
         .asking_opens(options.asks_opens())
-        .with_atime(options.atime)
+        .with_live_rules(live.rules())
         .syncing_names(options.dirsync)
-        .with_ioctl_rules(IoctlRules {
-            user_subvol_rm_allowed: options.user_subvol_rm_allowed,
-            is_fakeroot: options.fakeroot,
-        });
+        .for_fakeroot(options.fakeroot);
     let changes = adapter.changes();
     let device_number = adapter.device();
     let control = adapter.control();
@@ -88,6 +88,7 @@ pub fn mount(
     let mut session = serve(counted, attach, &mountpoint, options)?;
     session.stats = Some(stats);
     session.root = Some(root);
+    session.live = live;
     session.control = Some(control);
     session.pages = Some(pages);
     session.tell_changes_by(changes);

@@ -19,10 +19,8 @@ use std::time::Duration;
 use ubtrfs_engine::{AtimePolicy, Compress};
 use ubtrfs_format::ids::RootId;
 
-pub(super) use self::words::is_settled;
-use self::words::{
-    IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others, split,
-};
+use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
+pub(super) use self::words::{is_live, is_settled, split};
 use crate::transport::TransportChoice;
 
 /// What the words of `-o` ask for.

@@ -1,10 +1,10 @@
-//! `mount -o remount`: other flags for a mount that is there.
+//! `mount -o remount`: other options for a mount that is there.
 //!
-//! The kernel keeps the flags and acts on them; the process that serves the mount is not asked. What that decides by
-//! itself (compression, when access times change) stays as it was; only of `lazytime` it is to be told (`Remounted`).
+//! The kernel keeps flags and acts on them without asking the process that serves the mount. What that decides by itself
+//! (how data is stored, when access times change) it is to be told (`Remounted`).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, removexattr, statvfs};
@@ -13,28 +13,64 @@ use rustix::mount::{MountFlags, mount_remount};
 
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
-use super::options::{OptionError, Options, WithoutEffect, is_settled};
+use super::options::{OptionError, Options, WithoutEffect, is_live, is_settled, split};
 use super::table::mount_table;
 
 /// Nobody has it, so that taking it away changes nothing.
 const NO_ATTRIBUTE: &str = "user.ubtrfs.no-such-attribute";
+/// The flag of statfs(2) that the library has no name for.
+const ST_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);
 const NEEDS_A_NEW_MOUNT: &str = "only a new mount takes it";
+
+const ATIME: MountFlags = MountFlags::NOATIME
+    .union(MountFlags::RELATIME)
+    .union(MountFlags::STRICTATIME);
+/// Flags that the process which serves the mount heeds as well, with the words for them.
+const SHARED_FLAGS: [(MountFlags, &str, &str); 2] = [
+    (MountFlags::LAZYTIME, "lazytime", "nolazytime"),
+    (MountFlags::NODIRATIME, "nodiratime", "diratime"),
+];
 
 /// What the words of `-o` ask for beside `remount`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remount {
     /// Later ones count.
-    changes: Vec<(MountFlags, bool)>,
+    changes: Vec<FlagChange>,
+    /// Words for the process that serves the mount.
+    live: Vec<u8>,
     /// What stays as it was.
     pub without_effect: Vec<WithoutEffect>,
+}
+
+/// Flags that a word decides, and those of them that it sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FlagChange {
+    decided: MountFlags,
+    set: MountFlags,
+}
+
+impl FlagChange {
+    const fn of(flag: MountFlags, is_set: bool) -> FlagChange {
+        FlagChange {
+            decided: flag,
+            set: if is_set { flag } else { MountFlags::empty() },
+        }
+    }
+
+    const fn of_atime(set: MountFlags) -> FlagChange {
+        FlagChange {
+            decided: ATIME,
+            set,
+        }
+    }
 }
 
 /// A mount that has its new flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remounted {
     pub mountpoint: PathBuf,
-    /// What the process that serves it is to be told of `lazytime`.
-    pub lazy_times: Option<bool>,
+    /// Words of `-o` for the process that serves it (`LiveOptions::change`).
+    pub live: OsString,
 }
 
 impl Remount {
@@ -53,16 +89,23 @@ impl Remount {
             let name = text.split('=').next().unwrap_or_default();
             if let Some(change) = change_of(&text) {
                 self.changes.push(change);
-            } else if !is_settled(name) {
-                // What mount(8) remembers of the mount is said along, and asks for nothing new.
-                let mut known = Options::default();
-                known.add(OsStr::from_bytes(word))?;
-                if known != Options::default() {
-                    self.without_effect.push(WithoutEffect {
-                        word: text.into_owned(),
-                        warning: Some(NEEDS_A_NEW_MOUNT),
-                    });
-                }
+                continue;
+            }
+            if is_settled(name) {
+                continue;
+            }
+            // What mount(8) remembers of the mount is said along, and asks for nothing new.
+            let mut known = Options::default();
+            known.add(OsStr::from_bytes(word))?;
+            if is_live(name) {
+                add_word(&mut self.live, word);
+            } else if !known.without_effect.is_empty() {
+                self.without_effect.append(&mut known.without_effect);
+            } else if known != Options::default() {
+                self.without_effect.push(WithoutEffect {
+                    word: text.into_owned(),
+                    warning: Some(NEEDS_A_NEW_MOUNT),
+                });
             }
         }
         Ok(())
@@ -93,20 +136,42 @@ impl Remount {
         let is_lazy = entry.options.split(',').any(|option| option == "lazytime");
         before.set(MountFlags::LAZYTIME, is_lazy);
         let mut flags = before;
-        for &(flag, is_set) in &self.changes {
-            flags.set(flag, is_set);
+        for change in &self.changes {
+            flags = (flags - change.decided) | change.set;
         }
-        mount_remount(&entry.mountpoint, flags, "").map_err(failed)?;
+        // A user may not remount, and need not for the words that the kernel does not hear.
+        if flags != before || self.live.is_empty() {
+            mount_remount(&entry.mountpoint, flags, "").map_err(failed)?;
+        }
         let is_opened = before.contains(MountFlags::RDONLY) && !flags.contains(MountFlags::RDONLY);
         if is_opened && removexattr(&entry.mountpoint, NO_ATTRIBUTE) == Err(Errno::ROFS) {
             mount_remount(&entry.mountpoint, before, "").map_err(failed)?;
             return Err(MountError::OpenedForReading(entry.mountpoint.clone()));
         }
-        let is_lazy = flags.contains(MountFlags::LAZYTIME);
         Ok(Remounted {
             mountpoint: entry.mountpoint.clone(),
-            lazy_times: (is_lazy != before.contains(MountFlags::LAZYTIME)).then_some(is_lazy),
+            live: OsString::from_vec(self.live_words(before, flags)),
         })
+    }
+
+    /// Words for the process that serves the mount, with those that stand for the change of its flags.
+    fn live_words(&self, before: MountFlags, after: MountFlags) -> Vec<u8> {
+        let mut words = self.live.clone();
+        for (flag, set, unset) in SHARED_FLAGS {
+            if (before ^ after).contains(flag) {
+                let word = if after.contains(flag) { set } else { unset };
+                add_word(&mut words, word.as_bytes());
+            }
+        }
+        if before & ATIME != after & ATIME {
+            let word = match after & ATIME {
+                MountFlags::NOATIME => "noatime",
+                MountFlags::STRICTATIME => "strictatime",
+                _ => "relatime",
+            };
+            add_word(&mut words, word.as_bytes());
+        }
+        words
     }
 
     /// Whether the mount is for reading only afterwards.
@@ -117,24 +182,27 @@ impl Remount {
     /// The words are mount(8)'s, which says all that shall be and leaves out `lazytime` where that shall not be.
     pub fn complete(&mut self) {
         if self.change(MountFlags::LAZYTIME).is_none() {
-            self.changes.push((MountFlags::LAZYTIME, false));
+            self.changes
+                .push(FlagChange::of(MountFlags::LAZYTIME, false));
         }
     }
 
     fn change(&self, wanted: MountFlags) -> Option<bool> {
         let mut changes = self.changes.iter().rev();
-        let last = changes.find(|(flag, _)| *flag == wanted);
-        last.map(|(_, is_set)| *is_set)
+        let last = changes.find(|change| change.decided == wanted);
+        last.map(|change| !change.set.is_empty())
     }
 }
 
-fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
-    let words = words.as_bytes().split(|&byte| byte == b',');
-    words.filter(|word| !word.is_empty())
+fn add_word(words: &mut Vec<u8>, word: &[u8]) {
+    if !words.is_empty() {
+        words.push(b',');
+    }
+    words.extend_from_slice(word);
 }
 
-fn change_of(word: &str) -> Option<(MountFlags, bool)> {
-    Some(match word {
+fn change_of(word: &str) -> Option<FlagChange> {
+    let (flag, is_set) = match word {
         "ro" => (MountFlags::RDONLY, true),
         "rw" => (MountFlags::RDONLY, false),
         "nosuid" => (MountFlags::NOSUID, true),
@@ -143,12 +211,24 @@ fn change_of(word: &str) -> Option<(MountFlags, bool)> {
         "dev" => (MountFlags::NODEV, false),
         "noexec" => (MountFlags::NOEXEC, true),
         "exec" => (MountFlags::NOEXEC, false),
+        "nosymfollow" => (MountFlags::NOSYMFOLLOW, true),
+        "symfollow" => (MountFlags::NOSYMFOLLOW, false),
         "sync" => (MountFlags::SYNCHRONOUS, true),
         "async" => (MountFlags::SYNCHRONOUS, false),
         "lazytime" => (MountFlags::LAZYTIME, true),
         "nolazytime" => (MountFlags::LAZYTIME, false),
+        "nodiratime" => (MountFlags::NODIRATIME, true),
+        "diratime" => (MountFlags::NODIRATIME, false),
+        "noatime" => return Some(FlagChange::of_atime(MountFlags::NOATIME)),
+        "atime" | "relatime" | "nostrictatime" => {
+            return Some(FlagChange::of_atime(MountFlags::RELATIME));
+        }
+        "strictatime" | "norelatime" => {
+            return Some(FlagChange::of_atime(MountFlags::STRICTATIME));
+        }
         _ => return None,
-    })
+    };
+    Some(FlagChange::of(flag, is_set))
 }
 
 /// As a remount has to say them again to keep them.
@@ -158,6 +238,7 @@ fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (ST_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
         (StatVfsMountFlags::SYNCHRONOUS, MountFlags::SYNCHRONOUS),
         (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
         (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
@@ -166,7 +247,7 @@ fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
     let shown = pairs.into_iter().filter(|(seen, _)| shown.contains(*seen));
     let mut flags: MountFlags = shown.map(|(_, flag)| flag).collect();
     // Without any word on access times the kernel takes relatime.
-    if !flags.intersects(MountFlags::NOATIME | MountFlags::RELATIME) {
+    if !flags.intersects(ATIME) {
         flags |= MountFlags::STRICTATIME;
     }
     flags
@@ -215,19 +296,56 @@ mod tests {
         let said =
             "remount,ro,nosuid,nodev,relatime,user_id=0,group_id=0,allow_other,default_permissions";
         let remount = parse(said).unwrap();
-        assert_eq!(remount.changes.len(), 3);
+        assert_eq!(remount.changes.len(), 4);
         let idle = remount.without_effect.iter().map(|idle| &idle.word);
         assert_eq!(idle.collect::<Vec<_>>(), [&"allow_other"]);
     }
 
     #[test]
     fn what_needs_a_new_mount_is_said() {
-        let remount = parse("remount,compress=zstd,noatime").unwrap();
-        assert_eq!(remount.without_effect.len(), 2);
-        assert!(remount.changes.is_empty());
+        let remount = parse("remount,subvol=a,noacl,device=/dev/b").unwrap();
+        let warned = remount.without_effect.iter();
+        assert_eq!(
+            warned.filter(|idle| idle.warning.is_some()).count(),
+            3,
+            "{remount:?}"
+        );
+        assert!(remount.changes.is_empty() && remount.live.is_empty());
         assert_eq!(
             parse("remount,bogus"),
             Err(OptionError::Unknown("bogus".into()))
+        );
+    }
+
+    #[test]
+    fn the_process_that_serves_is_told_what_changes() {
+        let relatime = MountFlags::RELATIME;
+        let told = |words: &str, after| {
+            let remount = parse(words).unwrap();
+            assert!(remount.without_effect.is_empty(), "{words}");
+            String::from_utf8(remount.live_words(relatime, after)).unwrap()
+        };
+        assert_eq!(told("remount,rw,relatime", relatime), "");
+        assert_eq!(
+            told("remount,compress=zstd:3,commit=5,datacow", relatime),
+            "compress=zstd:3,commit=5,datacow"
+        );
+        let after = MountFlags::NOATIME | MountFlags::LAZYTIME;
+        assert_eq!(told("remount,noatime,lazytime", after), "lazytime,noatime");
+        let after = MountFlags::STRICTATIME | MountFlags::NODIRATIME;
+        let words = "remount,max_inline=0,strictatime,nodiratime";
+        assert_eq!(told(words, after), "max_inline=0,nodiratime,strictatime");
+    }
+
+    #[test]
+    fn the_last_word_on_access_times_counts_alone() {
+        let remount = parse("remount,noatime,strictatime,relatime").unwrap();
+        assert_eq!(
+            remount.changes.last(),
+            Some(&FlagChange {
+                decided: ATIME,
+                set: MountFlags::RELATIME
+            })
         );
     }
 }

@@ -20,6 +20,7 @@ use ubtrfs_engine::FileId;
 use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach};
 use super::error::{MountError, UnmountError};
+use super::live::LiveOptions;
 use super::table::{BLOCK_FS_TYPE, mount_at};
 use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::stats::Stats;
@@ -37,6 +38,7 @@ pub struct Session {
     server: Option<JoinHandle<io::Result<()>>>,
     companions: Vec<Box<dyn Companion>>,
     pub(super) root: Option<FileId>,
+    pub(super) live: LiveOptions,
     changes: Option<Changes>,
     pub(super) control: Option<ControlPoint>,
     pub(super) pages: Option<KernelPages>,
@@ -95,6 +97,7 @@ impl Session {
             server: Some(server.map_err(MountError::Threads)?),
             companions: Vec::new(),
             root: None,
+            live: LiveOptions::default(),
             changes: None,
             control: None,
             pages: None,
@@ -112,6 +115,11 @@ impl Session {
     /// The root directory, if a volume is mounted.
     pub fn root(&self) -> Option<FileId> {
         self.root
+    }
+
+    /// What a remount changes of a mounted volume.
+    pub fn live_options(&self) -> &LiveOptions {
+        &self.live
     }
 
     /// Major and minor number of the mount's device, as `st_dev` shows it.

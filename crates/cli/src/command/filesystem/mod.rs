@@ -3,7 +3,7 @@
 mod df;
 mod du;
 pub(crate) mod label;
-mod lazytime;
+mod remount;
 mod show;
 mod stats;
 mod sync;
@@ -25,7 +25,7 @@ enum FilesystemCommand {
     Du(du::Du),
     Label(label::Label),
     #[command(hide = true)]
-    Lazytime(lazytime::Lazytime),
+    Remount(remount::Remount),
     Show(show::Show),
     Stats(stats::Stats),
     Sync(sync::Sync),
@@ -36,7 +36,7 @@ impl Filesystem {
     pub(crate) fn knows_json(&self) -> bool {
         !matches!(
             self.command,
-            FilesystemCommand::Lazytime(_) | FilesystemCommand::Sync(_)
+            FilesystemCommand::Remount(_) | FilesystemCommand::Sync(_)
         )
     }
 
@@ -50,7 +50,7 @@ impl Filesystem {
             FilesystemCommand::Df(command) => command.run(console),
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
-            FilesystemCommand::Lazytime(command) => command.run(),
+            FilesystemCommand::Remount(command) => command.run(),
             FilesystemCommand::Show(command) => command.run(console),
             FilesystemCommand::Stats(command) => command.run(console),
             FilesystemCommand::Sync(command) => command.run(),

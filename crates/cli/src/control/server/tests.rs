@@ -43,7 +43,7 @@ fn served(volume: &Arc<Volume>) -> Served {
         pages: None,
         point: ControlPoint::default(),
         device: DEVICE,
-        user_subvol_rm_allowed: true,
+        live: LiveOptions::default(),
         stats: None,
         // A stranger has no rights even where everything is allowed.
         is_fakeroot: true,

@@ -32,14 +32,6 @@ use super::source::Source;
 use crate::caller::{Caller, Refused, Rights};
 use crate::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 
-/// Mount options that change what callers may do.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct IoctlRules {
-    pub(crate) user_subvol_rm_allowed: bool,
-    /// Whoever can ask may do everything.
-    pub(crate) is_fakeroot: bool,
-}
-
 /// One ioctl on a file.
 struct Call<'a, S: Source> {
     adapter: &'a Adapter<S>,
@@ -53,7 +45,7 @@ impl<S: Source> Adapter<S> {
     /// Who asks, with the rights that the mount gives.
     pub(super) fn caller(&self, context: &Context) -> Caller {
         let caller = Caller::of_process(context.pid, context.uid, context.gid);
-        match self.ioctl_rules.is_fakeroot {
+        match self.is_fakeroot {
             true => caller.as_superuser(),
             false => caller,
         }
@@ -189,7 +181,7 @@ impl<S: Source> Call<'_, S> {
         Rights {
             caller: &self.caller,
             volume: self.volume,
-            user_subvol_rm_allowed: self.adapter.ioctl_rules.user_subvol_rm_allowed,
+            user_subvol_rm_allowed: self.adapter.live.user_subvol_rm_allowed(),
         }
     }
 

@@ -55,6 +55,22 @@ pub(super) const IDLE_WITH_VALUE: &[&str] = &["fatal_errors", "metadata_ratio"];
 /// Words with a value for the kernel's security module (SELinux).
 pub(super) const SECURITY: &[&str] = &["context", "defcontext", "fscontext", "rootcontext"];
 
+/// Words that a mount takes which is there already, beside the kernel's flags.
+const LIVE: &[&str] = &[
+    "commit",
+    "compress",
+    "compress-force",
+    "datacow",
+    "datasum",
+    "flushoncommit",
+    "max_inline",
+    "nodatacow",
+    "nodatasum",
+    "noflushoncommit",
+    "nouser_subvol_rm_allowed",
+    "user_subvol_rm_allowed",
+];
+
 /// Words that say nothing without a value.
 pub(super) const NEEDS_VALUE: &[&str] = &[
     "commit",
@@ -112,7 +128,12 @@ pub(in crate::mount) fn is_settled(name: &str) -> bool {
     UNSUPPORTED
         .iter()
         .any(|(word, reason)| *word == name && *reason == SETTLED)
-        || matches!(name, "default_permissions" | "relatime" | "defaults")
+        || matches!(name, "default_permissions" | "defaults")
+}
+
+/// Whether a mount that is there takes it, beside the kernel's flags.
+pub(in crate::mount) fn is_live(name: &str) -> bool {
+    LIVE.contains(&name)
 }
 
 /// The words of one `-o`. A comma between double quotes is part of a word, as in contexts of SELinux.

@@ -1,0 +1,29 @@
+//! `ubtrfs filesystem remount`: what `mount -o remount` has the process that serves a mount do.
+
+use std::ffi::OsString;
+
+use anyhow::bail;
+
+use crate::location::{Location, VolumeOptions};
+
+/// Take other options for a mount
+#[derive(Debug, clap::Args)]
+pub(crate) struct Remount {
+    #[arg(value_name = "OPTIONS")]
+    words: OsString,
+    #[arg(value_name = "DIR")]
+    location: Location,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+impl Remount {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let session = self.location.session();
+        let Some((session, mount)) = session.and_then(|session| Some((session, session.mount()?)))
+        else {
+            bail!("'{}' is not in a mount", self.location);
+        };
+        Ok(mount.live.change(&self.words, session.volume())?)
+    }
+}

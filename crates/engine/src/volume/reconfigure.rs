@@ -1,0 +1,35 @@
+//! Options that change while the volume is open.
+
+use std::sync::atomic::Ordering;
+
+use ubtrfs_device::waiting;
+
+use super::{OpenOptions, Volume};
+use crate::error::Result;
+
+impl Volume {
+    /// Takes from `options` what can change while the volume is open: `compress`, `max_inline_bytes`, `no_data_cow`,
+    /// `no_data_sum`, `flush_on_commit`, `lazy_times`, and a `commit_interval` if it has one already. What has been
+    /// written so far may be stored either way.
+    ///
+    /// Errors: as `sync`.
+    pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {
+        waiting::check()?;
+        let writer = self.writer()?;
+        if let Some(interval) = options.commit_interval {
+            writer.set_commit_interval(interval);
+        }
+        let flags = options.data.new_file_flags().bits();
+        self.tree_use.new_file_flags.store(flags, Ordering::Relaxed);
+        let settings = &self.data.settings;
+        settings.set_max_inline_bytes(options.data.max_inline_bytes);
+        settings.set_flush_on_commit(options.data.flush_on_commit);
+        if settings.expect_compression(&options.data.compress) {
+            // What was written before has room for extents that are not compressed, which are fewer. Losses are told to
+            // who syncs the file.
+            let _ = self.write_back_all();
+        }
+        settings.set_compress(options.data.compress);
+        self.set_lazy_times(options.lazy_times)
+    }
+}

@@ -1,0 +1,66 @@
+//! Mount options that may change while the mount is there.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use ubtrfs_engine::AtimePolicy;
+
+/// Asked by each request that they decide on.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRules {
+    atime: Policy,
+    dir_atime: Policy,
+    user_subvol_rm_allowed: AtomicBool,
+}
+
+impl LiveRules {
+    /// When reading notes the time, for all but directories and for directories.
+    pub(crate) fn set_atime(&self, files: AtimePolicy, dirs: AtimePolicy) {
+        self.atime.set(files);
+        self.dir_atime.set(dirs);
+    }
+
+    /// Users may delete subvolumes of theirs.
+    pub(crate) fn set_user_subvol_rm_allowed(&self, is_allowed: bool) {
+        self.user_subvol_rm_allowed
+            .store(is_allowed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn user_subvol_rm_allowed(&self) -> bool {
+        self.user_subvol_rm_allowed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn atime(&self) -> AtimePolicy {
+        self.atime.get()
+    }
+
+    pub(super) fn dir_atime(&self) -> AtimePolicy {
+        self.dir_atime.get()
+    }
+}
+
+/// An `AtimePolicy` that others may set.
+#[derive(Debug, Default)]
+struct Policy(AtomicU8);
+
+impl Policy {
+    const RELATIVE: u8 = 0;
+    const NEVER: u8 = 1;
+    const ALWAYS: u8 = 2;
+
+    fn set(&self, policy: AtimePolicy) {
+        let number = match policy {
+            AtimePolicy::Relative => Self::RELATIVE,
+            AtimePolicy::Never => Self::NEVER,
+            AtimePolicy::Always => Self::ALWAYS,
+        };
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> AtimePolicy {
+        match self.0.load(Ordering::Relaxed) {
+            Self::NEVER => AtimePolicy::Never,
+            Self::ALWAYS => AtimePolicy::Always,
+            _ => AtimePolicy::Relative,
+        }
+    }
+}

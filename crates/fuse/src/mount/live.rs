@@ -1,0 +1,65 @@
+//! What a remount changes of a mount that is there beside the kernel's flags: how its volume stores data, when reading
+//! notes the time, and what users may do.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ubtrfs_engine::{AtimePolicy, Volume};
+
+use super::error::MountError;
+use super::options::Options;
+use crate::adapter::LiveRules;
+
+/// The options of a mount as they are by now.
+#[derive(Clone, Debug, Default)]
+pub struct LiveOptions {
+    options: Arc<Mutex<Options>>,
+    rules: Arc<LiveRules>,
+}
+
+impl LiveOptions {
+    pub fn new(options: &Options) -> LiveOptions {
+        let live = LiveOptions {
+            options: Arc::new(Mutex::new(options.clone())),
+            rules: Arc::default(),
+        };
+        live.rule(options);
+        live
+    }
+
+    /// Takes words of `-o` that come after those of before. What only a new mount takes stays as it was.
+    ///
+    /// # Errors
+    /// Words that no mount knows, and what `Volume::reconfigure` fails with.
+    pub fn change(&self, words: &OsStr, volume: &Volume) -> Result<(), MountError> {
+        let mut options = self.options.lock();
+        let mut new = options.clone();
+        new.add(words)?;
+        if volume.is_writable() {
+            volume.reconfigure(&new.open_options(true))?;
+        }
+        self.rule(&new);
+        *options = new;
+        Ok(())
+    }
+
+    /// Whether users may delete subvolumes of theirs.
+    pub fn user_subvol_rm_allowed(&self) -> bool {
+        self.rules.user_subvol_rm_allowed()
+    }
+
+    pub(super) fn rules(&self) -> Arc<LiveRules> {
+        Arc::clone(&self.rules)
+    }
+
+    fn rule(&self, options: &Options) {
+        let of_dirs = match options.no_diratime {
+            true => AtimePolicy::Never,
+            false => options.atime,
+        };
+        self.rules.set_atime(options.atime, of_dirs);
+        self.rules
+            .set_user_subvol_rm_allowed(options.user_subvol_rm_allowed);
+    }
+}
