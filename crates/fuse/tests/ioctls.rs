@@ -19,6 +19,7 @@ use std::thread;
 use rustix::fs::{Dir, SeekFrom};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mount::{MountFlags, mount_remount};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
@@ -335,6 +336,32 @@ fn a_listing_that_was_read_before_is_not_what_is_listed_after_an_ioctl() {
         ask(&root, SNAP_DESTROY, &named(b"new")).unwrap();
         assert_eq!(count(), 53);
     });
+}
+
+#[test]
+fn a_mount_made_read_only_is_left_alone_once_it_was_synced() {
+    if !or_skip("a_mount_made_read_only_is_left_alone_once_it_was_synced") {
+        return;
+    }
+    let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let dir = made.dir().join("ours");
+    fs::create_dir(&dir).unwrap();
+    let image = &made.devices()[0];
+    let served = Served::start("serving_process", image, &dir, "strictatime");
+    let file = dir.join("file");
+    fs::write(&file, b"contents").unwrap();
+    mount_remount(&dir, MountFlags::RDONLY, "").unwrap();
+    let root = File::open(&dir).unwrap();
+    ask(&root, SYNC, b"").unwrap();
+    let left = fs::read(image).unwrap();
+    // The access time would be noted.
+    let opened = File::open(&file).unwrap();
+    assert_eq!(opened.read_at(&mut [0; 8], 0).unwrap(), 8);
+    ask(&root, SYNC, b"").unwrap();
+    assert!(fs::read(image).unwrap() == left);
+    drop((root, opened));
+    served.end();
+    made.check().unwrap();
 }
 
 #[test]

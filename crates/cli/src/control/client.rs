@@ -3,7 +3,8 @@
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -13,13 +14,15 @@ use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
+use rustix::ioctl::{NoArg, Opcode, ioctl, opcode};
 use rustix::process::geteuid;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
 
 use super::GROUPS;
 use super::mounted::{Found, Mounted};
-use super::protocol::{self, Address, Request};
+use super::protocol::{self, Address, ProtocolError, Request, VERSION};
+use super::relay::relayed;
 use crate::clock;
 use crate::location::Location;
 use crate::quoting::Escaped;
@@ -93,7 +96,25 @@ pub(crate) fn run_elsewhere(
             .collect(),
         args: args.iter().map(|arg| bytes(arg)).collect(),
     };
-    have_it_run(mount, &request).map(Some)
+    match have_it_run(mount, &request) {
+        Err(error) if line.names == ["filesystem", "sync"] => {
+            tracing::debug!(error = format!("{error:#}"), "synced by ioctl");
+            let synced = sync_by_ioctl(&mount.place);
+            synced.with_context(|| format!("cannot sync '{}'", Escaped(first.as_bytes())))?;
+            Ok(Some(0))
+        }
+        outcome => outcome.map(Some),
+    }
+}
+
+/// What everybody may ask of a mount, and any version of its server knows.
+fn sync_by_ioctl(place: &Path) -> io::Result<()> {
+    const SYNC: Opcode = opcode::none(0x94, 8);
+    let file = File::open(place)?;
+    // SAFETY: BTRFS_IOC_SYNC has no argument.
+    #[allow(unsafe_code)]
+    let synced = unsafe { ioctl(&file, NoArg::<SYNC>::new()) };
+    Ok(synced?)
 }
 
 /// What of a command line says where it is to be run.
@@ -158,14 +179,38 @@ fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
         );
     }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
-    let mut socket = reach(mount).with_context(unreachable)?;
-    let sent = request.send(&socket, io::stdout(), io::stderr());
-    sent.with_context(unreachable)?;
-    let mut code = [0];
-    match socket.read(&mut code) {
-        Ok(1) => Ok(code[0]),
-        Ok(_) => bail!("the process that serves the mount at '{shown}' did not finish the command"),
-        Err(error) => Err(error).with_context(unreachable),
+    let socket = reach(mount).with_context(unreachable)?;
+    let server = Peer::of(&socket).with_context(unreachable)?.uid;
+    let is_trusted = server == 0 || server == caller.as_raw();
+    let answer = match is_trusted {
+        true => ask(&socket, request, io::stdout(), io::stderr()),
+        false => relayed(|stdout, stderr| ask(&socket, request, stdout, stderr))?,
+    };
+    match answer {
+        Ok(code) => Ok(code),
+        Err(ProtocolError::Malformed) => {
+            bail!("the process that serves the mount at '{shown}' did not finish the command")
+        }
+        Err(ProtocolError::Version(version)) => bail!(
+            "the mount at '{shown}' is served by version {version} of this program, and this is version {VERSION}: \
+             use that one, or unmount and mount anew"
+        ),
+        Err(ProtocolError::Io(error)) => Err(error).with_context(unreachable),
+    }
+}
+
+/// Has a server run a command and write what it says, and waits for the exit code.
+fn ask(
+    socket: &UnixStream,
+    request: &Request,
+    stdout: impl AsFd,
+    stderr: impl AsFd,
+) -> Result<u8, ProtocolError> {
+    // A server that refuses may have closed its end before all was said, and said why.
+    let sent = request.send(socket, stdout, stderr);
+    match protocol::exit_code(socket) {
+        Err(ProtocolError::Malformed) => sent.and(Err(ProtocolError::Malformed)),
+        answer => answer,
     }
 }
 

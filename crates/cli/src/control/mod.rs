@@ -3,7 +3,11 @@
 //! The command parses its arguments, finds those that are paths in a mount of ours, and sends the whole command
 //! line with what these paths are from the mount's root, its standard output and standard error. The server
 //! parses the same line, writes to the client's own descriptors, and answers with the exit code. A client that
-//! goes away ends its command at the next piece of output.
+//! goes away ends its command at the next piece of output. Root does not hand its terminal to the server of a user's
+//! mount (`relay`).
+//!
+//! A server may be older than the command, as it runs until its mount is gone. Then it says its version and does
+//! nothing, and the command says both. What `mount -o remount` needs, that all is durable, is asked by ioctl then.
 //!
 //! The socket is an abstract one: it needs no folder and leaves nothing behind. As abstract names are those of a network
 //! namespace, there is another in a folder (`socket_file`), where there is a folder for that, which clients try when the
@@ -25,6 +29,7 @@
 mod client;
 mod mounted;
 mod protocol;
+mod relay;
 mod server;
 mod socket_file;
 

@@ -3,7 +3,8 @@
 //! The client greets with a number that it has just drawn; when the server has the mount know it, it answers with one
 //! byte, and the client asks the mount (`ubtrfs_fuse::mount::Nonce`). Request: its length (u32, little-endian) with two
 //! descriptors, then that many bytes: fields, each a length (u32, little-endian) and bytes. Answer: one byte, the exit
-//! code. An end without an answer: the command was not run, or not to its end.
+//! code, or that the server is of another version, and which. An end without an answer: the command was not run, or not to
+//! its end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,8 +24,10 @@ use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
 use crate::session::MountPath;
 
-/// Both sides are this program, but one may be older.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Both sides are this program, but one may be older. It is the first field of a request, whatever comes behind it.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// In place of an exit code: the server's version comes behind it.
+const OTHER_VERSION: u8 = 0xff;
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
 /// Of an abstract name or a path: what the kernel takes.
 const MAX_NAME_BYTES: usize = 107;
@@ -56,7 +59,7 @@ pub(super) enum ProtocolError {
     Io(#[from] io::Error),
     #[error("not a request")]
     Malformed,
-    #[error("the mount is served by version {0} of this program")]
+    #[error("version {0} of this program is at the other end")]
     Version(String),
 }
 
@@ -251,6 +254,29 @@ impl Request {
         socket.read_exact(&mut bytes)?;
         Ok((Request::from_bytes(&bytes)?, stdout.into(), stderr.into()))
     }
+}
+
+/// The exit code that a server has sent.
+///
+/// Errors: it has not run the command to its end, or is of another version.
+pub(super) fn exit_code(mut socket: &UnixStream) -> Result<u8, ProtocolError> {
+    let mut code = [0];
+    if socket.read(&mut code)? == 0 {
+        return Err(ProtocolError::Malformed);
+    }
+    if code != [OTHER_VERSION] {
+        return Ok(code[0]);
+    }
+    let mut version = String::new();
+    socket
+        .take(MAX_NAME_BYTES as u64)
+        .read_to_string(&mut version)?;
+    Err(ProtocolError::Version(version))
+}
+
+/// Has a client of another version know which this is.
+pub(super) fn refuse_version(mut socket: &UnixStream) -> io::Result<()> {
+    socket.write_all(&[&[OTHER_VERSION], VERSION.as_bytes()].concat())
 }
 
 /// Fields that are still to be read.

@@ -247,7 +247,10 @@ fn serve(served: &Served, connection: &Arc<UnixStream>) {
     });
     let (request, stdout, mut stderr) = match received {
         Ok(request) => request,
-        Err(error @ ProtocolError::Version(_)) => return tracing::warn!(%error, "refused"),
+        Err(error @ ProtocolError::Version(_)) => {
+            let _ = protocol::refuse_version(connection);
+            return tracing::warn!(%error, "refused");
+        }
         Err(error) => return tracing::debug!(%error, "no request"),
     };
     if request.device != served.device {

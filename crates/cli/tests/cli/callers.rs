@@ -3,8 +3,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::io::{Read, Write, pipe};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -139,6 +140,13 @@ fn a_stranger_runs_no_command_on_a_mount() {
         let said = said(&refused);
         assert!(said.contains("was mounted by user 0"), "{said}");
     }
+    // Whoever may look at it may have it synced.
+    let sync = ["filesystem", "sync"].map(OsString::from);
+    let synced = program.run(
+        STRANGER,
+        sync.into_iter().chain([mounted.dir.clone().into()]),
+    );
+    assert!(synced.status.success(), "{}", said(&synced));
     let create = ["subvolume", "create"].map(OsString::from);
     let refused = program.run(STRANGER, create.into_iter().chain([new.clone().into()]));
     assert_eq!(refused.status.code(), Some(1));
@@ -215,6 +223,33 @@ fn by_progs(image: &Path, options: &str) -> Vec<(bool, String)> {
     outcomes
 }
 
+/// Whether a process of the user has the standard output of a command that root runs.
+fn is_given_what_root_has_open(program: &Program, dir: &Path) -> bool {
+    let (mut reader, writer) = pipe().unwrap();
+    // Who writes all of it waits for this process.
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    let fd = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let ours = fs::read_link(fd).unwrap();
+    let mut dump = program.of(0);
+    dump.args(["inspect-internal", "dump-tree"])
+        .arg(dir)
+        .stdout(writer);
+    let mut running = dump.spawn().unwrap();
+    drop(dump);
+    reader.read_exact(&mut [0]).unwrap();
+    let is_users = |process: &PathBuf| fs::metadata(process).is_ok_and(|of| of.uid() == USER);
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut processes = processes.map(|process| process.path()).filter(is_users);
+    let is_given = processes.any(|process| {
+        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
+        let mut files = descriptors.flatten().map(|fd| fs::read_link(fd.path()));
+        files.any(|file| file.is_ok_and(|file| file == ours))
+    });
+    std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    assert!(running.wait().unwrap().success());
+    is_given
+}
+
 #[test]
 fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
     if !or_skip("a_user_may_on_his_mount_what_the_kernel_lets_him") {
@@ -268,7 +303,18 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
                 (output.status.success(), said(&output))
             })
             .collect();
-        // A mount of a user's is not for others, but root may run commands on it.
+        // A mount of a user's is not for others, but root may run commands on it, whose output it writes itself.
+        let by_root = program.run(0, words("subvolume list @", at));
+        assert!(by_root.status.success(), "{}", said(&by_root));
+        assert!(said(&by_root).is_empty());
+        assert_eq!(
+            by_root.stdout,
+            program.run(USER, words("subvolume list @", at)).stdout
+        );
+        assert!(!is_given_what_root_has_open(&program, &dir));
+        let refused = program.run(0, words("subvolume show @none", at));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(said(&refused).starts_with("ERROR: "), "{}", said(&refused));
         let stranger = ["subvolume".into(), "list".into(), dir.clone().into()];
         assert!(!program.run(STRANGER, stranger).status.success());
         let unmounted = program.run(USER, ["umount".into(), dir.clone().into()]);

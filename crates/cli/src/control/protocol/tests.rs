@@ -54,6 +54,16 @@ fn another_version_is_named() {
 }
 
 #[test]
+fn who_is_of_another_version_is_told_which_this_is() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    refuse_version(&theirs).unwrap();
+    drop(theirs);
+    let error = exit_code(&ours).unwrap_err();
+    assert!(matches!(error, ProtocolError::Version(version) if version == VERSION));
+    assert!(matches!(exit_code(&ours), Err(ProtocolError::Malformed)));
+}
+
+#[test]
 fn a_request_without_descriptors_is_refused() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(&[0; 4]).unwrap();

@@ -81,10 +81,16 @@ impl<S: Source> Call<'_, S> {
     }
 
     pub(super) fn sync(&self) -> Result<usize> {
-        if self.volume.is_writable() {
-            self.adapter.write_back(None)?;
-            self.adapter.sync_all()?;
+        if !self.volume.is_writable() {
+            return Ok(0);
         }
+        if self.adapter.device.is_read_only() {
+            // It was made read-only: nothing comes after this.
+            self.volume.rest().map_err(errno)?;
+            return Ok(0);
+        }
+        self.adapter.write_back(None)?;
+        self.adapter.sync_all()?;
         Ok(0)
     }
 

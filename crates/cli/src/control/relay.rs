@@ -1,0 +1,70 @@
+//! What a process of another user has to say, shown by this one.
+//!
+//! Whoever is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A user's
+//! server that runs a command for root writes into pipes instead. What comes out is that user's, and so never reaches
+//! a terminal raw.
+
+use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
+use std::thread;
+
+use crate::quoting::Escaped;
+
+/// Of one line, on a terminal.
+const LINE_BYTES: u64 = 64 << 10;
+
+/// Has something done with what takes the place of standard output and standard error, and shows what is written there
+/// until all is closed.
+pub(super) fn relayed<T>(have_done: impl FnOnce(PipeWriter, PipeWriter) -> T) -> io::Result<T> {
+    let (out, to_out) = io::pipe()?;
+    let (err, to_err) = io::pipe()?;
+    Ok(thread::scope(|scope| {
+        // Who reads our output may go away: then the pipe does as well.
+        scope.spawn(|| show(out, &mut io::stdout(), io::stdout().is_terminal()));
+        scope.spawn(|| show(err, &mut io::stderr(), io::stderr().is_terminal()));
+        have_done(to_out, to_err)
+    }))
+}
+
+fn show(from: PipeReader, to: &mut impl Write, is_terminal: bool) -> io::Result<()> {
+    if !is_terminal {
+        let mut from = from;
+        io::copy(&mut from, to)?;
+        return to.flush();
+    }
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while (&mut from).take(LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+        write_line(&line, to)?;
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Tabs and the end of the line as they are.
+fn write_line(line: &[u8], to: &mut impl Write) -> io::Result<()> {
+    let is_layout = |byte: &u8| matches!(byte, b'\n' | b'\t');
+    for piece in line.split_inclusive(is_layout) {
+        let (text, layout) = match piece.split_last() {
+            Some((last, text)) if is_layout(last) => (text, &piece[text.len()..]),
+            _ => (piece, &b""[..]),
+        };
+        write!(to, "{}", Escaped(text))?;
+        to.write_all(layout)?;
+    }
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_command_a_terminal_is_shown_escaped() {
+        let mut shown = Vec::new();
+        write_line(b"a\tb\x1b]2;x\x07\xff\n", &mut shown).unwrap();
+        assert_eq!(shown, b"a\tb\\u{1b}]2;x\\u{7}\\xff\n");
+        shown.clear();
+        write_line(b"\tend", &mut shown).unwrap();
+        assert_eq!(shown, b"\tend");
+    }
+}
