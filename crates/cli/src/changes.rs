@@ -287,7 +287,7 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
 pub(crate) fn is_final_error(error: &Error) -> bool {
     error.is_no_space()
         || error.is_unwritable()
-        || matches!(error, Error::Aborted(_) | Error::ReadOnly)
+        || matches!(error, Error::Aborted(_) | Error::Closed | Error::ReadOnly)
 }
 
 /// Whether two names are of one file or device.

@@ -35,6 +35,8 @@ pub enum Error {
     ReadOnly,
     #[error("the volume is read-only since a transaction failed: {0}")]
     Aborted(String),
+    #[error("the volume is closed")]
+    Closed,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
     #[error(

@@ -37,9 +37,10 @@ impl Error {
                 Engine::NotADirectory(_) => io::ErrorKind::NotADirectory,
                 Engine::IsADirectory(_) => io::ErrorKind::IsADirectory,
                 Engine::NoSpace | Engine::Space(_) => io::ErrorKind::StorageFull,
-                Engine::ReadOnly | Engine::ReadOnlySubvolume(_) | Engine::Aborted(_) => {
-                    io::ErrorKind::ReadOnlyFilesystem
-                }
+                Engine::ReadOnly
+                | Engine::ReadOnlySubvolume(_)
+                | Engine::Aborted(_)
+                | Engine::Closed => io::ErrorKind::ReadOnlyFilesystem,
                 Engine::NotPermitted(_) => io::ErrorKind::PermissionDenied,
                 Engine::CrossSubvolume => io::ErrorKind::CrossesDevices,
                 Engine::NameTooLong => io::ErrorKind::InvalidFilename,

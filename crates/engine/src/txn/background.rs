@@ -120,16 +120,23 @@ impl Volume {
     }
 
     /// Commits what is left and ends the background threads, which may hold the volume for a moment: when the last
-    /// handle is dropped after this, the devices are free. Does nothing on a volume that is only read.
+    /// handle is dropped after this, the devices are free. From then on the volume takes no changes and nothing is
+    /// written, whatever came of it. Does nothing on a volume that is only read, or closed.
     ///
     /// Errors: as `sync`.
     pub fn close(&self) -> Result<()> {
         let Ok(writer) = self.writer() else {
             return Ok(());
         };
+        if writer.is_closed() {
+            return Ok(());
+        }
+        waiting::check()?;
         writer.stop_background();
-        self.sync()?;
-        self.remove_spare_groups(writer)
+        let synced = self.sync();
+        let outcome = synced.and_then(|()| self.remove_spare_groups(writer));
+        writer.close();
+        outcome
     }
 
     /// Block groups that the last commits have emptied go with one more: whoever opens the volume next may only read it.

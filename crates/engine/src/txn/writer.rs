@@ -4,6 +4,7 @@
 //! Invariants
 //! - WRITER-1: one commit runs at a time, under `committing`.
 //! - WRITER-2: once aborted, nothing enters and nothing commits any more; what was durable stays.
+//! - WRITER-3: the same once closed: another may have the devices then.
 //!
 //! Locks, in this order: `committing`; `running` (shared in operations, alone for the freeze).
 //! Not here: the phases of a commit (`commit`), when one is due (`background`).
@@ -96,6 +97,7 @@ pub(crate) struct Writer {
     pub(super) unreleased: Mutex<Unreleased>,
     pub(super) discarded: Discarded,
     aborted: ArcSwapOption<String>,
+    closed: AtomicBool,
     delta_budget_bytes: u64,
     pub(super) balance: Balance,
     lazy_times: Arc<LazyTimes>,
@@ -165,6 +167,7 @@ impl Writer {
             unreleased: Mutex::default(),
             discarded: Discarded::default(),
             aborted: ArcSwapOption::empty(),
+            closed: AtomicBool::new(false),
             delta_budget_bytes,
             balance,
             lazy_times,
@@ -201,9 +204,22 @@ impl Writer {
 
     pub(crate) fn check_alive(&self) -> Result<()> {
         match self.aborted.load_full() {
+            None if self.is_closed() => Err(Error::Closed),
             None => Ok(()),
             Some(reason) => Err(Error::Aborted(reason.to_string())),
         }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// WRITER-3. Waits for a commit under way.
+    pub(super) fn close(&self) {
+        let _alone = self.committing.lock();
+        self.closed.store(true, Ordering::Release);
+        let _wake = self.wake.lock();
+        self.frozen.notify_all();
     }
 
     /// WRITER-2. The first reason stays.

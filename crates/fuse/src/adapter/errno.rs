@@ -35,6 +35,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::ReadOnly
         | Error::ReadOnlySubvolume(_)
         | Error::Aborted(_)
+        | Error::Closed
         | Error::Seed
         | Error::LogTree
         | Error::Unwritable(_) => Errno::ROFS,

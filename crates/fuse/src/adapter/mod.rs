@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ubtrfs_device::waiting;
 use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
@@ -94,7 +95,11 @@ pub(crate) struct Adapter<S: Source> {
     is_fakeroot: bool,
     device: DeviceNumber,
     control: ControlPoint,
+    close_failure: CloseFailure,
 }
+
+/// What went wrong when the kernel had the volume closed.
+pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_engine::Error>>>;
 
 /// A node that the kernel named, resolved.
 #[derive(Debug)]
@@ -147,6 +152,7 @@ impl<S: Source> Adapter<S> {
             is_fakeroot: false,
             device: DeviceNumber::default(),
             control: ControlPoint::default(),
+            close_failure: CloseFailure::default(),
         }
     }
 
@@ -165,6 +171,10 @@ impl<S: Source> Adapter<S> {
     /// To be told where commands are taken.
     pub(crate) fn control(&self) -> ControlPoint {
         self.control.clone()
+    }
+
+    pub(crate) fn close_failure(&self) -> CloseFailure {
+        Arc::clone(&self.close_failure)
     }
 
     /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with the
@@ -341,11 +351,16 @@ impl<S: Source> FileSystem for Adapter<S> {
         }
     }
 
-    fn destroy(&self) {
+    fn destroy(&self) -> Result<()> {
+        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
         self.forget_all();
-        if let Err(error) = self.sync_all() {
+        if let Ok(volume) = self.writing()
+            && let Err(error) = volume.close()
+        {
             tracing::error!(%error, "not all that was written is durable");
+            self.close_failure.lock().get_or_insert(error);
         }
+        Ok(())
     }
 
     fn forbid_waiting(&self) {

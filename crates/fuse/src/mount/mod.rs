@@ -80,6 +80,7 @@ pub fn mount(
     let device_number = adapter.device();
     let control = adapter.control();
     let pages = adapter.kernel_pages();
+    let close_failure = adapter.close_failure();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let wanted = attachment(&mountpoint, source, writable, options);
     let attach = || attach_volume(&volume, &wanted, options);
@@ -96,7 +97,7 @@ pub fn mount(
         device_number.set(number);
     }
     // The first to come is the last to end.
-    session.accompany(Closing::new(volume));
+    session.accompany(Closing::new(volume, close_failure));
     Ok(session)
 }
 

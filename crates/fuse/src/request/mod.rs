@@ -52,9 +52,13 @@ pub trait FileSystem: Send + Sync + 'static {
         let _ = notifier;
     }
 
-    /// The kernel ended the connection in order: everything is to be durable. Not every kind of mount
-    /// gets this.
-    fn destroy(&self) {}
+    /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
+    /// device is anybody's once this is answered.
+    ///
+    /// Errors: `WOULD_WAIT` alone; there is nobody to hear of another.
+    fn destroy(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// This thread serves a queue and must not wait from now on (REQ-6).
     fn forbid_waiting(&self) {}

@@ -46,12 +46,8 @@ impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {
         self.inner.start(notifier);
     }
 
-    fn destroy(&self) {
-        // Nobody waits for an answer.
-        let _ = self.watch.around(Verb::Destroy, || {
-            self.inner.destroy();
-            Ok(())
-        });
+    fn destroy(&self) -> Result<()> {
+        self.watch.around(Verb::Destroy, || self.inner.destroy())
     }
 
     fn forbid_waiting(&self) {

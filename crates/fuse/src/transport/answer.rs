@@ -316,7 +316,7 @@ impl<F: FileSystem> Server<F> {
                 })
             }
             Plain::Destroy => {
-                fs.destroy();
+                fs.destroy()?;
                 Ok(Fixed::empty())
             }
             // Verbs are not called back (ARCHITECTURE.md): the kernel is told not to ask.

@@ -54,7 +54,7 @@ impl Drop for Mount {
         if std::thread::panicking() {
             return;
         }
-        self.adapter.take().unwrap().destroy();
+        self.adapter.take().unwrap().destroy().unwrap();
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let devices = vec![(PathBuf::from("memory"), device)];
         let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
