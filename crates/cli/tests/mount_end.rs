@@ -1,18 +1,20 @@
-//! How mounts end: what is written by then.
+//! How mounts end: what is written by then, who is waited for, and what signals do.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{self, LoopDevice};
@@ -30,9 +32,28 @@ fn assert_ok(command: &mut Command) {
     assert!(output.status.success(), "{}: {said}", output.status);
 }
 
+/// Held by a test as long as it has mounts: another's namespace would keep them.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether mounts can be made and laid over each other here; says so if not.
+fn can_mount() -> bool {
+    let can = geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        // Past the capture of the test harness.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: needs root and /dev/fuse to mount"
+        );
+    }
+    can
+}
+
 /// A new volume, and a directory to mount it on.
 struct Place {
-    _scratch: Scratch,
+    scratch: Scratch,
     image: PathBuf,
     mountpoint: PathBuf,
 }
@@ -45,10 +66,14 @@ impl Place {
         let mountpoint = scratch.path().join("mnt");
         fs::create_dir(&mountpoint).unwrap();
         Place {
-            _scratch: scratch,
+            scratch,
             image,
             mountpoint,
         }
+    }
+
+    fn serve(&self) -> Server {
+        Server::start(&self.image, &self.mountpoint)
     }
 }
 
@@ -92,6 +117,10 @@ impl Server {
         }
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// None if it does not end.
     fn end(&mut self) -> Option<ExitStatus> {
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
@@ -111,6 +140,40 @@ impl Drop for Server {
     }
 }
 
+/// A process with a mount namespace of its own, which keeps all mounts that are there when it is made.
+struct Elsewhere {
+    child: Child,
+    _stays: Option<ChildStdin>,
+}
+
+impl Elsewhere {
+    fn new() -> Elsewhere {
+        let mut child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg("echo; exec 1>&-; read _")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut made = Vec::new();
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_to_end(&mut made).unwrap();
+        assert_eq!(made, b"\n", "no namespace");
+        let stays = child.stdin.take();
+        Elsewhere {
+            child,
+            _stays: stays,
+        }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What is mounted at `path`, the last one last.
 fn types_at(path: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -121,6 +184,15 @@ fn types_at(path: &Path) -> Vec<String> {
         fields[hyphen + 1].to_owned()
     })
     .collect()
+}
+
+fn wait_until_nothing_is_at(path: &Path) {
+    let table = File::open("/proc/self/mountinfo").unwrap();
+    let timeout = Timespec::try_from(MOMENT).unwrap();
+    while !types_at(path).is_empty() {
+        let mut changed = [PollFd::new(&table, PollFlags::PRI)];
+        assert_ne!(poll(&mut changed, Some(&timeout)).unwrap(), 0, "mounted");
+    }
 }
 
 fn generation(device: &File) -> u64 {
@@ -136,6 +208,7 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
     if !kernel::or_skip("nothing_is_written_to_a_device_after_it_was_unmounted") {
         return;
     }
+    let _alone = alone();
     let place = Place::new(1 << 30);
     let device = LoopDevice::attach(&place.image).unwrap();
     let mut server = Server::start(device.path(), &place.mountpoint);
@@ -167,4 +240,77 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
         .output()
         .unwrap();
     assert_eq!(last.stdout, b"last\n");
+}
+
+#[test]
+fn a_signal_leaves_what_lies_over_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let data = None::<&std::ffi::CStr>;
+    let flags = MountFlags::empty();
+    rustix::mount::mount("none", &place.mountpoint, "tmpfs", flags, data).unwrap();
+    server.signal(Signal::TERM);
+    server.wait_for("another mount");
+    assert_eq!(types_at(&place.mountpoint), ["fuse.ubtrfs", "tmpfs"]);
+    let by_image = ubtrfs().arg("umount").arg(&place.image).output().unwrap();
+    assert_eq!(by_image.status.code(), Some(1));
+    assert_eq!(types_at(&place.mountpoint), ["fuse.ubtrfs", "tmpfs"]);
+
+    unmount(&place.mountpoint, UnmountFlags::empty()).unwrap();
+    fs::write(place.mountpoint.join("file"), "still served").unwrap();
+    server.signal(Signal::TERM);
+    assert!(server.end().unwrap().success());
+    assert!(types_at(&place.mountpoint).is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    fs::write(place.mountpoint.join("file"), "written\n").unwrap();
+    server.signal(Signal::TERM);
+    wait_until_nothing_is_at(&place.mountpoint);
+    server.signal(Signal::TERM);
+    let ended = server.end().expect("it does not hear signals any more");
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
+    let inside = format!("{}:/file", place.image.display());
+    let written = ubtrfs().arg("cat").arg(inside).output().unwrap();
+    assert_eq!(written.stdout, b"written\n");
+    drop(elsewhere);
+}
+
+#[test]
+fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    let log = File::create(place.scratch.path().join("log")).unwrap();
+    let mut umount = Server {
+        child: ubtrfs()
+            .arg("umount")
+            .arg(&place.mountpoint)
+            .stderr(log)
+            .spawn()
+            .unwrap(),
+        lines: channel().1,
+    };
+    assert!(umount.end().expect("it waits").success());
+    let said = fs::read_to_string(place.scratch.path().join("log")).unwrap();
+    assert!(said.contains("mounted elsewhere"), "{said}");
+    assert!(types_at(&place.mountpoint).is_empty());
+    drop(elsewhere);
+    assert!(server.end().unwrap().success());
 }

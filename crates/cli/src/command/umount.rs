@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ubtrfs_fuse::mount::{self, IfBusy, Server};
+use ubtrfs_fuse::mount::{self, Afterwards, IfBusy, Server};
 
 use crate::console::Console;
 
@@ -42,10 +42,16 @@ impl Umount {
 
 /// The volume is free, for mkfs say, when its server has ended.
 fn wait_for_the_end(server: Option<Server>, console: &mut Console) {
-    if let Some(server) = server
-        && server.runs_this_program()
-        && !server.wait(AT_MOST)
-    {
-        console.warning("unmounted, but the process that served the mount has not ended yet");
+    let Some(server) = server.filter(Server::runs_this_program) else {
+        return;
+    };
+    match server.wait(AT_MOST) {
+        Afterwards::Ended => {}
+        Afterwards::LivesOn => {
+            console.warning("unmounted here, but still mounted elsewhere, and served");
+        }
+        Afterwards::Ending => {
+            console.warning("unmounted, but the process that served the mount has not ended yet");
+        }
     }
 }

@@ -33,15 +33,35 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
             path: path.into(),
             fs_type: entry.fs_type.clone(),
         }),
-        Some(entry) => detach(&entry.mountpoint, if_busy),
+        Some(entry) => detach_entry(entry, &table, if_busy),
     }
 }
 
-/// The mount at `place`, of whatever type, or else our last one of the image or device `place`.
+/// Unmounts a mount of the table, and no other that lies over it.
+pub(super) fn detach_entry(
+    entry: &TableEntry,
+    table: &[TableEntry],
+    if_busy: IfBusy,
+) -> Result<(), UnmountError> {
+    // The kernel unmounts by path only.
+    match entry.is_covered(table) {
+        true => Err(UnmountError::Covered(entry.mountpoint.clone())),
+        false => detach(&entry.mountpoint, if_busy),
+    }
+}
+
+/// The mount at `place`, of whatever type, or else our last one of the image or device `place`, one that nothing lies
+/// over if there is any.
 pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
-    let at = table.iter().rfind(|entry| entry.mountpoint == place);
-    let is_of = |entry: &&TableEntry| entry.is_ours() && entry.source == place;
-    at.or_else(|| table.iter().rfind(is_of))
+    let is_top = |entry: &&TableEntry| !entry.is_covered(table);
+    let at = |entry: &&TableEntry| entry.mountpoint == place && is_top(entry);
+    let of = || {
+        table
+            .iter()
+            .filter(|entry| entry.is_ours() && entry.source == place)
+    };
+    let found = table.iter().rfind(at).or_else(|| of().rfind(is_top));
+    found.or_else(|| of().next_back())
 }
 
 /// The absolute path without symbolic links. The last component may be a mount whose server is gone, or
@@ -86,21 +106,31 @@ pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountEr
     }
 }
 
-/// Ends the connection of the FUSE mount at exactly `mountpoint` whoever uses it, and takes its name away.
-pub(super) fn abort(mountpoint: &Path) -> Result<(), UnmountError> {
+/// Ends the connection of a FUSE mount whoever uses it, and takes its name away if it has one here still.
+pub(super) fn abort(mount: &TableEntry) -> Result<(), UnmountError> {
+    let table = table::mount_table().map_err(UnmountError::Table)?;
+    let named = table.iter().find(|entry| entry.is_same(mount));
+    let named = named.filter(|entry| !entry.is_covered(&table));
     let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;
-    if rustix::mount::unmount(mountpoint, flags).is_ok() {
+    let unmounted = named.map(|entry| rustix::mount::unmount(&entry.mountpoint, flags));
+    if unmounted.is_some_and(|outcome| outcome.is_ok()) {
         return Ok(());
     }
     // Who is not root may end a connection of one's own, where the kernel's controls are mounted.
-    let entry = table::mount_at(mountpoint).map_err(UnmountError::Table)?;
-    let entry = entry.ok_or_else(|| UnmountError::NotMounted(mountpoint.into()))?;
-    let control = format!("{CONNECTIONS}/{}/abort", connection(&entry));
-    let aborted = fs::write(control, "1").map_err(|error| UnmountError::Failed {
-        path: mountpoint.into(),
+    let control = control_of(mount.device).join("abort");
+    fs::write(control, "1").map_err(|error| UnmountError::Failed {
+        path: mount.mountpoint.clone(),
         error,
-    });
-    aborted.and(through_helper(mountpoint, IfBusy::Detach))
+    })?;
+    match named {
+        Some(entry) => through_helper(&entry.mountpoint, IfBusy::Detach),
+        None => Ok(()),
+    }
+}
+
+/// The kernel's controls of a connection, there as long as it lives and if they are mounted.
+pub(super) fn control_of(device: (u32, u32)) -> PathBuf {
+    Path::new(CONNECTIONS).join(connection(device).to_string())
 }
 
 fn through_helper(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {

@@ -83,6 +83,8 @@ pub enum UnmountError {
     NotOurs { path: PathBuf, fs_type: String },
     #[error("{}: target is busy: something still has a file or its working directory there", .0.display())]
     Busy(PathBuf),
+    #[error("{}: another mount lies over it, and has to go first", .0.display())]
+    Covered(PathBuf),
     #[error("{}: must be superuser or the user who mounted it to unmount", .0.display())]
     NotPermitted(PathBuf),
     #[error("{}: unmount failed: {error}", path.display())]

@@ -47,7 +47,7 @@ pub use self::error::{MountError, UnmountError};
 pub use self::live::LiveOptions;
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::remount::{Remount, Remounted};
-pub use self::server::{Server, mountpoint_served_by};
+pub use self::server::{Afterwards, Server, mountpoint_served_by};
 pub use self::session::Session;
 pub(crate) use self::table::mount_table_of;
 pub use self::table::{
@@ -97,6 +97,7 @@ pub fn mount(
         device_number.set(number);
     }
     // The first to come is the last to end.
+    session.volume = Some(Arc::downgrade(&volume));
     session.accompany(Closing::new(volume, close_failure));
     Ok(session)
 }
@@ -159,7 +160,9 @@ fn serve<F: FileSystem>(
         let connected = connect(file_system, device, mountpoint, options, transport);
         if connected.is_err() {
             // Nobody will ever answer there. The first error says more than one of this.
-            let _ = detach::abort(mountpoint);
+            if let Ok(Some(entry)) = mount_at(mountpoint) {
+                let _ = detach::abort(&entry);
+            }
         }
         connected
     };

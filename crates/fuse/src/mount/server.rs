@@ -12,16 +12,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::detach::{find, resolve};
-use super::table::TableEntry;
+use super::detach::{control_of, find, resolve};
+use super::table::{TableEntry, table_of};
 
 /// How long it is looked for a server.
 const LOOKS_AT_MOST: Duration = Duration::from_secs(5);
+/// Until then a connection whose last mount has gone is gone as well.
+const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 /// In the names of processes that serve mounts: the kernel keeps 15 bytes, of `mount.fuse.ubtrfs` too.
 const OUR_NAME: &str = "ubtr";
 
@@ -30,6 +32,20 @@ const OUR_NAME: &str = "ubtr";
 pub struct Server {
     process: OwnedFd,
     folder: PathBuf,
+    /// That of the mount.
+    device: (u32, u32),
+    /// What tells the controls of its connection from those of another that gets the same number.
+    control: Option<u64>,
+}
+
+/// What became of a server after its mount was unmounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    Ended,
+    /// The file system is mounted elsewhere still: in another namespace, say.
+    LivesOn,
+    /// It has not ended in time.
+    Ending,
 }
 
 /// Where a process serves a mount of ours, if it does.
@@ -37,13 +53,12 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     let table = super::mount_table().ok()?;
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let ours = table.into_iter().filter(TableEntry::is_ours);
-    let mut served = ours.filter(|entry| serves(&folder, connection(entry)));
+    let mut served = ours.filter(|entry| serves(&folder, connection(entry.device)));
     served.next().map(|entry| entry.mountpoint)
 }
 
 /// The number of a mount's connection, which is the kernel's number of its device.
-pub(super) fn connection(mount: &TableEntry) -> u32 {
-    let (major, minor) = mount.device;
+pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor
 }
 
@@ -52,16 +67,17 @@ impl Server {
     pub fn of(path: &Path) -> Option<Server> {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
-        let connection = connection(entry);
+        let device = entry.device;
         // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. Whoever
         // meets one waits, so another thread does the looking.
         let (sender, receiver) = mpsc::channel();
-        let looks = thread::Builder::new().spawn(move || sender.send(Server::behind(connection)));
+        let looks = thread::Builder::new().spawn(move || sender.send(Server::behind(device)));
         looks.ok()?;
         receiver.recv_timeout(LOOKS_AT_MOST).ok()?
     }
 
-    fn behind(connection: u32) -> Option<Server> {
+    fn behind(device: (u32, u32)) -> Option<Server> {
+        let connection = connection(device);
         let mut folders: Vec<_> = fs::read_dir("/proc")
             .ok()?
             .flatten()
@@ -79,7 +95,12 @@ impl Server {
             }
             let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
             // It was still the same process when it was opened.
-            serves(&folder, connection).then_some(Server { process, folder })
+            serves(&folder, connection).then_some(Server {
+                process,
+                folder,
+                device,
+                control: control_inode(device),
+            })
         })
     }
 
@@ -93,12 +114,48 @@ impl Server {
         this.is_some() && program(&self.folder) == this
     }
 
-    /// Waits for its end, and tells whether it came.
-    pub fn wait(&self, at_most: Duration) -> bool {
-        let timeout = Timespec::try_from(at_most).ok();
+    /// Waits for its end, as long as there is something to wait for.
+    pub fn wait(&self, at_most: Duration) -> Afterwards {
+        let until = Instant::now() + at_most;
+        // Somebody may look at the file system just when it is unmounted.
+        if self.ends_within(at_most.min(LINGERS_AT_MOST)) {
+            return Afterwards::Ended;
+        }
+        if self.is_connected() {
+            return Afterwards::LivesOn;
+        }
+        match self.ends_within(until.saturating_duration_since(Instant::now())) {
+            true => Afterwards::Ended,
+            false => Afterwards::Ending,
+        }
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let timeout = Timespec::try_from(time).ok();
         let mut process = [PollFd::new(&self.process, PollFlags::IN)];
         poll(&mut process, timeout.as_ref()).is_ok_and(|ended| ended > 0)
     }
+
+    /// Whether the connection lives, as far as can be told: by the kernel's controls, or by a mount that the server
+    /// or this process sees.
+    fn is_connected(&self) -> bool {
+        if self.control.is_some() {
+            return self.control == control_inode(self.device);
+        }
+        let sees = |table: &Path| {
+            table_of(table).is_ok_and(|table| {
+                let mut mounts = table.iter();
+                mounts.any(|entry| entry.device == self.device && entry.is_ours())
+            })
+        };
+        sees(Path::new("/proc/self")) || sees(&self.folder)
+    }
+}
+
+/// None where they are not mounted, or the connection is gone.
+fn control_inode(device: (u32, u32)) -> Option<u64> {
+    let control = fs::metadata(control_of(device)).ok()?;
+    Some(control.ino())
 }
 
 /// Whether a process has a descriptor of the connection.

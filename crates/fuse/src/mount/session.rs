@@ -6,22 +6,22 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use ubtrfs_engine::FileId;
+use ubtrfs_engine::{FileId, Volume};
 
 use super::companion::Companion;
-use super::detach::{IfBusy, abort, detach};
+use super::detach::{IfBusy, abort, detach, detach_entry};
 use super::error::{MountError, UnmountError};
 use super::live::LiveOptions;
-use super::table::{BLOCK_FS_TYPE, mount_at};
+use super::table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::stats::Stats;
 use crate::transport::Connection;
@@ -42,7 +42,8 @@ pub struct Session {
     changes: Option<Changes>,
     pub(super) control: Option<ControlPoint>,
     pub(super) pages: Option<KernelPages>,
-    /// Of a mounted volume.
+    /// What is mounted, if that is a volume.
+    pub(super) volume: Option<Weak<Volume>>,
     pub(super) stats: Option<Arc<Stats>>,
 }
 
@@ -50,12 +51,23 @@ pub struct Session {
 #[derive(Debug)]
 struct Place {
     mountpoint: PathBuf,
+    /// As the kernel's table showed it at first, if that could be read.
+    entry: Option<TableEntry>,
     /// The connection, looked at and never read.
     device: OwnedFd,
 }
 
 impl Place {
-    /// Unmounting by path must not hit a mount that came after ours has gone.
+    fn new(mountpoint: PathBuf, device: OwnedFd) -> Place {
+        let entry = mount_at(&mountpoint).ok().flatten();
+        Place {
+            entry: entry.filter(TableEntry::is_ours),
+            mountpoint,
+            device,
+        }
+    }
+
+    /// Whether the connection lives, by this or another mount.
     fn is_mounted(&self) -> bool {
         let mut device = [PollFd::new(&self.device, PollFlags::empty())];
         match poll(&mut device, Some(&Timespec::default())) {
@@ -64,20 +76,51 @@ impl Place {
         }
     }
 
-    fn unmount(&self, if_busy: IfBusy) -> Result<(), UnmountError> {
+    /// Takes our own mount away, wherever it was moved, and none that came later. False if it was gone already; the
+    /// file system may be mounted elsewhere all the same.
+    fn unmount(&self, if_busy: IfBusy) -> Result<bool, UnmountError> {
         if !self.is_mounted() {
-            return Ok(());
+            return Ok(false);
         }
-        detach(&self.mountpoint, if_busy)
+        let Some(ours) = &self.entry else {
+            return detach(&self.mountpoint, if_busy).map(|()| true);
+        };
+        let table = mount_table().map_err(UnmountError::Table)?;
+        match table.iter().find(|entry| entry.is_same(ours)) {
+            Some(entry) => detach_entry(entry, &table, if_busy).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Ends the connection, with all that waits for it.
     fn abort(&self) {
-        if self.is_mounted()
-            && let Err(error) = abort(&self.mountpoint)
-        {
+        if !self.is_mounted() {
+            return;
+        }
+        let aborted = match &self.entry {
+            Some(ours) => abort(ours),
+            None => detach(&self.mountpoint, IfBusy::Detach),
+        };
+        if let Err(error) = aborted {
             tracing::error!(%error, "what waits for the mount goes on waiting until this process ends");
         }
+    }
+
+    /// What a signal asks for. False if our mount is in nobody's way any more, or cannot be taken away.
+    fn leave(&self) -> bool {
+        let outcome = self.unmount(IfBusy::Refuse);
+        let outcome = match outcome {
+            Err(UnmountError::Busy(_)) => {
+                tracing::warn!(mountpoint = %self.mountpoint.display(),
+                    "busy: detached, and served until the last user leaves");
+                self.unmount(IfBusy::Detach)
+            }
+            outcome => outcome,
+        };
+        outcome.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot unmount");
+            false
+        })
     }
 }
 
@@ -87,7 +130,7 @@ impl Session {
         device: OwnedFd,
         connection: Connection,
     ) -> Result<Self, MountError> {
-        let place = Arc::new(Place { mountpoint, device });
+        let place = Arc::new(Place::new(mountpoint, device));
         let served = Arc::clone(&place);
         let server = Builder::new()
             .name("ubtrfs-fuse".into())
@@ -101,6 +144,7 @@ impl Session {
             changes: None,
             control: None,
             pages: None,
+            volume: None,
             stats: None,
         };
         session.raise_read_ahead();
@@ -124,8 +168,8 @@ impl Session {
 
     /// Major and minor number of the mount's device, as `st_dev` shows it.
     pub fn device(&self) -> Option<(u32, u32)> {
-        let entry = mount_at(&self.place.mountpoint).ok()??;
-        Some(entry.device)
+        let entry = self.place.entry.as_ref();
+        entry.map(|entry| entry.device)
     }
 
     pub(super) fn tell_changes_by(&mut self, changes: Changes) {
@@ -186,7 +230,9 @@ impl Session {
     }
 
     /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and
-    /// is served until its last user leaves; a second signal ends the process as if it were not handled.
+    /// is served until its last user leaves; so is one that is mounted elsewhere besides. One that another mount lies
+    /// over stays. A further signal with nothing to unmount ends the process as if it were not handled, once what was
+    /// written is durable.
     pub fn unmount_on_signals(&self) -> Result<(), MountError> {
         let mut readers = Vec::new();
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -195,16 +241,17 @@ impl Session {
             readers.push((signal, reader));
         }
         let place = Arc::clone(&self.place);
+        let volume = self.volume.clone().unwrap_or_default();
         Builder::new()
             .name("ubtrfs-signals".into())
-            .spawn(move || handle_signals(&place, &mut readers))
+            .spawn(move || handle_signals(&place, &volume, &mut readers))
             .map_err(MountError::Threads)?;
         Ok(())
     }
 
     /// Only root may, and the mount is as good without.
     fn raise_read_ahead(&self) {
-        let Ok(Some(entry)) = mount_at(&self.place.mountpoint) else {
+        let Some(entry) = &self.place.entry else {
             return;
         };
         let (major, minor) = entry.device;
@@ -224,44 +271,57 @@ impl Session {
     }
 }
 
-fn handle_signals(place: &Place, readers: &mut [(i32, UnixStream)]) {
-    next_signal(readers);
-    match place.unmount(IfBusy::Refuse) {
-        Ok(()) => return,
-        Err(UnmountError::Busy(_)) => {
-            tracing::warn!(mountpoint = %place.mountpoint.display(),
-                "busy: detached, and served until the last user leaves");
-            if let Err(error) = place.unmount(IfBusy::Detach) {
-                tracing::error!(%error, "cannot unmount");
-            }
+fn handle_signals(place: &Place, volume: &Weak<Volume>, readers: &mut [(i32, UnixStream)]) {
+    // Requests would wake whoever waits for the end of the connection, so only those do who expect it.
+    let mut end = None;
+    while let Some(signal) = next_signal(readers, end) {
+        let has_left = place.leave();
+        if !has_left && end.is_some() {
+            return end_process(signal, volume.clone(), readers);
         }
-        Err(error) => tracing::error!(%error, "cannot unmount"),
-    }
-    let signal = next_signal(readers);
-    if let Err(error) = signal_hook::low_level::emulate_default_handler(signal) {
-        tracing::error!(%error, signal, "cannot end");
+        end = Some(&place.device);
     }
 }
 
-/// Waits for a signal.
-fn next_signal(readers: &mut [(i32, UnixStream)]) -> i32 {
+/// Makes durable what was written, and ends this process. A further signal does not wait for that.
+fn end_process(signal: i32, volume: Weak<Volume>, readers: &mut [(i32, UnixStream)]) {
+    let die = |signal| {
+        if let Err(error) = signal_hook::low_level::emulate_default_handler(signal) {
+            tracing::error!(%error, signal, "cannot end");
+        }
+    };
+    let synced = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
+        if let Some(Err(error)) = volume.upgrade().map(|volume| volume.sync()) {
+            tracing::error!(%error, "not all that was written is durable");
+        }
+        die(signal);
+    });
+    match synced {
+        Err(_) => die(signal),
+        Ok(_) => {
+            if let Some(signal) = next_signal(readers, None) {
+                die(signal);
+            }
+        }
+    }
+}
+
+/// Waits for a signal; None if the connection whose `end` is waited for as well has ended.
+fn next_signal(readers: &mut [(i32, UnixStream)], end: Option<&OwnedFd>) -> Option<i32> {
     loop {
-        let mut sockets: Vec<_> = readers
-            .iter()
-            .map(|(_, reader)| PollFd::new(reader, PollFlags::IN))
-            .collect();
-        if poll(&mut sockets, None).is_err() {
+        let sockets = readers.iter().map(|(_, reader)| reader.as_fd());
+        let sockets = sockets.map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN));
+        let device = end.map(|device| PollFd::new(device, PollFlags::empty()));
+        let mut all: Vec<_> = sockets.chain(device).collect();
+        if poll(&mut all, None).is_err() {
             continue;
         }
-        let heard = sockets
-            .iter()
-            .position(|socket| !socket.revents().is_empty());
-        drop(sockets);
-        let mut byte = [0];
-        if let Some((signal, reader)) = heard.and_then(|index| readers.get_mut(index))
-            && reader.read(&mut byte).is_ok_and(|len| len > 0)
-        {
-            return *signal;
+        let heard = all.iter().position(|one| !one.revents().is_empty())?;
+        drop(all);
+        // Behind the signals there is the connection alone.
+        let (signal, reader) = readers.get_mut(heard)?;
+        if reader.read(&mut [0]).is_ok_and(|len| len > 0) {
+            return Some(*signal);
         }
     }
 }

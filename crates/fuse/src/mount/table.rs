@@ -15,6 +15,8 @@ pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
 pub struct TableEntry {
     /// What tells it from all other mounts, as `statx` shows it.
     pub id: u64,
+    /// The mount that it was made in.
+    pub parent: u64,
     /// Major and minor number of the file system's device, as `st_dev` shows it.
     pub device: (u32, u32),
     /// The directory of the file system that is shown: "/", but for bind mounts.
@@ -44,6 +46,19 @@ impl TableEntry {
         has(&self.mount_options, "ro") || self.is_read_only()
     }
 
+    /// Whether this is the same mount, wherever it was moved. Both numbers are given out again, but not together while
+    /// its connection lives.
+    pub(super) fn is_same(&self, other: &TableEntry) -> bool {
+        (self.id, self.device) == (other.id, other.device)
+    }
+
+    /// Whether another mount lies right over it: then its path means that one.
+    pub(super) fn is_covered(&self, table: &[TableEntry]) -> bool {
+        let covers =
+            |over: &TableEntry| over.parent == self.id && over.mountpoint == self.mountpoint;
+        table.iter().any(covers)
+    }
+
     /// Who mounted a FUSE file system.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.options.split(',');
@@ -57,7 +72,7 @@ fn has(options: &str, wanted: &str) -> bool {
 
 /// All mounts that this process sees, in the order in which they were made.
 pub fn mount_table() -> io::Result<Vec<TableEntry>> {
-    read(Path::new("/proc/self/mountinfo"))
+    table_of(Path::new("/proc/self"))
 }
 
 /// Whether the file system with this device number is mounted for reading only, as far as this process sees.
@@ -77,11 +92,12 @@ pub fn is_read_only_to(pid: u32, device: (u32, u32)) -> bool {
 
 /// All mounts that another process sees.
 pub(crate) fn mount_table_of(pid: u32) -> io::Result<Vec<TableEntry>> {
-    read(Path::new(&format!("/proc/{pid}/mountinfo")))
+    table_of(Path::new(&format!("/proc/{pid}")))
 }
 
-fn read(path: &Path) -> io::Result<Vec<TableEntry>> {
-    let text = std::fs::read(path)?;
+/// The same by the process's folder below `/proc`.
+pub(super) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
+    let text = std::fs::read(process.join("mountinfo"))?;
     Ok(text
         .split(|&byte| byte == b'\n')
         .filter_map(parse_line)
@@ -99,7 +115,8 @@ pub(super) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
 fn parse_line(line: &[u8]) -> Option<TableEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?;
-    let device = std::str::from_utf8(fields.nth(1)?).ok()?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?;
+    let device = std::str::from_utf8(fields.next()?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let root = fields.next()?;
     let mountpoint = fields.next()?;
@@ -111,6 +128,7 @@ fn parse_line(line: &[u8]) -> Option<TableEntry> {
     let options = fields.next().unwrap_or_default();
     Some(TableEntry {
         id: id.parse().ok()?,
+        parent: parent.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
         root: unescape(root).into(),
         mountpoint: unescape(mountpoint).into(),
@@ -160,6 +178,7 @@ mod tests {
             entry,
             TableEntry {
                 id: 36,
+                parent: 35,
                 device: (0, 52),
                 root: "/sub".into(),
                 mountpoint: "/mnt/a b".into(),
@@ -169,6 +188,21 @@ mod tests {
                 options: "ro,user_id=7".into(),
             }
         );
+    }
+
+    #[test]
+    fn a_mount_is_covered_by_one_that_was_made_at_its_root() {
+        let lines = [
+            "30 1 0:30 / /mnt rw - fuse.ubtrfs /a.img rw",
+            "31 30 0:31 / /mnt/below rw - tmpfs none rw",
+            "32 30 0:32 / /mnt rw - tmpfs none rw",
+        ];
+        let table: Vec<_> = lines
+            .iter()
+            .filter_map(|line| parse_line(line.as_bytes()))
+            .collect();
+        let covered = table.iter().map(|entry| entry.is_covered(&table));
+        assert_eq!(covered.collect::<Vec<_>>(), [true, false, false]);
     }
 
     #[test]
