@@ -2,6 +2,8 @@
 
 #[path = "ioctls/binds.rs"]
 mod binds;
+#[path = "ioctls/locks.rs"]
+mod locks;
 #[path = "ioctls/raw.rs"]
 mod raw;
 mod served;

@@ -18,6 +18,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags, statx};
+use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::{
@@ -465,6 +466,30 @@ fn what_the_kernel_is_told_to_forget_is_asked_for_again() {
             notifier.entry_changed(NodeId::ROOT, other.to_string().as_bytes());
             notifier.node_changed(NodeId(other + (1 << 40)), None);
         }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn what_is_mounted_below_outlasts_any_number_of_news() {
+    if !geteuid().is_root() {
+        skip("needs root to mount below");
+        return;
+    }
+    for mounted in mounts(manners()) {
+        let path = mounted.path("file");
+        write_new(&path, b"covered");
+        let over = tempfile::NamedTempFile::new().unwrap();
+        fs::write(over.path(), "over").unwrap();
+        rustix::mount::mount_bind(over.path(), &path).unwrap();
+        let notifier = mounted.gate.notifier.lock().clone().unwrap();
+        for other in 0..50_000u64 {
+            notifier.entry_changed(NodeId::ROOT, other.to_string().as_bytes());
+        }
+        assert!(notifier.settle(None));
+        assert_eq!(fs::read(&path).unwrap(), b"over");
+        rustix::mount::unmount(&path, UnmountFlags::empty()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"covered");
         mounted.unmount();
     }
 }

@@ -347,7 +347,7 @@ impl<S: Source> FileSystem for Adapter<S> {
 
     fn start(&self, notifier: Arc<dyn Notifier>) {
         if self.wishes.writable {
-            self.changes.start(notifier, self.source.volume());
+            self.changes.start(notifier);
         }
     }
 

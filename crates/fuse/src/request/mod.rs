@@ -46,8 +46,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// What the connection should be set up for.
     fn wishes(&self) -> Wishes;
 
-    /// The connection is set up, and may carry requests already. `notifier` is the way to the kernel's caches while it
-    /// lives.
+    /// The connection is to carry requests from now on. `notifier` is the way to the kernel's caches while it lives.
+    /// If the connection cannot be set up after all another may follow.
     fn start(&self, notifier: Arc<dyn Notifier>) {
         let _ = notifier;
     }

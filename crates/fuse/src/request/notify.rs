@@ -1,5 +1,8 @@
 //! The way from a file system back to the kernel's caches.
 
+use std::fmt::Debug;
+use std::time::Instant;
+
 use super::NodeId;
 
 /// Tells the kernel that something it remembers is true no longer.
@@ -7,7 +10,8 @@ use super::NodeId;
 /// The kernel takes locks of the node that it is told about, and those of a node that a request is on
 /// may be held until the request is answered. So: never from a thread that is serving a request, and
 /// never under a lock that a request may want.
-pub trait Notifier: Send + Sync {
+/// Whoever tells something does not wait.
+pub trait Notifier: Debug + Send + Sync {
     /// `name` in `dir` means something else now, or nothing.
     fn entry_changed(&self, dir: NodeId, name: &[u8]);
 
@@ -18,6 +22,10 @@ pub trait Notifier: Send + Sync {
     /// there is a range.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
-    /// Returns when the kernel has taken note of all that it was told.
-    fn settle(&self);
+    /// Waits until the kernel has taken note of what it was told of nodes before the call, which never waits for
+    /// names; false if it has not in time.
+    fn settle_nodes(&self, until: Option<Instant>) -> bool;
+
+    /// The same of all that it was told.
+    fn settle(&self, until: Option<Instant>) -> bool;
 }

@@ -92,14 +92,14 @@ impl Connection {
         let queues = queues(&device, &offer, choice).inspect_err(refuse)?;
         let wishes = file_system.wishes();
         let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
-        let teller = Teller::start(device.another()?, settled.has_epoch()).inspect_err(refuse)?;
+        let teller = Teller::start(device.another()?).inspect_err(refuse)?;
+        file_system.start(teller.queue());
         device.send(&header, &whole_answer(&header, &answer));
         let server = Arc::new(Server {
             file_system,
             settled,
         });
         let Some(queues) = queues else {
-            server.file_system.start(teller.queue());
             return Ok(Self(Box::new(move |abort| {
                 let outcome = Readers::new(server, device, threads).serve();
                 if outcome.is_err() {
@@ -120,7 +120,6 @@ impl Connection {
                 });
             }
         };
-        server.file_system.start(teller.queue());
         Ok(Self(Box::new(move |abort| {
             if let Err(error) = aside::serve(&server, &device, &ending) {
                 ending.fail(error);

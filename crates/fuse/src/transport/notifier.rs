@@ -1,18 +1,25 @@
-//! Tells the kernel what it remembers wrongly, from a thread of its own.
+//! Tells the kernel what it remembers wrongly, from threads of its own.
 //!
 //! The kernel takes locks of the nodes it is told about, and waits for them for as long as a request on
 //! such a node takes. So notices are queued, and whoever has one to give never waits.
 //!
-//! Invariants
-//! - NOTIFY-1: a notice is never lost while the connection lives. When many wait, further ones are given more
-//!   coarsely: contents and attributes of a node as a whole, and all names of the mount at once, where the
-//!   kernel can be told so (7.44); elsewhere the queue of names grows.
+//! For news of a name the kernel takes the lock of the directory. Who unlinks a file holds that one and waits for the
+//! file's, which is held by who searches the file for holes or sets its flags, and so waits for news of nodes to be
+//! told. These take no such lock, and have a thread of their own.
 //!
-//! Locks: the queue's, a leaf, never held while the kernel is told something.
+//! Invariants
+//! - NOTIFY-1: a notice is never lost while the connection lives. When many of nodes wait, further ones are given more
+//!   coarsely: attributes and all contents of each node, once. Names wait one by one: of all names at once
+//!   (`NOTIFY_INC_EPOCH`) the kernel makes that even those which mean what they meant are dropped when they are met,
+//!   and with them whatever is mounted there.
+//! - NOTIFY-2: news of nodes wait for no news of names.
+//!
+//! Locks: a lane's, a leaf, never held while the kernel is told something.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -42,76 +49,72 @@ pub(super) enum Notice {
         node: NodeId,
         contents: Option<(u64, Option<u64>)>,
     },
-    AllNames,
 }
 
-/// What waits to be told.
+/// What waits to be told by one thread. Each notice has a number, which grows.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    exact: VecDeque<Notice>,
+    exact: VecDeque<(u64, Notice)>,
     nodes: BTreeSet<NodeId>,
-    all_names: bool,
-    /// The kernel can be told about all names at once.
-    has_epoch: bool,
-    /// One was taken, and is being told.
-    telling: bool,
+    /// The number of the first notice that is in `nodes`.
+    nodes_since: u64,
+    /// The last number.
+    given: u64,
+    /// The one that was taken, and is being told.
+    telling: Option<u64>,
     ended: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(has_epoch: bool) -> Self {
-        Self {
-            has_epoch,
-            ..Self::default()
-        }
-    }
-
     pub(super) fn put(&mut self, notice: Notice) {
         if self.ended {
             return;
         }
-        let full = self.exact.len() >= EXACT_MAX;
+        self.given += 1;
         match notice {
-            Notice::Node { node, .. } if full => {
+            Notice::Node { node, .. } if self.exact.len() >= EXACT_MAX => {
+                if self.nodes.is_empty() {
+                    self.nodes_since = self.given;
+                }
                 self.nodes.insert(node);
             }
-            Notice::Entry { .. } | Notice::Deleted { .. } if full && self.has_epoch => {
-                self.all_names = true;
-            }
-            Notice::AllNames => self.all_names = true,
-            notice => self.exact.push_back(notice),
+            notice => self.exact.push_back((self.given, notice)),
         }
     }
 
-    fn is_idle(&self) -> bool {
-        !self.telling && self.exact.is_empty() && self.nodes.is_empty() && !self.all_names
+    /// Whether nothing is left of the notices up to this number.
+    fn has_told(&self, number: u64) -> bool {
+        let first = self.exact.front().map(|(number, _)| *number);
+        let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);
+        let left = [self.telling, first, coarse];
+        self.ended || left.into_iter().flatten().all(|left| left > number)
     }
 
     pub(super) fn take(&mut self) -> Option<Notice> {
-        if let Some(notice) = self.exact.pop_front() {
-            return Some(notice);
+        let first = self.exact.front().map(|(number, _)| *number);
+        if first.is_none_or(|first| first > self.nodes_since) {
+            while let Some(node) = self.nodes.pop_last() {
+                let contents = Some((0, None));
+                self.exact
+                    .push_front((self.nodes_since, Notice::Node { node, contents }));
+            }
         }
-        if std::mem::take(&mut self.all_names) {
-            return Some(Notice::AllNames);
-        }
-        let node = self.nodes.pop_first()?;
-        Some(Notice::Node {
-            node,
-            contents: Some((0, None)),
-        })
+        let (number, notice) = self.exact.pop_front().unzip();
+        self.telling = number;
+        notice
     }
 }
 
-/// Where notices wait.
-#[derive(Debug)]
-pub(super) struct Queue {
+/// Where the notices of one thread wait.
+#[derive(Debug, Default)]
+struct Lane {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// Nothing is left to be told.
-    idle: Condvar,
+    /// One more was told.
+    told: Condvar,
 }
 
-impl Queue {
+impl Lane {
     fn put(&self, notice: Notice) {
         self.waiting.lock().put(notice);
         self.changed.notify_one();
@@ -120,10 +123,10 @@ impl Queue {
     fn end(&self) {
         self.waiting.lock().ended = true;
         self.changed.notify_all();
-        self.idle.notify_all();
+        self.told.notify_all();
     }
 
-    /// The next notice, or none at the end of the connection.
+    /// The next notice, or none at the end of the connection. The one before was told.
     fn next(&self) -> Option<Notice> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -131,26 +134,48 @@ impl Queue {
                 return None;
             }
             let notice = waiting.take();
-            waiting.telling = notice.is_some();
+            self.told.notify_all();
             if notice.is_some() {
                 return notice;
             }
-            self.idle.notify_all();
             self.changed.wait(&mut waiting);
         }
     }
+
+    /// Waits until all was told that had been put before the call; false if that is not so in time.
+    fn settle(&self, until: Option<Instant>) -> bool {
+        let mut waiting = self.waiting.lock();
+        let given = waiting.given;
+        while !waiting.has_told(given) {
+            match until {
+                None => self.told.wait(&mut waiting),
+                Some(until) if Instant::now() >= until => return false,
+                Some(until) => {
+                    self.told.wait_until(&mut waiting, until);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Where notices wait.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    names: Arc<Lane>,
+    nodes: Arc<Lane>,
 }
 
 impl Notifier for Queue {
     fn entry_changed(&self, dir: NodeId, name: &[u8]) {
-        self.put(Notice::Entry {
+        self.names.put(Notice::Entry {
             dir,
             name: name.into(),
         });
     }
 
     fn entry_deleted(&self, dir: NodeId, name: &[u8], child: NodeId) {
-        self.put(Notice::Deleted {
+        self.names.put(Notice::Deleted {
             dir,
             name: name.into(),
             child,
@@ -158,41 +183,46 @@ impl Notifier for Queue {
     }
 
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
-        self.put(Notice::Node { node, contents });
+        self.nodes.put(Notice::Node { node, contents });
     }
 
-    fn settle(&self) {
-        let mut waiting = self.waiting.lock();
-        while !waiting.ended && !waiting.is_idle() {
-            self.idle.wait(&mut waiting);
-        }
+    fn settle_nodes(&self, until: Option<Instant>) -> bool {
+        self.nodes.settle(until)
+    }
+
+    fn settle(&self, until: Option<Instant>) -> bool {
+        self.nodes.settle(until) && self.names.settle(until)
     }
 }
 
-/// The thread that tells the kernel.
+/// The threads that tell the kernel.
 #[derive(Debug)]
 pub(super) struct Teller {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Teller {
-    pub(super) fn start(device: Device, has_epoch: bool) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue {
-            waiting: Mutex::new(Waiting::new(has_epoch)),
-            changed: Condvar::new(),
-            idle: Condvar::new(),
-        });
-        let source = Arc::clone(&queue);
-        let thread = Builder::new().name("ubtrfs-notify".into()).spawn(move || {
-            while let Some(notice) = source.next() {
-                tell(&device, &notice);
-            }
-        })?;
-        Ok(Self {
-            queue,
-            thread: Some(thread),
-        })
+    pub(super) fn start(device: Device) -> std::io::Result<Self> {
+        let device = Arc::new(device);
+        let mut teller = Self {
+            queue: Arc::default(),
+            threads: Vec::new(),
+        };
+        let queue = teller.queue();
+        for (name, lane) in [
+            ("ubtrfs-names", &queue.names),
+            ("ubtrfs-nodes", &queue.nodes),
+        ] {
+            let (lane, device) = (Arc::clone(lane), Arc::clone(&device));
+            let thread = Builder::new().name(name.into()).spawn(move || {
+                while let Some(notice) = lane.next() {
+                    tell(&device, &notice);
+                }
+            })?;
+            teller.threads.push(thread);
+        }
+        Ok(teller)
     }
 
     pub(super) fn queue(&self) -> Arc<Queue> {
@@ -203,8 +233,9 @@ impl Teller {
 impl Drop for Teller {
     /// At the end of the connection, when nothing can hold the kernel up any more.
     fn drop(&mut self) {
-        self.queue.end();
-        if let Some(thread) = self.thread.take() {
+        self.queue.names.end();
+        self.queue.nodes.end();
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -252,7 +283,6 @@ fn send(device: &Device, notice: &Notice) -> rustix::io::Result<()> {
             };
             device.notify(abi::NOTIFY_INVAL_INODE, &[head.as_bytes()])
         }
-        Notice::AllNames => device.notify(abi::NOTIFY_INC_EPOCH, &[]),
     }
 }
 

@@ -55,11 +55,6 @@ impl Settled {
         open_answer(opened, self.elide_opendir, cache)
     }
 
-    /// Whether the kernel can be told that no name means what it meant.
-    pub(super) fn has_epoch(&self) -> bool {
-        self.minor >= abi::EPOCH_MINOR
-    }
-
     /// What a write has to do: where the kernel syncs the file after all parts of a write, each part alone need not be
     /// durable. Of a write that passes its cache by it may leave that to us, as of those that nobody waits for (AIO).
     pub(super) fn left_to_do(&self, how: WriteHow) -> WriteHow {

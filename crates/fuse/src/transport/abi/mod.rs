@@ -27,8 +27,6 @@ pub(super) const MAJOR: u32 = 7;
 pub(super) const MINOR: u32 = 45;
 /// Older ones lack too much (4.20 has 7.28, 5.4 has 7.31).
 pub(super) const OLDEST_MINOR: u32 = 31;
-/// The first version with `NOTIFY_INC_EPOCH`.
-pub(super) const EPOCH_MINOR: u32 = 44;
 
 /// From here on, at the latest, an FSYNC follows a write with `O_SYNC` that did not pass the kernel's cache by (6.2).
 pub(super) const SYNCING_MINOR: u32 = 38;
@@ -67,7 +65,6 @@ sizes!(InHeader = 40, OutHeader = 16);
 pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
 pub(super) const NOTIFY_INVAL_ENTRY: i32 = 3;
 pub(super) const NOTIFY_DELETE: i32 = 6;
-pub(super) const NOTIFY_INC_EPOCH: i32 = 8;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

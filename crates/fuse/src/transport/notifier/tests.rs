@@ -1,4 +1,6 @@
-//! What waits to be told, and how it grows coarse.
+//! What waits to be told, how it grows coarse, and who waits for it.
+
+use std::time::Duration;
 
 use super::*;
 
@@ -23,52 +25,84 @@ fn whole(number: u64) -> Notice {
     }
 }
 
-fn full(has_epoch: bool) -> Waiting {
-    let mut waiting = Waiting::new(has_epoch);
-    for number in 0..EXACT_MAX {
-        waiting.put(name(number));
-    }
-    waiting
-}
-
-fn taken(mut waiting: Waiting) -> Vec<Notice> {
+fn taken(waiting: &mut Waiting) -> Vec<Notice> {
     std::iter::from_fn(|| waiting.take()).collect()
 }
 
 #[test]
 fn notices_are_told_in_order() {
-    let mut waiting = Waiting::new(true);
-    waiting.put(name(1));
+    let mut waiting = Waiting::default();
     waiting.put(node(2));
-    assert_eq!(taken(waiting), [name(1), node(2)]);
+    waiting.put(whole(1));
+    assert_eq!(taken(&mut waiting), [node(2), whole(1)]);
 }
 
 #[test]
-fn beyond_the_limit_notices_cover_more_and_none_is_lost() {
-    let mut waiting = full(true);
-    for number in 0..10 {
-        waiting.put(name(EXACT_MAX + number));
+fn beyond_the_limit_each_node_is_told_once_and_none_is_lost() {
+    let mut waiting = Waiting::default();
+    for number in 0..EXACT_MAX as u64 {
+        waiting.put(node(number));
+    }
+    for _ in 0..10 {
         waiting.put(node(5));
         waiting.put(node(4));
     }
-    let taken = taken(waiting);
-    assert_eq!(taken.len(), EXACT_MAX + 3);
-    assert_eq!(taken[EXACT_MAX..], [Notice::AllNames, whole(4), whole(5)]);
+    let taken = taken(&mut waiting);
+    assert_eq!(taken[EXACT_MAX..], [whole(4), whole(5)]);
 }
 
 #[test]
-fn a_kernel_without_epochs_is_told_every_name() {
-    let mut waiting = full(false);
-    waiting.put(name(EXACT_MAX));
-    waiting.put(node(5));
-    let taken = taken(waiting);
-    assert_eq!(taken[EXACT_MAX..], [name(EXACT_MAX), whole(5)]);
+fn names_are_told_one_by_one_however_many_wait() {
+    let mut waiting = Waiting::default();
+    let names: Vec<_> = (0..3 * EXACT_MAX).map(name).collect();
+    for name in &names {
+        waiting.put(name.clone());
+    }
+    assert_eq!(taken(&mut waiting), names);
+}
+
+#[test]
+fn what_was_told_before_a_moment_does_not_depend_on_what_comes_later() {
+    let mut waiting = Waiting::default();
+    for number in 0..EXACT_MAX as u64 + 3 {
+        waiting.put(node(number));
+    }
+    let given = waiting.given;
+    let mut count = 0;
+    while !waiting.has_told(given) {
+        assert!(waiting.take().is_some());
+        count += 1;
+        // Somebody has always more to tell.
+        waiting.put(node(7));
+    }
+    // The last of them was told when the next is taken.
+    assert_eq!(count, EXACT_MAX + 4);
 }
 
 #[test]
 fn nothing_waits_after_the_end() {
-    let mut waiting = Waiting::new(true);
-    waiting.ended = true;
+    let mut waiting = Waiting {
+        ended: true,
+        ..Waiting::default()
+    };
     waiting.put(name(1));
+    assert!(waiting.has_told(u64::MAX));
     assert_eq!(waiting.take(), None);
+}
+
+#[test]
+fn news_of_nodes_wait_for_no_news_of_names() {
+    let queue = Arc::new(Queue::default());
+    // The kernel is being told of a name, and waits for a lock.
+    queue.entry_changed(NodeId(1), b"name");
+    assert_eq!(queue.names.next().map(|_| ()), Some(()));
+    queue.node_changed(NodeId(2), None);
+    let source = Arc::clone(&queue);
+    let nodes = std::thread::spawn(move || while source.nodes.next().is_some() {});
+    assert!(queue.settle_nodes(None));
+    assert!(!queue.settle(Some(Instant::now() + Duration::from_millis(1))));
+    queue.names.end();
+    assert!(queue.settle(None));
+    queue.nodes.end();
+    nodes.join().unwrap();
 }

@@ -38,7 +38,6 @@ fn nothing_is_asked_for_that_was_not_offered() {
     assert_eq!(flags(&answer), 0);
     assert!(!settled.uring && !settled.elide_open && !settled.setxattr_ext);
     assert_eq!(settled.request_bytes, REQUEST_SMALL_BYTES);
-    assert!(!settled.has_epoch());
 }
 
 #[test]
