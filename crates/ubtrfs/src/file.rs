@@ -52,9 +52,10 @@ impl File {
         Ok(self.len()? == 0)
     }
 
-    /// Makes the file durable, content and attributes.
+    /// Makes the file durable, content and attributes. Of written data that was lost since the file was opened, as a
+    /// device failed, each `File` is told once.
     pub fn sync_all(&self) -> Result<()> {
-        Ok(self.volume.fsync(self.id())?)
+        Ok(self.hold.fsync()?)
     }
 }
 

@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::dirty::DirtyFiles;
+use super::losses::Losses;
 use super::pieces::{Pieces, WINDOW_BYTES};
 use super::promise::Promise;
 
@@ -34,8 +35,7 @@ pub(crate) struct WriteBuffer {
     ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
-    /// Why data was lost, if nobody has been told yet.
-    failure: Option<String>,
+    losses: Losses,
 }
 
 /// What a write-back has to do.
@@ -51,9 +51,9 @@ impl WriteBuffer {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    /// Whether it holds what is nowhere else: data, or that some was lost.
+    /// Whether it holds what is nowhere else: data, or that some was lost and nobody knows.
     pub(crate) fn must_stay(&self) -> bool {
-        self.is_dirty() || self.failure.is_some()
+        self.is_dirty() || self.losses.is_untold()
     }
 
     /// The size of the file whose item says `item_size` (BUFFER-2).
@@ -249,13 +249,12 @@ impl WriteBuffer {
         }
     }
 
-    pub(super) fn set_failure(&mut self, reason: String) {
-        self.failure = Some(reason);
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
-    /// The loss that nobody was told of; it is told once.
-    pub(super) fn take_failure(&mut self) -> Option<String> {
-        self.failure.take()
+    pub(super) fn losses_mut(&mut self) -> &mut Losses {
+        &mut self.losses
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Not here: commits, and when they are due (`txn::background`).
 
+use std::sync::Arc;
+
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
 use super::dirty::DirtyFiles;
+use super::losses::Losses;
 use crate::error::{Error, Result};
-use crate::fs::{FileId, Inode, known_inode};
+use crate::fs::{FileId, Inode, OpenFile, known_inode};
 use crate::volume::Volume;
 
 /// Files whose data goes to the devices together.
@@ -34,19 +37,30 @@ impl Volume {
 
     /// Makes a file's data and all that was done to it durable.
     ///
-    /// Errors: data of this file was lost, now or since the last call; a failed commit.
+    /// Errors: data of this file was lost, and nothing that was written to it later has been stored since a call told
+    /// of that, as nobody knows whether all who wrote have heard of it; a failed commit.
     pub fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
+        self.sync_inode(&inode, Losses::tell)
+    }
+
+    /// The same, with what `told` is to be told of losses.
+    fn sync_inode(
+        &self,
+        inode: &Arc<Inode>,
+        told: impl FnOnce(&mut Losses) -> Option<String>,
+    ) -> Result<()> {
         if self.data.settings.flush_on_commit() {
             // Losses are told to who syncs the file.
             let _ = self.write_back_all();
         }
-        let written = self.write_back(&inode);
-        self.write_times_of(&inode)?;
-        let failure = inode.lock.write().buffer.take_failure();
-        if let Some(reason) = failure {
-            return Err(Error::DataLost { file: id, reason });
+        let written = self.write_back(inode);
+        self.write_times_of(inode)?;
+        let loss = told(inode.lock.write().buffer.losses_mut());
+        if let Some(reason) = loss {
+            let file = inode.id;
+            return Err(Error::DataLost { file, reason });
         }
         written?;
         self.commit_running()
@@ -63,5 +77,16 @@ impl Volume {
             waiting::check()?;
         }
         Ok(syncs)
+    }
+}
+
+impl OpenFile {
+    /// Makes the file's data and all that was done to it durable.
+    ///
+    /// Errors: data of the file was lost since this was opened, of which it is told once; a failed commit.
+    pub fn fsync(&self) -> Result<()> {
+        waiting::check()?;
+        let told = |losses: &mut Losses| losses.tell_to(self.heard_losses());
+        self.volume().sync_inode(self.inode(), told)
     }
 }

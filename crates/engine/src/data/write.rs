@@ -29,7 +29,7 @@ const PAST_BUFFER_BYTES: usize = 32 << 20;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     At(u64),
     End,
 }
@@ -258,7 +258,7 @@ impl Volume {
     }
 
     /// There is no space, but none is needed if all of it can be written where it lies.
-    fn write_in_place_only(
+    pub(super) fn write_in_place_only(
         &self,
         inode: &Arc<Inode>,
         target: Target,
@@ -271,11 +271,19 @@ impl Volume {
             need,
             ahead: Promise::default(),
         };
+        let before = {
+            let state = lock::read(&inode.lock)?;
+            // Somebody has written meanwhile, whose data goes the same way.
+            let is_alone = !state.buffer.is_dirty();
+            is_alone.then(|| state.buffer.losses().clone())
+        };
         let offset = self.buffer(inode, target, bytes, space)?;
         let outcome = self.write_back_locked(inode, &mut extents);
-        if outcome.is_err() {
-            // The caller is told now.
-            lock::write(&inode.lock)?.buffer.take_failure();
+        if outcome.is_err()
+            && let Some(before) = before
+        {
+            // The caller is told now; of what was lost before others have to hear.
+            *lock::write(&inode.lock)?.buffer.losses_mut() = before;
         }
         outcome.map(|()| offset)
     }

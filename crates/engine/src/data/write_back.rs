@@ -344,10 +344,13 @@ impl Volume {
     fn land(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
         state.buffer.landed();
-        if let Err(error) = &outcome {
-            tracing::error!(file = ?file.inode.id, %error, "written data is lost");
-            if let Source::Buffer(_) = file.source {
-                state.buffer.set_failure(error.to_string());
+        match &outcome {
+            Ok(()) => state.buffer.losses_mut().note_landed(),
+            Err(error) => {
+                tracing::error!(file = ?file.inode.id, %error, "written data is lost");
+                if let Source::Buffer(_) = file.source {
+                    state.buffer.losses_mut().add(error.to_string());
+                }
             }
         }
         if !state.buffer.is_dirty() {

@@ -8,6 +8,7 @@ use ubtrfs_format::item::{FileKind, InodeFlags};
 use super::guard::may_write;
 use super::inode_item::{kind_of, known_inode};
 use super::{FileId, Inode};
+use crate::data::HeardLosses;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::volume::Volume;
@@ -17,6 +18,7 @@ use crate::volume::Volume;
 pub struct OpenFile {
     volume: Arc<Volume>,
     inode: Arc<Inode>,
+    heard_losses: HeardLosses,
 }
 
 impl OpenFile {
@@ -44,17 +46,25 @@ impl OpenFile {
         waiting::is_forbidden() && is_last()
     }
 
-    pub(super) fn volume(&self) -> &Arc<Volume> {
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
         &self.volume
     }
 
-    pub(super) fn inode(&self) -> &Arc<Inode> {
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
+    }
+
+    pub(crate) fn heard_losses(&self) -> &HeardLosses {
+        &self.heard_losses
     }
 
     /// `inode` and its tree have been counted already.
     pub(super) fn counted(volume: Arc<Volume>, inode: Arc<Inode>) -> OpenFile {
-        OpenFile { volume, inode }
+        OpenFile {
+            volume,
+            inode,
+            heard_losses: HeardLosses::default(),
+        }
     }
 }
 
@@ -73,8 +83,11 @@ impl Volume {
         }
         inode.tree.hold()?;
         state.open_count += 1;
+        let heard_losses = HeardLosses::at_opening(state.buffer.losses());
         drop(state);
-        Ok(OpenFile::counted(Arc::clone(self), inode))
+        let mut held = OpenFile::counted(Arc::clone(self), inode);
+        held.heard_losses = heard_losses;
+        Ok(held)
     }
 
     /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.

@@ -237,7 +237,7 @@ impl<S: Source> Adapter<S> {
         }
         written?;
         if how.sync {
-            volume.fsync(id).map_err(errno)?;
+            fsync(volume, id, open.as_deref()).map_err(errno)?;
         }
         Ok(bytes.len())
     }
@@ -264,13 +264,13 @@ impl<S: Source> Adapter<S> {
         self.appends.enter(id, range, size).map(Some)
     }
 
-    pub(super) fn sync_file(&self, node: NodeId) -> Result<()> {
+    pub(super) fn sync_file(&self, node: NodeId, open: Option<&OpenHandle>) -> Result<()> {
         let Ok(volume) = self.writing() else {
             // Nothing ever waits to be written; the kernel is told not to ask again.
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
-        let outcome = volume.fsync(id).map_err(errno);
+        let outcome = fsync(volume, id, open).map_err(errno);
         self.statfs.forget();
         if outcome.is_ok() && self.wishes.writeback_cache && self.handles.may_be_written(id) {
             // The kernel does not count the blocks of what it has written, until the file is closed.
@@ -402,5 +402,13 @@ impl<S: Source> Adapter<S> {
             Some(volume) if self.wishes.writable => Ok(volume),
             _ => Err(Errno::ROFS),
         }
+    }
+}
+
+/// Who has the file open hears of lost data once.
+fn fsync(volume: &Volume, id: FileId, open: Option<&OpenHandle>) -> std::result::Result<(), Error> {
+    match open {
+        Some(open) => open.file.fsync(),
+        None => volume.fsync(id),
     }
 }

@@ -484,8 +484,9 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.write_file(context, node, handle, offset, bytes, how)
     }
 
-    fn fsync(&self, _context: &Context, node: NodeId, _handle: Handle, _data: bool) -> Result<()> {
-        self.sync_file(node)
+    fn fsync(&self, _context: &Context, node: NodeId, handle: Handle, _data: bool) -> Result<()> {
+        let open = self.handles.get(handle);
+        self.sync_file(node, open.as_deref())
     }
 
     fn fsyncdir(
@@ -495,7 +496,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         _handle: Handle,
         _data: bool,
     ) -> Result<()> {
-        self.sync_file(node)
+        self.sync_file(node, None)
     }
 
     fn syncfs(&self, _context: &Context) -> Result<()> {

@@ -8,9 +8,12 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 
 use super::rig::{MIB, assert_sound, new_device, options};
+use crate::data::Fallocate;
+use crate::data::promise::Promise;
+use crate::data::write::Target;
 use crate::fs::NewInode;
 use crate::mkfs::MkfsOptions;
-use crate::{Error, FileId, RenameMode, Volume};
+use crate::{Error, FileId, OpenFile, RenameMode, Volume};
 
 struct Broken {
     inner: Arc<ubtrfs_device::MemDevice>,
@@ -47,7 +50,7 @@ impl Broken {
 }
 
 #[test]
-fn lost_data_is_told_once_and_leaves_the_file_as_it_was() {
+fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
     let broken = broken();
     let volume = &broken.volume;
     let id = broken.file("f");
@@ -62,8 +65,10 @@ fn lost_data_is_told_once_and_leaves_the_file_as_it_was() {
     assert!(matches!(told, Err(Error::DataLost { file, .. }) if file == id));
     broken.device.heal();
     assert_eq!(broken.read(id), [1; 20_000]);
-    volume.fsync(id).unwrap();
+    // Another who wrote has not heard of it.
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
     volume.write(id, 0, &[3; 10_000]).unwrap();
+    volume.fsync(id).unwrap();
     volume.fsync(id).unwrap();
     assert_eq!(broken.read(id)[..10_001], [&[3; 10_000][..], &[1]].concat());
     assert_sound(&broken.inner);
@@ -100,7 +105,6 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
     assert!(told.is_err());
     // Sync has told the world, and fsync tells who has the file.
     assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
-    volume.fsync(lost[0]).unwrap();
     volume.sync().unwrap();
     assert_sound(&broken.inner);
 }
@@ -201,5 +205,66 @@ fn loss_that_nobody_was_told_of_outlives_another_name() {
         .rename(top, b"draft", to, RenameMode::Replace)
         .unwrap();
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+}
+
+impl Broken {
+    /// Has data lost that was written to a file.
+    fn lose(&self, id: FileId) {
+        self.volume.write(id, 0, &[1; 20_000]).unwrap();
+        let nth = self.device.counts().writes;
+        (nth..nth + 30).for_each(|nth| self.device.add(Fault::Write { nth }));
+        self.volume.write_back_all().unwrap_err();
+        self.device.heal();
+    }
+}
+
+#[test]
+fn each_open_file_hears_of_a_loss_once() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    let hears = |file: &OpenFile| match file.fsync() {
+        Ok(()) => false,
+        Err(Error::DataLost { file, .. }) if file == id => true,
+        Err(error) => panic!("{error}"),
+    };
+    let open = || volume.hold(id).unwrap();
+    let (one, two) = (open(), open());
+    broken.lose(id);
+    let before_anybody_knows = open();
+    assert!(hears(&one) && !hears(&one));
+    let afterwards = open();
+    volume.write(id, 0, &[2; 20_000]).unwrap();
+    assert!(!hears(&one));
+    assert!(hears(&two) && !hears(&two));
+    assert!(hears(&before_anybody_knows) && !hears(&before_anybody_knows));
+    assert!(!hears(&afterwards));
+    broken.lose(id);
+    for file in [one, two, before_anybody_knows, afterwards] {
+        assert!(hears(&file) && !hears(&file));
+    }
+}
+
+#[test]
+fn write_that_fails_at_once_takes_no_earlier_loss_away() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(id, reserve, 0, MIB).unwrap();
+    volume.sync().unwrap();
+    let inode = volume.inodes.find(id).unwrap();
+    let fails = || {
+        let nth = broken.device.counts().writes;
+        (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+        let target = Target::At(0);
+        let written = volume.write_in_place_only(&inode, target, &[3; 4096], Promise::default());
+        broken.device.heal();
+        assert!(written.is_err());
+    };
+    fails();
     volume.fsync(id).unwrap();
+    broken.lose(id);
+    fails();
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
 }
