@@ -280,8 +280,7 @@ impl Volume {
         let state = lock::read(&src.lock)?;
         let first = 0..sectorsize;
         let extents = Splice::load(src, sectorsize, first.clone())?;
-        let found = extents.overlapping(first).next();
-        let is_inline = matches!(found, Some((_, Extent::Inline(_))));
+        let is_inline = matches!(first_of(&extents, &first), Some((_, Extent::Inline(_))));
         Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
     }
 
@@ -387,7 +386,10 @@ impl Volume {
             let to = share.to + done..share.to + whole;
             let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), STEP)?;
             let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), STEP)?;
-            let step = (src_end - from.start).min(dst_end - to.start);
+            // What lies in the item is written as data, which says how long the file is by then: it goes alone.
+            let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
+            let most = if is_inline { sectorsize } else { whole };
+            let step = most.min(src_end - from.start).min(dst_end - to.start);
             if done + step < whole {
                 waiting::check()?;
             }
@@ -475,8 +477,7 @@ impl Volume {
         splice: &Splice,
         range: Range<u64>,
     ) -> Result<Option<Vec<u8>>> {
-        let inline = splice.overlapping(range.clone()).next();
-        let Some((place, Extent::Inline(inline))) = inline else {
+        let Some((place, Extent::Inline(inline))) = first_of(splice, &range) else {
             return Ok(None);
         };
         let end = inline.ram_bytes.min(place.end).min(range.end);
@@ -487,6 +488,10 @@ impl Volume {
         reader.run(&mut bytes)?;
         Ok(Some(bytes))
     }
+}
+
+fn first_of<'a>(splice: &'a Splice, range: &Range<u64>) -> Option<(Range<u64>, &'a Extent)> {
+    splice.overlapping(range.clone()).next()
 }
 
 fn overlap(a: u64, b: u64, len: u64) -> bool {

@@ -1,18 +1,20 @@
-//! Comparing files, which may take long, and what of them is shared.
+//! Sharing what files hold, compared before, which may take long, or not.
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::{HookedDevice, Request};
 
-use super::rig::{MIB, new_device, options};
+use super::rig::{MIB, Rig, new_device, options};
 use crate::data::extent::Extent;
 use crate::data::splice::Splice;
 use crate::mkfs::MkfsOptions;
-use crate::{NewInode, Volume};
+use crate::{Compress, NewInode, Volume};
 
 const SECTOR: u64 = 4096;
 
@@ -98,4 +100,32 @@ fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     assert_eq!(longer[0], (0, src[0].1, SECTOR));
     assert_eq!((longer[1].0, longer[1].2), (SECTOR, 2 * SECTOR));
     assert_ne!(longer[1].1, src[0].1);
+}
+
+/// A full sector that was compressed into its item stays there when the file grows.
+#[test]
+fn a_clone_of_what_lies_in_an_item_and_more_is_as_long_as_its_source() {
+    let compress = Compress {
+        algorithm: Compression::Zstd,
+        ..Compress::default()
+    };
+    let rig = Rig::on(
+        &MkfsOptions::default(),
+        512 * MIB,
+        options().compress(compress),
+    );
+    let volume = rig.volume();
+    let [src, dst] = [(); 2].map(|()| rig.file(InodeFlags::empty()));
+    volume.write(src, 0, &[1; SECTOR as usize]).unwrap();
+    volume.write_back_all().unwrap();
+    volume.write(src, 231_328, &[2; 221]).unwrap();
+    volume.clone_range(src, 0, 231_549, dst, 110_592).unwrap();
+    assert_eq!(volume.attr(dst).unwrap().size, 110_592 + 231_549);
+    let read = |id, offset| {
+        let mut buf = vec![0; 231_549];
+        assert_eq!(volume.read(id, offset, &mut buf).unwrap(), buf.len());
+        buf
+    };
+    assert_eq!(read(dst, 110_592), read(src, 0));
+    rig.assert_sound();
 }
