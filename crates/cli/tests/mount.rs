@@ -361,7 +361,7 @@ fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
     };
     let classic = said("classic");
     assert!(
-        classic.ends_with("INFO: requests come through /dev/fuse, as asked for"),
+        classic.ends_with("INFO: requests come through /dev/fuse, as wanted"),
         "{classic}"
     );
     match switch::with_uring(true, || said("auto")) {
