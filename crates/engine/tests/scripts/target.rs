@@ -77,7 +77,8 @@ impl EngineTarget {
         if self.volume.is_none() {
             return Err(OpError::Io);
         }
-        self.volume().sync().map_err(errno)?;
+        // Else a thread of the volume may have it longer than this.
+        self.volume().close().map_err(errno)?;
         self.volume = None;
         let report =
             check_devices(self.devices.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
