@@ -1,7 +1,6 @@
 //! A leaf: checked as it comes from a device, and searched.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use ubtrfs::Volume;
 use ubtrfs_engine::NewInode;
@@ -19,19 +18,20 @@ const FILES: u64 = 2000;
 pub(crate) const VOLUME_BYTES: u64 = 1 << 30;
 
 /// A volume in memory with a directory of files, committed.
-pub(crate) fn volume() -> Arc<ubtrfs_engine::Volume> {
+pub(crate) fn volume() -> Volume {
     let made = Volume::builder()
         .commit_interval(None)
         .in_memory(VOLUME_BYTES);
-    let volume = Arc::clone(made.expect("memory is enough").engine());
-    let top = volume.root_dir(RootId::FS_TREE).expect("there is a top");
+    let volume = made.expect("memory is enough");
+    let engine = volume.engine();
+    let top = engine.root_dir(RootId::FS_TREE).expect("there is a top");
     for number in 0..FILES {
         let name = format!("file-{number:06}");
         let new = NewInode::file(0o644);
-        let made = volume.create(top, name.as_bytes(), &new);
+        let made = engine.create(top, name.as_bytes(), &new);
         made.expect("there is room");
     }
-    volume.sync().expect("memory does not fail");
+    engine.sync().expect("memory does not fail");
     volume
 }
 
@@ -53,7 +53,7 @@ fn leaf(volume: &ubtrfs_engine::Volume) -> (Superblock, Block) {
 }
 
 pub(crate) fn check_leaf() -> Work {
-    let (superblock, block) = leaf(&volume());
+    let (superblock, block) = leaf(volume().engine());
     let expect = Expect::at(block.node().bytenr());
     Work::new("check-leaf", 1, move || {
         let context = BlockContext::new(&superblock);
@@ -63,7 +63,7 @@ pub(crate) fn check_leaf() -> Work {
 }
 
 pub(crate) fn search_leaf() -> Work {
-    let (_, block) = leaf(&volume());
+    let (_, block) = leaf(volume().engine());
     let keys: Vec<Key> = block.node().items().map(|(key, _)| key).collect();
     Work::new("search-leaf", SEARCHES, move || {
         let node = Node::new(black_box(block.bytes())).expect("it is a block");

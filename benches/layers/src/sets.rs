@@ -87,7 +87,8 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let volume = blocks::volume();
+        let opened = blocks::volume();
+        let volume = opened.engine();
         let store = Arc::clone(volume.node_store());
         let root = volume.tree(TREE).expect("it is there").view.committed();
         let superblock = volume.superblock();

@@ -219,7 +219,8 @@ impl Volume {
         Ok(Volume { engine, root })
     }
 
-    /// The engine below: inode handles instead of paths.
+    /// The engine below: inode handles instead of paths. It takes no changes once the last handle of this kind is
+    /// dropped, which closes it.
     pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
         &self.engine
     }
