@@ -26,7 +26,7 @@ pub use fs::{
 };
 pub use space::{SpaceError, SpaceKind};
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
-pub use txn::{CommitPhases, Waits, WriterStats};
+pub use txn::{CommitPhases, Lifetime, Waits, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::item::FileKind;
 pub use ubtrfs_tree::StoreStats;

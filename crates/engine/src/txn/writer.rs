@@ -109,6 +109,8 @@ pub(crate) struct Writer {
     frozen: Condvar,
     /// Wakes the thread that writes back and deletes inodes without a name.
     evicts: Condvar,
+    /// Wakes who waits for an abort or the end.
+    ended: Condvar,
     /// The threads that commit and write back, and whether there are any.
     background: Mutex<Vec<JoinHandle<()>>>,
     has_background: AtomicBool,
@@ -176,6 +178,7 @@ impl Writer {
             wanted: Condvar::new(),
             frozen: Condvar::new(),
             evicts: Condvar::new(),
+            ended: Condvar::new(),
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
             unclean: AtomicBool::new(false),
@@ -229,6 +232,33 @@ impl Writer {
         self.aborted.compare_and_swap(&None::<Arc<String>>, reason);
         let _wake = self.wake.lock();
         self.frozen.notify_all();
+        self.ended.notify_all();
+    }
+
+    /// Why a transaction was aborted, if one was.
+    pub(crate) fn abort_reason(&self) -> Option<Arc<String>> {
+        self.aborted.load_full()
+    }
+
+    /// Waits until a transaction is aborted, or the volume is being closed. None: closed.
+    pub(super) fn wait_for_abort(&self) -> Option<Arc<String>> {
+        let mut wake = self.wake.lock();
+        loop {
+            let reason = self.abort_reason();
+            if reason.is_some() || wake.stop {
+                return reason;
+            }
+            self.ended.wait(&mut wake);
+        }
+    }
+
+    /// Waits until the volume is being closed, or for so long; tells whether it is.
+    pub(super) fn wait_for_close(&self, at_most: Duration) -> bool {
+        let mut wake = self.wake.lock();
+        if !wake.stop {
+            self.ended.wait_for(&mut wake, at_most);
+        }
+        wake.stop
     }
 
     /// Lets an operation in, or makes it wait for room, or says that there is no space.
@@ -444,6 +474,7 @@ impl Writer {
         self.wake.lock().stop = true;
         self.wanted.notify_one();
         self.evicts.notify_one();
+        self.ended.notify_all();
         let threads = std::mem::take(&mut *self.background.lock());
         for thread in threads {
             if thread.thread().id() != thread::current().id() && thread.join().is_err() {

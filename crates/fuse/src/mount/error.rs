@@ -34,7 +34,10 @@ pub enum MountError {
     Helper(String),
     #[error("cannot run fusermount3: {0}")]
     RunHelper(io::Error),
-    #[error("{}: the volume was opened for reading only: unmount it and mount it anew", .0.display())]
+    #[error(
+        "{}: the volume was opened for reading only, or a transaction of it failed: unmount it and mount it anew",
+        .0.display()
+    )]
     OpenedForReading(PathBuf),
     #[error("{}: mount failed: {error}", mountpoint.display())]
     Mount {

@@ -11,6 +11,7 @@ mod closing;
 mod companion;
 mod detach;
 mod error;
+mod forced_ro;
 mod live;
 mod memory;
 mod options;
@@ -33,6 +34,7 @@ use ubtrfs_engine::{AtimePolicy, Volume};
 use self::attach::{Attachment, attach};
 use self::block::attach_volume;
 use self::closing::Closing;
+use self::forced_ro::ForcedReadOnly;
 use self::table::mount_at;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
@@ -98,6 +100,9 @@ pub fn mount(
     }
     // The first to come is the last to end.
     session.volume = Some(Arc::downgrade(&volume));
+    if let Some(lifetime) = volume.lifetime() {
+        session.accompany(ForcedReadOnly::watch(lifetime, session.device())?);
+    }
     session.accompany(Closing::new(volume, close_failure));
     Ok(session)
 }

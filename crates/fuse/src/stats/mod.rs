@@ -160,6 +160,7 @@ impl Stats {
             bytes_read: sum(|set| &set.bytes_read),
             bytes_written: sum(|set| &set.bytes_written),
             handed_over: sum(|set| &set.handed_over),
+            aborted: volume.abort_reason(),
             writer: volume.writer_stats(),
             nodes: volume.node_store().stats(),
             extents: volume.decompressed_stats(),

@@ -48,6 +48,9 @@ impl Report {
 
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "Mounted for:      {}", shown(self.uptime))?;
+        if let Some(reason) = &self.aborted {
+            writeln!(out, "Aborted:          {reason}")?;
+        }
         writeln!(out, "Requests:         {}", self.total())?;
         writeln!(out, "  handed over:    {}", self.handed_over)?;
         writeln!(out, "Bytes read:       {}", shown_bytes(self.bytes_read))?;
@@ -150,6 +153,7 @@ impl Report {
         });
         json!({
             "uptime_ns": self.uptime.as_nanos() as u64,
+            "aborted": self.aborted.as_ref().map(|reason| reason.as_str()),
             "requests": operations,
             "handed_over": self.handed_over,
             "bytes_read": self.bytes_read,
@@ -179,6 +183,13 @@ impl Report {
             );
         }
         if let Some(writer) = &self.writer {
+            let name = "aborted";
+            let aborted = u8::from(self.aborted.is_some());
+            let _ = write!(
+                out,
+                "# HELP ubtrfs_{name} Whether a transaction failed, so that nothing is taken any more.\n\
+                 # TYPE ubtrfs_{name} gauge\nubtrfs_{name}{{{place}}} {aborted}\n"
+            );
             let name = "commit_phase_seconds_total";
             let _ = write!(
                 out,
@@ -361,6 +372,7 @@ mod tests {
             bytes_read: 5,
             bytes_written: 20 << 20,
             handed_over: 2,
+            aborted: None,
             writer: Some(WriterStats {
                 commits: 4,
                 delta_waits: Waits {

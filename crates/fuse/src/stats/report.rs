@@ -1,5 +1,6 @@
 //! The figures of a mount at one moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
@@ -27,6 +28,8 @@ pub struct Report {
     pub bytes_written: u64,
     /// Requests that would have waited on the thread that received them and were made again on another.
     pub handed_over: u64,
+    /// Why the volume takes no changes any more, if a transaction was aborted.
+    pub aborted: Option<Arc<String>>,
     /// None for a mount that is read-only.
     pub writer: Option<WriterStats>,
     /// Tree blocks in memory.

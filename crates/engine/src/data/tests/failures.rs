@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
@@ -187,6 +188,34 @@ fn an_aborted_volume_refuses_writes_and_shows_those_before() {
     ));
     assert!(matches!(broken.volume.sync(), Err(Error::Aborted(_))));
     assert_eq!(broken.read(id), [1; 100]);
+}
+
+#[test]
+fn who_waits_for_an_abort_hears_the_reason_or_that_there_was_none() {
+    let waits_for = |end: &dyn Fn(&Broken)| {
+        let broken = broken();
+        let id = broken.file("f");
+        broken.volume.write(id, 0, &[1; 100]).unwrap();
+        assert_eq!(broken.volume.abort_reason(), None);
+        let lifetime = broken.volume.lifetime().unwrap();
+        let waits = lifetime.clone();
+        let waiting = std::thread::spawn(move || waits.wait_for_abort());
+        end(&broken);
+        let heard = waiting.join().unwrap();
+        assert_eq!(heard, broken.volume.abort_reason());
+        assert!(heard.is_none() || !lifetime.wait_for_close(Duration::ZERO));
+        // A handle of the volume is none of it.
+        drop(broken);
+        assert!(lifetime.wait_for_close(Duration::MAX));
+        heard
+    };
+    let aborted = waits_for(&|broken| {
+        let nth = broken.device.counts().writes;
+        broken.device.add(Fault::Write { nth });
+        assert!(broken.volume.sync().is_err());
+    });
+    assert!(aborted.is_some());
+    assert_eq!(waits_for(&|broken| broken.volume.close().unwrap()), None);
 }
 
 #[test]

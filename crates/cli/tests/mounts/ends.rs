@@ -1,0 +1,137 @@
+//! How mounts end: what is written by then, who is waited for, and what signals do.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::mpsc::channel;
+
+use rustix::fs::OFlags;
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::process::Signal;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_sim::kernel::{self, LoopDevice};
+
+use crate::served::{
+    Elsewhere, Place, Server, alone, assert_ok, can_mount, types_at, ubtrfs,
+    wait_until_nothing_is_at,
+};
+
+fn generation(device: &File) -> u64 {
+    let mut block = vec![0; SUPERBLOCK_SIZE];
+    device
+        .read_exact_at(&mut block, SUPERBLOCK_OFFSETS[0])
+        .unwrap();
+    Superblock::from_block(&block).unwrap().generation.get()
+}
+
+#[test]
+fn nothing_is_written_to_a_device_after_it_was_unmounted() {
+    if !kernel::or_skip("nothing_is_written_to_a_device_after_it_was_unmounted") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(1 << 30);
+    let device = LoopDevice::attach(&place.image).unwrap();
+    let mut server = Server::start(device.path(), &place.mountpoint);
+    assert_eq!(types_at(&place.mountpoint), ["fuseblk.ubtrfs"]);
+    let doomed = place.mountpoint.join("doomed");
+    assert_ok(ubtrfs().args(["subvolume", "create"]).arg(&doomed));
+    // Block groups that are empty afterwards, and a tree of many blocks.
+    fs::write(doomed.join("large"), vec![7; 200 << 20]).unwrap();
+    for number in 0..2000 {
+        fs::write(doomed.join(format!("file{number}")), "small").unwrap();
+    }
+    rustix::fs::sync();
+    fs::write(place.mountpoint.join("last"), "last\n").unwrap();
+    assert_ok(ubtrfs().args(["subvolume", "delete"]).arg(&doomed));
+    unmount(&place.mountpoint, UnmountFlags::empty()).unwrap();
+
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.custom_flags(OFlags::EXCL.bits().cast_signed());
+    let claimed = options.open(device.path()).unwrap();
+    let before = generation(&claimed);
+    assert!(server.end().unwrap().success());
+    assert_eq!(generation(&claimed), before);
+    drop(claimed);
+    assert_ok(ubtrfs().args(["check", "-q"]).arg(device.path()));
+    let last = ubtrfs()
+        .arg("cat")
+        .arg(format!("{}:/last", device.path().display()))
+        .output()
+        .unwrap();
+    assert_eq!(last.stdout, b"last\n");
+}
+
+#[test]
+fn a_signal_leaves_what_lies_over_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let data = None::<&std::ffi::CStr>;
+    let flags = MountFlags::empty();
+    rustix::mount::mount("none", &place.mountpoint, "tmpfs", flags, data).unwrap();
+    server.signal(Signal::TERM);
+    server.wait_for("another mount");
+    assert_eq!(types_at(&place.mountpoint), ["fuse.ubtrfs", "tmpfs"]);
+    let by_image = ubtrfs().arg("umount").arg(&place.image).output().unwrap();
+    assert_eq!(by_image.status.code(), Some(1));
+    assert_eq!(types_at(&place.mountpoint), ["fuse.ubtrfs", "tmpfs"]);
+
+    unmount(&place.mountpoint, UnmountFlags::empty()).unwrap();
+    fs::write(place.mountpoint.join("file"), "still served").unwrap();
+    server.signal(Signal::TERM);
+    assert!(server.end().unwrap().success());
+    assert!(types_at(&place.mountpoint).is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    fs::write(place.mountpoint.join("file"), "written\n").unwrap();
+    server.signal(Signal::TERM);
+    wait_until_nothing_is_at(&place.mountpoint);
+    server.signal(Signal::TERM);
+    let ended = server.end().expect("it does not hear signals any more");
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
+    let inside = format!("{}:/file", place.image.display());
+    let written = ubtrfs().arg("cat").arg(inside).output().unwrap();
+    assert_eq!(written.stdout, b"written\n");
+    drop(elsewhere);
+}
+
+#[test]
+fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    let log = File::create(place.scratch.path().join("log")).unwrap();
+    let mut umount = Server {
+        child: ubtrfs()
+            .arg("umount")
+            .arg(&place.mountpoint)
+            .stderr(log)
+            .spawn()
+            .unwrap(),
+        lines: channel().1,
+    };
+    assert!(umount.end().expect("it waits").success());
+    let said = fs::read_to_string(place.scratch.path().join("log")).unwrap();
+    assert!(said.contains("mounted elsewhere"), "{said}");
+    assert!(types_at(&place.mountpoint).is_empty());
+    drop(elsewhere);
+    assert!(server.end().unwrap().success());
+}

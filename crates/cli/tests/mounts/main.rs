@@ -1,0 +1,5 @@
+//! Mounts as processes: what becomes of them, and what is on the image then.
+
+mod aborted;
+mod ends;
+mod served;

@@ -1,0 +1,190 @@
+//! A process that serves a mount, and what tests ask of it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
+use ubtrfs_sim::Scratch;
+
+/// For what takes a moment, on a machine that is busy.
+pub(crate) const MOMENT: Duration = Duration::from_secs(60);
+
+pub(crate) fn ubtrfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+}
+
+pub(crate) fn assert_ok(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+}
+
+/// Held by a test as long as it has mounts: another's namespace would keep them.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether mounts can be made and laid over each other here; says so if not.
+pub(crate) fn can_mount() -> bool {
+    let can = geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        // Past the capture of the test harness.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: needs root and /dev/fuse to mount"
+        );
+    }
+    can
+}
+
+/// A new volume, and a directory to mount it on.
+pub(crate) struct Place {
+    pub(crate) scratch: Scratch,
+    pub(crate) image: PathBuf,
+    pub(crate) mountpoint: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new(len_bytes: u64) -> Place {
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.file("v.img", len_bytes).unwrap();
+        assert_ok(ubtrfs().args(["mkfs", "-q"]).arg(&image));
+        let mountpoint = scratch.path().join("mnt");
+        fs::create_dir(&mountpoint).unwrap();
+        Place {
+            scratch,
+            image,
+            mountpoint,
+        }
+    }
+
+    pub(crate) fn serve(&self) -> Server {
+        Server::start(&self.image, &self.mountpoint)
+    }
+}
+
+/// A process that serves a mount, and what it says.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) lines: Receiver<String>,
+}
+
+impl Server {
+    /// Returns when the mount is there.
+    pub(crate) fn start(source: &Path, mountpoint: &Path) -> Server {
+        let mut child = ubtrfs()
+            .args(["mount", "-f", "-o", "loglevel=info"])
+            .args([source, mountpoint])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let server = Server { child, lines };
+        server.wait_for("mounted");
+        server
+    }
+
+    /// Waits until it says something with `word` in it.
+    pub(crate) fn wait_for(&self, word: &str) {
+        let until = Instant::now() + MOMENT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("it never said '{word}'"));
+            if line.contains(word) {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// None if it does not end.
+    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
+        let timeout = Timespec::try_from(MOMENT).unwrap();
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut ended, Some(&timeout)).unwrap() {
+            0 => None,
+            _ => Some(self.child.wait().unwrap()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process with a mount namespace of its own, which keeps all mounts that are there when it is made.
+pub(crate) struct Elsewhere {
+    child: Child,
+    _stays: Option<ChildStdin>,
+}
+
+impl Elsewhere {
+    pub(crate) fn new() -> Elsewhere {
+        let mut child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg("echo; exec 1>&-; read _")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut made = Vec::new();
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_to_end(&mut made).unwrap();
+        assert_eq!(made, b"\n", "no namespace");
+        let stays = child.stdin.take();
+        Elsewhere {
+            child,
+            _stays: stays,
+        }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is mounted at `path`, the last one last.
+pub(crate) fn types_at(path: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let lines = table.lines().map(|line| line.split(' ').collect());
+    let at = lines.filter(|fields: &Vec<&str>| Path::new(fields[4]) == path);
+    at.map(|fields| {
+        let hyphen = fields.iter().position(|field| *field == "-").unwrap();
+        fields[hyphen + 1].to_owned()
+    })
+    .collect()
+}
+
+pub(crate) fn wait_until_nothing_is_at(path: &Path) {
+    let table = File::open("/proc/self/mountinfo").unwrap();
+    let timeout = Timespec::try_from(MOMENT).unwrap();
+    while !types_at(path).is_empty() {
+        let mut changed = [PollFd::new(&table, PollFlags::PRI)];
+        assert_ne!(poll(&mut changed, Some(&timeout)).unwrap(), 0, "mounted");
+    }
+}
