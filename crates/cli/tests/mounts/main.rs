@@ -2,4 +2,5 @@
 
 mod aborted;
 mod ends;
+mod options;
 mod served;

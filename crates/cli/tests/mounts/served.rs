@@ -69,6 +69,14 @@ impl Place {
     pub(crate) fn serve(&self) -> Server {
         Server::start(&self.image, &self.mountpoint)
     }
+
+    pub(crate) fn serve_with(&self, options: &str) -> Server {
+        Server::with(options, &self.image, &self.mountpoint)
+    }
+
+    pub(crate) fn umount(&self) {
+        assert_ok(ubtrfs().arg("umount").arg(&self.mountpoint));
+    }
 }
 
 /// A process that serves a mount, and what it says.
@@ -80,8 +88,12 @@ pub(crate) struct Server {
 impl Server {
     /// Returns when the mount is there.
     pub(crate) fn start(source: &Path, mountpoint: &Path) -> Server {
+        Server::with("rw", source, mountpoint)
+    }
+
+    pub(crate) fn with(options: &str, source: &Path, mountpoint: &Path) -> Server {
         let mut child = ubtrfs()
-            .args(["mount", "-f", "-o", "loglevel=info"])
+            .args(["mount", "-f", "-o", "loglevel=info", "-o", options])
             .args([source, mountpoint])
             .stderr(Stdio::piped())
             .spawn()
