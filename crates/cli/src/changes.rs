@@ -71,22 +71,32 @@ impl Target {
         self.session.as_ref()?.mount()?.changes.as_ref()
     }
 
-    /// Tells a mount that a name means something else now.
-    pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) {
+    /// Tells a mount that a name means something else now, and makes that durable where the mount promises so.
+    pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<(), Error> {
         if let Some(changes) = self.mount_changes() {
             changes.entry(dir, name);
             // A name that the kernel had not heard of is not in the listing that it keeps, either.
             changes.contents(dir);
             changes.wait();
         }
+        let mount = self.session.as_ref().and_then(|session| session.mount());
+        match mount.is_some_and(|mount| mount.live.dirsync()) {
+            true => self.volume.fsync(dir),
+            false => Ok(()),
+        }
     }
 
     /// Tells a mount that a name is gone, and with it what it led to.
-    pub(crate) fn entry_removed(&self, dir: FileId, name: &[u8], child: FileId) {
+    pub(crate) fn entry_removed(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        child: FileId,
+    ) -> Result<(), Error> {
         if let Some(changes) = self.mount_changes() {
             changes.removed(dir, name, child);
         }
-        self.entry_changed(dir, name);
+        self.entry_changed(dir, name)
     }
 
     /// Tells a mount that a file has other attributes now.

@@ -543,7 +543,43 @@ const NAMING: &[Naming] = &[
         |dir| fs::rename(dir.join("dir/inside"), dir.join("file")).unwrap(),
         &["dir", "file"],
     ),
+    (
+        "subvolume delete",
+        |dir| {
+            subvolume("create", &[dir.join("doomed")]);
+            subvolume("delete", &[dir.join("doomed")]);
+        },
+        &["dir", "dir/inside", "file"],
+    ),
+    (
+        "subvolume create",
+        |dir| subvolume("create", &["-p".into(), dir.join("new/sub")]),
+        &["dir", "dir/inside", "file", "new", "new/sub"],
+    ),
+    (
+        "subvolume snapshot",
+        |dir| {
+            subvolume("create", &[dir.join("dir/sub")]);
+            fs::write(dir.join("dir/sub/file"), "inside").unwrap();
+            subvolume("snapshot", &[dir.join("dir/sub"), dir.join("new")]);
+        },
+        &[
+            "dir",
+            "dir/inside",
+            "dir/sub",
+            "dir/sub/file",
+            "file",
+            "new",
+            "new/file",
+        ],
+    ),
 ];
+
+/// By a command that the server runs.
+fn subvolume(verb: &str, args: &[PathBuf]) {
+    let made = ubtrfs().args(["-q", "subvolume", verb]).args(args).output();
+    expect_success(verb, &made.unwrap());
+}
 
 fn names_below(dir: &Path, prefix: &str) -> Vec<String> {
     let mut names = Vec::new();

@@ -95,7 +95,7 @@ pub(super) fn make_directory(
         ..NewInode::directory(EVERYTHING)
     };
     let made = target.volume.create(dir, name, &new)?;
-    target.entry_changed(dir, name);
+    target.entry_changed(dir, name)?;
     Ok(made)
 }
 

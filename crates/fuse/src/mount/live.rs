@@ -16,6 +16,8 @@ use crate::adapter::LiveRules;
 pub struct LiveOptions {
     options: Arc<Mutex<Options>>,
     rules: Arc<LiveRules>,
+    /// Only a new mount takes it.
+    dirsync: bool,
 }
 
 impl LiveOptions {
@@ -23,6 +25,7 @@ impl LiveOptions {
         let live = LiveOptions {
             options: Arc::new(Mutex::new(options.clone())),
             rules: Arc::default(),
+            dirsync: options.dirsync,
         };
         live.rule(options);
         live
@@ -47,6 +50,11 @@ impl LiveOptions {
     /// Whether users may delete subvolumes of theirs.
     pub fn user_subvol_rm_allowed(&self) -> bool {
         self.rules.user_subvol_rm_allowed()
+    }
+
+    /// Whether each change of a directory is durable when it is answered.
+    pub fn dirsync(&self) -> bool {
+        self.dirsync
     }
 
     pub(super) fn rules(&self) -> Arc<LiveRules> {

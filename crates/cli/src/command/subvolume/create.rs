@@ -63,7 +63,6 @@ impl Create {
         };
         let volume = &target.volume;
         volume.create_subvolume(place.dir, &place.name, &root)?;
-        target.entry_changed(place.dir, &place.name);
-        Ok(())
+        Ok(target.entry_changed(place.dir, &place.name)?)
     }
 }

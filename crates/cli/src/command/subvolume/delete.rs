@@ -165,7 +165,7 @@ impl Delete {
     fn take_away(&self, target: &Target, id: RootId, place: &SubvolumePlace) -> Result<(), Error> {
         let root = target.volume.root_dir(id)?;
         target.volume.delete_subvolume(place.dir, &place.name)?;
-        target.entry_removed(place.dir, &place.name, root);
+        target.entry_removed(place.dir, &place.name, root)?;
         match self.commit_each {
             true => target.volume.sync(),
             false => Ok(()),

@@ -55,7 +55,7 @@ impl Snapshot {
         volume
             .snapshot(source, place.dir, &place.name, self.read_only)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;
-        target.entry_changed(place.dir, &place.name);
+        target.entry_changed(place.dir, &place.name)?;
         if !console.quiet {
             let kind = match self.read_only {
                 true => "readonly snapshot",
