@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
+use io_uring::{IoUring, opcode, types};
 use rustix::fs::{IFlags, OFlags, copy_file_range, ioctl_setflags};
 use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Rng;
@@ -473,6 +474,21 @@ const FLAGGED: &[(&str, Change)] = &[
     }),
 ];
 
+/// Makes a change on a mount whose server is killed then, and looks at what is left.
+fn assert_durable(bench: &Bench, options: &str, name: &str, change: Change) {
+    let mut server = bench.serve_with(&format!("commit=300,{options}"));
+    let path = bench.mountpoint().join(format!("{name}-{options}"));
+    let wanted = change(&path);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    bench.umount();
+    let server = bench.serve_with("commit=1");
+    let found = fs::read(&path).unwrap_or_default();
+    let len = found.len();
+    assert!(found == wanted, "{name}, {options}: {len} bytes");
+    end(bench, server);
+}
+
 #[test]
 fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
     if !Path::new("/dev/fuse").exists() {
@@ -482,20 +498,83 @@ fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
     let bench = Bench::new();
     for transport in ["auto", "classic"] {
         for (name, change) in FLAGGED {
-            let mut server = bench.serve_with(&format!("commit=300,transport={transport}"));
-            let path = bench.mountpoint().join(format!("{name}-{transport}"));
-            let wanted = change(&path);
-            server.kill().unwrap();
-            server.wait().unwrap();
-            bench.umount();
-            let server = bench.serve_with("commit=1");
-            let found = fs::read(&path).unwrap_or_default();
-            assert!(
-                found == wanted,
-                "{name}, {transport}: {} bytes",
-                found.len()
-            );
-            end(&bench, server);
+            assert_durable(&bench, &format!("transport={transport}"), name, *change);
+        }
+    }
+    bench.check();
+}
+
+/// Writes in parts, all of them begun before the first is waited for.
+#[allow(unsafe_code)]
+fn write_without_waiting(path: &Path, flags: OFlags, contents: &[u8]) {
+    const PART_BYTES: usize = 2 << 20;
+    let mut options = File::options();
+    options.write(true).create(true);
+    options.custom_flags(flags.bits().cast_signed());
+    let file = options.open(path).unwrap();
+    let mut ring = IoUring::new(8).unwrap();
+    let parts = contents.chunks(PART_BYTES);
+    let count = parts.len();
+    for (number, part) in parts.enumerate() {
+        let write = opcode::Write::new(
+            types::Fd(file.as_raw_fd()),
+            part.as_ptr(),
+            part.len().try_into().unwrap(),
+        );
+        let write = write.offset((number * PART_BYTES) as u64).build();
+        // SAFETY: the file and its contents stay until all writes are completed.
+        unsafe { ring.submission().push(&write.user_data(part.len() as u64)) }.unwrap();
+    }
+    ring.submit_and_wait(count).unwrap();
+    for done in ring.completion() {
+        assert_eq!(u64::try_from(done.result()), Ok(done.user_data()));
+    }
+}
+
+fn unwaited(path: &Path, flags: OFlags) -> Vec<u8> {
+    let contents = pattern((5 << 20) + 4096);
+    write_without_waiting(path, flags, &contents);
+    contents
+}
+
+const UNWAITED: &[(&str, Change)] = &[
+    ("direct-dsync", |path| {
+        unwaited(path, OFlags::DIRECT | OFlags::DSYNC)
+    }),
+    ("direct-sync", |path| {
+        unwaited(path, OFlags::DIRECT | OFlags::SYNC)
+    }),
+    ("cached-dsync", |path| unwaited(path, OFlags::DSYNC)),
+    ("overwritten", |path| {
+        let mut contents = unwaited(path, OFlags::DIRECT | OFlags::DSYNC);
+        contents[..8192].fill(b'o');
+        write_without_waiting(path, OFlags::DIRECT | OFlags::DSYNC, &contents[..8192]);
+        contents
+    }),
+];
+
+const UNWAITED_ON_SYNC: &[(&str, Change)] = &[
+    ("direct", |path| unwaited(path, OFlags::DIRECT)),
+    ("cached", |path| unwaited(path, OFlags::empty())),
+];
+
+#[test]
+fn a_write_that_nobody_waits_for_is_durable_when_it_is_completed() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    if let Err(error) = IoUring::new(1) {
+        say(&format!("SKIPPED: no io_uring: {error}"));
+        return;
+    }
+    let bench = Bench::new();
+    for options in ["transport=auto", "transport=classic", "opens", "writeback"] {
+        for (name, change) in UNWAITED {
+            assert_durable(&bench, options, name, *change);
+        }
+        for (name, change) in UNWAITED_ON_SYNC {
+            assert_durable(&bench, &format!("sync,{options}"), name, *change);
         }
     }
     bench.check();
