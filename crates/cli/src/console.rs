@@ -27,6 +27,8 @@ const SIGPIPE_EXIT: u8 = 128 + 13;
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 const OUT_BUFFER_BYTES: usize = 64 << 10;
+/// What a command gathers at a time that must let something go before it writes.
+pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {
@@ -185,10 +187,8 @@ impl Console {
 
     /// Writes a name or path: fit for a terminal if a person reads it, as it is if not.
     pub(crate) fn write_path(&mut self, path: &[u8]) -> io::Result<()> {
-        match self.is_terminal() {
-            true => write!(self.out, "{}", Escaped(path)),
-            false => self.out.write_all(path),
-        }
+        let is_terminal = self.is_terminal();
+        write_path_to(&mut self.out, path, is_terminal)
     }
 
     /// Reports an error after which the command goes on; the exit code will be 1.
@@ -237,6 +237,18 @@ impl Console {
         }
         self.error(format_args!("{error:#}"));
         FAILURE
+    }
+}
+
+/// The same, to what is written to standard output later.
+pub(crate) fn write_path_to(
+    out: &mut impl Write,
+    path: &[u8],
+    is_terminal: bool,
+) -> io::Result<()> {
+    match is_terminal {
+        true => write!(out, "{}", Escaped(path)),
+        false => out.write_all(path),
     }
 }
 

@@ -17,6 +17,7 @@ mod namespaces;
 mod process;
 mod progs_verbs;
 mod shell;
+mod stopped;
 mod stored;
 mod subvolumes;
 #[path = "../../../../benches/transport/src/switch.rs"]

@@ -1,6 +1,9 @@
 //! `ubtrfs subvolume find-new`: what was written to files since a transaction.
+//!
+//! Nothing is written while a cursor is held, which keeps space from being given out again: in pieces, then, each sought
+//! behind the last key of the one before.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -9,7 +12,7 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
-use crate::console::Console;
+use crate::console::{Console, PIECE_BYTES, write_path_to};
 use crate::json;
 use crate::location::{Access, Location, VolumeOptions};
 
@@ -71,28 +74,34 @@ impl FindNew {
             volume.sync().context("cannot commit")?;
         }
         let transid = volume.subvolume_tree(target.root)?.item().generation.get();
+        let mut search = Search {
+            volume,
+            root: target,
+            since: self.since,
+            from: Some(Key::MIN),
+            last: None,
+            last_dir: None,
+        };
         let mut found = Vec::new();
-        let is_json = console.is_json();
-        self.search(volume, target, &mut |extent, path| {
-            if is_json {
-                found.push(to_json(extent, path));
-                return Ok(());
-            }
-            write!(
-                console.out,
-                "inode {} file offset {} len {} disk start {} offset {} gen {} flags {} ",
-                extent.inode,
-                extent.file_offset,
-                extent.len,
-                extent.disk_start,
-                extent.offset,
-                extent.transid,
-                extent.flags
-            )?;
-            console.write_path(path)?;
-            Ok(writeln!(console.out)?)
-        })?;
-        if is_json {
+        let is_terminal = console.is_terminal();
+        while search.from.is_some() {
+            let mut text = Vec::new();
+            let searched = search.piece(&mut |extent, path| match console.is_json() {
+                true => {
+                    found.push(to_json(extent, path));
+                    // All of it is written at the end.
+                    false
+                }
+                false => {
+                    // Memory takes all of it.
+                    let _ = extent.write(path, is_terminal, &mut text);
+                    text.len() >= PIECE_BYTES
+                }
+            });
+            console.out.write_all(&text)?;
+            searched?;
+        }
+        if console.is_json() {
             let found = FoundJson {
                 transid,
                 extents: found,
@@ -101,19 +110,46 @@ impl FindNew {
         }
         Ok(writeln!(console.out, "transid marker was {transid}")?)
     }
+}
 
-    /// Gives the extents in the order of their inodes. A file without a name is passed over.
-    fn search(
-        &self,
-        volume: &Volume,
-        root: FileId,
-        each: &mut dyn FnMut(&Found, &[u8]) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let tree = volume.subvolume_tree(root.root)?;
+impl Found {
+    fn write(&self, path: &[u8], is_terminal: bool, out: &mut Vec<u8>) -> io::Result<()> {
+        write!(
+            out,
+            "inode {} file offset {} len {} disk start {} offset {} gen {} flags {} ",
+            self.inode,
+            self.file_offset,
+            self.len,
+            self.disk_start,
+            self.offset,
+            self.transid,
+            self.flags
+        )?;
+        write_path_to(out, path, is_terminal)?;
+        writeln!(out)
+    }
+}
+
+struct Search<'v> {
+    volume: &'v Volume,
+    root: FileId,
+    since: u64,
+    /// Where the next piece begins; None behind the last.
+    from: Option<Key>,
+    /// The last inode, with its path.
+    last: Option<(u64, Option<Vec<u8>>)>,
+    last_dir: Option<(FileId, Vec<u8>)>,
+}
+
+impl Search<'_> {
+    /// Gives extents in the order of their inodes, until `each` has enough for now. A file without a name is passed over.
+    fn piece(&mut self, each: &mut dyn FnMut(&Found, &[u8]) -> bool) -> anyhow::Result<()> {
+        let Some(from) = self.from.take() else {
+            return Ok(());
+        };
+        let tree = self.volume.subvolume_tree(self.root.root)?;
         let mut cursor = tree.view.cursor().sequential();
-        let mut more = cursor.seek(&Key::MIN)?;
-        let mut last: Option<(u64, Option<Vec<u8>>)> = None;
-        let mut last_dir = None;
+        let mut more = cursor.seek(&from)?;
         while more {
             let Some((key, bytes)) = cursor.current() else {
                 break;
@@ -124,15 +160,20 @@ impl FindNew {
             };
             if let Some(extent) = extent {
                 let found = found(key, &extent);
-                if last
+                if self
+                    .last
                     .as_ref()
                     .is_none_or(|(inode, _)| *inode != key.objectid)
                 {
-                    let file = FileId::new(root.root, InodeNr(key.objectid));
-                    last = Some((key.objectid, path_of(volume, file, &mut last_dir)?));
+                    let file = FileId::new(self.root.root, InodeNr(key.objectid));
+                    let path = path_of(self.volume, file, &mut self.last_dir)?;
+                    self.last = Some((key.objectid, path));
                 }
-                if let Some((_, Some(path))) = &last {
-                    each(&found, path)?;
+                if let Some((_, Some(path))) = &self.last
+                    && each(&found, path)
+                {
+                    self.from = key.next();
+                    break;
                 }
             }
             more = cursor.advance()?;

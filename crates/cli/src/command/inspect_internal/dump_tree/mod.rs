@@ -11,7 +11,6 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use ubtrfs_engine::Volume;
-use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
@@ -169,8 +168,7 @@ impl Dump<'_> {
         for bytenr in blocks {
             let bytenr = Logical(bytenr);
             if self.command.follow {
-                let expect = Expect::at(bytenr);
-                self.walk.below(console, RootId(0), &expect)?;
+                self.walk.below(console, bytenr)?;
             } else {
                 self.walk.block(console, bytenr)?;
             }
@@ -199,11 +197,11 @@ impl Dump<'_> {
 
     fn top_tree(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {
         let title = top_title(tree);
-        let Some(root) = self.top_root(tree)? else {
+        if self.top_root(tree)?.is_none() {
             bail!("cannot print {title}, invalid pointer");
-        };
+        }
         writeln!(console.out, "{title}")?;
-        self.walk.tree(console, &root)
+        self.walk.tree(console, &|| self.top_root(tree))
     }
 
     fn all(&self, console: &mut Console) -> anyhow::Result<()> {
@@ -241,37 +239,35 @@ impl Dump<'_> {
             return Ok(());
         }
         writeln!(console.out, "{title}")?;
-        self.walk.tree(console, &root)
+        self.walk.tree(console, &|| self.top_root(tree))
     }
 
     /// The trees whose roots stand in `roots`, in the order of their ids.
     fn trees_in(&self, console: &mut Console, roots: &View) -> anyhow::Result<()> {
-        let mut cursor = roots.cursor();
-        let mut more = cursor.seek(&Key::MIN)?;
-        while more {
-            if let Some((key, bytes)) = cursor.current()
-                && key.item_type == KeyType::ROOT_ITEM
-                && self.command.shows(RootId(key.objectid))
-            {
-                match RootItem::decode(bytes) {
-                    Some(item) => self.tree(console, key, &item)?,
-                    None => console.error(format_args!("root item {key} cannot be read")),
+        let mut from = Some(Key::MIN);
+        while let Some(start) = from
+            && let Some(key) = next_root(roots, &start)?
+        {
+            if self.command.shows(RootId(key.objectid)) {
+                match root_at(roots, &key)? {
+                    Some(Ok(root)) => self.tree(console, roots, key, &root)?,
+                    Some(Err(_)) => console.error(format_args!("root item {key} cannot be read")),
+                    None => {}
                 }
             }
-            more = cursor.advance()?;
+            from = key.next();
         }
         Ok(())
     }
 
-    fn tree(&self, console: &mut Console, key: Key, item: &RootItem) -> anyhow::Result<()> {
-        let tree = RootId(key.objectid);
-        let root = CommittedRoot {
-            tree,
-            bytenr: item.bytenr(),
-            level: item.level,
-            generation: Some(Transid(item.generation.get())),
-        };
-        let (name, text) = (tree_name(tree), KeyText(key));
+    fn tree(
+        &self,
+        console: &mut Console,
+        roots: &View,
+        key: Key,
+        root: &CommittedRoot,
+    ) -> anyhow::Result<()> {
+        let (name, text) = (tree_name(root.tree), KeyText(key));
         write!(console.out, "{name} tree key {text}")?;
         if self.command.only_roots() {
             writeln!(console.out, " {} level {}", root.bytenr, root.level)?;
@@ -279,8 +275,41 @@ impl Dump<'_> {
         }
         let end = if self.command.extents { "" } else { " " };
         writeln!(console.out, "{end}")?;
-        self.walk.tree(console, &root)
+        self.walk
+            .tree(console, &|| Ok(root_at(roots, &key)?.and_then(Result::ok)))
     }
+}
+
+/// The key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are written out.
+fn next_root(roots: &View, from: &Key) -> anyhow::Result<Option<Key>> {
+    let mut cursor = roots.cursor();
+    let mut more = cursor.seek(from)?;
+    while more {
+        if let Some((key, _)) = cursor.current()
+            && key.item_type == KeyType::ROOT_ITEM
+        {
+            return Ok(Some(key));
+        }
+        more = cursor.advance()?;
+    }
+    Ok(None)
+}
+
+/// The item is no root item of any length.
+struct Undecodable;
+
+/// Where a root item says that its tree is; None if there is no such item.
+fn root_at(roots: &View, key: &Key) -> anyhow::Result<Option<Result<CommittedRoot, Undecodable>>> {
+    let root = |bytes: &[u8]| {
+        let item = RootItem::decode(bytes).ok_or(Undecodable)?;
+        Ok(CommittedRoot {
+            tree: RootId(key.objectid),
+            bytenr: item.bytenr(),
+            level: item.level,
+            generation: Some(Transid(item.generation.get())),
+        })
+    };
+    Ok(roots.get(key)?.map(|item| root(&item)))
 }
 
 fn top_title(tree: RootId) -> &'static str {

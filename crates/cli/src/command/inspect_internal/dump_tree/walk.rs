@@ -5,15 +5,24 @@
 //!
 //! A damaged block is reported, and printed if its checksum still shows that it was written like that. What
 //! lies below it is not followed: its pointers could lead to the same blocks again and again.
+//!
+//! Invariants
+//! - DUMP-1: nothing is written while the epoch is held that keeps blocks from being given out again: a reader may
+//!   stop for as long as it likes, and who writes to the volume goes on. A tree is shown in pieces, each as the tree
+//!   is at its time, from the key on that the piece before came to.
+//! - DUMP-2: a piece ends further on than it begins, so that a dump ends on any bytes.
 
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ubtrfs_format::check::{BlockContext, Expect};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 use ubtrfs_tree::{Block, CommittedRoot, NodeStore, TreeError};
 
-use crate::console::Console;
+use crate::console::{Console, PIECE_BYTES};
 use crate::print::{PrintOptions, print_block};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +47,82 @@ impl Shown {
     }
 }
 
+/// Where a block lies in its tree.
+#[derive(Clone, Copy)]
+struct Span {
+    start: Key,
+    /// Where the next block of its level begins; None for the last.
+    end: Option<Key>,
+    /// The lowest of the levels above whose block goes on behind the end.
+    open: u8,
+}
+
+/// How far a dump has come.
+#[derive(Clone, Copy)]
+struct Position {
+    /// What ends here or before has been shown.
+    key: Key,
+    /// So have blocks that hold the key, from this level up.
+    shown: u8,
+}
+
+impl Position {
+    const START: Position = Position {
+        key: Key::MIN,
+        shown: u8::MAX,
+    };
+
+    fn is_behind(self, level: u8, span: Span) -> bool {
+        span.start <= self.key && level >= self.shown
+    }
+}
+
+/// What is shown of a tree in one go.
+struct Piece {
+    tree: RootId,
+    /// The only level that is shown.
+    level: Option<u8>,
+    text: Vec<u8>,
+    /// Each with how much of the text comes before it.
+    reports: Vec<(usize, String)>,
+    /// None behind the last block.
+    at: Option<Position>,
+}
+
+impl Piece {
+    fn report(&mut self, report: Option<String>) {
+        self.reports
+            .extend(report.map(|report| (self.text.len(), report)));
+    }
+
+    fn come_to(&mut self, at: Option<Position>) -> ControlFlow<()> {
+        self.at = at;
+        match at.is_none() || self.text.len() >= PIECE_BYTES {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// All of a block has been shown, with what is below.
+    fn pass(&mut self, span: Span) -> ControlFlow<()> {
+        let at = |key| Position {
+            key,
+            shown: span.open,
+        };
+        self.come_to(span.end.map(at))
+    }
+
+    fn write(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut written = 0;
+        for (end, report) in &self.reports {
+            console.out.write_all(&self.text[written..*end])?;
+            console.error(report);
+            written = *end;
+        }
+        Ok(console.out.write_all(&self.text[written..])?)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Walk<'v> {
     store: &'v Arc<NodeStore>,
@@ -54,19 +139,30 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// Prints a tree from its root.
-    pub(super) fn tree(&self, console: &mut Console, root: &CommittedRoot) -> anyhow::Result<()> {
-        let expect = Expect {
-            level: Some(root.level),
-            generation: root.generation,
-            ..Expect::at(root.bytenr)
-        };
-        self.below(console, root.tree, &expect)
+    /// Prints a tree from the root that `root` looks up; one that is not there any more ends.
+    pub(super) fn tree(
+        &self,
+        console: &mut Console,
+        root: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
+    ) -> anyhow::Result<()> {
+        self.blocks(console, &|| {
+            Ok(root()?.map(|root| {
+                let expect = Expect {
+                    level: Some(root.level),
+                    generation: root.generation,
+                    ..Expect::at(root.bytenr)
+                };
+                (root.tree, expect)
+            }))
+        })
     }
 
     /// Prints one block only.
     pub(super) fn block(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
-        let shown = self.read(console, RootId(0), &Expect::at(bytenr), true);
+        let (shown, report) = self.read(RootId(0), &Expect::at(bytenr));
+        if let Some(report) = report {
+            console.error(report);
+        }
         if let Some(node) = shown.as_ref().and_then(Shown::node) {
             print_block(&mut console.out, node, &self.options)?;
         }
@@ -74,87 +170,156 @@ impl<'v> Walk<'v> {
     }
 
     /// Prints a block and those below it.
-    pub(super) fn below(
-        &self,
-        console: &mut Console,
-        tree: RootId,
-        expect: &Expect,
-    ) -> anyhow::Result<()> {
-        let Some(root) = self.read(console, tree, expect, true) else {
-            return Ok(());
-        };
-        let top = root.node().map_or(0, Node::level);
-        match self.order {
-            Order::DepthFirst => self.descend(console, tree, &root, None)?,
-            Order::LeavesOnly => self.descend(console, tree, &root, Some(0))?,
-            Order::LevelByLevel => {
-                for level in (0..=top).rev() {
-                    self.descend(console, tree, &root, Some(level))?;
-                }
-            }
-        }
-        Ok(())
+    pub(super) fn below(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
+        self.blocks(console, &|| Ok(Some((RootId(0), Expect::at(bytenr)))))
     }
 
-    /// Prints the blocks at and below `shown` that are of `level`, or all.
-    fn descend(
+    fn blocks(
         &self,
         console: &mut Console,
-        tree: RootId,
-        shown: &Shown,
-        level: Option<u8>,
+        root: &dyn Fn() -> anyhow::Result<Option<(RootId, Expect)>>,
     ) -> anyhow::Result<()> {
-        let Some(node) = shown.node() else {
-            return Ok(());
+        let mut level = match self.order {
+            Order::LeavesOnly => Some(0),
+            Order::LevelByLevel | Order::DepthFirst => None,
         };
-        if level.is_none_or(|level| level == node.level()) {
-            print_block(&mut console.out, node, &self.options)?;
+        let mut at = None;
+        loop {
+            let Some(piece) = self.piece(root, level, at)? else {
+                return Ok(());
+            };
+            piece.write(console)?;
+            level = piece.level;
+            at = piece.at;
+            if at.is_some() {
+                continue;
+            }
+            level = match (self.order, level) {
+                (Order::LevelByLevel, Some(level @ 1..)) => Some(level - 1),
+                _ => return Ok(()),
+            };
+            at = Some(Position::START);
         }
-        let is_bottom = level.is_some_and(|level| level >= node.level());
+    }
+
+    /// What comes next; None if there is no root. The first piece begins at None.
+    fn piece(
+        &self,
+        root: &dyn Fn() -> anyhow::Result<Option<(RootId, Expect)>>,
+        level: Option<u8>,
+        at: Option<Position>,
+    ) -> anyhow::Result<Option<Piece>> {
+        let _epoch = self.store.epoch();
+        let Some((tree, expect)) = root()? else {
+            return Ok(None);
+        };
+        let (shown, report) = self.read(tree, &expect);
+        let mut piece = Piece {
+            tree,
+            level,
+            text: Vec::new(),
+            reports: Vec::new(),
+            at: None,
+        };
+        // A damaged one is met for each level.
+        if at.is_none() || shown.is_none() {
+            piece.report(report);
+        }
+        let Some(shown) = shown else {
+            piece.level = None;
+            return Ok(Some(piece));
+        };
+        let top = shown.node().map_or(0, Node::level);
+        if self.order == Order::LevelByLevel && level.is_none() {
+            piece.level = Some(top);
+        }
+        let whole = Span {
+            start: Key::MIN,
+            end: None,
+            open: u8::MAX,
+        };
+        let _ = self.descend(&mut piece, &shown, whole, at.unwrap_or(Position::START));
+        Ok(Some(piece))
+    }
+
+    /// Adds the blocks at and below `shown` that lie behind `from`.
+    fn descend(
+        &self,
+        piece: &mut Piece,
+        shown: &Shown,
+        span: Span,
+        from: Position,
+    ) -> ControlFlow<()> {
+        let Some(node) = shown.node() else {
+            return piece.pass(span);
+        };
+        let level = node.level();
+        if piece.level.is_none_or(|wanted| wanted == level) && !from.is_behind(level, span) {
+            // Memory takes all of it.
+            let _ = print_block(&mut piece.text, node, &self.options);
+        }
+        let is_bottom = node.is_leaf() || piece.level.is_some_and(|wanted| wanted >= level);
         if is_bottom || matches!(shown, Shown::Damaged(_)) {
-            return Ok(());
+            return piece.pass(span);
         }
-        for ptr in node.ptrs() {
-            let below = node.level().checked_sub(1);
+        if piece.level.is_none() && !from.is_behind(level, span) {
+            piece.come_to(Some(Position {
+                key: span.start.max(from.key),
+                shown: level,
+            }))?;
+        }
+        let ptrs = node.ptrs();
+        let below = level.checked_sub(1);
+        for (slot, ptr) in ptrs.iter().enumerate() {
+            let next = ptrs.get(slot + 1).map(|next| next.key.get());
+            let start = ptr.key.get();
+            let within = match next.filter(|next| span.end.is_none_or(|end| *next < end)) {
+                None => Span { start, ..span },
+                end => Span {
+                    start,
+                    end,
+                    open: level,
+                },
+            };
+            if within.end.is_some_and(|end| end <= from.key) {
+                continue;
+            }
             let expect = Expect {
                 bytenr: Logical(ptr.blockptr.get()),
                 level: below,
                 generation: Some(Transid(ptr.generation.get())),
                 owner: None,
-                first_key: Some(ptr.key.get()),
+                first_key: Some(start),
             };
+            let (child, report) = self.read(piece.tree, &expect);
             // Level by level, a block is met once for each level below it as well.
-            let first_time = self.order != Order::LevelByLevel || level == below;
-            if let Some(child) = self.read(console, tree, &expect, first_time) {
-                self.descend(console, tree, &child, level)?;
+            if self.order != Order::LevelByLevel || piece.level == below {
+                piece.report(report);
+            }
+            match child {
+                Some(child) => self.descend(piece, &child, within, from)?,
+                None => piece.pass(within)?,
             }
         }
-        Ok(())
+        ControlFlow::Continue(())
     }
 
-    fn read(
-        &self,
-        console: &mut Console,
-        tree: RootId,
-        expect: &Expect,
-        reports: bool,
-    ) -> Option<Shown> {
+    /// The block, and what is to be said of it.
+    fn read(&self, tree: RootId, expect: &Expect) -> (Option<Shown>, Option<String>) {
         let error = match self.store.read(tree, expect) {
-            Ok(block) => return Some(Shown::Sound(block)),
+            Ok(block) => return (Some(Shown::Sound(block)), None),
             Err(error) => error,
         };
         let damaged = match error {
             TreeError::Corrupt { .. } => self.read_damaged(expect),
             _ => None,
         };
-        if reports {
-            let bytenr = expect.bytenr;
-            console.error(match damaged {
-                Some(_) => format!("damaged tree block {bytenr}: {error}"),
-                None => format!("failed to read tree block {bytenr}: {error}"),
-            });
-        }
-        damaged.map(Shown::Damaged)
+        let bytenr = expect.bytenr;
+        let report = match damaged {
+            Some(_) => format!("damaged tree block {bytenr}: {error}"),
+            None => format!("failed to read tree block {bytenr}: {error}"),
+        };
+        (damaged.map(Shown::Damaged), Some(report))
     }
 
     /// The block from the first mirror whose checksum is right, if it is a block of this place and level.

@@ -1,0 +1,76 @@
+//! A reader of a command's output that stops reading stands in nobody's way in the mount.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::mounted::Mounted;
+use crate::process::{judged, succeed, ubtrfs};
+
+const FILES: usize = 4000;
+const LARGE_BYTES: usize = 40 << 20;
+/// Together more than there is room for, if nothing is given out again.
+const REWRITES: u8 = 6;
+
+fn small(image: &Path) {
+    let words = ["mkfs", "-qf", "-b", "256M"].map(OsString::from);
+    succeed(words.into_iter().chain([image.into()]));
+}
+
+/// A command that has begun to write, with more to say than a pipe takes.
+fn begun(words: &[&str], mountpoint: &Path, last: Option<&str>) -> Child {
+    let mut command = ubtrfs();
+    command.args(words).arg(mountpoint).args(last);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn().unwrap();
+    let timeout = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let stdout = child.stdout.as_ref().unwrap();
+    let mut readable = [PollFd::new(stdout, PollFlags::IN)];
+    assert_ne!(poll(&mut readable, Some(&timeout)).unwrap(), 0, "{words:?}");
+    child
+}
+
+#[test]
+fn space_is_given_out_again_while_a_reader_has_stopped() {
+    let Some(mounted) = Mounted::new("rw", small) else {
+        return;
+    };
+    for number in 0..FILES {
+        fs::write(mounted.dir.join(format!("file{number:04}")), "small").unwrap();
+    }
+    let large = mounted.dir.join("large");
+    let rewrite = |byte: u8| {
+        let mut file = File::create(&large)?;
+        file.write_all(&vec![byte; LARGE_BYTES])?;
+        file.sync_all()
+    };
+    rewrite(0).unwrap();
+    let find_new = ["subvolume", "find-new"];
+    let dump_tree = ["inspect-internal", "dump-tree"];
+    for (words, last, end) in [
+        (find_new, Some("0"), "\ntransid marker was "),
+        (dump_tree, None, "\nuuid "),
+    ] {
+        let child = begun(&words, &mounted.dir, last);
+        for round in 1..=REWRITES {
+            let rewritten = rewrite(round);
+            assert!(rewritten.is_ok(), "{words:?}: {round}: {rewritten:?}");
+        }
+        let output = child.wait_with_output().unwrap();
+        let (said, text) = (output.stderr, String::from_utf8_lossy(&output.stdout));
+        assert_eq!(String::from_utf8_lossy(&said), "", "{words:?}");
+        assert!(output.status.success() && text.contains(end), "{words:?}");
+        for number in (0..FILES).step_by(97) {
+            assert!(text.contains(&format!("file{number:04}")), "{words:?}");
+        }
+    }
+    mounted.unmount();
+    judged(&mounted.image);
+}
