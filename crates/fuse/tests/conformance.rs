@@ -3,28 +3,27 @@
 //!
 //! The representative cases run always, many more with `UBTRFS_SOAK` set.
 
+mod idle;
 #[path = "conformance/library.rs"]
 mod library;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
+use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
 use ubtrfs_sim::fill::Scale;
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, MkfsSpec, Profile, or_skip};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 use ubtrfs_sim::matrix::{self, Case, Filled};
 use ubtrfs_sim::{Rng, Scratch, damage, images, seed};
 
+use self::idle::unmount_once_idle;
+
 /// What the mount does not show as the kernel does: inode numbers of nested subvolumes are made unique
 /// over the mount.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino];
-
-const BUSY_LIMIT: Duration = Duration::from_secs(10);
 
 fn through_mount(volume: &Arc<Volume>, dir: &Path) -> Manifest {
     let dir = dir.join("mnt");
@@ -33,17 +32,7 @@ fn through_mount(volume: &Arc<Volume>, dir: &Path) -> Manifest {
     options.add("ro".as_ref()).unwrap();
     let mut session = mount(Arc::clone(volume), Path::new("conformance"), &dir, &options).unwrap();
     let shown = Manifest::of_dir(&dir).unwrap();
-    let begun = Instant::now();
-    loop {
-        match session.unmount() {
-            // A thread of another test that starts a program holds copies of all open files between fork
-            // and exec.
-            Err(MountError::Unmount(UnmountError::Busy(_))) if begun.elapsed() < BUSY_LIMIT => {
-                thread::yield_now();
-            }
-            done => break done.unwrap(),
-        }
-    }
+    unmount_once_idle(&mut session);
     shown
 }
 

@@ -3,11 +3,11 @@
 //!
 //! With `UBTRFS_SOAK` set the scripts are long.
 
+mod idle;
+
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
@@ -20,7 +20,7 @@ use ubtrfs_sim::script::{
 };
 use ubtrfs_sim::seed;
 
-const BUSY_LIMIT: Duration = Duration::from_secs(10);
+use self::idle::unmount_once_idle;
 
 /// A volume that is mounted by us, in this process.
 struct OurMount {
@@ -57,17 +57,7 @@ impl OurMount {
         let Some((mut session, volume)) = self.served.take() else {
             return;
         };
-        let begun = Instant::now();
-        loop {
-            match session.unmount() {
-                // A thread of another test that starts a program holds copies of all open files between
-                // fork and exec.
-                Err(MountError::Unmount(UnmountError::Busy(_))) if begun.elapsed() < BUSY_LIMIT => {
-                    thread::yield_now();
-                }
-                done => break done.unwrap(),
-            }
-        }
+        unmount_once_idle(&mut session);
         drop(volume);
         let report = check(self.device.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
         assert!(report.is_spotless(), "{:?}", report.issues);

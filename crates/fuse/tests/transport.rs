@@ -1,6 +1,7 @@
 //! Real mounts of a file system in memory, over each transport that works here: what clients see under
 //! load, when requests have to wait, when clients or the connection die.
 
+mod idle;
 #[path = "../../../benches/transport/src/instant.rs"]
 mod instant;
 #[path = "../../../benches/transport/src/switch.rs"]
@@ -22,10 +23,12 @@ use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::{
-    IfBusy, MountError, Options, Session, TransportChoice, mount_file_system, mount_table, unmount,
+    IfBusy, MountError, Options, Session, TransportChoice, UnmountError, mount_file_system,
+    mount_table, unmount,
 };
 use ubtrfs_fuse::request::NodeId;
 
+use self::idle::unmount_once_idle;
 use self::instant::{Gate, Instant, Manners, State};
 use self::switch::with_uring;
 
@@ -51,7 +54,7 @@ impl Mounted {
 
     fn unmount(mut self) {
         self.open_gate();
-        self.session.unmount().unwrap();
+        unmount_once_idle(&mut self.session);
     }
 }
 

@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::mpsc::channel;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use rustix::process::Signal;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
@@ -61,6 +63,56 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
         .output()
         .unwrap();
     assert_eq!(last.stdout, b"last\n");
+}
+
+/// `umount -f` ends the connection before anything else, so the kernel does not ask for the volume to be closed.
+fn is_ended_by_force(place: &Place, source: &Path, is_busy: bool) {
+    let mut server = Server::start(source, &place.mountpoint);
+    let is_block = types_at(&place.mountpoint) == ["fuseblk.ubtrfs"];
+    let path = |name| place.mountpoint.join(name);
+    for name in ["written", "synced"] {
+        fs::write(path(name), name).unwrap();
+    }
+    File::open(path("synced")).unwrap().sync_all().unwrap();
+    fs::write(path("last"), "last").unwrap();
+    let user = is_busy.then(|| File::open(path("last")).unwrap());
+    let unmounted = unmount(&place.mountpoint, UnmountFlags::FORCE);
+    assert_eq!(unmounted.is_ok(), !is_busy);
+    if is_block && !is_busy {
+        server.wait_for("claimed the device again");
+    }
+    assert!(server.end().expect("it is served on").success());
+    if let Some(user) = user {
+        let gone = fs::read(path("last")).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(Errno::NOTCONN.raw_os_error()));
+        drop(user);
+        unmount(&place.mountpoint, UnmountFlags::empty()).unwrap();
+    }
+    assert_ok(ubtrfs().args(["check", "-q"]).arg(source));
+    for name in ["written", "synced", "last"] {
+        let file = format!("{}:/{name}", source.display());
+        let found = ubtrfs().arg("cat").arg(file).output().unwrap();
+        assert_eq!(found.stdout, name.as_bytes());
+    }
+}
+
+#[test]
+fn a_forced_umount_ends_the_server_and_loses_nothing_that_was_written() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    for is_busy in [false, true] {
+        is_ended_by_force(&place, &place.image, is_busy);
+    }
+    if !kernel::or_skip("a_forced_umount of a block device") {
+        return;
+    }
+    let device = LoopDevice::attach(&place.image).unwrap();
+    for is_busy in [false, true] {
+        is_ended_by_force(&place, device.path(), is_busy);
+    }
 }
 
 #[test]

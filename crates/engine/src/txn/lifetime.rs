@@ -1,9 +1,10 @@
-//! Hearing that a volume takes no changes any more, without keeping it open.
+//! When a volume takes no changes any more: hearing of it without keeping it open, and bringing it about.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::writer::Writer;
+use crate::error::Error;
 use crate::volume::Volume;
 
 /// The life of a volume that is written to.
@@ -28,6 +29,18 @@ impl Volume {
         self.writer()
             .ok()
             .map(|writer| Lifetime(Arc::clone(writer)))
+    }
+
+    /// Whether `close` has been done, or is not needed.
+    pub fn is_closed(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.is_closed()) || !self.is_writable()
+    }
+
+    /// Gives up what is not durable: from here on nothing is entered and no commit begins.
+    pub fn abandon(&self, reason: &Error) {
+        if let Ok(writer) = self.writer() {
+            writer.abort(reason);
+        }
     }
 
     /// Why it takes no changes any more, if a transaction was aborted.

@@ -5,14 +5,24 @@
 //! of ours away stays throughout.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
-use ubtrfs_engine::Volume;
+use ubtrfs_device::BlockDevice;
+use ubtrfs_engine::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
+use super::detach::control_of;
 use super::error::MountError;
 use super::options::{BlockMount, Options};
+use super::table::{BLOCK_FS_TYPE, mount_table};
+
+/// How long the kernel may take to let go of a device after it has ended the connection.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
+const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// Mounts as a block device where that is wanted and works, and otherwise as anything else.
 pub(super) fn attach_volume(
@@ -24,12 +34,7 @@ pub(super) fn attach_volume(
         return attach(wanted);
     }
     let must = options.block_mount == BlockMount::Always;
-    let pool = volume.pool();
-    let devices = pool.devices();
-    let named = devices
-        .iter()
-        .find(|device| device.path.as_deref() == Some(wanted.source))
-        .and_then(|device| pool.device(device.devid));
+    let named = device_at(volume, wanted.source);
     let file = named.as_ref().and_then(|device| device.as_file());
     let Some(file) = file.filter(|file| file.is_block() && geteuid().is_root()) else {
         return match must {
@@ -52,4 +57,111 @@ pub(super) fn attach_volume(
     }
     tracing::debug!(%refused, "not mounted as a block device");
     attach(wanted)
+}
+
+fn device_at(volume: &Volume, path: &Path) -> Option<Arc<dyn BlockDevice>> {
+    let pool = volume.pool();
+    let devices = pool.devices();
+    let mut devices = devices.iter();
+    let named = devices.find(|device| device.path.as_deref() == Some(path))?;
+    pool.device(named.devid)
+}
+
+/// The device of a mount, to be claimed again if the connection ends before the kernel has had the volume closed, as by
+/// `umount -f`: the kernel lets go of it at once then, and it is anybody's while the last commit is written.
+#[derive(Debug)]
+pub(super) struct Reclaim {
+    file: Arc<dyn BlockDevice>,
+    /// Of the mount, as `st_dev` shows it.
+    device: (u32, u32),
+}
+
+impl Reclaim {
+    /// None of what is not mounted as a block device.
+    pub(super) fn of(volume: &Volume, source: &Path, device: Option<(u32, u32)>) -> Option<Self> {
+        let device = device.filter(|&device| is_mounted(device))?;
+        let file = device_at(volume, source)?;
+        Some(Self { file, device })
+    }
+
+    /// Makes sure that nobody else has the device.
+    pub(super) fn claim(&self) -> Result<(), Error> {
+        let Some(file) = self.file.as_file() else {
+            return Ok(());
+        };
+        let until = Instant::now() + LETS_GO_WITHIN;
+        loop {
+            match file.renew_claim() {
+                Ok(()) => {
+                    tracing::info!("claimed the device again");
+                    return Ok(());
+                }
+                Err(_) if Instant::now() < until => thread::sleep(TRY_EVERY),
+                // The kernel has it for our mount still.
+                Err(_) if is_mounted(self.device) || control_of(self.device).exists() => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Whether a block device is mounted by us.
+fn is_mounted(device: (u32, u32)) -> bool {
+    mount_table().is_ok_and(|table| {
+        let mut mounts = table.iter();
+        mounts.any(|entry| entry.device == device && entry.fs_type == BLOCK_FS_TYPE)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+    use ubtrfs_engine::{NewInode, OpenOptions};
+    use ubtrfs_format::ids::RootId;
+    use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec};
+
+    use super::super::closing::Closing;
+    use super::super::companion::Companion;
+    use super::*;
+    use crate::adapter::CloseFailure;
+
+    /// A mount of nobody's.
+    const GONE: (u32, u32) = (0, 0xf_ffff);
+
+    #[test]
+    fn nothing_is_written_to_a_device_that_somebody_else_has_taken() {
+        if !kernel::or_skip("nothing_is_written_to_a_device_that_somebody_else_has_taken") {
+            return;
+        }
+        let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let device = LoopDevice::attach(&made.devices()[0]).unwrap();
+        let options = OpenOptions::default().writable(true);
+        for is_taken in [false, true] {
+            let volume = Volume::open(&[device.path().into()], &options).unwrap();
+            let before = volume.superblock().generation.get();
+            let file = device_at(&volume, device.path()).unwrap();
+            file.as_file().unwrap().release_claim();
+            let mut exclusive = File::options();
+            exclusive.read(true);
+            exclusive.custom_flags(OFlags::EXCL.bits().cast_signed());
+            let stranger = is_taken.then(|| exclusive.open(device.path()).unwrap());
+            let top = volume.root_dir(RootId::FS_TREE).unwrap();
+            let new = NewInode::file(0o644);
+            let name = if is_taken { &b"lost"[..] } else { b"new" };
+            volume.create(top, name, &new).unwrap();
+
+            let reclaim = Reclaim { file, device: GONE };
+            let mut closing = Closing::new(volume, CloseFailure::default(), Some(reclaim));
+            assert_eq!(closing.end().is_err(), is_taken);
+            drop((closing, stranger));
+            let left = Volume::open(&[device.path().into()], &OpenOptions::default()).unwrap();
+            assert_eq!(left.superblock().generation.get() == before, is_taken);
+            assert_eq!(left.lookup(top, name).unwrap().is_some(), !is_taken);
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ubtrfs_engine::Volume;
 
+use super::block::Reclaim;
 use super::companion::Companion;
 use super::error::MountError;
 use crate::adapter::CloseFailure;
@@ -15,16 +16,31 @@ pub(super) struct Closing {
     volume: Arc<Volume>,
     /// Of the kernel's asking for it.
     failure: CloseFailure,
+    reclaim: Option<Reclaim>,
 }
 
 impl Closing {
-    pub(super) fn new(volume: Arc<Volume>, failure: CloseFailure) -> Closing {
-        Closing { volume, failure }
+    pub(super) fn new(
+        volume: Arc<Volume>,
+        failure: CloseFailure,
+        reclaim: Option<Reclaim>,
+    ) -> Closing {
+        Closing {
+            volume,
+            failure,
+            reclaim,
+        }
     }
 }
 
 impl Companion for Closing {
     fn end(&mut self) -> Result<(), MountError> {
+        if let Some(reclaim) = self.reclaim.take().filter(|_| !self.volume.is_closed())
+            && let Err(error) = reclaim.claim()
+        {
+            // What is written now would be written to somebody else's.
+            self.volume.abandon(&error);
+        }
         let before = self.failure.lock().take().map_or(Ok(()), Err);
         before.and(self.volume.close()).map_err(MountError::Close)
     }

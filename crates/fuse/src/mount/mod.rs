@@ -32,7 +32,7 @@ use rustix::process::geteuid;
 use ubtrfs_engine::{AtimePolicy, Volume};
 
 use self::attach::{Attachment, attach};
-use self::block::attach_volume;
+use self::block::{Reclaim, attach_volume};
 use self::closing::Closing;
 use self::forced_ro::ForcedReadOnly;
 use self::table::mount_at;
@@ -103,7 +103,8 @@ pub fn mount(
     if let Some(lifetime) = volume.lifetime() {
         session.accompany(ForcedReadOnly::watch(lifetime, session.device())?);
     }
-    session.accompany(Closing::new(volume, close_failure));
+    let reclaim = Reclaim::of(&volume, source, session.device());
+    session.accompany(Closing::new(volume, close_failure, reclaim));
     Ok(session)
 }
 

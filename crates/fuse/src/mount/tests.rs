@@ -10,9 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
+#[path = "../../tests/idle/mod.rs"]
+mod idle;
 #[path = "../../../../benches/transport/src/switch.rs"]
 mod switch;
 
+use self::idle::unmount_once_idle;
 use super::*;
 use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
@@ -140,7 +143,7 @@ fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
 }
 
 fn unmount_session(mut session: Session) {
-    session.unmount().unwrap();
+    unmount_once_idle(&mut session);
 }
 
 #[test]

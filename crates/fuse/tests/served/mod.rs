@@ -3,14 +3,18 @@
 //! Whoever maps files of a mount must not serve it: a page fault may hold the lock of the process's memory while it
 //! waits for the server, which needs that lock to take memory. Nobody can end such a process.
 
+#[path = "../idle/mod.rs"]
+mod idle;
+
 use std::io::{BufRead, BufReader, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use ubtrfs_engine::Volume;
-use ubtrfs_fuse::mount::{MountError, Options, UnmountError, mount};
+use ubtrfs_fuse::mount::{MountError, Options, Session, UnmountError, mount};
+
+use self::idle::unmount_once_idle;
 
 const IMAGE: &str = "UBTRFS_TEST_IMAGE";
 const DIR: &str = "UBTRFS_TEST_DIR";
@@ -73,8 +77,5 @@ pub(crate) fn serve() {
     let mut session = mount(volume, &image, &dir, &options).unwrap();
     eprintln!("ready");
     let _ = stdin().read(&mut [0]);
-    // A thread of another test that starts a program holds copies of all open files between fork and exec.
-    while let Err(MountError::Unmount(UnmountError::Busy(_))) = session.unmount() {
-        thread::sleep(Duration::from_millis(10));
-    }
+    unmount_once_idle(&mut session);
 }
