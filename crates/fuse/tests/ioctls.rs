@@ -382,6 +382,21 @@ fn the_root_can_be_named_by_a_descriptor_before_it_was_looked_at() {
 }
 
 #[test]
+fn a_trim_says_that_nothing_was_trimmed() {
+    if !or_skip("a_trim_says_that_nothing_was_trimmed") {
+        return;
+    }
+    with_ours("", |dir| {
+        let trimmed = ask(
+            &File::open(dir).unwrap(),
+            FITRIM,
+            &numbers(&[0, u64::MAX, 0]),
+        );
+        assert_eq!(trimmed.unwrap(), numbers(&[0, 0, 0]));
+    });
+}
+
+#[test]
 fn many_searches_for_holes_at_once_all_get_their_answer() {
     if !or_skip("many_searches_for_holes_at_once_all_get_their_answer") {
         return;

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 use rustix::process::Signal;
@@ -63,6 +63,50 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
         .output()
         .unwrap();
     assert_eq!(last.stdout, b"last\n");
+}
+
+/// Leaves a mount of an image by `leave`, which returns with the lock of the image.
+fn is_on_the_image(leave: impl FnOnce(&Place, &File)) {
+    let place = Place::new(1 << 30);
+    let mut server = place.serve();
+    for number in 0..2000 {
+        fs::write(place.mountpoint.join(format!("file{number}")), "small").unwrap();
+    }
+    fs::write(place.mountpoint.join("last"), vec![7; 100 << 20]).unwrap();
+    let image = File::open(&place.image).unwrap();
+    leave(&place, &image);
+    let at_return = generation(&image);
+    assert!(server.end().unwrap().success());
+    assert_eq!(generation(&image), at_return);
+    drop(image);
+    assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
+    let last = format!("{}:/last", place.image.display());
+    let last = ubtrfs().arg("cat").arg(last).output().unwrap();
+    assert_eq!(last.stdout.len(), 100 << 20);
+}
+
+#[test]
+fn all_is_on_the_image_when_our_umount_returns() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    is_on_the_image(|place, image| {
+        place.umount();
+        flock(image, FlockOperation::NonBlockingLockExclusive).unwrap();
+    });
+}
+
+#[test]
+fn all_is_on_the_image_when_its_lock_is_free_after_umount2() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    is_on_the_image(|place, image| {
+        unmount(&place.mountpoint, UnmountFlags::empty()).unwrap();
+        flock(image, FlockOperation::LockShared).unwrap();
+    });
 }
 
 /// `umount -f` ends the connection before anything else, so the kernel does not ask for the volume to be closed.
