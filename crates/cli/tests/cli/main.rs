@@ -12,6 +12,7 @@ mod imports;
 mod kept_images;
 mod listings;
 mod live;
+mod mapped;
 mod mounted;
 mod namespaces;
 mod process;

@@ -1,22 +1,21 @@
 //! Commands on a path in a mount say and do what they do with its image.
 
-use std::ffi::{OsString, c_void};
+use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{inotify, major, minor};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::fs::inotify;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use ubtrfs_sim::Scratch;
 
+use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 use crate::subvolumes::{COMMANDS, by_progs, listed, outcome, words};
 use crate::switch;
@@ -584,46 +583,6 @@ fn a_snapshot_of_a_mount_has_what_was_just_written() {
     drop(file);
     mounted.unmount();
     succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
-}
-
-/// The beginning of a file, mapped. No descriptor is left, whose copies would be closed by programs that are started, and
-/// the file written back with that.
-struct Mapped(*mut c_void);
-
-const MAPPED_BYTES: usize = 4096;
-
-#[allow(unsafe_code)]
-impl Mapped {
-    fn new(path: &Path) -> Mapped {
-        let mut file = File::options();
-        let file = file.read(true).write(true).open(path).unwrap();
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory at a place of the kernel's choice.
-        let start = unsafe { mmap(null_mut(), MAPPED_BYTES, access, MapFlags::SHARED, &file, 0) };
-        Mapped(start.unwrap())
-    }
-
-    fn change(&self, byte: u8) {
-        // SAFETY: the file is as long, and nobody cuts it.
-        unsafe { self.0.cast::<u8>().write_volatile(byte) };
-    }
-}
-
-impl Drop for Mapped {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: it was mapped by `new`, and is not used after this.
-        let _ = unsafe { munmap(self.0, MAPPED_BYTES) };
-    }
-}
-
-/// Has the kernel be in no hurry to write what it holds of a mount.
-fn let_pages_lie(mountpoint: &Path) {
-    let device = mountpoint.metadata().unwrap().dev();
-    let folder = format!("/sys/class/bdi/{}:{}", major(device), minor(device));
-    for (name, value) in [("strict_limit", "0"), ("max_ratio", "100")] {
-        let _ = std::fs::write(format!("{folder}/{name}"), value);
-    }
 }
 
 /// A command of root's without the right to open what its modes forbid.

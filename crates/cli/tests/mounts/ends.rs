@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_sim::kernel::{self, LoopDevice};
 
+use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
 use crate::served::{
     Elsewhere, Place, Server, alone, assert_ok, can_mount, types_at, ubtrfs,
     wait_until_nothing_is_at,
@@ -203,6 +204,71 @@ fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
     let written = ubtrfs().arg("cat").arg(inside).output().unwrap();
     assert_eq!(written.stdout, b"written\n");
     drop(elsewhere);
+}
+
+/// A mount that stays busy, as one of its files is mapped.
+struct Busy {
+    place: Place,
+    server: Server,
+    mapped: Mapped,
+}
+
+impl Busy {
+    fn new() -> Busy {
+        let place = Place::new(256 << 20);
+        let server = place.serve();
+        let_pages_lie(&place.mountpoint);
+        let path = place.mountpoint.join("mapped");
+        fs::write(&path, vec![b'0'; MAPPED_BYTES]).unwrap();
+        Busy {
+            mapped: Mapped::new(&path),
+            place,
+            server,
+        }
+    }
+
+    fn is_left(&self) {
+        self.server.signal(Signal::TERM);
+        wait_until_nothing_is_at(&self.place.mountpoint);
+    }
+
+    /// The first byte of a file of the image.
+    fn stored(&self, name: &str) -> Option<u8> {
+        let inside = format!("{}:/{name}", self.place.image.display());
+        let cat = ubtrfs().arg("cat").arg(inside).output().unwrap();
+        cat.stdout.first().copied()
+    }
+}
+
+#[test]
+fn what_a_busy_mount_has_at_a_signal_outlives_its_process() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let mut busy = Busy::new();
+    fs::write(busy.place.mountpoint.join("plain"), "1").unwrap();
+    busy.mapped.change(b'1');
+    busy.is_left();
+    busy.server.wait_for("what was written is durable");
+    busy.server.signal(Signal::KILL);
+    busy.server.end().unwrap();
+    assert_eq!(busy.stored("plain"), Some(b'1'));
+    assert_eq!(busy.stored("mapped"), Some(b'1'));
+}
+
+#[test]
+fn a_second_signal_ends_a_busy_mount_with_what_was_mapped() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let mut busy = Busy::new();
+    busy.is_left();
+    busy.mapped.change(b'2');
+    busy.server.signal(Signal::TERM);
+    busy.server.end().expect("it goes on");
+    assert_eq!(busy.stored("mapped"), Some(b'2'));
 }
 
 #[test]

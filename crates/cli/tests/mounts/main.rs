@@ -2,5 +2,7 @@
 
 mod aborted;
 mod ends;
+#[path = "../cli/mapped.rs"]
+mod mapped;
 mod options;
 mod served;

@@ -93,7 +93,7 @@ pub fn mount(
     session.root = Some(root);
     session.live = live;
     session.control = Some(control);
-    session.pages = Some(pages);
+    session.pages = Some(Arc::new(pages));
     session.tell_changes_by(changes);
     if let Some(number) = session.device() {
         device_number.set(number);

@@ -41,10 +41,43 @@ pub struct Session {
     pub(super) live: LiveOptions,
     changes: Option<Changes>,
     pub(super) control: Option<ControlPoint>,
-    pub(super) pages: Option<KernelPages>,
+    pub(super) pages: Option<Arc<KernelPages>>,
     /// What is mounted, if that is a volume.
     pub(super) volume: Option<Weak<Volume>>,
     pub(super) stats: Option<Arc<Stats>>,
+}
+
+/// What users have written to the file system, if that is a volume.
+#[derive(Clone, Debug, Default)]
+struct Written {
+    pages: Weak<KernelPages>,
+    volume: Weak<Volume>,
+}
+
+impl Written {
+    /// With what the kernel holds, whose pages are in no process's way.
+    fn make_durable(&self) {
+        let Some(volume) = self.volume.upgrade() else {
+            return;
+        };
+        if let Some(Err(error)) = self.pages.upgrade().map(|pages| pages.write_back(None)) {
+            tracing::error!(%error, "not all that was mapped is written");
+        }
+        match volume.sync() {
+            Ok(()) => tracing::info!("what was written is durable"),
+            Err(error) => tracing::error!(%error, "not all that was written is durable"),
+        }
+    }
+
+    /// Has a thread make it durable, and then do what is to follow.
+    fn make_durable_then(&self, next: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let written = self.clone();
+        let thread = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
+            written.make_durable();
+            next();
+        });
+        thread.map(drop)
+    }
 }
 
 /// Where the file system is mounted, and whether it still is.
@@ -183,7 +216,7 @@ impl Session {
 
     /// What the kernel has of the mounted volume and has not written yet.
     pub fn kernel_pages(&self) -> Option<&KernelPages> {
-        self.pages.as_ref()
+        self.pages.as_deref()
     }
 
     /// What the mounted volume says of where commands are taken.
@@ -230,8 +263,9 @@ impl Session {
     }
 
     /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and
-    /// is served until its last user leaves; so is one that is mounted elsewhere besides. One that another mount lies
-    /// over stays. A further signal with nothing to unmount ends the process as if it were not handled, once what was
+    /// is served until its last user leaves; so is one that is mounted elsewhere besides; what was written so far is then
+    /// made durable, as whoever sent the signal may kill this process next. One that another mount lies over stays. A
+    /// further signal with nothing to unmount ends the process as if it were not handled, once what was
     /// written is durable.
     pub fn unmount_on_signals(&self) -> Result<(), MountError> {
         let mut readers = Vec::new();
@@ -241,10 +275,13 @@ impl Session {
             readers.push((signal, reader));
         }
         let place = Arc::clone(&self.place);
-        let volume = self.volume.clone().unwrap_or_default();
+        let written = Written {
+            pages: self.pages.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            volume: self.volume.clone().unwrap_or_default(),
+        };
         Builder::new()
             .name("ubtrfs-signals".into())
-            .spawn(move || handle_signals(&place, &volume, &mut readers))
+            .spawn(move || handle_signals(&place, &written, &mut readers))
             .map_err(MountError::Threads)?;
         Ok(())
     }
@@ -271,34 +308,34 @@ impl Session {
     }
 }
 
-fn handle_signals(place: &Place, volume: &Weak<Volume>, readers: &mut [(i32, UnixStream)]) {
+fn handle_signals(place: &Place, written: &Written, readers: &mut [(i32, UnixStream)]) {
     // Requests would wake whoever waits for the end of the connection, so only those do who expect it.
     let mut end = None;
     while let Some(signal) = next_signal(readers, end) {
         let has_left = place.leave();
         if !has_left && end.is_some() {
-            return end_process(signal, volume.clone(), readers);
+            return end_process(signal, written, readers);
+        }
+        if has_left
+            && place.is_mounted()
+            && let Err(error) = written.make_durable_then(|| ())
+        {
+            tracing::error!(%error, "what was written is durable with the next commit only");
         }
         end = Some(&place.device);
     }
 }
 
 /// Makes durable what was written, and ends this process. A further signal does not wait for that.
-fn end_process(signal: i32, volume: Weak<Volume>, readers: &mut [(i32, UnixStream)]) {
+fn end_process(signal: i32, written: &Written, readers: &mut [(i32, UnixStream)]) {
     let die = |signal| {
         if let Err(error) = signal_hook::low_level::emulate_default_handler(signal) {
             tracing::error!(%error, signal, "cannot end");
         }
     };
-    let synced = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
-        if let Some(Err(error)) = volume.upgrade().map(|volume| volume.sync()) {
-            tracing::error!(%error, "not all that was written is durable");
-        }
-        die(signal);
-    });
-    match synced {
+    match written.make_durable_then(move || die(signal)) {
         Err(_) => die(signal),
-        Ok(_) => {
+        Ok(()) => {
             if let Some(signal) = next_signal(readers, None) {
                 die(signal);
             }
