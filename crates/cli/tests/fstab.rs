@@ -104,6 +104,20 @@ mount -o remount,ro "$dir"
 umount "$dir"
 free
 
+# mount(8) says what is to be, and nothing of what is not. Of what the mount has anyway nobody is warned.
+mount -t fuse.ubtrfs "$image" "$dir"
+words=sync,nosuid,nodev,noexec,nodiratime,nosymfollow,lazytime
+mount -o "remount,$words" "$dir" 2> "$fstab.err"
+for cleared in sync:async nosuid:suid nodev:dev noexec:exec nodiratime:diratime nosymfollow:symfollow \
+    lazytime:nolazytime; do
+    shown | tr , '\n' | grep -qx "${cleared%:*}"
+    mount -o "remount,${cleared#*:}" "$dir" 2>> "$fstab.err"
+    if shown | tr , '\n' | grep -qx "${cleared%:*}"; then exit 1; fi
+done
+if test -s "$fstab.err"; then cat "$fstab.err"; exit 1; fi
+umount "$dir"
+free
+
 mount -t fuse.ubtrfs "$image" "$dir" -o ro,subvol=sub
 test "$(cat "$dir/inner")" = inner
 umount "$dir"

@@ -105,11 +105,15 @@ impl Mount {
         if self.helper {
             remount.complete();
         }
-        say_without_effect(&remount.without_effect);
         let Some(path) = self.places.last().filter(|_| !self.fake) else {
             return Ok(());
         };
-        let Remounted { mountpoint, live } = remount.apply(path)?;
+        let Remounted {
+            mountpoint,
+            live,
+            without_effect,
+        } = remount.apply(path)?;
+        say_without_effect(&without_effect);
         if !live.is_empty() {
             let mut tell = process::Command::new(THIS_PROGRAM);
             tell.args(["filesystem", "remount"]).args([&live]);

@@ -11,12 +11,13 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::inotify;
+use rustix::fs::{StatVfsMountFlags, inotify};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 use ubtrfs_sim::Scratch;
 
 use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
+use crate::stored::remount;
 use crate::subvolumes::{COMMANDS, by_progs, listed, outcome, words};
 use crate::switch;
 
@@ -541,6 +542,25 @@ fn a_mount_made_read_only_is_committed_and_left_alone() {
         "written to by unmounting"
     );
     judged(&mounted.image);
+}
+
+#[test]
+fn a_mount_of_a_read_only_subvolume_is_made_read_only_and_back() {
+    let Some(mounted) = Mounted::new("subvol=s", fill) else {
+        return;
+    };
+    let is_read_only = || {
+        let flags = rustix::fs::statvfs(&mounted.dir).unwrap().f_flag;
+        flags.contains(StatVfsMountFlags::RDONLY)
+    };
+    let dir = mounted.dir.as_os_str();
+    let words = "remount,rescue=all".as_ref();
+    fail(["mount".as_ref(), "-o".as_ref(), words, dir], "needs 'ro'");
+    assert!(!is_read_only());
+    remount(&mounted, "ro");
+    assert!(is_read_only());
+    remount(&mounted, "rw");
+    assert!(!is_read_only());
 }
 
 #[test]

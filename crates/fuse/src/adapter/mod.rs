@@ -58,6 +58,7 @@ use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
 use self::statfs::KnownStatFs;
+pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::request::{
     AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
     FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,

@@ -14,6 +14,12 @@ use crate::request::{Errno, NodeId, Result, XattrHow};
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
+/// Asked of any path in a mount, and in no list: whether the volume takes changes, whatever the mount's flags say and
+/// whichever subvolume the path is in.
+pub(crate) const WRITABLE_ATTRIBUTE: &str = "system.ubtrfs.writable";
+pub(crate) const TAKES_CHANGES: &[u8] = b"1";
+const TAKES_NONE: &[u8] = b"0";
+
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 impl<S: Source> Adapter<S> {
@@ -31,6 +37,19 @@ impl<S: Source> Adapter<S> {
     pub(super) fn xattr(&self, node: NodeId, name: &[u8], out: &mut [u8]) -> Result<usize> {
         if let Some(value) = self.control.value(name) {
             return fill(out, value?);
+        }
+        if name == WRITABLE_ATTRIBUTE.as_bytes() {
+            let takes_changes = self
+                .writing()
+                .is_ok_and(|volume| volume.abort_reason().is_none());
+            return fill(
+                out,
+                if takes_changes {
+                    TAKES_CHANGES
+                } else {
+                    TAKES_NONE
+                },
+            );
         }
         self.must_exist(name)?;
         let node = self.node(node)?;

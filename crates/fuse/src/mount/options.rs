@@ -153,12 +153,7 @@ impl Options {
 
     /// Checks what only all the words together tell.
     pub fn check(&self) -> Result<(), OptionError> {
-        // As the kernel has it, roots of an earlier transaction may be written to.
-        let other_rescue = Rescue {
-            use_backup_root: false,
-            ..self.rescue
-        };
-        if other_rescue != Rescue::default() && self.read_only != Some(true) {
+        if self.rescue.needs_read_only() && self.read_only != Some(true) {
             return Err(OptionError::NeedsReadOnly("rescue"));
         }
         if self.fakeroot && self.allow_other == Some(true) {
@@ -311,6 +306,15 @@ impl Options {
 }
 
 impl Rescue {
+    /// As the kernel has it, roots of an earlier transaction may be written to.
+    pub(super) fn needs_read_only(self) -> bool {
+        let others = Rescue {
+            use_backup_root: false,
+            ..self
+        };
+        others != Rescue::default()
+    }
+
     /// A log tree is never replayed.
     fn of_engine(&self) -> ubtrfs_engine::Rescue {
         ubtrfs_engine::Rescue {

@@ -7,17 +7,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{StatVfsMountFlags, removexattr, statvfs};
+use rustix::fs::{StatVfsMountFlags, getxattr, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
 use super::options::{OptionError, Options, WithoutEffect, is_live, is_settled, split};
-use super::table::mount_table;
+use super::table::{has, mount_table};
+use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 
-/// Nobody has it, so that taking it away changes nothing.
-const NO_ATTRIBUTE: &str = "user.ubtrfs.no-such-attribute";
 /// The flag of statfs(2) that the library has no name for.
 const ST_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);
 const NEEDS_A_NEW_MOUNT: &str = "only a new mount takes it";
@@ -31,6 +30,17 @@ const SHARED_FLAGS: [(MountFlags, &str, &str); 2] = [
     (MountFlags::NODIRATIME, "nodiratime", "diratime"),
 ];
 
+/// Of these mount(8) says the words that set them and no others: what is not said is not to be.
+const SAID_IF_SET: [MountFlags; 7] = [
+    MountFlags::SYNCHRONOUS,
+    MountFlags::NOSUID,
+    MountFlags::NODEV,
+    MountFlags::NOEXEC,
+    MountFlags::NODIRATIME,
+    MountFlags::NOSYMFOLLOW,
+    MountFlags::LAZYTIME,
+];
+
 /// What the words of `-o` ask for beside `remount`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remount {
@@ -39,7 +49,9 @@ pub struct Remount {
     /// Words for the process that serves the mount.
     live: Vec<u8>,
     /// What stays as it was.
-    pub without_effect: Vec<WithoutEffect>,
+    without_effect: Vec<WithoutEffect>,
+    /// It asks for what no mount has that may be written to.
+    needs_read_only: bool,
 }
 
 /// Flags that a word decides, and those of them that it sets.
@@ -71,6 +83,8 @@ pub struct Remounted {
     pub mountpoint: PathBuf,
     /// Words of `-o` for the process that serves it (`LiveOptions::change`).
     pub live: OsString,
+    /// What stays as it was, and was not so before.
+    pub without_effect: Vec<WithoutEffect>,
 }
 
 impl Remount {
@@ -97,6 +111,7 @@ impl Remount {
             // What mount(8) remembers of the mount is said along, and asks for nothing new.
             let mut known = Options::default();
             known.add(OsStr::from_bytes(word))?;
+            self.needs_read_only |= known.rescue.needs_read_only();
             if is_live(name) {
                 add_word(&mut self.live, word);
             } else if !known.without_effect.is_empty() {
@@ -114,7 +129,7 @@ impl Remount {
     /// Gives the mount at a path its new flags.
     ///
     /// # Errors
-    /// There is none of ours, the kernel refuses, or the volume was opened for reading and is to be written to.
+    /// There is none of ours, the kernel refuses, the words need a mount for reading, or the volume was opened for reading and is to be written to.
     pub fn apply(&self, path: &Path) -> Result<Remounted, MountError> {
         let place = resolve(path)?;
         let table = mount_table().map_err(UnmountError::Table)?;
@@ -133,24 +148,28 @@ impl Remount {
             error: error.into(),
         };
         let mut before = flags_of(statvfs(&entry.mountpoint).map_err(failed)?.f_flag);
-        let is_lazy = entry.options.split(',').any(|option| option == "lazytime");
-        before.set(MountFlags::LAZYTIME, is_lazy);
+        before.set(MountFlags::LAZYTIME, has(&entry.options, "lazytime"));
         let mut flags = before;
         for change in &self.changes {
             flags = (flags - change.decided) | change.set;
+        }
+        if self.needs_read_only && !flags.contains(MountFlags::RDONLY) {
+            return Err(OptionError::NeedsReadOnly("rescue").into());
+        }
+        let is_opened = before.contains(MountFlags::RDONLY) && !flags.contains(MountFlags::RDONLY);
+        if is_opened && !takes_changes(&entry.mountpoint) {
+            return Err(MountError::OpenedForReading(entry.mountpoint.clone()));
         }
         // A user may not remount, and need not for the words that the kernel does not hear.
         if flags != before || self.live.is_empty() {
             mount_remount(&entry.mountpoint, flags, "").map_err(failed)?;
         }
-        let is_opened = before.contains(MountFlags::RDONLY) && !flags.contains(MountFlags::RDONLY);
-        if is_opened && removexattr(&entry.mountpoint, NO_ATTRIBUTE) == Err(Errno::ROFS) {
-            mount_remount(&entry.mountpoint, before, "").map_err(failed)?;
-            return Err(MountError::OpenedForReading(entry.mountpoint.clone()));
-        }
+        let is_so = |idle: &&WithoutEffect| has(&entry.options, &idle.word);
+        let without_effect = self.without_effect.iter().filter(|idle| !is_so(idle));
         Ok(Remounted {
             mountpoint: entry.mountpoint.clone(),
             live: OsString::from_vec(self.live_words(before, flags)),
+            without_effect: without_effect.cloned().collect(),
         })
     }
 
@@ -179,11 +198,12 @@ impl Remount {
         self.change(MountFlags::RDONLY) == Some(true)
     }
 
-    /// The words are mount(8)'s, which says all that shall be and leaves out `lazytime` where that shall not be.
+    /// The words are mount(8)'s, which says all that shall be (`SAID_IF_SET`).
     pub fn complete(&mut self) {
-        if self.change(MountFlags::LAZYTIME).is_none() {
-            self.changes
-                .push(FlagChange::of(MountFlags::LAZYTIME, false));
+        for flag in SAID_IF_SET {
+            if self.change(flag).is_none() {
+                self.changes.push(FlagChange::of(flag, false));
+            }
         }
     }
 
@@ -191,6 +211,15 @@ impl Remount {
         let mut changes = self.changes.iter().rev();
         let last = changes.find(|change| change.decided == wanted);
         last.map(|change| !change.set.is_empty())
+    }
+}
+
+/// Whether the volume behind a mount does, as the process that serves it says. One that does not say learns by trying.
+fn takes_changes(mountpoint: &Path) -> bool {
+    let mut value = [0; TAKES_CHANGES.len()];
+    match getxattr(mountpoint, WRITABLE_ATTRIBUTE, &mut value) {
+        Ok(len) => value[..len] == *TAKES_CHANGES,
+        Err(_) => true,
     }
 }
 
@@ -289,6 +318,16 @@ mod tests {
         let last = parse("remount,lazytime,nolazytime").unwrap();
         assert_eq!(lazy(&last), Some(false));
         assert!(last.without_effect.is_empty());
+    }
+
+    #[test]
+    fn what_mount_leaves_out_is_not_to_be() {
+        let mut said = parse("rw,nosuid,noexec,relatime,remount,user_id=0").unwrap();
+        said.complete();
+        for flag in SAID_IF_SET {
+            let is_said = matches!(flag, MountFlags::NOSUID | MountFlags::NOEXEC);
+            assert_eq!(said.change(flag), Some(is_said), "{flag:?}");
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl TableEntry {
     }
 }
 
-fn has(options: &str, wanted: &str) -> bool {
+pub(super) fn has(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
