@@ -92,6 +92,13 @@ impl Changes {
         }
     }
 
+    /// Whether the kernel is near enough to what it was told of names that more may change. For who serves a request,
+    /// and cannot wait for it.
+    pub(super) fn has_room_for_names(&self) -> bool {
+        self.notifier()
+            .is_none_or(|notifier| notifier.has_room_for_names())
+    }
+
     /// Waits until the kernel knows what was told so far. Not for who serves a request.
     pub fn wait(&self) {
         if let Some(notifier) = self.notifier() {

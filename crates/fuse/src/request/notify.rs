@@ -22,6 +22,9 @@ pub trait Notifier: Debug + Send + Sync {
     /// there is a range.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
+    /// Whether so few names wait to be told that more may come. Who may wait for the kernel (`settle`) does that instead.
+    fn has_room_for_names(&self) -> bool;
+
     /// Waits until the kernel has taken note of what it was told of nodes before the call, which never waits for
     /// names; false if it has not in time.
     fn settle_nodes(&self, until: Option<Instant>) -> bool;

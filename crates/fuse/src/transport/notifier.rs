@@ -13,6 +13,9 @@
 //!   (`NOTIFY_INC_EPOCH`) the kernel makes that even those which mean what they meant are dropped when they are met,
 //!   and with them whatever is mounted there.
 //! - NOTIFY-2: news of nodes wait for no news of names.
+//! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot, as
+//!   who holds the directory's lock may wait for its answer; and a program that lists a directory into memory that does
+//!   not come holds it without end. So an ioctl begins no change while `EXACT_MAX` names wait.
 //!
 //! Locks: a lane's, a leaf, never held while the kernel is told something.
 
@@ -184,6 +187,10 @@ impl Notifier for Queue {
 
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
         self.nodes.put(Notice::Node { node, contents });
+    }
+
+    fn has_room_for_names(&self) -> bool {
+        self.names.waiting.lock().exact.len() < EXACT_MAX
     }
 
     fn settle_nodes(&self, until: Option<Instant>) -> bool {

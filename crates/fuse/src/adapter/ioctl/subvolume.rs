@@ -16,9 +16,18 @@ impl<S: Source> Call<'_, S> {
     fn place_for(&self, name: &[u8]) -> Result<()> {
         self.must_be_dir()?;
         self.writing()?;
+        self.must_have_room_for_news()?;
         match self.find(self.file, name)? {
             Some(_) => Err(Errno::EXIST),
             None => self.rights().add_to(self.file).map_err(refused),
+        }
+    }
+
+    /// Each name that changes here is news that waits for the kernel.
+    fn must_have_room_for_news(&self) -> Result<()> {
+        match self.adapter.changes.has_room_for_names() {
+            true => Ok(()),
+            false => Err(Errno::BUSY),
         }
     }
 
@@ -95,6 +104,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     fn destroy_at(&self, dir: FileId, name: &[u8]) -> Result<usize> {
+        self.must_have_room_for_news()?;
         let subvolume = self.find(dir, name)?.ok_or(Errno::NOENT)?;
         let is_subvolume = !subvolume.is_stub() && subvolume.root != dir.root;
         let rights = self.rights();

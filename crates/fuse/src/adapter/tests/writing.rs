@@ -1,6 +1,7 @@
 //! A writable volume in memory, changed as a transport would.
 
 mod kept;
+mod news;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -62,6 +62,20 @@ fn names_are_told_one_by_one_however_many_wait() {
 }
 
 #[test]
+fn there_is_room_for_names_until_so_many_wait() {
+    let queue = Queue::default();
+    for _ in 0..EXACT_MAX {
+        assert!(queue.has_room_for_names());
+        queue.entry_changed(NodeId(1), b"name");
+    }
+    assert!(!queue.has_room_for_names());
+    // News of nodes take none of it, and one that is being told does not wait any more.
+    queue.node_changed(NodeId(1), None);
+    assert!(queue.names.next().is_some());
+    assert!(queue.has_room_for_names());
+}
+
+#[test]
 fn what_was_told_before_a_moment_does_not_depend_on_what_comes_later() {
     let mut waiting = Waiting::default();
     for number in 0..EXACT_MAX as u64 + 3 {

@@ -1,0 +1,63 @@
+//! A kernel that does not come to hear of the names that change behind its back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::*;
+
+const SUBVOL_CREATE: u32 = 0x5000_940e;
+const SNAP_DESTROY: u32 = 0x5000_940f;
+
+#[derive(Debug, Default)]
+struct Deaf {
+    has_room: AtomicBool,
+}
+
+impl Notifier for Deaf {
+    fn entry_changed(&self, _: NodeId, _: &[u8]) {}
+
+    fn entry_deleted(&self, _: NodeId, _: &[u8], _: NodeId) {}
+
+    fn node_changed(&self, _: NodeId, _: Option<(u64, Option<u64>)>) {}
+
+    fn has_room_for_names(&self) -> bool {
+        self.has_room.load(Ordering::Relaxed)
+    }
+
+    fn settle_nodes(&self, _: Option<Instant>) -> bool {
+        false
+    }
+
+    fn settle(&self, _: Option<Instant>) -> bool {
+        false
+    }
+}
+
+#[test]
+fn no_ioctl_changes_a_name_while_too_many_wait_to_be_told() {
+    let mount = mount();
+    let deaf = Arc::new(Deaf::default());
+    mount.start(Arc::clone(&deaf) as _);
+    let context = Context {
+        pid: std::process::id(),
+        ..ROOT
+    };
+    let ask = |command| {
+        let mut args = [0; 4096];
+        args[8..11].copy_from_slice(b"sub");
+        let answer = mount.ioctl(&context, NodeId::ROOT, command, &args, &mut []);
+        answer.map(|_| ())
+    };
+    let is_there = || {
+        let found = mount.lookup(&ROOT, NodeId::ROOT, b"sub").unwrap();
+        matches!(found, Lookup::Found(_))
+    };
+    for (command, is_made) in [(SUBVOL_CREATE, true), (SNAP_DESTROY, false)] {
+        deaf.has_room.store(false, Ordering::Relaxed);
+        assert_eq!(ask(command), Err(Errno::BUSY));
+        assert_eq!(is_there(), !is_made);
+        deaf.has_room.store(true, Ordering::Relaxed);
+        assert_eq!(ask(command), Ok(()));
+        assert_eq!(is_there(), is_made);
+    }
+}
