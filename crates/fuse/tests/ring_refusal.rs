@@ -6,10 +6,12 @@ mod instant;
 mod switch;
 
 use std::fs;
+use std::hint;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::io::Errno;
 use ubtrfs_fuse::mount::{
@@ -26,28 +28,7 @@ fn mount_and_turn_off(
     transport: TransportChoice,
     offers: &Arc<AtomicUsize>,
 ) -> Option<Result<Session, MountError>> {
-    let file_system = Instant::new(Manners {
-        writeback_cache: false,
-        create: true,
-    });
-    let gate = file_system.gate.clone();
-    let (mountpoint, offers) = (dir.to_owned(), Arc::clone(offers));
-    let turn_off = move || {
-        let table = mount_table().unwrap();
-        if table.iter().any(|entry| entry.mountpoint == mountpoint) {
-            offers.fetch_add(1, Ordering::Relaxed);
-            fs::write(SWITCH, "N").unwrap();
-        }
-    };
-    *gate.when_asked.lock() = Some(Box::new(turn_off));
-    let options = Options {
-        transport,
-        ..Options::default()
-    };
-    let source = Path::new("instant");
-    let mounted = with_uring(true, || {
-        mount_file_system(file_system, source, dir, &options)
-    });
+    let mounted = with_uring(true, || mount_turning_off(dir, transport, offers, || {}));
     match mounted {
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
@@ -59,6 +40,36 @@ fn mount_and_turn_off(
         }
         Ok(mounted) => Some(mounted),
     }
+}
+
+/// `then` is called once the switch is off.
+fn mount_turning_off(
+    dir: &Path,
+    transport: TransportChoice,
+    offers: &Arc<AtomicUsize>,
+    then: impl Fn() + Send + Sync + 'static,
+) -> Result<Session, MountError> {
+    let file_system = Instant::new(Manners {
+        writeback_cache: false,
+        create: true,
+    });
+    let gate = file_system.gate.clone();
+    let (mountpoint, offers) = (dir.to_owned(), Arc::clone(offers));
+    let turn_off = move || {
+        let table = mount_table().unwrap();
+        if table.iter().any(|entry| entry.mountpoint == mountpoint) {
+            offers.fetch_add(1, Ordering::Relaxed);
+            fs::write(SWITCH, "N").unwrap();
+            then();
+        }
+    };
+    *gate.when_asked.lock() = Some(Box::new(turn_off));
+    let options = Options {
+        transport,
+        ..Options::default()
+    };
+    let source = Path::new("instant");
+    mount_file_system(file_system, source, dir, &options)
 }
 
 fn mounts_at(dir: &Path) -> usize {
@@ -98,4 +109,43 @@ fn a_mount_that_is_to_be_over_io_uring_fails_if_that_is_refused() {
     assert_eq!(Errno::from_io_error(refused), Some(Errno::OPNOTSUPP));
     assert_eq!(offers.load(Ordering::Relaxed), 1);
     assert_eq!(mounts_at(dir.path()), 0);
+}
+
+/// The kernel looks at its switch when it makes its offer, when it is answered, and, where it was off then, at each
+/// command.
+#[test]
+fn a_mount_serves_on_whenever_the_switch_is_turned() {
+    const ROUNDS: u32 = 20;
+    // The switch is put back by whoever returns.
+    let outcome = with_uring(true, || (0..ROUNDS).try_for_each(survives_turns));
+    match outcome {
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
+        }
+        Ok(survived) => survived.unwrap(),
+    }
+}
+
+/// Turns the switch on again between the answer and the first command in some of the rounds, and off for good once the
+/// mount is there.
+fn survives_turns(round: u32) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(SWITCH, "Y").unwrap();
+    let turn_on = move || {
+        thread::spawn(move || {
+            (0..round * 1000).for_each(|_| hint::spin_loop());
+            fs::write(SWITCH, "Y").unwrap();
+        });
+    };
+    let mounted = mount_turning_off(dir.path(), TransportChoice::Auto, &Arc::default(), turn_on);
+    let mut session = match mounted {
+        Err(MountError::NoFuse | MountError::OpenFuse(_)) => return Ok(()),
+        mounted => mounted.map_err(|error| format!("round {round}: {error}"))?,
+    };
+    fs::write(SWITCH, "N").unwrap();
+    let file = dir.path().join("file");
+    let read = fs::write(&file, b"here").and_then(|()| fs::read(&file));
+    let read = read.map_err(|error| format!("round {round}: {error}"))?;
+    assert_eq!(read, b"here");
+    session.unmount().map_err(|error| error.to_string())
 }

@@ -94,7 +94,16 @@ impl Connection {
         let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?).inspect_err(refuse)?;
         file_system.start(teller.queue());
+        let was_on = uring::is_on();
         device.send(&header, &whole_answer(&header, &answer));
+        // The kernel looks at its switch once more when it is answered. If that is off then and on again now, it takes
+        // queues all the same, and refuses each of their commands as soon as it is off.
+        if queues.is_some() && !(was_on && uring::is_on()) {
+            return Err(Refused {
+                error: rustix::io::Errno::OPNOTSUPP.into(),
+                but_for_rings: Some(file_system.into_inner()),
+            });
+        }
         let server = Arc::new(Server {
             file_system,
             settled,
