@@ -18,8 +18,10 @@ use crate::volume::Volume;
 /// The kernel never reserves more than this.
 const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
 /// What an unlink may change at worst, in units of one path of new nodes; measured on Linux 6.18: an
-/// otherwise empty volume reserves 22 units with a free space tree and 15 without.
+/// otherwise empty volume reserves 22 units with a free space tree, 23 with a block group tree as well, and 15 with
+/// neither.
 const UNITS_WITH_FREE_SPACE_TREE: u64 = 22;
+const UNITS_WITH_BLOCK_GROUP_TREE: u64 = 23;
 const UNITS_WITHOUT: u64 = 15;
 /// The beginning of each device, which no chunk is put on.
 const DEVICE_RESERVED: u64 = 1 << 20;
@@ -126,19 +128,14 @@ impl Volume {
 
     /// What the kernel keeps back so that deletions always have room, in bytes.
     pub fn global_reserve_bytes(&self) -> Result<u64> {
-        let has_free_space_tree = self
-            .superblock()
-            .compat_ro()
-            .contains(CompatRo::FREE_SPACE_TREE);
+        let compat_ro = self.superblock().compat_ro();
+        let has_free_space_tree = compat_ro.contains(CompatRo::FREE_SPACE_TREE);
+        let has_block_group_tree = compat_ro.contains(CompatRo::BLOCK_GROUP_TREE);
         let mut trees = vec![RootId::EXTENT_TREE, RootId::CSUM_TREE];
         if has_free_space_tree {
             trees.push(RootId::FREE_SPACE_TREE);
         }
-        if self
-            .superblock()
-            .compat_ro()
-            .contains(CompatRo::BLOCK_GROUP_TREE)
-        {
+        if has_block_group_tree {
             trees.push(RootId::BLOCK_GROUP_TREE);
         }
         let mut used: u64 = 0;
@@ -147,9 +144,10 @@ impl Volume {
                 used = used.saturating_add(tree.item().bytes_used.get());
             }
         }
-        let units = match has_free_space_tree {
-            true => UNITS_WITH_FREE_SPACE_TREE,
-            false => UNITS_WITHOUT,
+        let units = match (has_free_space_tree, has_block_group_tree) {
+            (true, true) => UNITS_WITH_BLOCK_GROUP_TREE,
+            (true, false) => UNITS_WITH_FREE_SPACE_TREE,
+            (false, _) => UNITS_WITHOUT,
         };
         let path = u64::from(self.superblock().nodesize.get()) * u64::from(MAX_LEVEL + 1);
         Ok(used.max(units * 2 * path).min(MAX_GLOBAL_RESERVE))
