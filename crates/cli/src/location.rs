@@ -3,6 +3,7 @@
 //! An image's name may hold colons and a path within a volume may hold `:/`. Of the places where the
 //! argument could be split, the last one counts whose left part exists and is not a folder.
 
+use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -82,6 +83,19 @@ impl Location {
         }
     }
 
+    /// A path in a mount, for who asks there by himself.
+    pub(crate) fn written(path: &OsStr) -> Location {
+        Location {
+            written: Some(path.as_bytes().to_vec()),
+            ..Location::of_whole(path)
+        }
+    }
+
+    /// That path.
+    pub(crate) fn written_path(&self) -> &Path {
+        &self.image
+    }
+
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }
@@ -151,25 +165,31 @@ impl fmt::Display for Location {
 
 /// Parsing never fails, opening does.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LocationParser {
-    session: Option<Arc<Session>>,
-    is_whole: bool,
+pub(crate) enum LocationParser {
+    /// An image, or a path in one.
+    #[default]
+    Split,
+    /// Images that no path follows.
+    Images,
+    /// Paths in mounts, for who asks there by himself.
+    Written,
+    Within(Arc<Session>),
 }
 
 impl LocationParser {
     pub(crate) fn within(session: &Arc<Session>) -> LocationParser {
-        LocationParser {
-            session: Some(Arc::clone(session)),
-            is_whole: false,
-        }
+        LocationParser::Within(Arc::clone(session))
     }
 
-    /// For images that no path follows.
-    pub(crate) fn of_images() -> LocationParser {
-        LocationParser {
-            session: None,
-            is_whole: true,
-        }
+    /// The command line with locations that are parsed by this.
+    pub(crate) fn put_into(&self, command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|arg| {
+            match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
+                true => arg.value_parser(self.clone()),
+                false => arg,
+            }
+        });
+        command.mut_subcommands(|command| self.put_into(command))
     }
 }
 
@@ -182,10 +202,11 @@ impl TypedValueParser for LocationParser {
         _: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<Location, clap::Error> {
-        Ok(match &self.session {
-            Some(session) => Location::within(session, value.as_bytes()),
-            None if self.is_whole => Location::of_whole(value),
-            None => Location::parse(value),
+        Ok(match self {
+            LocationParser::Within(session) => Location::within(session, value.as_bytes()),
+            LocationParser::Written => Location::written(value),
+            LocationParser::Images => Location::of_whole(value),
+            LocationParser::Split => Location::parse(value),
         })
     }
 }
@@ -244,20 +265,30 @@ impl DeviceOptions {
         if location.is_elsewhere {
             bail!("'{}' is not in the same volume", Escaped(&location.path));
         }
-        let names_devices = !self.devices.is_empty() || !self.scan.is_empty() || self.degraded;
         match session.rights() {
-            Some(_) if names_devices => {
-                bail!("the volume is mounted: its devices were named when it was");
-            }
-            None if names_devices => {
+            None if self.names_devices() => {
                 bail!("the shell has its volume open: its devices are named when it is started");
             }
-            Some(rights) => rights
-                .reach(session.root(), &location.path)
-                .with_context(|| format!("cannot access '{location}'"))?,
+            Some(rights) => {
+                self.refuse_for_mount()?;
+                rights
+                    .reach(session.root(), &location.path)
+                    .with_context(|| format!("cannot access '{location}'"))?;
+            }
             None => {}
         }
         session.volume_for(access)
+    }
+
+    fn names_devices(&self) -> bool {
+        !self.devices.is_empty() || !self.scan.is_empty() || self.degraded
+    }
+
+    pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
+        match self.names_devices() {
+            true => bail!("the volume is mounted: its devices were named when it was"),
+            false => Ok(()),
+        }
     }
 
     /// A volume of which all images are named.
@@ -348,6 +379,8 @@ pub(crate) struct VolumeOptions {
     subvolid: Option<u64>,
 }
 
+const ROOT_OF_MOUNT: &str = "a mount shows the subvolume that it was made for";
+
 /// An open volume and what was named in it.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -411,11 +444,21 @@ impl VolumeOptions {
     /// The directory that the path of `location` begins at.
     pub(crate) fn root_for(&self, volume: &Volume, location: &Location) -> anyhow::Result<FileId> {
         match location.session() {
-            Some(session) if self.subvol.is_none() && self.subvolid.is_none() => Ok(session.root()),
-            Some(session) if session.mount().is_some() => {
-                bail!("a mount shows the subvolume that it was made for")
-            }
+            Some(session) if !self.names_root() => Ok(session.root()),
+            Some(session) if session.mount().is_some() => bail!(ROOT_OF_MOUNT),
             _ => self.root(volume),
+        }
+    }
+
+    fn names_root(&self) -> bool {
+        self.subvol.is_some() || self.subvolid.is_some()
+    }
+
+    pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        match self.names_root() {
+            true => bail!(ROOT_OF_MOUNT),
+            false => Ok(()),
         }
     }
 

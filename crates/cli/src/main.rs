@@ -18,6 +18,7 @@ mod device_sizes;
 mod file_data;
 mod file_facts;
 mod invoked_as;
+mod ioctls;
 mod json;
 mod location;
 mod log;
@@ -40,13 +41,16 @@ mod unpack;
 mod walk;
 mod xattr_text;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
 
 use crate::command::{Command, absent};
 use crate::console::{Console, Format};
+use crate::control::Outcome;
 use crate::invoked_as::InvokedAs;
+use crate::location::LocationParser;
 use crate::log::LogLevel;
 
 /// Changes in memory are many small allocations, made in one thread and freed in another.
@@ -56,7 +60,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
 /// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The groups device, filesystem,
-/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is.
+/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is; many of their commands
+/// a path in a mount of the kernel's btrfs as well.
 #[derive(Debug, Parser)]
 #[command(
     name = "ubtrfs",
@@ -138,12 +143,10 @@ fn main() -> ExitCode {
                 .check(&matches)
                 .and_then(|()| control::run_elsewhere(&command, &matches, &args));
             match elsewhere {
-                Ok(None) => run(&cli),
-                Ok(Some(code)) => ExitCode::from(code),
-                Err(error) => {
-                    eprintln!("ERROR: {error:#}");
-                    ExitCode::FAILURE
-                }
+                Ok(Outcome::Here) => run(&cli, |console| cli.command.run(console)),
+                Ok(Outcome::Ran(code)) => ExitCode::from(code),
+                Ok(Outcome::Refused(refusal)) => run_by_ioctls(command, &args, refusal),
+                Err(error) => failure(&error),
             }
         }
         Err(error) => match absent::named(&command, args.get(1..).unwrap_or_default(), &error) {
@@ -162,13 +165,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> ExitCode {
+fn failure(error: &anyhow::Error) -> ExitCode {
+    eprintln!("ERROR: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// On paths in a mount where nobody runs a command for us.
+fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Error) -> ExitCode {
+    let command = LocationParser::Written.put_into(command);
+    let parsed = command.try_get_matches_from(args);
+    let cli = match parsed.and_then(|matches| command_line::parse(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let Some(by_ioctls) = cli.command.by_ioctls() else {
+        return failure(&refusal);
+    };
+    run(&cli, |console| {
+        tracing::debug!(reason = format!("{refusal:#}"), "done by ioctls");
+        let done = by_ioctls.run_by_ioctls(console);
+        done.map_err(|error| match ioctls::is_unknown(&error) {
+            true => refusal,
+            false => error,
+        })
+    })
+}
+
+fn run(cli: &Cli, command: impl FnOnce(&mut Console) -> anyhow::Result<()>) -> ExitCode {
     let global = &cli.global;
     log::start(global.log, global.verbose, global.quiet);
     match Console::new(global.format, global.verbose, global.quiet) {
         Ok(mut console) => {
             console.dry_run = global.dry_run;
-            let result = cli.command.run(&mut console);
+            let result = command(&mut console);
             ExitCode::from(console.finish(result))
         }
         Err(error) => {

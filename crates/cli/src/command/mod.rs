@@ -36,6 +36,7 @@ mod umount;
 mod version;
 
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -99,6 +100,17 @@ impl Command {
     /// Whether it can show what it would do.
     pub(crate) fn knows_dry_run(&self) -> bool {
         matches!(self, Command::Subvolume(group) if group.knows_dry_run())
+    }
+
+    /// What can be done by ioctls on a path in a mount.
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        match self {
+            Command::Filesystem(group) => group.by_ioctls(),
+            Command::InspectInternal(group) => group.by_ioctls(),
+            Command::Property(group) => group.by_ioctls(),
+            Command::Subvolume(group) => group.by_ioctls(),
+            _ => None,
+        }
     }
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {

@@ -10,17 +10,16 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
-use rustix::ioctl::{NoArg, Opcode, ioctl, opcode};
 use rustix::process::geteuid;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
 
 use super::GROUPS;
-use super::mounted::{Found, Mounted};
+use super::mounted::{Found, Kind, Mounted};
 use super::protocol::{self, Address, ProtocolError, Request, VERSION};
 use super::relay::relayed;
 use crate::clock;
@@ -33,30 +32,49 @@ const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
 /// Commands whose argument need not exist.
 const MAKING: [&str; 2] = ["create", "snapshot"];
 
-/// Runs a command on paths in a mount where the mount is served, and returns its exit code; None for a command
-/// that is not about a mount.
+/// Where a command is run.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It is not about a mount.
+    Here,
+    /// It was run by the server of a mount, with this exit code.
+    Ran(u8),
+    /// It is about a mount, and no server runs it.
+    Refused(anyhow::Error),
+}
+
+/// Runs a command on paths in a mount where the mount is served.
 pub(crate) fn run_elsewhere(
     command: &clap::Command,
     matches: &ArgMatches,
     args: &[OsString],
-) -> anyhow::Result<Option<u8>> {
+) -> anyhow::Result<Outcome> {
     let line = Line::of(command, matches);
     let mut mounted: Vec<(&OsStr, Mounted)> = Vec::new();
+    let mut kernels: Vec<&OsStr> = Vec::new();
     let mut others: Vec<&OsStr> = Vec::new();
     for &argument in &line.locations {
-        let shown = Escaped(argument.as_bytes());
         match Found::of(argument) {
             Ok(Found::Ours(path)) => mounted.push((argument, path)),
-            Ok(Found::Kernels { is_dir }) if is_dir || line.is(&MAKING) => bail!(
-                "'{shown}' is in a mount of the kernel's btrfs, not of ubtrfs: the command btrfs works there"
-            ),
-            Ok(Found::Kernels { .. } | Found::Elsewhere) => others.push(argument),
+            Ok(Found::Kernels(kind)) if line.means(kind) => kernels.push(argument),
+            Ok(Found::Kernels(_) | Found::Elsewhere) => others.push(argument),
             // Whoever opens it says what is wrong.
-            Err(error) => tracing::debug!(%shown, %error, "cannot tell its mount"),
+            Err(error) => {
+                let shown = Escaped(argument.as_bytes());
+                tracing::debug!(%shown, %error, "cannot tell its mount");
+            }
         }
     }
+    let elsewhere = others.into_iter().filter(|other| Path::new(other).exists());
     let Some((first, mount)) = mounted.first() else {
-        return Ok(None);
+        let Some(first) = kernels.first() else {
+            return Ok(Outcome::Here);
+        };
+        must_be_none_besides(first, elsewhere)?;
+        return Ok(Outcome::Refused(anyhow!(
+            "'{}' is in a mount of the kernel's btrfs, not of ubtrfs: the command btrfs works there",
+            Escaped(first.as_bytes())
+        )));
     };
     let group = line.names.first().copied().unwrap_or_default();
     if !GROUPS.contains(&group) {
@@ -66,19 +84,9 @@ pub(crate) fn run_elsewhere(
         );
     }
     let is_here = |path: &Mounted| path.device == mount.device;
-    let elsewhere = others.into_iter().filter(|other| Path::new(other).exists());
-    let mut elsewhere = mounted
-        .iter()
-        .filter(|(_, path)| !is_here(path))
-        .map(|(argument, _)| *argument)
-        .chain(elsewhere);
-    if let Some(other) = elsewhere.next() {
-        bail!(
-            "'{}' and '{}' are not in the same volume",
-            Escaped(first.as_bytes()),
-            Escaped(other.as_bytes())
-        );
-    }
+    let others_of_ours = mounted.iter().filter(|(_, path)| !is_here(path));
+    let others_of_ours = others_of_ours.map(|(argument, _)| *argument);
+    must_be_none_besides(first, others_of_ours.chain(kernels).chain(elsewhere))?;
     let is_unwritten = line.is(&LOOKING_AT_DATA) && !write_back(mount)?;
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let request = Request {
@@ -97,24 +105,28 @@ pub(crate) fn run_elsewhere(
         args: args.iter().map(|arg| bytes(arg)).collect(),
     };
     match have_it_run(mount, &request) {
-        Err(error) if line.names == ["filesystem", "sync"] => {
-            tracing::debug!(error = format!("{error:#}"), "synced by ioctl");
-            let synced = sync_by_ioctl(&mount.place);
-            synced.with_context(|| format!("cannot sync '{}'", Escaped(first.as_bytes())))?;
-            Ok(Some(0))
+        Ok(code) => Ok(Outcome::Ran(code)),
+        Err(Failed::NotBegun(error)) => Ok(Outcome::Refused(error)),
+        // Done once more it does no harm.
+        Err(Failed::Unfinished(error)) if line.names == ["filesystem", "sync"] => {
+            Ok(Outcome::Refused(error))
         }
-        outcome => outcome.map(Some),
+        Err(Failed::Unfinished(error)) => Err(error),
     }
 }
 
-/// What everybody may ask of a mount, and any version of its server knows.
-fn sync_by_ioctl(place: &Path) -> io::Result<()> {
-    const SYNC: Opcode = opcode::none(0x94, 8);
-    let file = File::open(place)?;
-    // SAFETY: BTRFS_IOC_SYNC has no argument.
-    #[allow(unsafe_code)]
-    let synced = unsafe { ioctl(&file, NoArg::<SYNC>::new()) };
-    Ok(synced?)
+fn must_be_none_besides<'a>(
+    first: &OsStr,
+    mut others: impl Iterator<Item = &'a OsStr>,
+) -> anyhow::Result<()> {
+    match others.next() {
+        None => Ok(()),
+        Some(other) => bail!(
+            "'{}' and '{}' are not in the same volume",
+            Escaped(first.as_bytes()),
+            Escaped(other.as_bytes())
+        ),
+    }
 }
 
 /// What of a command line says where it is to be run.
@@ -145,6 +157,19 @@ impl<'a> Line<'a> {
         line
     }
 
+    /// Whether a path in a mount of the kernel's btrfs is itself meant, and not an image that is there, or might be.
+    fn means(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Directory => true,
+            Kind::File => {
+                self.is(&MAKING)
+                    || self.names.first() == Some(&"property")
+                    || self.names == ["inspect-internal", "rootid"]
+            }
+            Kind::Nothing => self.is(&MAKING),
+        }
+    }
+
     fn is(&self, commands: &[&str]) -> bool {
         let name = self.names.last();
         name.is_some_and(|name| commands.contains(name))
@@ -169,34 +194,45 @@ fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-fn have_it_run(mount: &Mounted, request: &Request) -> anyhow::Result<u8> {
+/// Why the server of a mount did not run a command to its end.
+enum Failed {
+    /// Nothing was done.
+    NotBegun(anyhow::Error),
+    Unfinished(anyhow::Error),
+}
+
+fn have_it_run(mount: &Mounted, request: &Request) -> Result<u8, Failed> {
     let shown = mount.mountpoint.display();
     let caller = geteuid();
     if !caller.is_root() && caller.as_raw() != mount.owner {
-        bail!(
+        return Err(Failed::NotBegun(anyhow!(
             "'{shown}' was mounted by user {}: only that user and root may run commands on it",
             mount.owner
-        );
+        )));
     }
     let unreachable = || format!("cannot reach the process that serves the mount at '{shown}'");
-    let socket = reach(mount).with_context(unreachable)?;
-    let server = Peer::of(&socket).with_context(unreachable)?.uid;
+    let reached = reach(mount).and_then(|socket| Ok((Peer::of(&socket)?.uid, socket)));
+    let (server, socket) = reached
+        .with_context(unreachable)
+        .map_err(Failed::NotBegun)?;
     let is_trusted = server == 0 || server == caller.as_raw();
     let answer = match is_trusted {
         true => ask(&socket, request, io::stdout(), io::stderr()),
-        false => relayed(|stdout, stderr| ask(&socket, request, stdout, stderr))?,
+        false => relayed(|stdout, stderr| ask(&socket, request, stdout, stderr))
+            .map_err(|error| Failed::NotBegun(error.into()))?,
     };
-    match answer {
-        Ok(code) => Ok(code),
-        Err(ProtocolError::Malformed) => {
-            bail!("the process that serves the mount at '{shown}' did not finish the command")
-        }
-        Err(ProtocolError::Version(version)) => bail!(
+    answer.map_err(|error| match error {
+        ProtocolError::Malformed => Failed::Unfinished(anyhow!(
+            "the process that serves the mount at '{shown}' did not finish the command"
+        )),
+        ProtocolError::Version(version) => Failed::NotBegun(anyhow!(
             "the mount at '{shown}' is served by version {version} of this program, and this is version {VERSION}: \
              use that one, or unmount and mount anew"
-        ),
-        Err(ProtocolError::Io(error)) => Err(error).with_context(unreachable),
-    }
+        )),
+        ProtocolError::Io(error) => {
+            Failed::Unfinished(anyhow::Error::from(error).context(unreachable()))
+        }
+    })
 }
 
 /// Has a server run a command and write what it says, and waits for the exit code.

@@ -7,7 +7,9 @@
 //! mount (`relay`).
 //!
 //! A server may be older than the command, as it runs until its mount is gone. Then it says its version and does
-//! nothing, and the command says both. What `mount -o remount` needs, that all is durable, is asked by ioctl then.
+//! nothing. Where no server runs the command, because of that or of who asks, it is done by ioctls if it can be
+//! (`ioctls`), as on mounts of the kernel's btrfs; else the command says why. That all is durable, which
+//! `mount -o remount` needs, is asked by ioctl whatever went wrong.
 //!
 //! The socket is an abstract one: it needs no folder and leaves nothing behind. As abstract names are those of a network
 //! namespace, there is another in a folder (`socket_file`), where there is a folder for that, which clients try when the
@@ -33,7 +35,8 @@ mod relay;
 mod server;
 mod socket_file;
 
-pub(crate) use client::run_elsewhere;
+pub(crate) use client::{Outcome, run_elsewhere};
+pub(crate) use mounted::mountpoint_of;
 pub(crate) use server::{Control, Served};
 
 /// Groups of commands that work on a path in a mount.

@@ -17,12 +17,18 @@ use crate::location::Location;
 pub(super) enum Found {
     Ours(Mounted),
     /// In a mount of the kernel's btrfs.
-    Kernels {
-        /// It is a directory, and so no image that only lies there.
-        is_dir: bool,
-    },
+    Kernels(Kind),
     /// An image, or nothing of ours.
     Elsewhere,
+}
+
+/// What there is where a path leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Directory,
+    /// No image.
+    File,
+    Nothing,
 }
 
 /// A path in a mount of ours.
@@ -49,14 +55,18 @@ impl Found {
         let Some(entry) = mount_of(&there)? else {
             return Ok(Found::Elsewhere);
         };
+        let is_kernels = entry.fs_type == "btrfs";
         let kind = there.metadata()?.file_type();
-        if entry.fs_type == "btrfs" {
-            let is_dir = kind.is_dir() && missing.as_os_str().is_empty();
-            return Ok(Found::Kernels { is_dir });
-        }
         let is_device = kind.is_block_device() || kind.is_char_device();
-        if !entry.is_ours() || is_device || kind.is_file() && is_image(&there) {
+        if !entry.is_ours() && !is_kernels || is_device || kind.is_file() && is_image(&there) {
             return Ok(Found::Elsewhere);
+        }
+        if is_kernels {
+            return Ok(Found::Kernels(match missing.as_os_str().is_empty() {
+                true if kind.is_dir() => Kind::Directory,
+                true => Kind::File,
+                false => Kind::Nothing,
+            }));
         }
         let Ok(below) = there.strip_prefix(&entry.mountpoint) else {
             return Ok(Found::Elsewhere);
@@ -95,6 +105,12 @@ fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
         }
         at = at.parent()?;
     }
+}
+
+/// Where the file system is mounted that a path without symbolic links leads into.
+pub(crate) fn mountpoint_of(path: &Path) -> io::Result<PathBuf> {
+    let entry = mount_of(path)?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(entry.mountpoint)
 }
 
 fn mount_of(path: &Path) -> io::Result<Option<TableEntry>> {

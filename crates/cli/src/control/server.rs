@@ -1,6 +1,5 @@
 //! The side of the mount: runs commands for clients, several at a time.
 
-use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,7 +26,7 @@ use super::socket_file::SocketFile;
 use crate::clock;
 use crate::command_line;
 use crate::console::{Client, Console};
-use crate::location::{Location, LocationParser};
+use crate::location::LocationParser;
 use crate::session::{MountSession, Session};
 
 /// More wait until one has ended.
@@ -303,7 +302,9 @@ fn run(
         mount,
     ));
     let args = request.args.into_iter().map(OsString::from_vec);
-    let matches = within(command_line::definition(), &session).try_get_matches_from(args)?;
+    let matches = LocationParser::within(&session)
+        .put_into(command_line::definition())
+        .try_get_matches_from(args)?;
     if !matches
         .subcommand_name()
         .is_some_and(|group| GROUPS.contains(&group))
@@ -317,17 +318,6 @@ fn run(
     console.dry_run = global.dry_run;
     let result = cli.command.run(&mut console);
     Ok(console.finish(result))
-}
-
-/// The command line with paths that are those of `session`.
-fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
-    let command = command.mut_args(|arg| {
-        match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
-            true => arg.value_parser(LocationParser::within(session)),
-            false => arg,
-        }
-    });
-    command.mut_subcommands(|command| within(command, session))
 }
 
 #[cfg(test)]

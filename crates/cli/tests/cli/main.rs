@@ -1,6 +1,7 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
 mod access_times;
+mod by_ioctls;
 mod callers;
 mod check;
 mod copies;

@@ -33,8 +33,9 @@ fn in_another_network<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(alone).join().unwrap())
 }
 
-fn list(dir: &Path) -> [OsString; 3] {
-    ["subvolume".into(), "list".into(), dir.into()]
+/// Only the server can do this.
+fn stats(dir: &Path) -> [OsString; 3] {
+    ["filesystem".into(), "stats".into(), dir.into()]
 }
 
 /// The abstract name and the path that a mount hands out.
@@ -81,9 +82,9 @@ fn root_reaches_its_mount_from_another_network_namespace_and_a_stranger_does_not
     in_another_network(|| {
         let create: [OsString; 3] = ["subvolume".into(), "create".into(), "-q".into()];
         succeed(create.into_iter().chain([mounted.dir.join("new").into()]));
-        let listed = succeed(list(&mounted.dir));
-        assert!(String::from_utf8(listed).unwrap().ends_with("path new\n"));
-        let refused = program.run(STRANGER, list(&mounted.dir));
+        succeed(stats(&mounted.dir));
+        assert!(mounted.dir.join("new").is_dir());
+        let refused = program.run(STRANGER, stats(&mounted.dir));
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains("was mounted by user 0"));
         // Nor by going past the client.
@@ -121,21 +122,21 @@ fn a_user_reaches_his_mount_from_other_network_and_user_namespaces() {
     let mounted = run(&["mount".into(), own_image.into(), dir.clone().into()]);
     assert!(mounted.status.success(), "{}", said(&mounted));
     in_another_network(|| {
-        let listed = run(&list(&dir));
-        assert!(listed.status.success(), "{}", said(&listed));
-        assert!(!program.run(STRANGER, list(&dir)).status.success());
+        let reached = run(&stats(&dir));
+        assert!(reached.status.success(), "{}", said(&reached));
+        assert!(!program.run(STRANGER, stats(&dir)).status.success());
     });
     // As root of a namespace of his own, where no other user has a number.
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--user", "--map-root-user", "--net", "--"]);
-    let elsewhere = elsewhere.arg(program.path()).args(list(&dir));
-    let listed = elsewhere.uid(USER).gid(USER).output();
-    let listed = listed.unwrap();
-    let message = said(&listed);
+    let elsewhere = elsewhere.arg(program.path()).args(stats(&dir));
+    let reached = elsewhere.uid(USER).gid(USER).output();
+    let reached = reached.unwrap();
+    let message = said(&reached);
     if message.contains("unshare failed") {
         skip("users may have no user namespaces");
     } else {
-        assert!(listed.status.success(), "{message}");
+        assert!(reached.status.success(), "{message}");
     }
     let unmounted = run(&["umount".into(), dir.into()]);
     assert!(unmounted.status.success(), "{}", said(&unmounted));
@@ -178,14 +179,14 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
     let impostor = UnixListener::bind(&path).unwrap();
     let taken = thread::spawn(move || answer_in_place(&impostor));
     in_another_network(|| {
-        fail(list(&mounted.dir), "another process answers in its place");
+        fail(stats(&mounted.dir), "another process answers in its place");
     });
     assert_eq!(taken.join().unwrap(), 0);
     // Where the server itself is found it is asked.
-    succeed(list(&mounted.dir));
+    succeed(stats(&mounted.dir));
     fs::remove_file(&path).unwrap();
     in_another_network(|| {
-        fail(list(&mounted.dir), "No such file or directory");
+        fail(stats(&mounted.dir), "No such file or directory");
     });
 }
 
@@ -200,7 +201,7 @@ fn nobody_who_has_taken_the_name_in_another_network_namespace_is_taken_for_the_s
         let impostor = UnixListener::bind_addr(&name).unwrap();
         thread::scope(|scope| {
             let taken = scope.spawn(|| answer_in_place(&impostor));
-            succeed(list(&mounted.dir));
+            succeed(stats(&mounted.dir));
             assert_eq!(taken.join().unwrap(), 0);
         });
     });
@@ -213,10 +214,10 @@ fn nobody_who_has_taken_the_name_in_another_network_namespace_is_taken_for_the_s
             });
             listening.join().unwrap()
         });
-        succeed(list(&mounted.dir));
+        succeed(stats(&mounted.dir));
         let _ = fs::remove_file(&path);
         let message = format!("user {STRANGER} answers in its place");
-        fail(list(&mounted.dir), &message);
+        fail(stats(&mounted.dir), &message);
         drop(impostor);
     });
 }
@@ -242,8 +243,8 @@ fn without_a_folder_of_the_user_commands_reach_a_mount_from_its_own_network_name
     };
     let mounted = run(&["mount".into(), own_image.into(), dir.clone().into()]);
     assert!(mounted.status.success(), "{}", said(&mounted));
-    let here = run(&list(&dir));
-    let elsewhere = in_another_network(|| run(&list(&dir)));
+    let here = run(&stats(&dir));
+    let elsewhere = in_another_network(|| run(&stats(&dir)));
     let unmounted = run(&["umount".into(), dir.into()]);
     assert!(unmounted.status.success(), "{}", said(&unmounted));
     assert!(here.status.success(), "{}", said(&here));

@@ -96,6 +96,10 @@ pub(crate) fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, b
 }
 
 pub(crate) fn by_progs(image: &Path) -> Vec<(bool, String, bool)> {
+    on_kernels_mount(image, "btrfs")
+}
+
+pub(crate) fn on_kernels_mount(image: &Path, program: &str) -> Vec<(bool, String, bool)> {
     let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
     let mount = volume.mount("").unwrap();
     let shown = format!("{}/", mount.path().display());
@@ -104,12 +108,26 @@ pub(crate) fn by_progs(image: &Path) -> Vec<(bool, String, bool)> {
             "" => mount.path().into(),
             path => mount.path().join(path).into(),
         };
-        let output = Command::new("btrfs").args(words(command, at)).output();
+        let output = Command::new(program).args(words(command, at)).output();
         outcome(&output.unwrap(), &shown, "@")
     };
     let outcomes = COMMANDS.iter().map(run).collect();
     mount.unmount().unwrap();
     outcomes
+}
+
+/// Asserts that the outcome of one of `COMMANDS` is that of btrfs-progs.
+pub(crate) fn assert_as_progs(
+    command: &str,
+    found: &(bool, String, bool),
+    expected: &(bool, String, bool),
+    stderr: &str,
+) {
+    // btrfs-progs tells of the deletion that it then cannot do.
+    if expected.0 || !command.starts_with("subvolume delete") {
+        assert_eq!(found, expected, "{command}: {stderr}");
+    }
+    assert_eq!(found.0, expected.0, "{command}: {stderr}");
 }
 
 pub(crate) fn listed(image: &Path) -> Vec<String> {
@@ -140,11 +158,7 @@ fn subvolumes_and_properties_change_as_by_btrfs_progs() {
         let output = output.unwrap();
         let found = outcome(&output, &shown, "@");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // btrfs-progs tells of the deletion that it then cannot do.
-        if expected.0 || !command.starts_with("subvolume delete") {
-            assert_eq!(found, expected, "{command}: {stderr}");
-        }
-        assert_eq!(found.0, expected.0, "{command}: {stderr}");
+        assert_as_progs(command, &found, &expected, &stderr);
     }
     assert_eq!(listed(&ours), listed(&theirs));
     let kernel = judged(&ours);

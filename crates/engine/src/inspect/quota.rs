@@ -21,6 +21,26 @@ pub struct SubvolumeQuota {
     pub max_exclusive: Option<u64>,
 }
 
+impl SubvolumeQuota {
+    /// Of a QGROUP_INFO and a QGROUP_LIMIT item.
+    pub fn decode(info: &[u8], limit: Option<&[u8]>) -> Option<SubvolumeQuota> {
+        let (info, _) = QgroupInfoItem::ref_from_prefix(info).ok()?;
+        let mut quota = SubvolumeQuota {
+            referenced: info.rfer.get(),
+            exclusive: info.excl.get(),
+            max_referenced: None,
+            max_exclusive: None,
+        };
+        let limit = limit.and_then(|item| QgroupLimitItem::ref_from_prefix(item).ok());
+        if let Some((limit, _)) = limit {
+            let set = |flag, max| (limit.flags.get() & flag != 0).then_some(max);
+            quota.max_referenced = set(LIMIT_MAX_REFERENCED, limit.max_rfer.get());
+            quota.max_exclusive = set(LIMIT_MAX_EXCLUSIVE, limit.max_excl.get());
+        }
+        Some(quota)
+    }
+}
+
 impl Volume {
     /// None if quotas are off or do not cover the subvolume.
     pub fn subvolume_quota(&self, id: RootId) -> Result<Option<SubvolumeQuota>> {
@@ -30,23 +50,7 @@ impl Volume {
         let Some(item) = tree.view.get(&Key::new(0, KeyType::QGROUP_INFO, id.0))? else {
             return Ok(None);
         };
-        let Ok((info, _)) = QgroupInfoItem::ref_from_prefix(&item) else {
-            return Ok(None);
-        };
-        let mut quota = SubvolumeQuota {
-            referenced: info.rfer.get(),
-            exclusive: info.excl.get(),
-            max_referenced: None,
-            max_exclusive: None,
-        };
         let limit = tree.view.get(&Key::new(0, KeyType::QGROUP_LIMIT, id.0))?;
-        if let Some(item) = limit
-            && let Ok((limit, _)) = QgroupLimitItem::ref_from_prefix(&item)
-        {
-            let set = |flag, max| (limit.flags.get() & flag != 0).then_some(max);
-            quota.max_referenced = set(LIMIT_MAX_REFERENCED, limit.max_rfer.get());
-            quota.max_exclusive = set(LIMIT_MAX_EXCLUSIVE, limit.max_excl.get());
-        }
-        Ok(Some(quota))
+        Ok(SubvolumeQuota::decode(&item, limit.as_deref()))
     }
 }

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use serde::Serialize;
-use ubtrfs_engine::Volume;
 use ubtrfs_engine::inspect::SpaceInfo;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 use crate::profiles::{profile_name, warn_multiple_profiles};
@@ -35,9 +36,22 @@ struct Row {
 impl Df {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let infos = volume.space_infos()?;
-        let rows = rows(&volume, &infos)?;
-        warn_multiple_profiles(console, &infos);
+        let reserve = SpaceInfo {
+            flags: BlockGroupFlags::METADATA,
+            total: volume.global_reserve_bytes()?,
+            used: 0,
+        };
+        self.print(console, &volume.space_infos()?, &reserve)
+    }
+
+    fn print(
+        &self,
+        console: &mut Console,
+        infos: &[SpaceInfo],
+        reserve: &SpaceInfo,
+    ) -> anyhow::Result<()> {
+        let rows = rows(infos, reserve);
+        warn_multiple_profiles(console, infos);
         if console.is_json() {
             json::write_list(&mut console.out, "filesystem-df", &rows)?;
             return Ok(());
@@ -57,21 +71,25 @@ impl Df {
     }
 }
 
-fn rows(volume: &Volume, infos: &[SpaceInfo]) -> anyhow::Result<Vec<Row>> {
+impl ByIoctls for Df {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let spaces = Asked::open(&self.location)?.spaces()?;
+        self.print(console, &spaces.infos, &spaces.reserve)
+    }
+}
+
+fn rows(infos: &[SpaceInfo], reserve: &SpaceInfo) -> Vec<Row> {
+    let row = |info: &SpaceInfo, bg_type, bg_profile| Row {
+        bg_type,
+        bg_profile,
+        total: info.total,
+        used: info.used,
+    };
     let mut rows: Vec<Row> = infos
         .iter()
-        .map(|info| Row {
-            bg_type: info.flags.type_name(),
-            bg_profile: profile_name(info.flags),
-            total: info.total,
-            used: info.used,
-        })
+        .map(|info| row(info, info.flags.type_name(), profile_name(info.flags)))
         .collect();
-    rows.push(Row {
-        bg_type: "GlobalReserve",
-        bg_profile: "single",
-        total: volume.global_reserve_bytes()?,
-        used: 0,
-    });
-    Ok(rows)
+    rows.push(row(reserve, "GlobalReserve", "single"));
+    rows
 }

@@ -10,6 +10,7 @@ use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::changes::{Changes, Target};
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{Location, VolumeOptions};
 use crate::quoting::Escaped;
@@ -37,15 +38,7 @@ impl Label {
             return self.set(label.as_bytes());
         }
         let volume = self.volume.devices.open(&self.location)?;
-        let superblock = volume.superblock();
-        let label = superblock.label();
-        if console.is_json() {
-            let label = json::text(label);
-            json::write_map(&mut console.out, "filesystem-label", &LabelJson { label })?;
-            return Ok(());
-        }
-        console.out.write_all(label)?;
-        Ok(console.out.write_all(b"\n")?)
+        print(console, volume.superblock().label())
     }
 
     fn set(&self, label: &[u8]) -> anyhow::Result<()> {
@@ -55,20 +48,54 @@ impl Label {
     }
 }
 
+impl ByIoctls for Label {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        match &self.label {
+            Some(label) => ask_to_set_label(&asked, label.as_bytes()),
+            None => print(console, &asked.label()?),
+        }
+    }
+}
+
+fn print(console: &mut Console, label: &[u8]) -> anyhow::Result<()> {
+    if console.is_json() {
+        let label = json::text(label);
+        json::write_map(&mut console.out, "filesystem-label", &LabelJson { label })?;
+        return Ok(());
+    }
+    console.out.write_all(label)?;
+    Ok(console.out.write_all(b"\n")?)
+}
+
 pub(crate) fn set_label(target: &Target, label: &[u8]) -> anyhow::Result<()> {
-    let shown = Escaped(label);
-    let refused = || format!("cannot set the label '{shown}'");
     if let Some(rights) = target.rights() {
-        rights.administer().with_context(refused)?;
+        rights.administer().with_context(|| not_set(label))?;
     }
-    if label.len() >= LABEL_SIZE {
-        let max = LABEL_SIZE - 1;
-        bail!("label {shown} is too long (max {max})");
-    }
+    check(label)?;
     // A label is shown as of the last commit.
     let volume = &target.volume;
     volume
         .set_label(label)
         .and_then(|()| volume.sync())
-        .with_context(refused)
+        .with_context(|| not_set(label))
+}
+
+/// The same of a mount.
+pub(crate) fn ask_to_set_label(asked: &Asked, label: &[u8]) -> anyhow::Result<()> {
+    check(label)?;
+    asked.set_label(label).with_context(|| not_set(label))
+}
+
+fn not_set(label: &[u8]) -> String {
+    format!("cannot set the label '{}'", Escaped(label))
+}
+
+fn check(label: &[u8]) -> anyhow::Result<()> {
+    if label.len() >= LABEL_SIZE {
+        let max = LABEL_SIZE - 1;
+        bail!("label {} is too long (max {max})", Escaped(label));
+    }
+    Ok(())
 }

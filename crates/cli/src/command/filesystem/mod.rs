@@ -10,6 +10,7 @@ mod sync;
 mod usage;
 
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 
 /// Show what a volume is made of and how full it is, and change its label
 #[derive(Debug, clap::Args)]
@@ -43,6 +44,15 @@ impl Filesystem {
     /// Whether it can print what Prometheus reads.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self.command, FilesystemCommand::Stats(_))
+    }
+
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        match &self.command {
+            FilesystemCommand::Df(command) => Some(command),
+            FilesystemCommand::Label(command) => Some(command),
+            FilesystemCommand::Sync(command) => Some(command),
+            _ => None,
+        }
     }
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {

@@ -26,7 +26,7 @@ use crate::units::LongUnits;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// Images, devices, folders to look through, or the UUID or label of a volume among the block devices
-    #[arg(value_name = "IMAGE|DIR|UUID|LABEL", value_parser = LocationParser::of_images())]
+    #[arg(value_name = "IMAGE|DIR|UUID|LABEL", value_parser = LocationParser::Images)]
     targets: Vec<Location>,
     /// Look through the block devices of the machine
     #[arg(short = 'd', long)]

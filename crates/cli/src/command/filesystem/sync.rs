@@ -1,6 +1,10 @@
 //! `ubtrfs filesystem sync`: what was done is committed.
 
+use anyhow::Context;
+
 use crate::changes::Changes;
+use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
 use crate::session::MountSession;
 
@@ -30,5 +34,13 @@ impl Sync {
         let mut changes = Changes::new(&self.volume);
         changes.open_to_commit(&self.location)?.volume.sync()?;
         changes.commit()
+    }
+}
+
+impl ByIoctls for Sync {
+    fn run_by_ioctls(&self, _: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let synced = Asked::open(&self.location)?.sync();
+        synced.with_context(|| format!("cannot sync '{}'", self.location))
     }
 }

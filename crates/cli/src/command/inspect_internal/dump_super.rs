@@ -23,7 +23,7 @@ const RULE: &str = "---------------------------------------------------------";
 #[derive(Debug, clap::Args)]
 pub(crate) struct DumpSuper {
     /// The devices or images
-    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::of_images())]
+    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::Images)]
     devices: Vec<Location>,
     /// Print the system chunk array and the backup roots as well
     #[arg(short, long)]

@@ -13,6 +13,7 @@ mod tree_stats;
 use ubtrfs_engine::{FileId, Volume};
 
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::location::Location;
 
 /// Look at the insides of a volume
@@ -39,6 +40,13 @@ enum InspectCommand {
 impl InspectInternal {
     pub(crate) fn knows_json(&self) -> bool {
         !matches!(self.command, InspectCommand::DumpTree(_))
+    }
+
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        match &self.command {
+            InspectCommand::Rootid(command) => Some(command),
+            _ => None,
+        }
     }
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {

@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use serde::Serialize;
+use ubtrfs_format::ids::RootId;
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{Location, VolumeOptions};
 
@@ -24,11 +26,22 @@ struct RootidJson {
 
 impl Rootid {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let rootid = self.volume.open(&self.location)?.target.root.0;
-        match console.is_json() {
-            true => json::write_map(&mut console.out, "rootid", &RootidJson { rootid })?,
-            false => writeln!(console.out, "{rootid}")?,
-        }
-        Ok(())
+        print(console, self.volume.open(&self.location)?.target.root)
     }
+}
+
+impl ByIoctls for Rootid {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        print(console, Asked::open(&self.location)?.root_id()?)
+    }
+}
+
+fn print(console: &mut Console, id: RootId) -> anyhow::Result<()> {
+    let rootid = id.0;
+    match console.is_json() {
+        true => json::write_map(&mut console.out, "rootid", &RootidJson { rootid })?,
+        false => writeln!(console.out, "{rootid}")?,
+    }
+    Ok(())
 }

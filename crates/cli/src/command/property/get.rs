@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use super::{Kind, Name, Object};
+use super::{InMount, Kind, Name, Object, Stored};
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::json;
 use crate::location::{Location, VolumeOptions};
 
@@ -26,14 +27,20 @@ impl Get {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.volume.devices.open(&self.location)?;
         let root = self.volume.root_for(&volume, &self.location)?;
-        let object = Object::new(&volume, root, &self.location, self.kind)?;
+        self.print(
+            console,
+            &Stored::new(&volume, root, &self.location, self.kind)?,
+        )
+    }
+
+    fn print(&self, console: &mut Console, object: &dyn Object) -> anyhow::Result<()> {
         let names = match &self.name {
             Some(name) => {
                 let name = Name::parse(name)?;
                 object.check(name)?;
                 vec![name]
             }
-            None => object.names().collect(),
+            None => object.names(),
         };
         let mut values = Vec::new();
         for name in names {
@@ -54,5 +61,12 @@ impl Get {
             writeln!(console.out)?;
         }
         Ok(())
+    }
+}
+
+impl ByIoctls for Get {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        self.print(console, &InMount::new(&self.location, self.kind)?)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use super::{Kind, Object};
+use super::{InMount, Kind, Object, Stored};
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::json;
 use crate::location::{Location, VolumeOptions};
 
@@ -29,17 +30,30 @@ impl List {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.volume.devices.open(&self.location)?;
         let root = self.volume.root_for(&volume, &self.location)?;
-        let object = Object::new(&volume, root, &self.location, self.kind)?;
-        if console.is_json() {
-            let list = object.names().map(|name| PropertyJson {
-                name: name.text(),
-                description: name.description(),
-            });
-            return Ok(json::write_list(&mut console.out, "property-list", list)?);
-        }
-        for name in object.names() {
-            writeln!(console.out, "{:<20}{}", name.text(), name.description())?;
-        }
-        Ok(())
+        print(
+            console,
+            &Stored::new(&volume, root, &self.location, self.kind)?,
+        )
     }
+}
+
+impl ByIoctls for List {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        print(console, &InMount::new(&self.location, self.kind)?)
+    }
+}
+
+fn print(console: &mut Console, object: &dyn Object) -> anyhow::Result<()> {
+    if console.is_json() {
+        let list = object.names().into_iter().map(|name| PropertyJson {
+            name: name.text(),
+            description: name.description(),
+        });
+        return Ok(json::write_list(&mut console.out, "property-list", list)?);
+    }
+    for name in object.names() {
+        writeln!(console.out, "{:<20}{}", name.text(), name.description())?;
+    }
+    Ok(())
 }

@@ -4,13 +4,21 @@ mod get;
 mod list;
 mod set;
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use ubtrfs_engine::{Error, FileId, Volume};
+use rustix::fs::getxattr;
+use rustix::io::Errno;
+use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::item::RootItemFlags;
 
 use crate::console::Console;
+use crate::control::mountpoint_of;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::Location;
+use crate::quoting::Escaped;
 
 /// Show or set properties: ro, label, compression
 #[derive(Debug, clap::Args)]
@@ -30,6 +38,14 @@ enum PropertyCommand {
 impl Property {
     pub(crate) fn knows_json(&self) -> bool {
         !matches!(self.command, PropertyCommand::Set(_))
+    }
+
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        Some(match &self.command {
+            PropertyCommand::Get(command) => command,
+            PropertyCommand::List(command) => command,
+            PropertyCommand::Set(command) => command,
+        })
     }
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
@@ -61,7 +77,7 @@ enum Name {
     Compression,
 }
 
-const COMPRESSION: &[u8] = b"btrfs.compression";
+const COMPRESSION: &str = "btrfs.compression";
 
 impl Name {
     const ALL: [Name; 3] = [Name::Ro, Name::Label, Name::Compression];
@@ -99,40 +115,23 @@ impl Name {
 }
 
 /// Something with properties.
-struct Object<'a> {
-    volume: &'a Volume,
-    id: FileId,
-    kinds: Vec<Kind>,
-}
+trait Object {
+    fn kinds(&self) -> &[Kind];
 
-impl<'a> Object<'a> {
-    /// `root` is what "/" stands for: the volume as a whole, as a mount point is for btrfs-progs.
-    fn new(
-        volume: &'a Volume,
-        root: FileId,
-        location: &Location,
-        kind: Option<Kind>,
-    ) -> anyhow::Result<Object<'a>> {
-        let id = volume
-            .resolve_following(root, &location.path)
-            .with_context(|| format!("failed to detect object type of '{location}'"))?;
-        let is_subvolume = !id.is_stub() && volume.root_dir(id.root)? == id;
-        let kinds = match kind {
-            Some(Kind::Subvol) if !is_subvolume => bail!("'{location}' is not a subvolume"),
-            Some(kind) => vec![kind],
-            None if id == root => vec![Kind::Subvol, Kind::Filesystem, Kind::Inode],
-            None if is_subvolume => vec![Kind::Subvol, Kind::Inode],
-            None => vec![Kind::Inode],
-        };
-        Ok(Object { volume, id, kinds })
-    }
+    fn is_read_only(&self) -> anyhow::Result<bool>;
+
+    fn label(&self) -> anyhow::Result<Vec<u8>>;
+
+    /// None if it is not set.
+    fn compression(&self) -> anyhow::Result<Option<Vec<u8>>>;
 
     fn has(&self, name: Name) -> bool {
-        self.kinds.iter().any(|&kind| name.is_of(kind))
+        self.kinds().iter().any(|&kind| name.is_of(kind))
     }
 
-    fn names(&self) -> impl Iterator<Item = Name> {
-        Name::ALL.into_iter().filter(|&name| self.has(name))
+    fn names(&self) -> Vec<Name> {
+        let names = Name::ALL.into_iter();
+        names.filter(|&name| self.has(name)).collect()
     }
 
     fn check(&self, name: Name) -> anyhow::Result<()> {
@@ -142,17 +141,121 @@ impl<'a> Object<'a> {
         Ok(())
     }
 
-    fn is_read_only(&self) -> Result<bool, Error> {
+    /// None for a property that is not set.
+    fn value(&self, name: Name) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(match name {
+            Name::Ro => Some(self.is_read_only()?.to_string().into_bytes()),
+            Name::Label => Some(self.label()?),
+            Name::Compression => self.compression()?,
+        })
+    }
+}
+
+/// What a path may mean, which is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or neither.
+fn kinds_of(
+    location: &Location,
+    asked_for: Option<Kind>,
+    is_top: bool,
+    is_subvolume: bool,
+) -> anyhow::Result<Vec<Kind>> {
+    Ok(match asked_for {
+        Some(Kind::Subvol) if !is_subvolume => bail!("'{location}' is not a subvolume"),
+        Some(kind) => vec![kind],
+        None if is_top => vec![Kind::Subvol, Kind::Filesystem, Kind::Inode],
+        None if is_subvolume => vec![Kind::Subvol, Kind::Inode],
+        None => vec![Kind::Inode],
+    })
+}
+
+fn not_detected(location: &Location) -> String {
+    format!("failed to detect object type of '{location}'")
+}
+
+/// In an open volume.
+struct Stored<'a> {
+    volume: &'a Volume,
+    id: FileId,
+    kinds: Vec<Kind>,
+}
+
+impl<'a> Stored<'a> {
+    /// `root` is what "/" stands for.
+    fn new(
+        volume: &'a Volume,
+        root: FileId,
+        location: &Location,
+        kind: Option<Kind>,
+    ) -> anyhow::Result<Stored<'a>> {
+        let id = volume
+            .resolve_following(root, &location.path)
+            .with_context(|| not_detected(location))?;
+        let is_subvolume = !id.is_stub() && volume.root_dir(id.root)? == id;
+        let kinds = kinds_of(location, kind, id == root, is_subvolume)?;
+        Ok(Stored { volume, id, kinds })
+    }
+}
+
+impl Object for Stored<'_> {
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    fn is_read_only(&self) -> anyhow::Result<bool> {
         let tree = self.volume.subvolume_tree(self.id.root)?;
         Ok(tree.item().flags().contains(RootItemFlags::RDONLY))
     }
 
-    /// None for a property that is not set.
-    fn value(&self, name: Name) -> Result<Option<Vec<u8>>, Error> {
-        Ok(match name {
-            Name::Ro => Some(self.is_read_only()?.to_string().into_bytes()),
-            Name::Label => Some(self.volume.superblock().label().to_vec()),
-            Name::Compression => self.volume.xattr(self.id, COMPRESSION)?,
-        })
+    fn label(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.volume.superblock().label().to_vec())
+    }
+
+    fn compression(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(self.volume.xattr(self.id, COMPRESSION.as_bytes())?)
+    }
+}
+
+/// In a mount.
+struct InMount {
+    path: PathBuf,
+    kinds: Vec<Kind>,
+}
+
+impl InMount {
+    fn new(location: &Location, asked_for: Option<Kind>) -> anyhow::Result<InMount> {
+        let path = location.written_path().canonicalize();
+        let path = path.with_context(|| not_detected(location))?;
+        let is_top = mountpoint_of(&path).with_context(|| not_detected(location))? == path;
+        let is_subvolume =
+            path.is_dir() && Asked::at(&path).is_ok_and(|at| at.is_subvolume() == Ok(true));
+        let kinds = kinds_of(location, asked_for, is_top, is_subvolume)?;
+        Ok(InMount { path, kinds })
+    }
+
+    fn ask(&self) -> anyhow::Result<Asked> {
+        let path = Escaped(self.path.as_os_str().as_bytes());
+        Asked::at(&self.path).with_context(|| format!("cannot access '{path}'"))
+    }
+}
+
+impl Object for InMount {
+    fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    fn is_read_only(&self) -> anyhow::Result<bool> {
+        Ok(self.ask()?.is_read_only()?)
+    }
+
+    fn label(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.ask()?.label()?)
+    }
+
+    fn compression(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let mut value = [0; 256];
+        match getxattr(&self.path, COMPRESSION, &mut value) {
+            Ok(len) => Ok(Some(value[..len].to_vec())),
+            Err(Errno::NODATA) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }

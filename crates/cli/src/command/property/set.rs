@@ -4,13 +4,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
+use rustix::fs::{XattrFlags, setxattr};
 use ubtrfs_engine::{FileId, FileTime, ReceivedFrom, XattrMode};
 use ubtrfs_format::ids::Transid;
 use ubtrfs_format::uuid::Uuid;
 
-use super::{COMPRESSION, Kind, Name, Object};
+use super::{COMPRESSION, InMount, Kind, Name, Object, Stored};
 use crate::changes::{Changes, Target};
-use crate::command::filesystem::label::set_label;
+use crate::command::filesystem::label::{ask_to_set_label, set_label};
+use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::location::{Location, VolumeOptions};
 use crate::quoting::Escaped;
 
@@ -41,7 +44,7 @@ impl Set {
         let name = Name::parse(&self.name)?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.location)?;
-        let object = Object::new(&target.volume, target.root, &self.location, self.kind)?;
+        let object = Stored::new(&target.volume, target.root, &self.location, self.kind)?;
         object.check(name)?;
         let value = self.value.as_bytes();
         match name {
@@ -49,7 +52,7 @@ impl Set {
             Name::Label => set_label(&target, value)?,
             Name::Compression => self
                 .set_compression(&target, object.id, value)
-                .with_context(|| format!("failed to set compression for '{}'", self.location))?,
+                .with_context(|| self.not_compressed())?,
         }
         changes.commit()
     }
@@ -59,7 +62,7 @@ impl Set {
             rights.write_to(id)?;
         }
         let volume = &target.volume;
-        volume.set_xattr(id, COMPRESSION, value, XattrMode::Any)?;
+        volume.set_xattr(id, COMPRESSION.as_bytes(), value, XattrMode::Any)?;
         target.file_changed(id);
         Ok(())
     }
@@ -67,28 +70,18 @@ impl Set {
     fn set_read_only(
         &self,
         target: &Target,
-        object: &Object<'_>,
+        object: &Stored<'_>,
         value: &[u8],
     ) -> anyhow::Result<()> {
-        let read_only = match value {
-            b"true" => true,
-            b"false" => false,
-            _ => bail!("invalid value for property: {}", Escaped(value)),
-        };
+        let read_only = switch(value)?;
         let id = object.id.root;
         let received = object.volume.subvolume_tree(id)?.item().received_uuid;
-        let refused = || format!("failed to set flags of '{}'", self.location);
+        let refused = || self.not_switched();
         if let Some(rights) = target.rights() {
             rights.own(object.id).with_context(refused)?;
         }
         if !read_only && object.is_read_only()? && !received.is_nil() {
-            if !self.force {
-                bail!(
-                    "cannot flip ro->rw with received_uuid set, use force option -f if you really \
-                     want unset the read-only status: the received UUID is used for incremental \
-                     send, consider making a snapshot instead"
-                );
-            }
+            self.must_be_forced()?;
             let volume = object.volume;
             volume.set_read_only(id, false).with_context(refused)?;
             let nothing = ReceivedFrom {
@@ -105,5 +98,70 @@ impl Set {
         }
         let set = object.volume.set_read_only(id, read_only);
         set.with_context(refused)
+    }
+}
+
+impl Set {
+    fn not_compressed(&self) -> String {
+        format!("failed to set compression for '{}'", self.location)
+    }
+
+    fn not_switched(&self) -> String {
+        format!("failed to set flags of '{}'", self.location)
+    }
+
+    fn must_be_forced(&self) -> anyhow::Result<()> {
+        if !self.force {
+            bail!(
+                "cannot flip ro->rw with received_uuid set, use force option -f if you really want \
+                 unset the read-only status: the received UUID is used for incremental send, \
+                 consider making a snapshot instead"
+            );
+        }
+        Ok(())
+    }
+
+    fn ask_for_read_only(&self, object: &InMount, value: &[u8]) -> anyhow::Result<()> {
+        let read_only = switch(value)?;
+        let asked = object.ask()?;
+        let refused = || self.not_switched();
+        let is_made_writable = !read_only && asked.is_read_only()?;
+        let is_received = is_made_writable && {
+            let info = asked.subvolume_info().with_context(refused)?;
+            !Uuid(info.received_uuid).is_nil()
+        };
+        if is_received {
+            self.must_be_forced()?;
+        }
+        asked.set_read_only(read_only).with_context(refused)?;
+        match is_received {
+            true => asked.forget_received().with_context(refused),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ByIoctls for Set {
+    fn run_by_ioctls(&self, _: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let name = Name::parse(&self.name)?;
+        let object = InMount::new(&self.location, self.kind)?;
+        object.check(name)?;
+        let value = self.value.as_bytes();
+        match name {
+            Name::Ro => self.ask_for_read_only(&object, value),
+            Name::Label => ask_to_set_label(&object.ask()?, value),
+            Name::Compression => setxattr(&object.path, COMPRESSION, value, XattrFlags::empty())
+                .with_context(|| self.not_compressed()),
+        }
+    }
+}
+
+/// What ro is set to.
+fn switch(value: &[u8]) -> anyhow::Result<bool> {
+    match value {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => bail!("invalid value for property: {}", Escaped(value)),
     }
 }

@@ -1,7 +1,9 @@
 //! `ubtrfs subvolume create`: new subvolumes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::Context;
 use ubtrfs_engine::NewInode;
@@ -10,8 +12,9 @@ use super::refuse_qgroups;
 use crate::changes::{Changes, Target};
 use crate::command::mkdir::{make_directory, make_path};
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
-use crate::place;
+use crate::place::{self, PlaceError};
 
 /// Make subvolumes
 #[derive(Debug, clap::Args)]
@@ -32,12 +35,7 @@ impl Create {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         refuse_qgroups(&self.qgroups)?;
         let make = |target: &Target, location: &Location, console: &mut Console| {
-            self.make(target, location)
-                .with_context(|| format!("Could not create subvolume '{location}'"))?;
-            if !console.quiet {
-                writeln!(console.out, "Create subvolume '{location}'")?;
-            }
-            Ok(())
+            report(location, self.make(target, location), console)
         };
         Changes::each(&self.volume, &self.locations, console, make)
     }
@@ -65,4 +63,42 @@ impl Create {
         volume.create_subvolume(place.dir, &place.name, &root)?;
         Ok(target.entry_changed(place.dir, &place.name)?)
     }
+}
+
+impl ByIoctls for Create {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        refuse_qgroups(&self.qgroups)?;
+        for location in &self.locations {
+            if let Err(error) = report(location, self.ask(location), console) {
+                console.error(format_args!("{error:#}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Create {
+    fn ask(&self, location: &Location) -> anyhow::Result<()> {
+        let path = location.written_path().as_os_str().as_bytes();
+        let (dir, name) = place::split(path).ok_or(PlaceError::NoName)?;
+        let dir = Path::new(OsStr::from_bytes(dir));
+        if self.parents {
+            std::fs::create_dir_all(dir)?;
+        }
+        let dir = Asked::at(dir).with_context(|| format!("cannot access '{location}'"))?;
+        Ok(dir.create_subvolume(name)?)
+    }
+}
+
+fn report(
+    location: &Location,
+    made: anyhow::Result<()>,
+    console: &mut Console,
+) -> anyhow::Result<()> {
+    made.with_context(|| format!("Could not create subvolume '{location}'"))?;
+    if !console.quiet {
+        writeln!(console.out, "Create subvolume '{location}'")?;
+    }
+    Ok(())
 }

@@ -1,16 +1,24 @@
 //! `ubtrfs subvolume delete`: subvolumes deleted, with all that is in them.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use rustix::io::Errno;
 use ubtrfs_engine::{Error, SubvolumePlace, Volume};
 use ubtrfs_format::ids::RootId;
 
-use super::Subvolumes;
+use super::{Subvolumes, ask_for_subvolume};
 use crate::changes::{Changes, Target, is_final};
 use crate::console::Console;
+use crate::control::mountpoint_of;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{DeviceOptions, Location, VolumeOptions};
+use crate::place::split;
 
 /// Delete subvolumes
 ///
@@ -41,9 +49,7 @@ pub(crate) struct Delete {
 
 impl Delete {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        if self.subvolid.is_some() && self.locations.len() > 1 {
-            bail!("one id is of one volume");
-        }
+        self.check()?;
         let options = VolumeOptions::of_devices(&self.devices);
         let mut changes = Changes::new(&options);
         let mut volumes: Vec<Arc<Volume>> = Vec::new();
@@ -85,6 +91,13 @@ impl Delete {
         Ok(())
     }
 
+    fn check(&self) -> anyhow::Result<()> {
+        match self.subvolid.is_some() && self.locations.len() > 1 {
+            true => bail!("one id is of one volume"),
+            false => Ok(()),
+        }
+    }
+
     fn delete(
         &self,
         target: &Target,
@@ -96,7 +109,7 @@ impl Delete {
                 if let Some(rights) = target.rights() {
                     rights
                         .administer()
-                        .with_context(|| format!("Could not destroy subvolume {id}"))?;
+                        .with_context(|| cannot_destroy(RootId(id)))?;
                 }
                 RootId(id)
             }
@@ -121,7 +134,7 @@ impl Delete {
     ) -> anyhow::Result<()> {
         let place = subvolumes.get(id).and_then(|info| info.place.as_ref());
         let Some(place) = place else {
-            bail!("Could not destroy subvolume {id}: it stands in no directory");
+            bail!("{}: it stands in no directory", cannot_destroy(id));
         };
         let mut path = b"/".to_vec();
         path.extend(
@@ -131,8 +144,29 @@ impl Delete {
         );
         let shown = location.with_path(path);
         if target.volume.default_subvolume()? == id {
-            bail!("not deleting default subvolume id {id} '{shown}'");
+            bail!(is_default(id, &shown));
         }
+        self.announce(id, &shown, console)?;
+        if self.dry_run || console.dry_run {
+            return Ok(());
+        }
+        if let Some(rights) = target.rights() {
+            rights
+                .delete_subvolume(place.dir, target.volume.root_dir(id)?)
+                .with_context(|| cannot_destroy_at(&shown))?;
+        }
+        if target.is_mounted(id) {
+            bail!("{}: it is mounted", cannot_destroy_at(&shown));
+        }
+        self.take_away(target, id, place)
+            .map_err(|error| match error {
+                Error::NotEmpty(_) => anyhow!(HOLDS_OTHERS),
+                error => anyhow!(error),
+            })
+            .with_context(|| cannot_destroy_at(&shown))
+    }
+
+    fn announce(&self, id: RootId, shown: &Location, console: &mut Console) -> anyhow::Result<()> {
         if !console.quiet {
             let commit = match self.commit_each || self.commit_after {
                 true => "commit",
@@ -140,26 +174,7 @@ impl Delete {
             };
             writeln!(console.out, "Delete subvolume {id} ({commit}): '{shown}'")?;
         }
-        if self.dry_run || console.dry_run {
-            return Ok(());
-        }
-        if let Some(rights) = target.rights() {
-            rights
-                .delete_subvolume(place.dir, target.volume.root_dir(id)?)
-                .with_context(|| format!("Could not destroy subvolume/snapshot '{shown}'"))?;
-        }
-        if target.is_mounted(id) {
-            bail!("Could not destroy subvolume/snapshot '{shown}': it is mounted");
-        }
-        self.take_away(target, id, place)
-            .map_err(|error| match error {
-                Error::NotEmpty(_) => anyhow!(
-                    "Could not destroy subvolume/snapshot '{shown}': it holds other subvolumes (-R \
-                 deletes them)"
-                ),
-                error => anyhow!(error)
-                    .context(format!("Could not destroy subvolume/snapshot '{shown}'")),
-            })
+        Ok(())
     }
 
     fn take_away(&self, target: &Target, id: RootId, place: &SubvolumePlace) -> Result<(), Error> {
@@ -171,4 +186,149 @@ impl Delete {
             false => Ok(()),
         }
     }
+}
+
+const HOLDS_OTHERS: &str = "it holds other subvolumes (-R deletes them)";
+
+fn cannot_destroy(id: RootId) -> String {
+    format!("Could not destroy subvolume {id}")
+}
+
+fn cannot_destroy_at(shown: &Location) -> String {
+    format!("Could not destroy subvolume/snapshot '{shown}'")
+}
+
+fn is_default(id: RootId, shown: &Location) -> String {
+    format!("not deleting default subvolume id {id} '{shown}'")
+}
+
+/// What is deleted by ioctls.
+struct Victim {
+    id: RootId,
+    path: PathBuf,
+    /// If it was found by its path.
+    root: Option<Asked>,
+}
+
+impl ByIoctls for Delete {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.check()?;
+        self.devices.refuse_for_mount()?;
+        let mut volumes = BTreeMap::new();
+        for location in &self.locations {
+            if let Err(error) = self.ask(location, &mut volumes, console) {
+                console.error(format_args!("{error:#}"));
+            }
+        }
+        if self.commit_after && !self.dry_run && !console.dry_run {
+            for volume in volumes.values() {
+                volume.sync().context("cannot commit")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Delete {
+    /// Notes a place in the volume, by its UUID, in which something was deleted.
+    fn ask(
+        &self,
+        location: &Location,
+        volumes: &mut BTreeMap<[u8; 16], Asked>,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        let not_there = || format!("cannot access '{location}'");
+        let path = location.written_path().canonicalize();
+        let path = path.with_context(not_there)?;
+        let mountpoint = mountpoint_of(&path).with_context(not_there)?;
+        let (place, victim) = match self.subvolid {
+            Some(id) => {
+                let place = Asked::open(location)?;
+                let victim = by_id(&place, RootId(id), &mountpoint)?;
+                (place, victim)
+            }
+            None => {
+                let root = ask_for_subvolume(location)?;
+                let id = root.root_id()?;
+                let above = path.parent().filter(|_| path != mountpoint);
+                let Some(above) = above else {
+                    let shown = Location::written(path.as_os_str());
+                    bail!("{}: it is mounted", cannot_destroy_at(&shown));
+                };
+                let place = Asked::at(above).with_context(not_there)?;
+                let root = Some(root);
+                (place, Victim { id, path, root })
+            }
+        };
+        let deleted = self.ask_for_all(&place, &victim, console);
+        volumes.insert(place.fsid()?, place);
+        deleted
+    }
+
+    /// `place` is the directory in which the subvolume stands, or, if that was found by its id, anywhere.
+    fn ask_for_all(
+        &self,
+        place: &Asked,
+        victim: &Victim,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        if self.recursive {
+            let subvolumes = Subvolumes::ask(place, &victim.path)?;
+            for id in subvolumes.below(victim.id) {
+                let below = subvolumes.path(id, Some(victim.id)).unwrap_or_default();
+                let path = victim.path.join(OsStr::from_bytes(&below));
+                self.ask_for_one(place, (id, &path), console, || match &victim.root {
+                    Some(root) => {
+                        let (dir, name) = split(&below).ok_or(Errno::INVAL)?;
+                        root.below(dir)?.destroy(name)
+                    }
+                    None => place.destroy_by_id(id),
+                })?;
+            }
+        }
+        let (id, path) = (victim.id, &victim.path);
+        self.ask_for_one(place, (id, path), console, || match &victim.root {
+            Some(_) => place.destroy(path.file_name().ok_or(Errno::INVAL)?.as_bytes()),
+            None => place.destroy_by_id(id),
+        })
+    }
+
+    fn ask_for_one(
+        &self,
+        place: &Asked,
+        (id, path): (RootId, &Path),
+        console: &mut Console,
+        destroy: impl FnOnce() -> Result<(), Errno>,
+    ) -> anyhow::Result<()> {
+        let shown = Location::written(path.as_os_str());
+        // Who may not know which it is leaves that to the kernel.
+        if place.default_subvolume() == Ok(id) {
+            bail!(is_default(id, &shown));
+        }
+        self.announce(id, &shown, console)?;
+        if self.dry_run || console.dry_run {
+            return Ok(());
+        }
+        destroy()
+            .map_err(|error| match error {
+                Errno::NOTEMPTY => anyhow!(HOLDS_OTHERS),
+                error => anyhow!(error),
+            })
+            .with_context(|| cannot_destroy_at(&shown))?;
+        if self.commit_each {
+            place.sync().context("cannot commit")?;
+        }
+        Ok(())
+    }
+}
+
+fn by_id(place: &Asked, id: RootId, mountpoint: &Path) -> anyhow::Result<Victim> {
+    let subvolumes = Subvolumes::ask(place, mountpoint)?;
+    let top = Asked::at(mountpoint).and_then(|top| top.root_id()).ok();
+    let path = subvolumes.path(id, top);
+    let path =
+        path.with_context(|| format!("{}: it stands in no directory", cannot_destroy(id)))?;
+    let path = mountpoint.join(OsStr::from_bytes(&path));
+    let root = None;
+    Ok(Victim { id, path, root })
 }

@@ -8,6 +8,7 @@ use ubtrfs_format::ids::RootId;
 
 use super::Subvolumes;
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 
@@ -34,43 +35,62 @@ struct DefaultJson {
 impl GetDefault {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let id = volume.default_subvolume()?;
-        if id == RootId::FS_TREE {
-            if console.is_json() {
-                let default = DefaultJson {
-                    id: id.0,
-                    r#gen: None,
-                    top_level: None,
-                    path: "<FS_TREE>".to_owned(),
-                };
-                json::write_map(&mut console.out, "subvolume-get-default", &default)?;
-            } else {
-                writeln!(console.out, "ID {id} (FS_TREE)")?;
-            }
-            return Ok(());
-        }
-        let subvolumes = Subvolumes::read(&volume)?;
-        let info = subvolumes
-            .get(id)
-            .with_context(|| format!("default subvolume {id} does not exist"))?;
-        let generation = info.item.generation.get();
-        let top_level = subvolumes.parent(id).unwrap_or(RootId(0));
-        let path = subvolumes.path(id, None).unwrap_or_default();
+        print(console, volume.default_subvolume()?, || {
+            Subvolumes::read(&volume)
+        })
+    }
+}
+
+impl ByIoctls for GetDefault {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let id = asked.default_subvolume();
+        let id = id.context("cannot read the default subvolume")?;
+        print(console, id, || Subvolumes::ask_at(&asked, &self.location))
+    }
+}
+
+fn print(
+    console: &mut Console,
+    id: RootId,
+    subvolumes: impl FnOnce() -> anyhow::Result<Subvolumes>,
+) -> anyhow::Result<()> {
+    if id == RootId::FS_TREE {
         if console.is_json() {
             let default = DefaultJson {
                 id: id.0,
-                r#gen: Some(generation),
-                top_level: Some(top_level.0),
-                path: json::text(&path),
+                r#gen: None,
+                top_level: None,
+                path: "<FS_TREE>".to_owned(),
             };
             json::write_map(&mut console.out, "subvolume-get-default", &default)?;
-            return Ok(());
+        } else {
+            writeln!(console.out, "ID {id} (FS_TREE)")?;
         }
-        write!(
-            console.out,
-            "ID {id} gen {generation} top level {top_level} path "
-        )?;
-        console.write_path(&path)?;
-        Ok(writeln!(console.out)?)
+        return Ok(());
     }
+    let subvolumes = subvolumes()?;
+    let info = subvolumes
+        .get(id)
+        .with_context(|| format!("default subvolume {id} does not exist"))?;
+    let generation = info.item.generation.get();
+    let top_level = subvolumes.parent(id).unwrap_or(RootId(0));
+    let path = subvolumes.path(id, None).unwrap_or_default();
+    if console.is_json() {
+        let default = DefaultJson {
+            id: id.0,
+            r#gen: Some(generation),
+            top_level: Some(top_level.0),
+            path: json::text(&path),
+        };
+        json::write_map(&mut console.out, "subvolume-get-default", &default)?;
+        return Ok(());
+    }
+    write!(
+        console.out,
+        "ID {id} gen {generation} top level {top_level} path "
+    )?;
+    console.write_path(&path)?;
+    Ok(writeln!(console.out)?)
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::io::Write;
 use std::str::FromStr;
 
+use anyhow::bail;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use ubtrfs_engine::SubvolumeInfo;
@@ -13,6 +14,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use super::{Subvolumes, made_in};
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
 use crate::{clock, json};
 
@@ -182,13 +184,14 @@ impl Column {
 /// A subvolume that is listed.
 struct Row<'a> {
     info: &'a SubvolumeInfo,
+    /// 0 for one that stands nowhere.
     parent: u64,
     path: Vec<u8>,
 }
 
 impl Row<'_> {
     fn is_deleted(&self) -> bool {
-        self.parent == 0 && self.info.id != RootId::FS_TREE
+        self.parent == 0
     }
 
     fn generation(&self) -> u64 {
@@ -261,7 +264,17 @@ impl List {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
         let subvolumes = Subvolumes::read(&opened.volume)?;
-        let rows = self.rows(&subvolumes, opened.target.root);
+        self.print(console, &subvolumes, opened.target.root)
+    }
+
+    /// `here` is the subvolume that the path is in.
+    fn print(
+        &self,
+        console: &mut Console,
+        subvolumes: &Subvolumes,
+        here: RootId,
+    ) -> anyhow::Result<()> {
+        let rows = self.rows(subvolumes, here);
         let columns = self.columns();
         if console.is_json() {
             let rows = rows.iter().map(|row| RowJson(row, &columns));
@@ -271,16 +284,16 @@ impl List {
             print_table_head(console, &columns)?;
         }
         for row in &rows {
-            self.print(console, row, &columns)?;
+            self.print_row(console, row, &columns)?;
         }
         Ok(())
     }
 
-    /// The rows asked for, in order. `here` is the subvolume that the path is in.
+    /// The rows asked for, in order.
     fn rows<'a>(&self, subvolumes: &'a Subvolumes, here: RootId) -> Vec<Row<'a>> {
         let from = (!self.all && !self.only_below).then_some(here);
         let mut rows = Vec::new();
-        for info in subvolumes.all().filter(|info| info.id != RootId::FS_TREE) {
+        for info in subvolumes.all().filter(|info| info.id != subvolumes.top) {
             let path = subvolumes.path(info.id, from);
             let parent = match path.is_some() {
                 true => subvolumes.parent(info.id).map_or(0, |parent| parent.0),
@@ -352,7 +365,7 @@ impl List {
         wanted.map(|(column, _)| column).collect()
     }
 
-    fn print(
+    fn print_row(
         &self,
         console: &mut Console,
         row: &Row<'_>,
@@ -372,6 +385,18 @@ impl List {
             console.out.write_all(separator.as_bytes())?;
         }
         Ok(())
+    }
+}
+
+impl ByIoctls for List {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let subvolumes = Subvolumes::ask_at(&asked, &self.location)?;
+        if self.deleted && !subvolumes.is_all {
+            bail!("only who may search the trees of the volume sees what is deleted");
+        }
+        self.print(console, &subvolumes, asked.root_id()?)
     }
 }
 

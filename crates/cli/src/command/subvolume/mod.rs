@@ -12,12 +12,16 @@ mod sync;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
-use anyhow::bail;
-use ubtrfs_engine::{SubvolumeInfo, Volume};
+use anyhow::{Context, bail};
+use ubtrfs_engine::{FileId, SubvolumeInfo, Volume};
 use ubtrfs_format::ids::RootId;
 
 use crate::console::Console;
+use crate::control::mountpoint_of;
+use crate::ioctls::{self, Asked, ByIoctls};
+use crate::location::Location;
 
 /// Show, make and delete subvolumes and snapshots
 #[derive(Debug, clap::Args)]
@@ -55,6 +59,19 @@ impl Subvolume {
         matches!(self.command, SubvolumeCommand::Delete(_))
     }
 
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        match &self.command {
+            SubvolumeCommand::Create(command) => Some(command),
+            SubvolumeCommand::Delete(command) => Some(command),
+            SubvolumeCommand::GetDefault(command) => Some(command),
+            SubvolumeCommand::List(command) => Some(command),
+            SubvolumeCommand::SetDefault(command) => Some(command),
+            SubvolumeCommand::Show(command) => Some(command),
+            SubvolumeCommand::Snapshot(command) => Some(command),
+            SubvolumeCommand::FindNew(_) | SubvolumeCommand::Sync(_) => None,
+        }
+    }
+
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             SubvolumeCommand::Create(command) => command.run(console),
@@ -78,21 +95,66 @@ fn refuse_qgroups(qgroups: &[OsString]) -> anyhow::Result<()> {
     }
 }
 
+/// The root directory of one in a mount.
+fn ask_for_subvolume(location: &Location) -> anyhow::Result<Asked> {
+    let asked = Asked::open(location)?;
+    let is_one = asked.is_subvolume();
+    match is_one.with_context(|| format!("cannot access '{location}'"))? {
+        true => Ok(asked),
+        false => bail!("Not a Btrfs subvolume: '{location}'"),
+    }
+}
+
 /// The subvolumes of a volume with their places, and their paths.
 #[derive(Debug)]
 struct Subvolumes {
     by_id: BTreeMap<RootId, SubvolumeInfo>,
     /// The path of each within the subvolume that holds it; none for one that stands nowhere.
     paths: BTreeMap<RootId, Vec<u8>>,
+    /// Where paths begin.
+    top: RootId,
+    /// Whether there are no others; of those that are deleted nobody is told who does not see all.
+    is_all: bool,
 }
 
 impl Subvolumes {
     fn read(volume: &Volume) -> anyhow::Result<Subvolumes> {
+        let infos = volume.subvolumes()?;
+        let dir_path = |dir| volume.path_in_subvolume(dir).ok();
+        Ok(Subvolumes::of(infos, RootId::FS_TREE, dir_path))
+    }
+
+    /// Those of a mount, as far as the caller may know of them; `asked` is what a location leads to.
+    fn ask_at(asked: &Asked, location: &Location) -> anyhow::Result<Subvolumes> {
+        let path = location.written_path().canonicalize();
+        let mountpoint = path.and_then(|path| mountpoint_of(&path));
+        let mountpoint = mountpoint.with_context(|| format!("cannot access '{location}'"))?;
+        Subvolumes::ask(asked, &mountpoint)
+    }
+
+    /// The same from any place in the mount; who may not see all sees what is below `top`.
+    fn ask(asked: &Asked, top: &Path) -> anyhow::Result<Subvolumes> {
+        let found =
+            ioctls::Subvolumes::ask(asked, top).context("cannot see which subvolumes there are")?;
+        let dir_path = |dir| found.dirs.get(&dir).cloned();
+        let seen = Subvolumes::of(found.infos, found.top, dir_path);
+        Ok(Subvolumes {
+            is_all: found.is_all,
+            ..seen
+        })
+    }
+
+    /// `dir_path` gives the path of a directory in its subvolume.
+    fn of(
+        infos: Vec<SubvolumeInfo>,
+        top: RootId,
+        dir_path: impl Fn(FileId) -> Option<Vec<u8>>,
+    ) -> Subvolumes {
         let mut by_id = BTreeMap::new();
         let mut paths = BTreeMap::new();
-        for info in volume.subvolumes()? {
+        for info in infos {
             if let Some(place) = &info.place
-                && let Ok(mut path) = volume.path_in_subvolume(place.dir)
+                && let Some(mut path) = dir_path(place.dir)
             {
                 if !path.is_empty() {
                     path.push(b'/');
@@ -102,7 +164,19 @@ impl Subvolumes {
             }
             by_id.insert(info.id, info);
         }
-        Ok(Subvolumes { by_id, paths })
+        Subvolumes {
+            by_id,
+            paths,
+            top,
+            is_all: true,
+        }
+    }
+
+    /// The one that a directory is the root of, if it was not seen: a directory above may not be for the caller to read.
+    fn add(&mut self, root: &Asked) -> anyhow::Result<()> {
+        let info = ioctls::info_of(&root.subvolume_info()?);
+        self.by_id.entry(info.id).or_insert(info);
+        Ok(())
     }
 
     fn get(&self, id: RootId) -> Option<&SubvolumeInfo> {
@@ -113,7 +187,7 @@ impl Subvolumes {
         self.by_id.values()
     }
 
-    /// The path from `from` if that holds the subvolume, else from the top level; None if it stands
+    /// The path from `from` if that holds the subvolume, else from the top; None if it stands
     /// nowhere, being deleted.
     fn path(&self, id: RootId, from: Option<RootId>) -> Option<Vec<u8>> {
         let mut names = Vec::new();
@@ -122,7 +196,7 @@ impl Subvolumes {
         for _ in 0..=self.by_id.len() {
             names.push(self.paths.get(&at)?.as_slice());
             let parent = self.parent(at)?;
-            if parent == RootId::FS_TREE || Some(parent) == from {
+            if parent == self.top || Some(parent) == from {
                 names.reverse();
                 return Some(names.join(&b'/'));
             }

@@ -5,8 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use ubtrfs_format::ids::RootId;
 
+use super::ask_for_subvolume;
 use crate::changes::Changes;
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
 use crate::quoting::Escaped;
 
@@ -32,12 +34,10 @@ impl SetDefault {
             None => target.subvolume(&self.subvolume)?,
         };
         if let Some(rights) = target.rights() {
-            rights
-                .administer()
-                .context("Could not set default subvolume")?;
+            rights.administer().context(NOT_SET)?;
         }
         let done = target.volume.set_default(id);
-        done.context("Could not set default subvolume")?;
+        done.context(NOT_SET)?;
         changes.commit()
     }
 
@@ -54,5 +54,22 @@ impl SetDefault {
             Some(id) => Ok(RootId(id)),
             None => anyhow::bail!("'{}' is not the id of a subvolume", Escaped(text)),
         }
+    }
+}
+
+const NOT_SET: &str = "Could not set default subvolume";
+
+impl ByIoctls for SetDefault {
+    fn run_by_ioctls(&self, _: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let (asked, id) = match &self.location {
+            Some(location) => (Asked::open(location)?, self.id()?),
+            None => {
+                let asked = ask_for_subvolume(&self.subvolume)?;
+                let id = asked.root_id()?;
+                (asked, id)
+            }
+        };
+        asked.set_default(id).context(NOT_SET)
     }
 }

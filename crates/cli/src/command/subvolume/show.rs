@@ -2,16 +2,17 @@
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
+use ubtrfs_engine::SubvolumeInfo;
 use ubtrfs_engine::inspect::SubvolumeQuota;
-use ubtrfs_engine::{SubvolumeInfo, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItemFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 
 use super::{Subvolumes, made_in};
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
 use crate::units::ShortUnits;
 use crate::{clock, json};
@@ -46,36 +47,36 @@ struct Facts<'a> {
 impl Show {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let volume = &*opened.volume;
+        let (volume, target) = (&*opened.volume, opened.target);
         let subvolumes = Subvolumes::read(volume)?;
-        let id = match (self.rootid, self.uuid) {
-            (Some(id), _) => RootId(id),
+        let is_one = !target.is_stub() && volume.root_dir(target.root)? == target;
+        let id = self.id(&subvolumes, is_one.then_some(target.root))?;
+        let facts = Facts::of(&subvolumes, id, volume.subvolume_quota(id)?)?;
+        self.show(console, &facts)
+    }
+
+    /// `here` is the subvolume at the path.
+    fn id(&self, subvolumes: &Subvolumes, here: Option<RootId>) -> anyhow::Result<RootId> {
+        match (self.rootid, self.uuid) {
+            (Some(id), _) => Ok(RootId(id)),
             (_, Some(uuid)) => {
                 let uuid = Uuid(*uuid.as_bytes());
                 let found = subvolumes.all().find(|info| info.item.uuid == uuid);
-                found
-                    .with_context(|| format!("no subvolume has the UUID {uuid}"))?
-                    .id
+                let found = found.with_context(|| format!("no subvolume has the UUID {uuid}"))?;
+                Ok(found.id)
             }
-            _ => {
-                let target = opened.target;
-                if target.is_stub() || volume.root_dir(target.root)? != target {
-                    bail!("Not a Btrfs subvolume: '{}'", self.location);
-                }
-                target.root
-            }
-        };
-        let info = subvolumes
-            .get(id)
-            .with_context(|| format!("subvolume {id} does not exist"))?;
-        let facts = Facts::of(volume, &subvolumes, info)?;
+            _ => here.with_context(|| format!("Not a Btrfs subvolume: '{}'", self.location)),
+        }
+    }
+
+    fn show(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
         match console.is_json() {
             true => Ok(json::write_map(
                 &mut console.out,
                 "subvolume-show",
                 &facts.to_json(),
             )?),
-            false => self.print(console, &facts),
+            false => self.print(console, facts),
         }
     }
 
@@ -131,6 +132,24 @@ impl Show {
     }
 }
 
+impl ByIoctls for Show {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let here = match asked.is_subvolume()? {
+            true => Some(asked.root_id()?),
+            false => None,
+        };
+        let mut subvolumes = Subvolumes::ask_at(&asked, &self.location)?;
+        if here.is_some() {
+            subvolumes.add(&asked)?;
+        }
+        let id = self.id(&subvolumes, here)?;
+        let facts = Facts::of(&subvolumes, id, asked.subvolume_quota(id)?)?;
+        self.show(console, &facts)
+    }
+}
+
 fn or_dash(uuid: Uuid) -> String {
     match uuid.is_nil() {
         true => "-".to_owned(),
@@ -148,22 +167,25 @@ fn time_if_set(time: Timespec) -> Option<String> {
 
 impl<'a> Facts<'a> {
     fn of(
-        volume: &Volume,
-        subvolumes: &Subvolumes,
-        info: &'a SubvolumeInfo,
+        subvolumes: &'a Subvolumes,
+        id: RootId,
+        quota: Option<SubvolumeQuota>,
     ) -> anyhow::Result<Facts<'a>> {
+        let info = subvolumes.get(id);
+        let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
         let is_snapshot = |other: &&SubvolumeInfo| {
             !info.item.uuid.is_nil() && other.item.parent_uuid == info.item.uuid
         };
-        let path = subvolumes.path(info.id, None).unwrap_or_default();
         let name = match (info.id, &info.place) {
             (RootId::FS_TREE, _) => b"<FS_TREE>".to_vec(),
             (_, Some(place)) => place.name.clone(),
             _ => Vec::new(),
         };
+        // Where the top of what is seen stands is not seen.
+        let path = subvolumes.path(info.id, None);
         Ok(Facts {
             info,
-            path,
+            path: path.unwrap_or_else(|| name.clone()),
             name,
             parent: subvolumes.parent(info.id).map_or(0, |parent| parent.0),
             snapshots: subvolumes
@@ -171,7 +193,7 @@ impl<'a> Facts<'a> {
                 .filter(is_snapshot)
                 .filter_map(|snapshot| subvolumes.path(snapshot.id, None))
                 .collect(),
-            quota: volume.subvolume_quota(info.id)?,
+            quota,
         })
     }
 

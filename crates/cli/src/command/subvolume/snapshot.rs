@@ -1,15 +1,18 @@
 //! `ubtrfs subvolume snapshot`: snapshots made.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use super::refuse_qgroups;
+use super::{ask_for_subvolume, refuse_qgroups};
 use crate::changes::{Changes, Target};
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
-use crate::place::{Place, split};
+use crate::place::{Place, PlaceError, split};
 
 /// Make a snapshot of a subvolume
 ///
@@ -56,18 +59,20 @@ impl Snapshot {
             .snapshot(source, place.dir, &place.name, self.read_only)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;
         target.entry_changed(place.dir, &place.name)?;
+        self.report(&shown, console)?;
+        changes.commit()
+    }
+
+    fn report(&self, made: &Location, console: &mut Console) -> anyhow::Result<()> {
         if !console.quiet {
             let kind = match self.read_only {
                 true => "readonly snapshot",
                 false => "snapshot",
             };
-            writeln!(
-                console.out,
-                "Create {kind} of '{}' in '{shown}'",
-                self.source
-            )?;
+            let source = &self.source;
+            writeln!(console.out, "Create {kind} of '{source}' in '{made}'")?;
         }
-        changes.commit()
+        Ok(())
     }
 
     fn place(&self, target: &Target) -> anyhow::Result<(Place, Location)> {
@@ -75,13 +80,11 @@ impl Snapshot {
         let Some(dir) = target.directory(&destination.path)? else {
             let place = target.place(destination)?;
             if place.existing.is_some() {
-                bail!("'{destination}' exists and it is not a directory");
+                bail!(self.no_directory());
             }
             return Ok((place, destination.clone()));
         };
-        let Some((_, name)) = split(&self.source.path) else {
-            bail!("'{}' has no name that the snapshot could take", self.source);
-        };
+        let (_, name) = split(&self.source.path).with_context(|| self.no_name())?;
         let mut path = destination.path.clone();
         if !path.ends_with(b"/") {
             path.push(b'/');
@@ -93,5 +96,45 @@ impl Snapshot {
             existing: target.volume.lookup(dir, name)?,
         };
         Ok((place, destination.with_path(path)))
+    }
+}
+
+impl Snapshot {
+    fn no_directory(&self) -> String {
+        format!("'{}' exists and it is not a directory", self.destination)
+    }
+
+    fn no_name(&self) -> String {
+        format!("'{}' has no name that the snapshot could take", self.source)
+    }
+
+    /// The directory and the name in it, and both as they are shown.
+    fn place_outside(&self) -> anyhow::Result<(PathBuf, OsString, Location)> {
+        let destination = self.destination.written_path();
+        if destination.is_dir() {
+            let source = self.source.written_path().canonicalize()?;
+            let name = source.file_name().with_context(|| self.no_name())?;
+            let shown = Location::written(destination.join(name).as_os_str());
+            return Ok((destination.to_owned(), name.to_owned(), shown));
+        }
+        if destination.exists() {
+            bail!(self.no_directory());
+        }
+        let (dir, name) = split(destination.as_os_str().as_bytes()).ok_or(PlaceError::NoName)?;
+        let path = |bytes| OsStr::from_bytes(bytes).to_owned();
+        Ok((path(dir).into(), path(name), self.destination.clone()))
+    }
+}
+
+impl ByIoctls for Snapshot {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        refuse_qgroups(&self.qgroups)?;
+        let source = ask_for_subvolume(&self.source)?;
+        let (dir, name, shown) = self.place_outside()?;
+        let dir = Asked::at(&dir).with_context(|| format!("cannot access '{shown}'"))?;
+        dir.snapshot(&source, name.as_bytes(), self.read_only)
+            .with_context(|| format!("Could not create snapshot '{shown}'"))?;
+        self.report(&shown, console)
     }
 }

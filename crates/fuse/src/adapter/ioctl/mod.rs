@@ -1,7 +1,7 @@
 //! The ioctls of btrfs, as far as FUSE can carry them: those whose whole argument is in the command's number.
 //!
 //! What carries a pointer or a list of variable length cannot come through and is ENOTTY, as any unknown command:
-//! TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces, LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and
+//! TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (which SPACE_LIST carries), LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and
 //! ENCODED_WRITE, quota groups to inherit. So are changes of devices, balance, scrub and quotas.
 //!
 //! GET_SUBVOL_ROOTREF gives as many as fit along with EOVERFLOW, so that the caller can go on behind them.
@@ -11,7 +11,6 @@
 //!
 //! Not here: flags of inodes (`flags`), the caller's descriptors (`descriptor`).
 
-mod args;
 mod descriptor;
 mod lookup;
 mod search;
@@ -30,6 +29,7 @@ use super::Adapter;
 use super::errno::errno;
 use super::source::Source;
 use crate::caller::{Caller, Refused, Rights};
+use crate::ioctl_args as args;
 use crate::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 
 /// One ioctl on a file.
@@ -101,6 +101,7 @@ fn is_known(command: u32) -> bool {
             | INO_LOOKUP
             | DEFAULT_SUBVOL
             | SPACE_INFO
+            | SPACE_LIST
             | WAIT_SYNC
             | SNAP_CREATE_V2
             | START_SYNC
@@ -165,6 +166,7 @@ impl<S: Source> Call<'_, S> {
             args::FS_INFO => write(out, &self.fs_info()),
             args::DEV_INFO => write(out, &self.dev_info(read(input)?)?),
             args::SPACE_INFO => write(out, &self.space_info(read(input)?)?),
+            args::SPACE_LIST => write(out, &self.space_list()?),
             args::SYNC => self.sync(),
             args::START_SYNC => write(out, &U64::new(self.start_sync()?)),
             args::WAIT_SYNC => self.wait_sync(read::<U64>(input)?.get()),

@@ -2,6 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
@@ -9,7 +10,7 @@ use zerocopy::FromZeros;
 
 use super::super::errno::errno;
 use super::super::source::Source;
-use super::args::{self, DevInfo, Features, FsInfo, Label, SpaceInfo, TrimRange};
+use super::args::{self, DevInfo, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange};
 use super::{Call, put};
 use crate::request::{Errno, Result};
 
@@ -72,12 +73,39 @@ impl<S: Source> Call<'_, S> {
         if args.space_slots.get() != 0 {
             return Err(Errno::NOTTY);
         }
-        let spaces = self.volume.space_infos().map_err(errno)?.len() as u64;
         Ok(SpaceInfo {
             space_slots: 0.into(),
-            // The global reserve is one.
-            total_spaces: spaces.saturating_add(1).into(),
+            total_spaces: (self.spaces()?.len() as u64).into(),
         })
+    }
+
+    /// The same with that list, as far as there is room.
+    pub(super) fn space_list(&self) -> Result<SpaceList> {
+        let mut list = SpaceList::new_zeroed();
+        let spaces = self.spaces()?;
+        for (slot, space) in list.spaces.iter_mut().zip(&spaces) {
+            *slot = *space;
+        }
+        let room = list.spaces.len();
+        list.space_slots.set(room as u64);
+        list.total_spaces.set(spaces.len().min(room) as u64);
+        Ok(list)
+    }
+
+    fn spaces(&self) -> Result<Vec<Space>> {
+        let infos = self.volume.space_infos().map_err(errno)?;
+        let spaces = infos.iter().map(|info| Space {
+            flags: info.flags.bits().into(),
+            total_bytes: info.total.into(),
+            used_bytes: info.used.into(),
+        });
+        let reserve = self.volume.global_reserve_bytes().map_err(errno)?;
+        let reserve = Space {
+            flags: (args::GLOBAL_RESERVE | BlockGroupFlags::METADATA.bits()).into(),
+            total_bytes: reserve.into(),
+            used_bytes: 0.into(),
+        };
+        Ok(spaces.chain([reserve]).collect())
     }
 
     pub(super) fn sync(&self) -> Result<usize> {

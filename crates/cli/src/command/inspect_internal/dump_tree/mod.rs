@@ -28,7 +28,7 @@ use walk::{Order, Walk};
 #[derive(Debug, clap::Args)]
 pub(crate) struct DumpTree {
     /// The devices or images of one volume
-    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::of_images())]
+    #[arg(required = true, value_name = "DEVICE", value_parser = LocationParser::Images)]
     images: Vec<Location>,
     /// Print only the leaves of the extent and device trees
     #[arg(short, long)]

@@ -1,11 +1,14 @@
-//! What the ioctls of btrfs carry, and their numbers.
+//! What the ioctls of btrfs carry, and their numbers: for who answers them, and for who asks.
 //!
 //! Source: the kernel's uapi `linux/btrfs.h`. Numbers are in the machine's byte order; no struct has padding.
+
+// What zerocopy's derives make besides, inside of `carried`, is taken for types of this file.
+#![allow(missing_debug_implementations)]
 
 use std::mem::size_of;
 
 use zerocopy::native_endian::{I64, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 const TO_KERNEL: u32 = 1;
 const FROM_KERNEL: u32 = 2;
@@ -28,58 +31,63 @@ const fn exchange<T>(nr: u8) -> u32 {
     number(TO_KERNEL | FROM_KERNEL, BTRFS, nr, size_of::<T>())
 }
 
-pub(super) const SNAP_CREATE: u32 = give::<VolArgs>(1);
-pub(super) const SYNC: u32 = number(0, BTRFS, 8, 0);
-pub(super) const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
-pub(super) const SNAP_DESTROY: u32 = give::<VolArgs>(15);
-pub(super) const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
-pub(super) const INO_LOOKUP: u32 = exchange::<InoLookup>(18);
-pub(super) const DEFAULT_SUBVOL: u32 = give::<U64>(19);
-pub(super) const SPACE_INFO: u32 = exchange::<SpaceInfo>(20);
-pub(super) const WAIT_SYNC: u32 = give::<U64>(22);
-pub(super) const SNAP_CREATE_V2: u32 = give::<VolArgsV2>(23);
-pub(super) const START_SYNC: u32 = take::<U64>(24);
-pub(super) const SUBVOL_CREATE_V2: u32 = give::<VolArgsV2>(24);
-pub(super) const SUBVOL_GETFLAGS: u32 = take::<U64>(25);
-pub(super) const SUBVOL_SETFLAGS: u32 = give::<U64>(26);
-pub(super) const DEV_INFO: u32 = exchange::<DevInfo>(30);
-pub(super) const FS_INFO: u32 = take::<FsInfo>(31);
-pub(super) const SET_RECEIVED_SUBVOL: u32 = exchange::<Received>(37);
-pub(super) const GET_FSLABEL: u32 = take::<Label>(49);
-pub(super) const SET_FSLABEL: u32 = give::<Label>(50);
-pub(super) const GET_FEATURES: u32 = take::<Features>(57);
-pub(super) const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
-pub(super) const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
-pub(super) const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
-pub(super) const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
-pub(super) const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
-pub(super) const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
+pub const SNAP_CREATE: u32 = give::<VolArgs>(1);
+pub const SYNC: u32 = number(0, BTRFS, 8, 0);
+pub const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
+pub const SNAP_DESTROY: u32 = give::<VolArgs>(15);
+pub const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
+pub const INO_LOOKUP: u32 = exchange::<InoLookup>(18);
+pub const DEFAULT_SUBVOL: u32 = give::<U64>(19);
+pub const SPACE_INFO: u32 = exchange::<SpaceInfo>(20);
+/// Ours: the list in one piece with its head, and so in the number, as FUSE carries no other.
+pub const SPACE_LIST: u32 = exchange::<SpaceList>(20);
+pub const WAIT_SYNC: u32 = give::<U64>(22);
+pub const SNAP_CREATE_V2: u32 = give::<VolArgsV2>(23);
+pub const START_SYNC: u32 = take::<U64>(24);
+pub const SUBVOL_CREATE_V2: u32 = give::<VolArgsV2>(24);
+pub const SUBVOL_GETFLAGS: u32 = take::<U64>(25);
+pub const SUBVOL_SETFLAGS: u32 = give::<U64>(26);
+pub const DEV_INFO: u32 = exchange::<DevInfo>(30);
+pub const FS_INFO: u32 = take::<FsInfo>(31);
+pub const SET_RECEIVED_SUBVOL: u32 = exchange::<Received>(37);
+pub const GET_FSLABEL: u32 = take::<Label>(49);
+pub const SET_FSLABEL: u32 = give::<Label>(50);
+pub const GET_FEATURES: u32 = take::<Features>(57);
+pub const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
+pub const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
+pub const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
+pub const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
+pub const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
+pub const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
 
 /// In `VolArgsV2` and as a subvolume's flag.
-pub(super) const RDONLY: u64 = 1 << 1;
+pub const RDONLY: u64 = 1 << 1;
 /// In `VolArgsV2`: the name is an id.
-pub(super) const SPEC_BY_ID: u64 = 1 << 4;
+pub const SPEC_BY_ID: u64 = 1 << 4;
 
-pub(super) const FS_INFO_CSUM: u64 = 1 << 0;
-pub(super) const FS_INFO_GENERATION: u64 = 1 << 1;
-pub(super) const FS_INFO_METADATA_UUID: u64 = 1 << 2;
+/// Of `Space`: what is kept back for the file system itself.
+pub const GLOBAL_RESERVE: u64 = 1 << 49;
+
+pub const FS_INFO_CSUM: u64 = 1 << 0;
+pub const FS_INFO_GENERATION: u64 = 1 << 1;
+pub const FS_INFO_METADATA_UUID: u64 = 1 << 2;
 
 /// Declares what ioctls carry, with its size.
 macro_rules! carried {
     ($($(#[$doc:meta])* $name:ident ($size:literal) { $($(#[$about:meta])* $field:ident: $type:ty,)* })*) => {
         $(
             $(#[$doc])*
-            #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+            #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
             #[repr(C)]
-            pub(super) struct $name {
-                $($(#[$about])* pub(super) $field: $type,)*
+            pub struct $name {
+                $($(#[$about])* pub $field: $type,)*
             }
             const _: () = assert!(size_of::<$name>() == $size);
         )*
     };
 }
 
-pub(super) type Label = [u8; 256];
+pub type Label = [u8; 256];
 
 carried! {
     /// `btrfs_ioctl_vol_args`
@@ -142,6 +150,18 @@ carried! {
     SpaceInfo(16) {
         space_slots: U64,
         total_spaces: U64,
+    }
+    /// `btrfs_ioctl_space_info`
+    Space(24) {
+        flags: U64,
+        total_bytes: U64,
+        used_bytes: U64,
+    }
+    /// `btrfs_ioctl_space_args` with room for more spaces than there can be.
+    SpaceList(4096) {
+        space_slots: U64,
+        total_spaces: U64,
+        spaces: [Space; 170],
     }
     /// `btrfs_ioctl_dev_info_args`
     DevInfo(4096) {

@@ -1,0 +1,84 @@
+//! Commands on a path in a mount by the ioctls of btrfs, with the rights that the caller has there.
+//!
+//! For a mount whose server takes no command of the caller (`control`), and for mounts of the kernel's btrfs: both
+//! answer the same. Who may not search trees sees what can be reached from where the volume is mounted
+//! (`subvolumes`).
+//!
+//! What an ioctl carries is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
+//! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
+
+mod search;
+mod subvolume;
+mod subvolumes;
+mod volume;
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub(crate) use self::subvolumes::{Subvolumes, info_of};
+use crate::console::Console;
+use crate::location::Location;
+
+/// A command that can be done so.
+pub(crate) trait ByIoctls {
+    /// Its locations are paths in mounts.
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()>;
+}
+
+/// Whether something failed because whoever serves the mount does not know the ioctl.
+pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
+    let errno = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Errno>());
+    errno == Some(&Errno::NOTTY)
+}
+
+/// A pipe or a device would have one wait.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// A file or directory that ioctls are asked of.
+#[derive(Debug)]
+pub(crate) struct Asked(File);
+
+impl Asked {
+    pub(crate) fn open(location: &Location) -> anyhow::Result<Asked> {
+        let opened = Asked::at(location.written_path());
+        opened.with_context(|| format!("cannot access '{location}'"))
+    }
+
+    pub(crate) fn at(path: &Path) -> Result<Asked, Errno> {
+        Ok(Asked(open(path, FLAGS, Mode::empty())?.into()))
+    }
+
+    /// What stands in a directory. Whoever serves the mount says what path leads there, and might lead elsewhere.
+    pub(crate) fn below(&self, path: &[u8]) -> Result<Asked, Errno> {
+        let path: &[u8] = if path.is_empty() { b"." } else { path };
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        Ok(Asked(
+            openat2(&self.0, path, FLAGS, Mode::empty(), within)?.into(),
+        ))
+    }
+
+    /// Has the answer in the place of the argument. Of SPACE_INFO the argument holds the list that its head tells of.
+    fn ask<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
+        &self,
+        argument: &mut T,
+    ) -> Result<(), Errno> {
+        const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
+        // SAFETY: who answers writes as many bytes as the number says, and a list that was asked for, all of which the
+        // argument has; any bytes are one.
+        #[allow(unsafe_code)]
+        unsafe {
+            ioctl(&self.0, Updater::<NUMBER, T>::new(argument))
+        }
+    }
+}

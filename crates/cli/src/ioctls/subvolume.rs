@@ -1,0 +1,107 @@
+//! Making, deleting and changing subvolumes.
+
+use std::os::fd::AsRawFd;
+
+use rustix::io::Errno;
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, Received, SubvolInfo, VolArgs, VolArgsV2};
+use zerocopy::native_endian::U64;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Asked;
+
+/// Puts a name and a zero at the start of a field.
+fn put(field: &mut [u8], name: &[u8]) -> Result<(), Errno> {
+    let place = field.get_mut(..=name.len()).ok_or(Errno::NAMETOOLONG)?;
+    let (end, place) = place.split_last_mut().ok_or(Errno::NAMETOOLONG)?;
+    place.copy_from_slice(name);
+    *end = 0;
+    Ok(())
+}
+
+fn named(name: &[u8]) -> Result<VolArgsV2, Errno> {
+    let mut args = VolArgsV2::new_zeroed();
+    put(&mut args.name, name)?;
+    Ok(args)
+}
+
+impl Asked {
+    pub(crate) fn create_subvolume(&self, name: &[u8]) -> Result<(), Errno> {
+        self.ask::<{ args::SUBVOL_CREATE_V2 }, _>(&mut named(name)?)
+    }
+
+    pub(crate) fn snapshot(
+        &self,
+        source: &Asked,
+        name: &[u8],
+        read_only: bool,
+    ) -> Result<(), Errno> {
+        let mut args = named(name)?;
+        args.fd.set(source.0.as_raw_fd().into());
+        if read_only {
+            args.flags.set(args::RDONLY);
+        }
+        self.ask::<{ args::SNAP_CREATE_V2 }, _>(&mut args)
+    }
+
+    pub(crate) fn destroy(&self, name: &[u8]) -> Result<(), Errno> {
+        let mut args = VolArgs::new_zeroed();
+        put(&mut args.name, name)?;
+        self.ask::<{ args::SNAP_DESTROY }, _>(&mut args)
+    }
+
+    pub(crate) fn destroy_by_id(&self, id: RootId) -> Result<(), Errno> {
+        let mut args = VolArgsV2::new_zeroed();
+        args.flags.set(args::SPEC_BY_ID);
+        args.name[..8].copy_from_slice(id.0.as_bytes());
+        self.ask::<{ args::SNAP_DESTROY_V2 }, _>(&mut args)
+    }
+
+    fn flags(&self) -> Result<u64, Errno> {
+        let mut flags = U64::new(0);
+        self.ask::<{ args::SUBVOL_GETFLAGS }, _>(&mut flags)?;
+        Ok(flags.get())
+    }
+
+    /// Whether it is the root directory of one.
+    pub(crate) fn is_subvolume(&self) -> Result<bool, Errno> {
+        match self.flags() {
+            Ok(_) => Ok(true),
+            Err(Errno::INVAL) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn is_read_only(&self) -> Result<bool, Errno> {
+        Ok(self.flags()? & args::RDONLY != 0)
+    }
+
+    pub(crate) fn set_read_only(&self, read_only: bool) -> Result<(), Errno> {
+        let flags = self.flags()? & !args::RDONLY;
+        let mut flags = U64::new(match read_only {
+            true => flags | args::RDONLY,
+            false => flags,
+        });
+        self.ask::<{ args::SUBVOL_SETFLAGS }, _>(&mut flags)
+    }
+
+    /// Has the subvolume forget what it was received from.
+    pub(crate) fn forget_received(&self) -> Result<(), Errno> {
+        self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut Received::new_zeroed())
+    }
+
+    /// Of the subvolume that it is in.
+    pub(crate) fn subvolume_info(&self) -> Result<SubvolInfo, Errno> {
+        let mut info = SubvolInfo::new_zeroed();
+        self.ask::<{ args::GET_SUBVOL_INFO }, _>(&mut info)?;
+        Ok(info)
+    }
+
+    /// The subvolume that it is in.
+    pub(crate) fn root_id(&self) -> Result<RootId, Errno> {
+        let mut lookup = InoLookup::new_zeroed();
+        lookup.objectid.set(InodeNr::FIRST_FREE.0);
+        self.ask::<{ args::INO_LOOKUP }, _>(&mut lookup)?;
+        Ok(RootId(lookup.treeid.get()))
+    }
+}

@@ -1,0 +1,214 @@
+//! Which subvolumes there are: all of them for who may search trees, for others those that they can get to from where
+//! the volume is mounted.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rustix::io::Errno;
+use ubtrfs_engine::{FileId, SubvolumeInfo, SubvolumePlace};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::item::{RootItem, RootRef, Timespec};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, InoLookupUser, SubvolInfo, SubvolRootref};
+use zerocopy::FromZeros;
+
+use super::Asked;
+
+/// What was found of them.
+#[derive(Debug)]
+pub(crate) struct Subvolumes {
+    pub(crate) infos: Vec<SubvolumeInfo>,
+    /// Paths of directories that hold one, each in its subvolume.
+    pub(crate) dirs: HashMap<FileId, Vec<u8>>,
+    /// The one that all others are below.
+    pub(crate) top: RootId,
+    /// There are no others.
+    pub(crate) is_all: bool,
+}
+
+impl Subvolumes {
+    /// `asked` is anywhere in the volume; who may not see all sees what is below `top`.
+    pub(crate) fn ask(asked: &Asked, top: &Path) -> Result<Subvolumes, Errno> {
+        match Subvolumes::searched(asked) {
+            Err(Errno::PERM) => match Asked::at(top) {
+                Err(Errno::ACCESS) => Subvolumes::reached(asked),
+                top => Subvolumes::reached(&top?),
+            },
+            found => found,
+        }
+    }
+
+    fn searched(asked: &Asked) -> Result<Subvolumes, Errno> {
+        let mut infos: Vec<SubvolumeInfo> = Vec::new();
+        let from = Key::new(RootId::FS_TREE.0, KeyType::ROOT_ITEM, 0);
+        let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_BACKREF, u64::MAX);
+        asked.search(RootId::ROOT_TREE, from, to, &mut |key, item| {
+            let id = RootId(key.objectid);
+            if !id.is_subvolume() {
+                return;
+            }
+            match key.item_type {
+                KeyType::ROOT_ITEM => {
+                    infos.extend(RootItem::decode(item).map(|item| SubvolumeInfo {
+                        id,
+                        item,
+                        snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
+                        place: None,
+                    }))
+                }
+                KeyType::ROOT_BACKREF => {
+                    let info = infos.last_mut().filter(|info| info.id == id);
+                    if let (Some(info), Some(reference)) = (info, RootRef::decode(item)) {
+                        info.place = Some(SubvolumePlace {
+                            dir: FileId::new(RootId(key.offset), InodeNr(reference.dirid)),
+                            name: reference.name.to_vec(),
+                            sequence: reference.sequence,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        })?;
+        let mut dirs = HashMap::new();
+        for info in &infos {
+            if let Some(SubvolumePlace { dir, .. }) = info.place
+                && !dirs.contains_key(&dir)
+                && let Ok(path) = asked.directory_path(dir)
+            {
+                dirs.insert(dir, path);
+            }
+        }
+        Ok(Subvolumes {
+            infos,
+            dirs,
+            top: RootId::FS_TREE,
+            is_all: true,
+        })
+    }
+
+    /// What is below a directory.
+    fn reached(top: &Asked) -> Result<Subvolumes, Errno> {
+        let info = info_of(&top.subvolume_info()?);
+        let mut found = Subvolumes {
+            top: info.id,
+            infos: vec![info],
+            dirs: HashMap::new(),
+            is_all: false,
+        };
+        found.reach_below(top, found.top)?;
+        found.infos.sort_by_key(|info| info.id);
+        Ok(found)
+    }
+
+    /// A subvolume that the caller may not look at is passed over, as is one that something else is mounted over.
+    fn reach_below(&mut self, above: &Asked, id: RootId) -> Result<(), Errno> {
+        for (child, dirid) in above.references()? {
+            let Ok((dir_path, name)) = above.place_of(child, dirid) else {
+                continue;
+            };
+            let mut path = dir_path.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+            let Ok(subvolume) = above.below(&path) else {
+                continue;
+            };
+            let Ok(info) = subvolume.subvolume_info() else {
+                continue;
+            };
+            if RootId(info.treeid.get()) != child {
+                continue;
+            }
+            self.dirs.insert(FileId::new(id, InodeNr(dirid)), dir_path);
+            self.infos.push(info_of(&info));
+            self.reach_below(&subvolume, child)?;
+        }
+        Ok(())
+    }
+}
+
+impl Asked {
+    /// The path of a directory from the root of its subvolume.
+    fn directory_path(&self, dir: FileId) -> Result<Vec<u8>, Errno> {
+        let mut lookup = InoLookup::new_zeroed();
+        lookup.treeid.set(dir.root.0);
+        lookup.objectid.set(dir.ino.0);
+        self.ask::<{ args::INO_LOOKUP }, _>(&mut lookup)?;
+        Ok(without_slash(&lookup.name))
+    }
+
+    /// The subvolumes right below its own, each with the directory that holds it.
+    fn references(&self) -> Result<Vec<(RootId, u64)>, Errno> {
+        let mut found = Vec::new();
+        let mut args = SubvolRootref::new_zeroed();
+        loop {
+            let asked = self.ask::<{ args::GET_SUBVOL_ROOTREF }, _>(&mut args);
+            let told = args.rootref.iter().take(args.num_items.into());
+            found.extend(told.map(|of| (RootId(of.treeid.get()), of.dirid.get())));
+            match asked {
+                // There are more, and the argument says from where on.
+                Err(Errno::OVERFLOW) if args.num_items > 0 => {}
+                asked => return asked.map(|()| found),
+            }
+        }
+    }
+
+    /// The path from here of the directory that holds a subvolume, and the name in it.
+    fn place_of(&self, id: RootId, dirid: u64) -> Result<(Vec<u8>, Vec<u8>), Errno> {
+        let mut lookup = InoLookupUser::new_zeroed();
+        lookup.treeid.set(id.0);
+        lookup.dirid.set(dirid);
+        self.ask::<{ args::INO_LOOKUP_USER }, _>(&mut lookup)?;
+        Ok((without_slash(&lookup.path), text(&lookup.name).to_vec()))
+    }
+}
+
+/// The bytes before the first zero.
+fn text(field: &[u8]) -> &[u8] {
+    field.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Paths of directories end with one.
+fn without_slash(field: &[u8]) -> Vec<u8> {
+    let path = text(field);
+    path.strip_suffix(b"/").unwrap_or(path).to_vec()
+}
+
+pub(crate) fn info_of(info: &SubvolInfo) -> SubvolumeInfo {
+    let place = SubvolumePlace {
+        dir: FileId::new(RootId(info.parent_id.get()), InodeNr(info.dirid.get())),
+        name: text(&info.name).to_vec(),
+        sequence: 0,
+    };
+    let mut item = RootItem::new_zeroed();
+    item.generation.set(info.generation.get());
+    item.generation_v2.set(info.generation.get());
+    item.flags.set(info.flags.get());
+    item.uuid = Uuid(info.uuid);
+    item.parent_uuid = Uuid(info.parent_uuid);
+    item.received_uuid = Uuid(info.received_uuid);
+    item.ctransid.set(info.ctransid.get());
+    item.otransid.set(info.otransid.get());
+    item.stransid.set(info.stransid.get());
+    item.rtransid.set(info.rtransid.get());
+    item.ctime = timespec(&info.ctime);
+    item.otime = timespec(&info.otime);
+    item.stime = timespec(&info.stime);
+    item.rtime = timespec(&info.rtime);
+    SubvolumeInfo {
+        id: RootId(info.treeid.get()),
+        // What tells a snapshot in the root tree is not told.
+        snapshot_transid: (!item.parent_uuid.is_nil()).then_some(Transid(info.otransid.get())),
+        item,
+        place: (info.parent_id.get() != 0).then_some(place),
+    }
+}
+
+fn timespec(time: &args::Timespec) -> Timespec {
+    Timespec {
+        sec: (time.sec.get() as i64).into(),
+        nsec: time.nsec.get().into(),
+    }
+}

@@ -1,0 +1,109 @@
+//! The volume as a whole.
+
+use rustix::io::Errno;
+use ubtrfs_engine::inspect::{SpaceInfo, SubvolumeQuota};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::item::DirEntries;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fuse::ioctl_args::{self as args, FsInfo, Label, SpaceList};
+use zerocopy::FromZeros;
+use zerocopy::native_endian::U64;
+
+use super::Asked;
+
+/// What space there is.
+#[derive(Debug)]
+pub(crate) struct Spaces {
+    pub(crate) infos: Vec<SpaceInfo>,
+    /// What is kept back for the file system itself, and how much of it is in use.
+    pub(crate) reserve: SpaceInfo,
+}
+
+impl Asked {
+    /// Makes what was done to the volume durable.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.ask::<{ args::SYNC }, _>(&mut ())
+    }
+
+    pub(crate) fn fsid(&self) -> Result<[u8; 16], Errno> {
+        let mut info = FsInfo::new_zeroed();
+        self.ask::<{ args::FS_INFO }, _>(&mut info)?;
+        Ok(info.fsid)
+    }
+
+    pub(crate) fn label(&self) -> Result<Vec<u8>, Errno> {
+        let mut label: Label = [0; 256];
+        self.ask::<{ args::GET_FSLABEL }, _>(&mut label)?;
+        let end = label.iter().position(|&byte| byte == 0);
+        Ok(label[..end.unwrap_or(label.len())].to_vec())
+    }
+
+    /// A longer one is refused as one without an end.
+    pub(crate) fn set_label(&self, label: &[u8]) -> Result<(), Errno> {
+        let mut field: Label = [0; 256];
+        let len = label.len().min(field.len());
+        field[..len].copy_from_slice(&label[..len]);
+        self.ask::<{ args::SET_FSLABEL }, _>(&mut field)
+    }
+
+    pub(crate) fn set_default(&self, id: RootId) -> Result<(), Errno> {
+        self.ask::<{ args::DEFAULT_SUBVOL }, _>(&mut U64::new(id.0))
+    }
+
+    /// For who may search trees.
+    pub(crate) fn default_subvolume(&self) -> Result<RootId, Errno> {
+        let key = |offset| Key::new(objectid::ROOT_TREE_DIR, KeyType::DIR_ITEM, offset);
+        let mut found = RootId::FS_TREE;
+        self.search(RootId::ROOT_TREE, key(0), key(u64::MAX), &mut |_, item| {
+            let entry = DirEntries::new(item).find(|entry| entry.name == b"default");
+            if let Some(entry) = entry {
+                found = RootId(entry.location().objectid);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// None if quotas are off, do not cover the subvolume, or are not for the caller to see.
+    pub(crate) fn subvolume_quota(&self, id: RootId) -> Result<Option<SubvolumeQuota>, Errno> {
+        let item = |kind| self.item(RootId::QUOTA_TREE, Key::new(0, kind, id.0));
+        let info = match item(KeyType::QGROUP_INFO) {
+            Err(Errno::NOENT | Errno::PERM) => return Ok(None),
+            info => info?,
+        };
+        let limit = item(KeyType::QGROUP_LIMIT)?;
+        Ok(info.and_then(|info| SubvolumeQuota::decode(&info, limit.as_deref())))
+    }
+
+    pub(crate) fn spaces(&self) -> Result<Spaces, Errno> {
+        let mut list = SpaceList::new_zeroed();
+        list.space_slots.set(list.spaces.len() as u64);
+        match self.ask::<{ args::SPACE_INFO }, _>(&mut list) {
+            // Of FUSE, which carries no list that the number does not have.
+            Err(Errno::NOTTY) => self.ask::<{ args::SPACE_LIST }, _>(&mut list)?,
+            asked => asked?,
+        }
+        let mut spaces = Spaces {
+            infos: Vec::new(),
+            reserve: SpaceInfo {
+                flags: BlockGroupFlags::METADATA,
+                total: 0,
+                used: 0,
+            },
+        };
+        let told = usize::try_from(list.total_spaces.get()).unwrap_or(usize::MAX);
+        for space in list.spaces.iter().take(told) {
+            let flags = space.flags.get();
+            let info = SpaceInfo {
+                flags: BlockGroupFlags::from_bits_retain(flags & !args::GLOBAL_RESERVE),
+                total: space.total_bytes.get(),
+                used: space.used_bytes.get(),
+            };
+            match flags & args::GLOBAL_RESERVE != 0 {
+                true => spaces.reserve = info,
+                false => spaces.infos.push(info),
+            }
+        }
+        Ok(spaces)
+    }
+}

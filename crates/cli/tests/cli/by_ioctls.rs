@@ -1,0 +1,238 @@
+//! Commands by ioctls: on mounts of the kernel's btrfs, and on ours by users whom the server does not serve.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+
+use crate::callers::{
+    Program, USER, as_user, assert_as_kernel, assert_same_but_times, furnish, on_kernels_mount,
+    said,
+};
+use crate::mounted::Mounted;
+use crate::process::{empty_volume, judged, location, succeed};
+use crate::subvolumes::{self, COMMANDS, assert_as_progs, listed, words};
+
+const ALLOWED: &str = "user_subvol_rm_allowed";
+
+/// What only reads; '@' begins a path in the volume.
+const READING: &[&str] = &[
+    "subvolume list @",
+    "subvolume list -a @",
+    "subvolume list -o @",
+    "subvolume list -pcguqR @",
+    "subvolume list -t @",
+    "subvolume list -s @",
+    "subvolume list -r @home",
+    "subvolume list --sort=-path @",
+    "subvolume list -a @home/mine",
+    "subvolume list -o @home/mine",
+    "subvolume list -G +1 @",
+    "subvolume list -d @",
+    "subvolume list @shut",
+    "subvolume list @none",
+    "subvolume get-default @",
+    "filesystem df @",
+    "filesystem df -b @",
+    "--format json filesystem df @",
+    "filesystem label @home/mine",
+    "property get @home/frozen",
+    "property get @home/roots ro",
+    "property get @home/dir",
+    "property get @home/mine/file",
+    "property get @shut ro",
+    "property list @",
+    "property list @home",
+    "property list @home/mine",
+    "inspect-internal rootid @home/mine",
+    "inspect-internal rootid @home/dir",
+    "inspect-internal rootid @shut",
+];
+
+/// What btrfs-progs does not say, or not to users.
+const READING_MORE: &[&str] = &[
+    "subvolume list --format json -u @",
+    "subvolume show @",
+    "subvolume show @home/mine",
+    "subvolume show --format json @home/frozen",
+    "subvolume show @home/dir",
+    "subvolume show @shut/inner",
+    "subvolume show -r 256 @",
+    "filesystem label @",
+    "filesystem label --format json @",
+    "property get @",
+    "property get --format json @",
+    "filesystem du @",
+    "filesystem df --degraded @",
+];
+
+fn fill(image: &Path) {
+    furnish(image);
+    for name in ["shut/inner", "home/mine/below"] {
+        succeed([
+            "subvolume".into(),
+            "create".into(),
+            "-q".into(),
+            location(image, name),
+        ]);
+    }
+    let snapshot = ["subvolume", "snapshot", "-qr"].map(OsString::from);
+    let paths = ["home/mine", "home/snap"].map(|path| location(image, path));
+    succeed(snapshot.into_iter().chain(paths));
+}
+
+fn run(program: &Path, user: u32, command: &str, dir: &Path) -> Output {
+    let at = |path: &str| match path {
+        "" => dir.into(),
+        path => dir.join(path).into(),
+    };
+    let mut program = Command::new(program);
+    let program = program.args(words(command, at)).uid(user).gid(user);
+    program.output().unwrap()
+}
+
+fn text(output: &Output, dir: &Path) -> (Option<i32>, String, usize) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text.replace(dir.to_str().unwrap(), "@");
+    (output.status.code(), text, output.stderr.len().min(1))
+}
+
+#[test]
+fn commands_change_the_kernels_mount_as_btrfs_progs_does() {
+    if !or_skip("commands_change_the_kernels_mount_as_btrfs_progs_does") {
+        return;
+    }
+    let (_scratch, theirs) = empty_volume();
+    let ours = theirs.with_file_name("ours.img");
+    fs::copy(&theirs, &ours).unwrap();
+    let expected = subvolumes::on_kernels_mount(&theirs, "btrfs");
+    let found = subvolumes::on_kernels_mount(&ours, env!("CARGO_BIN_EXE_ubtrfs"));
+    for ((command, found), expected) in COMMANDS.iter().zip(&found).zip(&expected) {
+        assert_as_progs(command, found, expected, "");
+    }
+    assert_eq!(listed(&ours), listed(&theirs));
+    assert_same_but_times("by ioctls", &theirs, &ours);
+}
+
+#[test]
+fn a_user_may_on_the_kernels_mount_what_btrfs_progs_may() {
+    if !or_skip("a_user_may_on_the_kernels_mount_what_btrfs_progs_may") {
+        return;
+    }
+    let Some(program) = Program::new() else {
+        return;
+    };
+    for options in ["", ALLOWED] {
+        let (_scratch, theirs) = empty_volume();
+        furnish(&theirs);
+        let ours = theirs.with_file_name("ours.img");
+        fs::copy(&theirs, &ours).unwrap();
+        let expected = on_kernels_mount(Path::new("btrfs"), &theirs, options);
+        let outcomes = on_kernels_mount(program.path(), &ours, options);
+        assert_as_kernel(options, &outcomes, &expected);
+        assert_same_but_times(options, &theirs, &ours);
+    }
+}
+
+#[test]
+fn a_user_may_on_the_mount_of_another_what_the_kernel_lets_him() {
+    if !or_skip("a_user_may_on_the_mount_of_another_what_the_kernel_lets_him") {
+        return;
+    }
+    let Some(program) = Program::new() else {
+        return;
+    };
+    for options in ["", ALLOWED] {
+        let (_scratch, theirs) = empty_volume();
+        let copied = |image: &Path| {
+            furnish(image);
+            fs::copy(image, &theirs).unwrap();
+        };
+        let Some(mounted) = Mounted::new(&format!("rw,{options}"), copied) else {
+            return;
+        };
+        let expected = on_kernels_mount(Path::new("btrfs"), &theirs, options);
+        let outcomes = as_user(program.path(), |path| match path {
+            "" => mounted.dir.clone().into(),
+            path => mounted.dir.join(path).into(),
+        });
+        mounted.unmount();
+        assert_as_kernel(options, &outcomes, &expected);
+        assert_same_but_times(options, &theirs, &mounted.image);
+    }
+}
+
+#[test]
+fn a_user_is_shown_of_each_mount_what_he_may_see() {
+    if !or_skip("a_user_is_shown_of_each_mount_what_he_may_see") {
+        return;
+    }
+    let Some(program) = Program::new() else {
+        return;
+    };
+    let (_scratch, image) = empty_volume();
+    fill(&image);
+    let volume = KernelVolume::of_files(vec![image.clone()], Scratch::new().unwrap());
+    let kernels = volume.mount("ro").unwrap();
+    let progs = Path::new("btrfs");
+    for command in READING {
+        let root = [progs, program.path()].map(|program| run(program, 0, command, kernels.path()));
+        let [theirs, ours] = root.each_ref().map(|said| text(said, kernels.path()));
+        assert_eq!(ours, theirs, "{command}: {}", said(&root[1]));
+    }
+    let all = READING.iter().chain(READING_MORE);
+    let by_kernel: Vec<_> = all
+        .clone()
+        .map(|command| {
+            let ours = run(program.path(), USER, command, kernels.path());
+            if READING.contains(command) {
+                let theirs = run(progs, USER, command, kernels.path());
+                let is_like = !theirs.status.success() || ours.stdout == theirs.stdout;
+                assert!(is_like, "{command}: {ours:?}, btrfs-progs: {theirs:?}");
+            }
+            (command, text(&ours, kernels.path()))
+        })
+        .collect();
+    kernels.unmount().unwrap();
+    let said_of = |command: &str| {
+        let mut all = by_kernel.iter();
+        let (_, (code, text, _)) = all.find(|(of, _)| **of == command).unwrap();
+        (*code, text.clone())
+    };
+    let (code, list) = said_of("subvolume list @");
+    assert_eq!(code, Some(0));
+    for path in ["home/mine", "home/mine/below", "open/roots", "sticky/mine"] {
+        let line = format!(" path {path}\n");
+        assert!(list.contains(&line), "{list}");
+    }
+    assert!(!list.contains("inner"), "{list}");
+    let (code, shown) = said_of("subvolume show @home/mine");
+    assert_eq!(code, Some(0));
+    assert!(shown.starts_with("home/mine\n"), "{shown}");
+    assert!(shown.contains("\t\t\t\thome/snap\n"), "{shown}");
+    for refused in [
+        "subvolume list -d @",
+        "subvolume show @shut/inner",
+        "filesystem du @",
+    ] {
+        assert_eq!(said_of(refused).0, Some(1), "{refused}");
+    }
+
+    let copied = |ours: &Path| {
+        fs::copy(&image, ours).unwrap();
+    };
+    let Some(mounted) = Mounted::new("ro", copied) else {
+        return;
+    };
+    for (command, expected) in by_kernel {
+        let output = run(program.path(), USER, command, &mounted.dir);
+        let found = text(&output, &mounted.dir);
+        assert_eq!(found, expected, "{command}: {}", said(&output));
+    }
+    mounted.unmount();
+    judged(&image);
+}
