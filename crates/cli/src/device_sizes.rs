@@ -1,11 +1,16 @@
 //! The devices of a volume with their sizes, by devid, as listings show them.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{major, minor};
+use rustix::io::Errno;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::DevId;
 
+use crate::ioctls::{Asked, text};
 use crate::quoting::Escaped;
 
 #[derive(Clone, Debug)]
@@ -35,6 +40,26 @@ impl DeviceSizes {
         devices
     }
 
+    /// Those of a mount.
+    pub(crate) fn ask(asked: &Asked) -> Result<Vec<DeviceSizes>, Errno> {
+        let devices = asked.devices()?;
+        let sizes = devices.iter().map(|device| {
+            let path = PathBuf::from(OsStr::from_bytes(text(&device.path)));
+            let is_there = !path.as_os_str().is_empty();
+            DeviceSizes {
+                devid: DevId(device.devid.get()),
+                size: device.total_bytes.get(),
+                device_size: match is_there {
+                    // Its length may not be for the caller to know.
+                    true => len_of(&path).unwrap_or(device.total_bytes.get()),
+                    false => 0,
+                },
+                path: is_there.then_some(path),
+            }
+        });
+        Ok(sizes.collect())
+    }
+
     pub(crate) fn is_missing(&self) -> bool {
         self.device_size == 0
     }
@@ -54,4 +79,17 @@ impl DeviceSizes {
             None => "missing".to_owned(),
         }
     }
+}
+
+/// The length of a device or image that need not be open to the caller.
+fn len_of(path: &Path) -> Option<u64> {
+    const SECTOR: u64 = 512;
+    // Others are of the directory in which the server was started.
+    let found = path.is_absolute().then(|| path.metadata().ok())??;
+    if !found.file_type().is_block_device() {
+        return found.is_file().then_some(found.len());
+    }
+    let (major, minor) = (major(found.rdev()), minor(found.rdev()));
+    let sectors = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size")).ok()?;
+    Some(sectors.trim().parse::<u64>().ok()?.saturating_mul(SECTOR))
 }

@@ -105,6 +105,7 @@ impl Command {
     /// What can be done by ioctls on a path in a mount.
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match self {
+            Command::Device(group) => group.by_ioctls(),
             Command::Filesystem(group) => group.by_ioctls(),
             Command::InspectInternal(group) => group.by_ioctls(),
             Command::Property(group) => group.by_ioctls(),

@@ -7,6 +7,7 @@
 //! What an ioctl carries is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
 //! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
 
+mod devices;
 mod search;
 mod subvolume;
 mod subvolumes;
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use zerocopy::{FromBytes, IntoBytes};
 
+pub(crate) use self::subvolume::text;
 pub(crate) use self::subvolumes::{Subvolumes, info_of};
 use crate::console::Console;
 use crate::location::Location;

@@ -10,6 +10,11 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Asked;
 
+/// The bytes of a field before the first zero.
+pub(crate) fn text(field: &[u8]) -> &[u8] {
+    field.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
 /// Puts a name and a zero at the start of a field.
 fn put(field: &mut [u8], name: &[u8]) -> Result<(), Errno> {
     let place = field.get_mut(..=name.len()).ok_or(Errno::NAMETOOLONG)?;

@@ -14,6 +14,7 @@ use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, InoLookupUser, SubvolInfo
 use zerocopy::FromZeros;
 
 use super::Asked;
+use super::subvolume::text;
 
 /// What was found of them.
 #[derive(Debug)]
@@ -163,11 +164,6 @@ impl Asked {
         self.ask::<{ args::INO_LOOKUP_USER }, _>(&mut lookup)?;
         Ok((without_slash(&lookup.path), text(&lookup.name).to_vec()))
     }
-}
-
-/// The bytes before the first zero.
-fn text(field: &[u8]) -> &[u8] {
-    field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// Paths of directories end with one.

@@ -6,11 +6,12 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_fuse::ioctl_args::{self as args, FsInfo, Label, SpaceList};
+use ubtrfs_fuse::ioctl_args::{self as args, Label, SpaceList};
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;
 
 use super::Asked;
+use super::subvolume::text;
 
 /// What space there is.
 #[derive(Debug)]
@@ -26,17 +27,10 @@ impl Asked {
         self.ask::<{ args::SYNC }, _>(&mut ())
     }
 
-    pub(crate) fn fsid(&self) -> Result<[u8; 16], Errno> {
-        let mut info = FsInfo::new_zeroed();
-        self.ask::<{ args::FS_INFO }, _>(&mut info)?;
-        Ok(info.fsid)
-    }
-
     pub(crate) fn label(&self) -> Result<Vec<u8>, Errno> {
         let mut label: Label = [0; 256];
         self.ask::<{ args::GET_FSLABEL }, _>(&mut label)?;
-        let end = label.iter().position(|&byte| byte == 0);
-        Ok(label[..end.unwrap_or(label.len())].to_vec())
+        Ok(text(&label).to_vec())
     }
 
     /// A longer one is refused as one without an end.

@@ -79,6 +79,34 @@ pub struct DeviceAllocation {
 }
 
 impl DeviceAllocation {
+    /// Of chunks in logical order: their flags, logical bytes, and the device of each stripe.
+    pub fn of_chunks(
+        chunks: impl Iterator<Item = (BlockGroupFlags, u64, Vec<DevId>)>,
+    ) -> Vec<DeviceAllocation> {
+        let mut allocations: Vec<DeviceAllocation> = Vec::new();
+        let mut at: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
+        for (flags, len_bytes, devices) in chunks {
+            let num_stripes = devices.len() as u64;
+            for devid in devices {
+                let key = (devid.0, flags.bits(), num_stripes);
+                let index = *at.entry(key).or_insert_with(|| {
+                    allocations.push(DeviceAllocation {
+                        devid,
+                        flags,
+                        num_stripes,
+                        logical_bytes: 0,
+                    });
+                    allocations.len() - 1
+                });
+                if let Some(allocation) = allocations.get_mut(index) {
+                    allocation.logical_bytes = allocation.logical_bytes.saturating_add(len_bytes);
+                }
+            }
+        }
+        allocations.sort_by_key(|allocation| usage_rank(allocation.flags));
+        allocations
+    }
+
     /// Bytes on the device.
     pub fn device_bytes(&self) -> u64 {
         let Some(profile) = self.flags.profile() else {
@@ -170,29 +198,11 @@ impl Volume {
     /// What is allocated on each device: data, metadata, system, then by profile; of equals the one
     /// whose first chunk comes first.
     pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
-        let mut allocations: Vec<DeviceAllocation> = Vec::new();
-        let mut at: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
-        for chunk in self.pool().chunk_map().all().iter() {
-            let num_stripes = chunk.stripes().len() as u64;
-            for stripe in chunk.stripes() {
-                let key = (stripe.devid.0, chunk.flags().bits(), num_stripes);
-                let index = *at.entry(key).or_insert_with(|| {
-                    allocations.push(DeviceAllocation {
-                        devid: stripe.devid,
-                        flags: chunk.flags(),
-                        num_stripes,
-                        logical_bytes: 0,
-                    });
-                    allocations.len() - 1
-                });
-                if let Some(allocation) = allocations.get_mut(index) {
-                    allocation.logical_bytes =
-                        allocation.logical_bytes.saturating_add(chunk.len_bytes());
-                }
-            }
-        }
-        allocations.sort_by_key(|allocation| usage_rank(allocation.flags));
-        allocations
+        let chunks = self.pool().chunk_map().all();
+        DeviceAllocation::of_chunks(chunks.iter().map(|chunk| {
+            let devices = chunk.stripes().iter().map(|stripe| stripe.devid);
+            (chunk.flags(), chunk.len_bytes(), devices.collect())
+        }))
     }
 
     /// What `statfs` calls available: free space in data block groups, and what chunks of data's

@@ -6,6 +6,7 @@ mod stats;
 mod usage;
 
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 
 /// Show the devices of a volume
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,13 @@ impl Device {
             self.command,
             DeviceCommand::Stats(_) | DeviceCommand::Usage(_)
         )
+    }
+
+    pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
+        match &self.command {
+            DeviceCommand::Usage(command) => Some(command),
+            _ => None,
+        }
     }
 
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {

@@ -4,11 +4,12 @@ use std::io::Write;
 
 use serde::Serialize;
 use ubtrfs_engine::Volume;
-use ubtrfs_engine::inspect::DeviceAllocation;
+use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
 use ubtrfs_format::block_group_flags::Profile;
 
 use crate::console::Console;
 use crate::device_sizes::DeviceSizes;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json::JsonList;
 use crate::location::{DeviceOptions, Location};
 use crate::profiles::{group_name, profile_name, warn_multiple_profiles};
@@ -33,7 +34,7 @@ struct DeviceJson {
     device_size: u64,
     device_slack: i64,
     allocations: Vec<AllocationJson>,
-    unallocated: i64,
+    unallocated: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,8 +46,31 @@ struct AllocationJson {
     allocated: u64,
 }
 
+/// What is shown of a volume.
+struct Facts {
+    infos: Vec<SpaceInfo>,
+    devices: Vec<DeviceSizes>,
+    /// None if that is not for the caller to know.
+    allocations: Option<Vec<DeviceAllocation>>,
+}
+
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.print(console, |location| {
+            let volume: &Volume = &*self.devices.open(location)?;
+            Ok(Facts {
+                infos: volume.space_infos()?,
+                devices: DeviceSizes::of(volume),
+                allocations: Some(volume.device_allocations()),
+            })
+        })
+    }
+
+    fn print(
+        &self,
+        console: &mut Console,
+        facts_of: impl Fn(&Location) -> anyhow::Result<Facts>,
+    ) -> anyhow::Result<()> {
         let units = self.units.units();
         let mut list = match console.is_json() {
             true => Some(JsonList::start(&mut console.out, "device-usage")?),
@@ -56,15 +80,15 @@ impl Usage {
             if index > 0 && list.is_none() {
                 writeln!(console.out)?;
             }
-            let volume: &Volume = &*self.devices.open(location)?;
-            warn_multiple_profiles(console, &volume.space_infos()?);
-            let allocations = volume.device_allocations();
-            for device in DeviceSizes::of(volume) {
+            let facts = facts_of(location)?;
+            warn_multiple_profiles(console, &facts.infos);
+            for device in &facts.devices {
                 let on_it = |a: &&DeviceAllocation| a.devid == device.devid;
-                let allocations: Vec<_> = allocations.iter().filter(on_it).collect();
+                let allocations = facts.allocations.as_ref();
+                let allocations = allocations.map(|all| all.iter().filter(on_it).collect());
                 match &mut list {
-                    Some(list) => list.push(&mut console.out, &to_json(&device, &allocations))?,
-                    None => print(&mut console.out, units, &device, &allocations)?,
+                    Some(list) => list.push(&mut console.out, &to_json(device, allocations))?,
+                    None => print(&mut console.out, units, device, allocations)?,
                 }
             }
         }
@@ -72,6 +96,20 @@ impl Usage {
             Some(list) => Ok(list.end(&mut console.out)?),
             None => Ok(()),
         }
+    }
+}
+
+impl ByIoctls for Usage {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        self.print(console, |location| {
+            let asked = Asked::open(location)?;
+            Ok(Facts {
+                infos: asked.spaces()?.infos,
+                devices: DeviceSizes::ask(&asked)?,
+                allocations: asked.device_allocations()?,
+            })
+        })
     }
 }
 
@@ -87,13 +125,17 @@ fn print(
     out: &mut dyn Write,
     units: Units,
     device: &DeviceSizes,
-    allocations: &[&DeviceAllocation],
+    allocations: Option<Vec<&DeviceAllocation>>,
 ) -> std::io::Result<()> {
+    let unallocated = match &allocations {
+        Some(allocations) => units.signed(unallocated(device, allocations)),
+        None => "N/A".to_owned(),
+    };
     writeln!(out, "{}, ID: {}", device.shown(), device.devid)?;
     let mut line = |label: &str, size: String| writeln!(out, "   {label:<22}{size:>10}");
     line("Device size:", units.size(device.device_size))?;
     line("Device slack:", units.signed(device.slack()))?;
-    for allocation in allocations {
+    for allocation in allocations.unwrap_or_default() {
         let name = group_name(allocation.flags);
         let label = match allocation.flags.profile().is_some_and(Profile::is_striped) {
             true => format!("{name}/{}:", allocation.num_stripes),
@@ -101,14 +143,15 @@ fn print(
         };
         line(&label, units.size(allocation.device_bytes()))?;
     }
-    line(
-        "Unallocated:",
-        units.signed(unallocated(device, allocations)),
-    )?;
+    line("Unallocated:", unallocated)?;
     writeln!(out)
 }
 
-fn to_json(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> DeviceJson {
+fn to_json(device: &DeviceSizes, allocations: Option<Vec<&DeviceAllocation>>) -> DeviceJson {
+    let unallocated = allocations
+        .as_ref()
+        .map(|allocations| unallocated(device, allocations));
+    let allocations = allocations.unwrap_or_default();
     let allocated = allocations.iter().map(|allocation| AllocationJson {
         bg_type: allocation.flags.type_name(),
         bg_profile: profile_name(allocation.flags),
@@ -121,6 +164,6 @@ fn to_json(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> DeviceJso
         device_size: device.device_size,
         device_slack: device.slack(),
         allocations: allocated.collect(),
-        unallocated: unallocated(device, allocations),
+        unallocated,
     }
 }

@@ -50,7 +50,9 @@ impl Filesystem {
         match &self.command {
             FilesystemCommand::Df(command) => Some(command),
             FilesystemCommand::Label(command) => Some(command),
+            FilesystemCommand::Show(command) => Some(command),
             FilesystemCommand::Sync(command) => Some(command),
+            FilesystemCommand::Usage(command) => Some(command),
             _ => None,
         }
     }

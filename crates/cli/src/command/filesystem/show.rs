@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
 use serde::Serialize;
 use ubtrfs_device::{FoundDevice, scan};
 use ubtrfs_engine::Volume;
@@ -17,6 +18,7 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls, text};
 use crate::json;
 use crate::location::{DeviceOptions, Location, LocationParser};
 use crate::quoting::Escaped;
@@ -61,11 +63,15 @@ struct DeviceJson {
 impl Show {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volumes = self.volumes()?;
+        self.print_all(console, &volumes)
+    }
+
+    fn print_all(&self, console: &mut Console, volumes: &[VolumeJson]) -> anyhow::Result<()> {
         if console.is_json() {
             return Ok(json::write_list(
                 &mut console.out,
                 "filesystem-show",
-                &volumes,
+                volumes,
             )?);
         }
         for (index, volume) in volumes.iter().enumerate() {
@@ -192,23 +198,67 @@ fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
 }
 
 impl VolumeJson {
-    fn new(fsid: Uuid, superblock: &Superblock, mut devices: Vec<DeviceJson>) -> VolumeJson {
-        devices.sort_by_key(|device| device.devid);
-        let present = devices.iter().filter(|device| device.path.is_some());
-        let missing = (present.count() as u64) < superblock.num_devices.get();
-        let label = superblock.label();
+    fn new(fsid: Uuid, superblock: &Superblock, devices: Vec<DeviceJson>) -> VolumeJson {
         VolumeJson {
-            label: (!label.is_empty()).then(|| json::text(label)),
+            label: label(superblock.label()),
             uuid: fsid.to_string(),
             total_devices: superblock.num_devices.get(),
             bytes_used: superblock.bytes_used.get(),
-            missing,
+            missing: false,
             devices,
         }
+        .in_order()
+    }
+
+    fn in_order(mut self) -> VolumeJson {
+        self.devices.sort_by_key(|device| device.devid);
+        let present = self.devices.iter().filter(|device| device.path.is_some());
+        self.missing = (present.count() as u64) < self.total_devices;
+        self
+    }
+
+    /// Of a mount.
+    fn ask(asked: &Asked) -> Result<VolumeJson, Errno> {
+        let info = asked.volume_info()?;
+        let used = asked.spaces()?.infos.into_iter().map(|info| info.used);
+        let devices = asked.devices()?.into_iter().map(|device| {
+            let path = text(&device.path);
+            DeviceJson {
+                devid: device.devid.get(),
+                size: device.total_bytes.get(),
+                used: device.bytes_used.get(),
+                path: (!path.is_empty()).then(|| json::text(path)),
+            }
+        });
+        let volume = VolumeJson {
+            label: label(&asked.label()?),
+            uuid: Uuid(info.fsid).to_string(),
+            total_devices: info.num_devices.get(),
+            bytes_used: used.fold(0, u64::saturating_add),
+            missing: false,
+            devices: devices.collect(),
+        };
+        Ok(volume.in_order())
     }
 
     fn is_called(&self, name: &str) -> bool {
         self.uuid == name || self.label.as_deref() == Some(name)
+    }
+}
+
+fn label(label: &[u8]) -> Option<String> {
+    (!label.is_empty()).then(|| json::text(label))
+}
+
+impl ByIoctls for Show {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let volumes = self.targets.iter().map(|target| {
+            let volume = VolumeJson::ask(&Asked::open(target)?);
+            volume.with_context(|| format!("cannot access '{target}'"))
+        });
+        let volumes: Vec<VolumeJson> = volumes.collect::<anyhow::Result<_>>()?;
+        self.print_all(console, &volumes)
     }
 }
 

@@ -13,6 +13,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::console::Console;
 use crate::device_sizes::DeviceSizes;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 use crate::profiles::{group_name, multiple_profiles, profile_name};
@@ -40,10 +41,20 @@ pub(crate) struct Usage {
 
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.print(console, |location| {
+            Facts::read(&*self.devices.open(location)?)
+        })
+    }
+
+    fn print(
+        &self,
+        console: &mut Console,
+        facts_of: impl Fn(&Location) -> anyhow::Result<Facts>,
+    ) -> anyhow::Result<()> {
         if console.is_json() {
             let mut list = json::JsonList::start(&mut console.out, "filesystem-usage")?;
             for location in &self.locations {
-                let facts = Facts::read(&*self.devices.open(location)?)?;
+                let facts = facts_of(location)?;
                 list.push(&mut console.out, &facts.to_json())?;
             }
             return Ok(list.end(&mut console.out)?);
@@ -53,7 +64,12 @@ impl Usage {
             if index > 0 {
                 writeln!(console.out)?;
             }
-            let facts = Facts::read(&*self.devices.open(location)?)?;
+            let facts = facts_of(location)?;
+            if facts.allocations.is_none() {
+                console.warning(
+                    "only who may search the trees of the volume sees what is allocated on which device",
+                );
+            }
             facts.print_overall(&mut console.out, units)?;
             writeln!(console.out)?;
             match self.tabular {
@@ -65,12 +81,21 @@ impl Usage {
     }
 }
 
+impl ByIoctls for Usage {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        self.print(console, |location| Facts::ask(&Asked::open(location)?))
+    }
+}
+
 struct Facts {
     /// Data, metadata, system, each by profile.
     infos: Vec<SpaceInfo>,
-    allocations: Vec<DeviceAllocation>,
+    /// None if that is not for the caller to know.
+    allocations: Option<Vec<DeviceAllocation>>,
     devices: Vec<DeviceSizes>,
-    reserve: u64,
+    /// Bytes, and how many of them are in use.
+    reserve: (u64, u64),
     statfs_available: u64,
 }
 
@@ -104,8 +129,36 @@ struct Overall {
 
 impl Facts {
     fn read(volume: &Volume) -> anyhow::Result<Facts> {
-        let mut infos = volume.space_infos()?;
-        infos.sort_by_key(|info| {
+        Facts {
+            infos: volume.space_infos()?,
+            allocations: Some(volume.device_allocations()),
+            devices: DeviceSizes::of(volume),
+            reserve: (volume.global_reserve_bytes()?, 0),
+            statfs_available: volume.statfs()?.available_bytes,
+        }
+        .in_order()
+    }
+
+    /// Of a mount.
+    fn ask(asked: &Asked) -> anyhow::Result<Facts> {
+        let spaces = asked.spaces()?;
+        let allocations = asked.device_allocations()?;
+        let has_parity = |info: &SpaceInfo| info.flags.profile().is_some_and(|p| p.parities() > 0);
+        if allocations.is_none() && spaces.infos.iter().any(has_parity) {
+            bail!("only who may search the trees of the volume sees what RAID5 and RAID6 take");
+        }
+        Facts {
+            infos: spaces.infos,
+            allocations,
+            devices: DeviceSizes::ask(asked)?,
+            reserve: (spaces.reserve.total, spaces.reserve.used),
+            statfs_available: asked.available_bytes()?,
+        }
+        .in_order()
+    }
+
+    fn in_order(mut self) -> anyhow::Result<Facts> {
+        self.infos.sort_by_key(|info| {
             let kind = info.flags & BlockGroupFlags::TYPE_MASK;
             (
                 kind.contains(BlockGroupFlags::SYSTEM),
@@ -113,17 +166,14 @@ impl Facts {
                 info.flags.bits(),
             )
         });
-        let facts = Facts {
-            infos,
-            allocations: volume.device_allocations(),
-            devices: DeviceSizes::of(volume),
-            reserve: volume.global_reserve_bytes()?,
-            statfs_available: volume.statfs()?.available_bytes,
-        };
-        if facts.devices.iter().all(|device| device.size == 0) {
+        if self.devices.iter().all(|device| device.size == 0) {
             bail!("the volume has no device with a size");
         }
-        Ok(facts)
+        Ok(self)
+    }
+
+    fn allocations(&self) -> &[DeviceAllocation] {
+        self.allocations.as_deref().unwrap_or_default()
     }
 
     fn sums_of(&self, kind: BlockGroupFlags, max_ratio: &mut f64) -> Sums {
@@ -135,7 +185,7 @@ impl Facts {
             sums.logical_chunks = sums.logical_chunks.saturating_add(info.total);
             if profile.parities() > 0 {
                 let filled = info.used as f64 / info.total.max(1) as f64;
-                for allocation in self.allocations.iter().filter(|a| a.flags == info.flags) {
+                for allocation in self.allocations().iter().filter(|a| a.flags == info.flags) {
                     let parities = profile.parities() as u64;
                     let data = allocation.num_stripes.saturating_sub(parities).max(1);
                     *max_ratio = max_ratio.max(allocation.num_stripes as f64 / data as f64);
@@ -184,7 +234,7 @@ impl Facts {
         let free_data = data.raw_chunks.saturating_sub(data.raw_used);
         let mut free = (free_data as f64 / data_ratio) as u64;
         if mixed {
-            free = free.saturating_sub(self.reserve);
+            free = free.saturating_sub(self.reserve.0);
         }
         let (mut free_estimated, mut free_min) = (free, free);
         if let Ok(unallocated) = u64::try_from(unallocated)
@@ -257,8 +307,9 @@ impl Facts {
             &format!("{:.2}", overall.metadata_ratio),
             "",
         )?;
-        let used = format!("\t(used: {})", size(0));
-        line("Global reserve", "\t\t", &size(self.reserve), &used)?;
+        let (reserve, used) = self.reserve;
+        let used = format!("\t(used: {})", size(used));
+        line("Global reserve", "\t\t", &size(reserve), &used)?;
         let kinds: Vec<&str> = multiple_profiles(&self.infos)
             .iter()
             .map(|(kind, _)| *kind)
@@ -276,14 +327,15 @@ impl Facts {
     /// What the chunks of `flags` take from a device.
     fn allocated_on(&self, device: &DeviceSizes, flags: BlockGroupFlags) -> u64 {
         let on_it = |a: &&DeviceAllocation| a.devid == device.devid && a.flags == flags;
-        let sizes = self.allocations.iter().filter(on_it);
+        let sizes = self.allocations().iter().filter(on_it);
         sizes.fold(0, |sum, a| sum.saturating_add(a.device_bytes()))
     }
 
-    fn unallocated_on(&self, device: &DeviceSizes) -> i64 {
-        let on_it = self.allocations.iter().filter(|a| a.devid == device.devid);
+    fn unallocated_on(&self, device: &DeviceSizes) -> Option<i64> {
+        let allocations = self.allocations.as_ref()?;
+        let on_it = allocations.iter().filter(|a| a.devid == device.devid);
         let allocated = on_it.fold(0u64, |sum, a| sum.saturating_add(a.device_bytes()));
-        device.size.wrapping_sub(allocated) as i64
+        Some(device.size.wrapping_sub(allocated) as i64)
     }
 
     fn print_linear(&self, out: &mut dyn Write, units: Units) -> anyhow::Result<()> {
@@ -304,10 +356,14 @@ impl Facts {
             }
             writeln!(out)?;
         }
-        writeln!(out, "Unallocated:")?;
+        if self.allocations.is_some() {
+            writeln!(out, "Unallocated:")?;
+        }
         for device in &self.devices {
-            let unallocated = units.signed(self.unallocated_on(device));
-            writeln!(out, "   {}\t{unallocated:>10}", device.shown())?;
+            if let Some(unallocated) = self.unallocated_on(device) {
+                let unallocated = units.signed(unallocated);
+                writeln!(out, "   {}\t{unallocated:>10}", device.shown())?;
+            }
         }
         Ok(())
     }
@@ -323,7 +379,11 @@ impl Facts {
         heads.extend([left("Unallocated"), left("Total"), left("Slack")]);
         table.push(heads);
         table.rule(columns);
-        let (mut unallocated, mut size, mut slack) = (0i64, 0u64, 0i64);
+        let (mut unallocated, mut size, mut slack) = (Some(0i64), 0u64, 0i64);
+        let or_dash = |unallocated: Option<i64>| match unallocated {
+            Some(bytes) => right(units.signed(bytes)),
+            None => right("-"),
+        };
         for device in &self.devices {
             let mut row = vec![right(device.devid), left(device.shown())];
             for info in &self.infos {
@@ -333,21 +393,23 @@ impl Facts {
                 });
             }
             let unused = self.unallocated_on(device);
-            row.push(right(units.signed(unused)));
+            row.push(or_dash(unused));
             row.push(right(units.size(device.size)));
             row.push(match device.slack() {
                 slack if slack > 0 => right(units.signed(slack)),
                 _ => right("-"),
             });
             table.push(row);
-            unallocated = unallocated.saturating_add(unused);
+            unallocated = unallocated
+                .zip(unused)
+                .map(|(sum, unused)| sum.saturating_add(unused));
             size = size.saturating_add(device.size);
             slack = slack.saturating_add(device.slack());
         }
         table.rule(columns);
         let mut total = vec![Cell::Empty, left("Total")];
         total.extend(self.infos.iter().map(|info| right(units.size(info.total))));
-        total.push(right(units.signed(unallocated)));
+        total.push(or_dash(unallocated));
         total.push(right(units.size(size)));
         total.push(right(units.signed(slack)));
         table.push(total);
@@ -387,7 +449,7 @@ impl Facts {
             free_statfs: self.statfs_available,
             data_ratio: overall.data_ratio,
             metadata_ratio: overall.metadata_ratio,
-            global_reserve: self.reserve,
+            global_reserve: self.reserve.0,
             block_groups: groups.collect(),
             devices: self
                 .devices
@@ -443,5 +505,5 @@ struct DeviceJson {
     devid: u64,
     path: String,
     size: u64,
-    unallocated: i64,
+    unallocated: Option<i64>,
 }

@@ -261,7 +261,7 @@ impl Delete {
             }
         };
         let deleted = self.ask_for_all(&place, &victim, console);
-        volumes.insert(place.fsid()?, place);
+        volumes.insert(place.volume_info()?.fsid, place);
         deleted
     }
 
