@@ -8,6 +8,7 @@
 //! Locks: as in `write_back`. A commit takes no file's, so that this thread may make one between two parts.
 //! Not here: files that lose extents (`truncate`).
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use ubtrfs_format::compress::Compression;
@@ -147,7 +148,7 @@ fn parts(stored: &[Stored], splice: &Splice, shape: CsumShape, most: u64) -> Vec
 /// How what became of a group may enter.
 pub(super) enum Entry<'v> {
     AtOnce(Permit<'v>),
-    /// In parts of so many items.
+    /// In parts of so many items, or of fewer if others take the room meanwhile.
     InParts(u64),
 }
 
@@ -165,7 +166,6 @@ impl Volume {
         let items: u64 = items.sum();
         let more = items.saturating_sub(*promised);
         *promised = promised.saturating_sub(items);
-        let writer = self.writer()?;
         if more == 0 {
             return Ok(Entry::AtOnce(Permit::owed()));
         }
@@ -177,15 +177,21 @@ impl Volume {
         if let Some(permit) = self.admit_items(more)? {
             return Ok(Entry::AtOnce(permit));
         }
-        let mut most = items.max(LEAST_ITEMS);
+        Ok(Entry::InParts(self.items_of_parts(items)?))
+    }
+
+    /// How many items a part of so many at most may change.
+    fn items_of_parts(&self, items: u64) -> Result<u64> {
+        let writer = self.writer()?;
         let fits = |items: u64| {
             let cost = cost_of(items);
-            writer.has_memory_for(cost) && writer.has_room_now(cost.and(Cost::of_freeing()))
+            writer.would_hold(cost) && writer.has_room_now(cost.and(Cost::of_freeing()))
         };
+        let mut most = items.max(LEAST_ITEMS);
         while most > LEAST_ITEMS && !fits(most) {
             most = (most / 2).max(LEAST_ITEMS);
         }
-        Ok(Entry::InParts(most))
+        Ok(most)
     }
 
     fn admit_items(&self, items: u64) -> Result<Option<Permit<'_>>> {
@@ -206,49 +212,65 @@ impl Volume {
         most: u64,
         incompressible: bool,
     ) -> Result<()> {
-        let parts = parts(stored, &group.splice, self.csum_shape(), most);
-        let mut size = group.size.start;
-        for (number, pieces) in parts.iter().enumerate() {
-            let is_last = number + 1 == parts.len();
+        let shape = self.csum_shape();
+        let (mut most, mut size) = (most, group.size.start);
+        let mut left = VecDeque::from(parts(stored, &group.splice, shape, most));
+        while let Some(pieces) = left.front() {
+            let is_last = left.len() == 1;
             let end = pieces.last().map_or(0, |piece| piece.range().end);
             let after = match is_last {
                 true => group.size.end,
                 false => size.max(end.min(group.size.end)),
             };
-            let entered = self.admit_part(most).and_then(|permit| {
-                let ranges = pieces.iter().map(Stored::range).collect();
-                let mut part = Group {
-                    runs: Vec::new(),
-                    splice: file.load_ranges(self, ranges, size..after)?,
-                    size: size..after,
-                    ends: group.ends && is_last,
-                };
-                self.enter_group(file, &mut part, pieces, incompressible, permit)
-            });
+            let entered = match self.admit_part(most) {
+                Ok(None) => {
+                    most = self.items_of_parts(most / 2)?;
+                    let pieces: Vec<Stored> = left.into_iter().flatten().collect();
+                    left = parts(&pieces, &group.splice, shape, most).into();
+                    continue;
+                }
+                Ok(Some(permit)) => {
+                    let ranges = pieces.iter().map(Stored::range).collect();
+                    let splice = file.load_ranges(self, ranges, size..after);
+                    splice.and_then(|splice| {
+                        let mut part = Group {
+                            runs: Vec::new(),
+                            splice,
+                            size: size..after,
+                            ends: group.ends && is_last,
+                        };
+                        self.enter_group(file, &mut part, pieces, incompressible, permit)
+                    })
+                }
+                Err(error) => Err(error),
+            };
             if let Err(error) = entered {
-                self.give_back(parts[number..].iter().flatten())?;
+                self.give_back(left.iter().flatten())?;
                 return Err(error);
             }
+            left.pop_front();
             size = after;
         }
         Ok(())
     }
 
-    /// Leave to enter a part.
+    /// Leave to enter a part; None if a smaller one may find room. Who would have to wait for memory enters without it
+    /// after a commit: others may take it again and again, and the data has been accepted.
     ///
     /// Errors: no space; who enters all the same has the commit fail, and with it all that others have done.
-    fn admit_part(&self, items: u64) -> Result<Permit<'_>> {
+    fn admit_part(&self, items: u64) -> Result<Option<Permit<'_>>> {
         if let Some(permit) = self.admit_items(items)? {
-            return Ok(permit);
+            return Ok(Some(permit));
         }
         self.commit_running()?;
         self.release_freed();
-        if let Some(permit) = self.admit_items(items)? {
-            return Ok(permit);
+        let (writer, cost) = (self.writer()?, cost_of(items));
+        if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
+            return Ok(Some(permit));
         }
-        let permit = self.writer()?.admit_now(cost_of(LEAST_ITEMS));
-        permit
-            .filter(|_| items <= LEAST_ITEMS)
-            .ok_or(Error::NoSpace)
+        if items > LEAST_ITEMS {
+            return Ok(None);
+        }
+        writer.admit_now(cost).map(Some).ok_or(Error::NoSpace)
     }
 }

@@ -167,7 +167,7 @@ impl<'a> Job<'a> {
 
 impl Taken<'_> {
     /// Completes sectors, and finds out what is in the way.
-    fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
+    pub(super) fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
         let sectorsize = volume.sectorsize();
         let flags = self.item.flags();
         let old_size = self.item.size.get();

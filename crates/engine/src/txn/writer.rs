@@ -366,6 +366,11 @@ impl Writer {
         bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
     }
 
+    /// Whether edits of `cost` take so little of the memory for deltas that others go on beside them.
+    pub(crate) fn would_hold(&self, cost: Cost) -> bool {
+        cost.bytes <= self.delta_budget_bytes / 2
+    }
+
     /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
     /// hold the extents of a file.
     pub(crate) fn wants_commit(&self, cost: Cost) -> bool {

@@ -8,6 +8,7 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, Timespec};
+use ubtrfs_sim::HookedDevice;
 use zerocopy::IntoBytes;
 
 use crate::fs::{FileId, NewInode, inode_key, known_inode};
@@ -20,6 +21,8 @@ pub(super) const MIB: u64 = 1 << 20;
 /// A volume that can be closed and opened again.
 pub(super) struct Rig {
     pub(super) device: Arc<MemDevice>,
+    /// What the volume has for it.
+    pub(super) hooked: Arc<HookedDevice>,
     options: OpenOptions,
     volume: Option<Arc<Volume>>,
     files: AtomicU64,
@@ -55,8 +58,10 @@ pub(super) fn assert_sound(device: &MemDevice) {
 
 impl Rig {
     pub(super) fn on(mkfs: &MkfsOptions, device_bytes: u64, options: OpenOptions) -> Rig {
+        let device = new_device(mkfs, device_bytes);
         let mut rig = Rig {
-            device: new_device(mkfs, device_bytes),
+            hooked: Arc::new(HookedDevice::new(device.clone())),
+            device,
             options,
             volume: None,
             files: AtomicU64::new(0),
@@ -66,7 +71,7 @@ impl Rig {
     }
 
     fn open(&mut self) {
-        let device: Arc<dyn BlockDevice> = self.device.clone();
+        let device: Arc<dyn BlockDevice> = self.hooked.clone();
         let devices = vec![(PathBuf::from("memory"), device)];
         self.volume = Some(Volume::from_devices(devices, &self.options).unwrap());
     }
