@@ -420,7 +420,6 @@ impl Volume {
         let whole = part.len.next_multiple_of(sectorsize);
         let from = part.from..part.from + whole;
         let inline = self.inline_bytes(pair.src, src, from.clone())?;
-        let committed = self.writer()?.committed();
         let mut state = lock::write(&pair.dst.lock)?;
         let mut item = read_file(pair.dst)?;
         note(&mut item);
@@ -432,9 +431,7 @@ impl Volume {
             let within = cut.start - place.start..cut.end - place.start;
             let to = part.to + (cut.start - from.start);
             if let Some(Extent::Disk(shared)) = extent.slice(within) {
-                self.data
-                    .shared
-                    .add(shared.disk.start, txn.transid(), committed);
+                self.data.shared.add(shared.disk.start, txn.transid());
                 dst.put(
                     to,
                     Extent::Disk(DiskPart {

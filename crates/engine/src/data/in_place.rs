@@ -52,27 +52,32 @@ impl FileExtentsState {
     }
 }
 
-/// Extents to which a clone has added a reference, by the transaction that did.
+/// Extents to which a clone has added a reference, by the transaction that did, until it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct SharedExtents {
     added: Mutex<HashMap<Logical, Transid>>,
 }
 
 impl SharedExtents {
-    pub(super) fn add(&self, extent: Logical, transid: Transid, committed: Transid) {
+    pub(super) fn add(&self, extent: Logical, transid: Transid) {
+        self.added.lock().insert(extent, transid);
+    }
+
+    /// The extent tree that everybody sees has what transactions up to `committed` added.
+    pub(super) fn forget(&self, committed: Transid) {
         let mut added = self.added.lock();
-        if added.len() > 2 * REMEMBERED {
-            added.retain(|_, transid| *transid > committed);
-        }
-        added.insert(extent, transid);
+        added.retain(|_, transid| *transid > committed);
+        added.shrink_to_fit();
     }
 
     /// Whether there is a reference that the extent tree may lack.
-    fn contains(&self, extent: Logical, committed: Transid) -> bool {
-        let added = self.added.lock();
-        added
-            .get(&extent)
-            .is_some_and(|transid| *transid > committed)
+    fn contains(&self, extent: Logical) -> bool {
+        self.added.lock().contains_key(&extent)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.added.lock().len()
     }
 }
 
@@ -160,7 +165,7 @@ impl Volume {
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
         // The number first: what it counts as committed, the view has.
         let committed = self.writer()?.committed();
-        if self.data.shared.contains(part.disk.start, committed) {
+        if self.data.shared.contains(part.disk.start) {
             return Ok(false);
         }
         let tree = self.tree(RootId::EXTENT_TREE)?;

@@ -47,6 +47,7 @@ pub(crate) use losses::HeardLosses;
 pub use options::Compress;
 pub(crate) use options::DataOptions;
 use settings::Settings;
+use ubtrfs_format::ids::Transid;
 
 use crate::volume::Rescue;
 
@@ -67,6 +68,11 @@ impl DataPath {
             dirty: dirty::DirtyFiles::new(options.buffer_bytes),
             shared: in_place::SharedExtents::default(),
         }
+    }
+
+    /// A commit is published: what it has need not be remembered.
+    pub(crate) fn note_commit(&self, transid: Transid) {
+        self.shared.forget(transid);
     }
 
     /// Lets go of memory for buffered data that was not needed since the last time.

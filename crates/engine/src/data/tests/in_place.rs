@@ -236,3 +236,28 @@ fn a_write_in_place_leaves_the_extent_tree_alone() {
     rig.volume().sync().unwrap();
     assert_eq!(*tree.view.get(&key).unwrap().unwrap(), before[..]);
 }
+
+#[test]
+fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
+    const EXTENTS: u64 = 3 * 4096;
+    let rig = rig();
+    let (volume, [src, dst]) = (rig.volume(), [0, 1].map(|_| rig.file(InodeFlags::empty())));
+    let reserve = Fallocate::Reserve { keep_size: false };
+    for at in 0..EXTENTS {
+        volume
+            .fallocate(src, reserve, at * 2 * SECTOR, SECTOR)
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    volume.clone_range(src, 0, 0, dst, 0).unwrap();
+    assert_eq!(volume.data.shared.len(), EXTENTS as usize);
+    volume.sync().unwrap();
+    assert_eq!(volume.data.shared.len(), 0);
+    write(&rig, src, 0, 7, SECTOR as usize);
+    assert!(
+        read(&rig, dst, 0, SECTOR as usize)
+            .iter()
+            .all(|&byte| byte == 0)
+    );
+    rig.assert_sound();
+}
