@@ -2,8 +2,8 @@
 //!
 //! Whoever had the file open at the time hears of a loss once, at the next sync, and so does who opens it before anybody
 //! has heard of it: as with files of the kernel. Those who sync without an open file cannot be told apart: each time
-//! they hear of it again, until data that was written after somebody had heard of it is on the devices, or until the
-//! file is not remembered any more.
+//! they hear of it again, until other data has come to the devices after somebody had heard of it, or until the file is
+//! not remembered any more.
 //!
 //! Locks: the inode's protects it.
 
@@ -17,7 +17,7 @@ pub(crate) struct Losses {
     reason: String,
     /// Somebody has heard of the last.
     is_told: bool,
-    /// The file has been written to since.
+    /// Other data has come to the devices since.
     is_past: bool,
 }
 

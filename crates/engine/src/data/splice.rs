@@ -310,7 +310,6 @@ impl Splice {
         self.after.range(..at).next_back().map(|(_, extent)| extent)
     }
 
-    /// How many extents were loaded.
     /// Whether nothing changes.
     pub(super) fn is_idle(&self) -> bool {
         self.before == self.after
