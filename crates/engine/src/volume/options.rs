@@ -105,8 +105,8 @@ impl OpenOptions {
         self
     }
 
-    /// Distrusts the free-space tree, and makes it anew with the first commit, which comes although nothing else is
-    /// changed. Only for writing.
+    /// Distrusts the free-space tree, and makes it anew with the first commit that has room for it. One comes although
+    /// nothing else is changed. Only for writing.
     #[must_use]
     pub fn clear_free_space_tree(mut self, clear: bool) -> Self {
         self.clear_free_space_tree = clear;

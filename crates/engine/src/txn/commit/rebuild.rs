@@ -2,8 +2,8 @@
 //! free space that preceded it.
 //!
 //! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
-//! any other. Nobody was promised room for it: a volume that has none goes on without, as the kernel allows, until a
-//! commit finds some.
+//! any other. Nobody was promised room for it: a volume that has none goes on without a valid one, as the kernel allows,
+//! until a commit finds some.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
@@ -35,7 +35,8 @@ struct Caches {
 impl Commit<'_> {
     /// Whether this commit keeps a free-space tree true.
     pub(super) fn has_free_space_tree(&self) -> bool {
-        self.rebuilt || self.volume.superblock().compat_ro().contains(WHOLE)
+        let has_one = self.volume.superblock().compat_ro().contains(WHOLE);
+        self.rebuilt || has_one && !self.edits.distrusts_free_space_tree
     }
 
     pub(super) fn rebuild_free_space_tree(&mut self) -> Result<()> {
@@ -46,6 +47,7 @@ impl Commit<'_> {
         let load = self.load_of_rebuilding(&caches)?;
         if !self.writer.promise_more(self.load, load) {
             tracing::debug!(?load, "no room for the free-space tree");
+            self.go_on_without();
             return Ok(());
         }
         tracing::info!("building the free-space tree");
@@ -56,6 +58,17 @@ impl Commit<'_> {
         self.rebuilt = true;
         self.writer.made_free_space_tree();
         Ok(())
+    }
+
+    /// What is not trusted cannot be kept true. But the kernel takes no volume with a block group tree whose free-space
+    /// tree is not valid: there it is kept as it is, and if it is found to be wrong the commit fails.
+    fn go_on_without(&mut self) {
+        let compat = self.volume.superblock().compat_ro();
+        self.edits.distrusts_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
+        if self.load.edits > 0 {
+            // What this commit frees may be room for it.
+            self.writer.set_unclean();
+        }
     }
 
     fn load_of_rebuilding(&mut self, caches: &Caches) -> Result<Load> {
@@ -188,6 +201,7 @@ impl Commit<'_> {
         Ok(caches)
     }
 }
+
 /// The free ranges (start, length) of a block group: what its extent items leave.
 pub(crate) fn free_by_extents(
     extents: &View,

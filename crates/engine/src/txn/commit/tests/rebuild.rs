@@ -38,19 +38,59 @@ impl Place {
         place
     }
 
-    /// Opens the volume without `flags` of its free-space tree.
-    fn reopen_without(self, flags: CompatRo) -> Place {
-        let mut sb = Superblock::clone(&self.volume.superblock());
-        sb.compat_ro_flags = (sb.compat_ro() - flags).bits().into();
-        self.volume.pool().commit_superblock(&sb).unwrap();
+    /// Opens the volume with other flags.
+    fn reopen(self, options: &OpenOptions, flags: impl FnOnce(CompatRo) -> CompatRo) -> Place {
         let Place { device, volume, .. } = self;
+        volume.close().unwrap();
+        let mut sb = Superblock::clone(&volume.superblock());
+        sb.compat_ro_flags = flags(sb.compat_ro()).bits().into();
+        volume.pool().commit_superblock(&sb).unwrap();
         drop(volume);
-        let volume = open(&device);
+        let options = options.clone().writable(true).commit_interval(None);
+        let volume = Volume::from_devices(devices(&device), &options).unwrap();
         Place {
             device,
             volume,
+            taken: Vec::new(),
             ..self
         }
+    }
+
+    /// Opens the volume with a free-space tree that is not valid, for which there is no room, and changes what is free.
+    fn reopen_without_tree(self) -> Place {
+        let tree = self.volume.tree(RootId::FREE_SPACE_TREE).unwrap();
+        let tree_bytes = tree.item().bytes_used.get();
+        drop(tree);
+        assert!(tree_bytes > 3 * MIB / 4, "{tree_bytes}");
+        let valid = CompatRo::FREE_SPACE_TREE_VALID;
+        let mut place = self.reopen(&OpenOptions::new(), |flags| flags - valid);
+        place.leave(tree_bytes);
+        place.change_what_is_free();
+        assert!(!place.has_valid_tree());
+        check(&place.device);
+        place
+    }
+
+    fn change_what_is_free(&mut self) {
+        for sectors in [0..5, 1000..1010] {
+            for sector in sectors {
+                assert!(self.touch(sector));
+            }
+            self.volume.sync().unwrap();
+        }
+        self.extents -= 500;
+        let size = self.extents * SECTOR;
+        self.volume.truncate(self.file, size).unwrap();
+        self.volume.sync().unwrap();
+    }
+
+    /// There is room, and the next commit makes use of it.
+    fn assert_is_rebuilt(mut self) {
+        self.give_back();
+        assert!(self.touch(0));
+        self.volume.sync().unwrap();
+        assert!(self.has_valid_tree());
+        self.assert_sound();
     }
 
     fn has_valid_tree(&self) -> bool {
@@ -61,29 +101,22 @@ impl Place {
 
 #[test]
 fn full_volume_goes_on_without_a_free_space_tree() {
-    let mut place = Place::spread_out();
-    let tree = place.volume.tree(RootId::FREE_SPACE_TREE).unwrap();
-    let tree_bytes = tree.item().bytes_used.get();
-    drop(tree);
-    assert!(tree_bytes > 3 * MIB / 4, "{tree_bytes}");
-    place = place.reopen_without(CompatRo::FREE_SPACE_TREE_VALID);
-    place.leave(tree_bytes);
-    for sectors in [0..5, 1000..1010] {
-        for sector in sectors {
-            assert!(place.touch(sector));
-        }
-        place.volume.sync().unwrap();
-    }
-    let size = (place.extents - 500) * SECTOR;
-    place.volume.truncate(place.file, size).unwrap();
-    place.volume.sync().unwrap();
+    Place::spread_out()
+        .reopen_without_tree()
+        .assert_is_rebuilt();
+}
+
+/// And it is wrong, but was called valid.
+#[test]
+fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
+    let mut place = Place::spread_out().reopen_without_tree();
+    let room = place.metadata().room;
+    let options = OpenOptions::new().clear_free_space_tree(true);
+    place = place.reopen(&options, |flags| flags | CompatRo::FREE_SPACE_TREE_VALID);
+    assert!(place.has_valid_tree());
+    place.leave(room);
+    place.change_what_is_free();
     assert!(!place.has_valid_tree());
     check(&place.device);
-
-    // There is room now, and the next commit makes use of it.
-    place.give_back();
-    assert!(place.touch(0));
-    place.volume.sync().unwrap();
-    assert!(place.has_valid_tree());
-    place.assert_sound();
+    place.assert_is_rebuilt();
 }
