@@ -169,7 +169,7 @@ impl Commit<'_> {
                 break;
             }
             if let Ok((header, _)) = FreeSpaceHeader::ref_from_prefix(bytes) {
-                files.push(header.location.get().objectid);
+                files.extend(file_at(header.location.get()));
             }
             changes.push((key, None));
             more = cursor.advance()?;
@@ -177,7 +177,8 @@ impl Commit<'_> {
         for ino in files {
             let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_ITEM, 0))?;
             while more && let Some((key, bytes)) = cursor.current() {
-                if key.objectid != ino {
+                // Subvolumes are numbered with the same numbers; their items come behind.
+                if key.objectid != ino || key.item_type > KeyType::EXTENT_DATA {
                     break;
                 }
                 if key.item_type == KeyType::EXTENT_DATA
@@ -200,6 +201,13 @@ impl Commit<'_> {
         changes.dedup_by_key(|(key, _)| *key);
         Ok(caches)
     }
+}
+
+/// The inode that a header of a cache names. Other numbers than these are no caches'.
+fn file_at(location: Key) -> Option<u64> {
+    let numbers = InodeNr::FIRST_FREE.0..=RootId::LAST_FREE;
+    let is_file = location.item_type == KeyType::INODE_ITEM;
+    (is_file && numbers.contains(&location.objectid)).then_some(location.objectid)
 }
 
 /// The free ranges (start, length) of a block group: what its extent items leave.

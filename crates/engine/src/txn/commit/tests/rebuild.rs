@@ -1,7 +1,10 @@
 //! Volumes that lack a valid free-space tree, and have no room for one.
 
 use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::ids::objectid;
+use ubtrfs_format::item::FreeSpaceHeader;
 use ubtrfs_format::superblock::Superblock;
+use zerocopy::FromZeros;
 
 use super::*;
 
@@ -119,4 +122,31 @@ fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
     assert!(!place.has_valid_tree());
     check(&place.device);
     place.assert_is_rebuilt();
+}
+
+/// Of what the header of a cache names as its file.
+#[test]
+fn only_items_of_files_go_with_caches_of_free_space() {
+    let place = Place::new(100);
+    let volume = &place.volume;
+    let tree = volume.tree_for_commit(RootId::ROOT_TREE).unwrap();
+    let subvolumes = [RootId::FS_TREE, place.file.root];
+    for (number, id) in subvolumes.into_iter().enumerate() {
+        let header = FreeSpaceHeader {
+            location: Key::new(id.0, KeyType::INODE_ITEM, 0).into(),
+            ..FreeSpaceHeader::new_zeroed()
+        };
+        let key = Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, number as u64);
+        let permit = volume.admit(Cost::items(1)).unwrap();
+        let txn = volume.enter(permit).unwrap();
+        txn.insert(&tree, key, header.as_bytes());
+    }
+    drop(tree);
+    volume.sync().unwrap();
+    let options = OpenOptions::new().clear_free_space_tree(true);
+    let place = place.reopen(&options, |flags| flags);
+    place.volume.sync().unwrap();
+    let place = place.reopen(&OpenOptions::new(), |flags| flags);
+    assert_eq!(place.extents_before(u64::MAX), 100);
+    place.assert_sound();
 }
