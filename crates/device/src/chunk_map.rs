@@ -271,6 +271,13 @@ impl ChunkMap {
         }
     }
 
+    /// Takes out all. Nobody reads meanwhile.
+    pub(crate) fn clear(&self) {
+        let mut chunks = self.chunks.lock();
+        chunks.clear();
+        self.store_snapshot(&chunks);
+    }
+
     /// The chunk that holds an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         let found = self.snapshot.load().search(logical);

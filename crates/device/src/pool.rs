@@ -175,7 +175,7 @@ impl Pool {
             );
         }
         let pool = Pool {
-            superblock: Arc::clone(&superblock),
+            superblock,
             degraded: options.degraded,
             access: options.access,
             devices: ArcSwap::from_pointee(table),
@@ -183,10 +183,25 @@ impl Pool {
             chunk_map: ChunkMap::new(),
             read_errors: ReadErrors::default(),
         };
-        for chunk in superblock.system_chunks().flatten() {
-            pool.add_chunk(chunk.logical, chunk.chunk, chunk.stripes)?;
-        }
+        pool.add_system_chunks()?;
         Ok(pool)
+    }
+
+    fn add_system_chunks(&self) -> Result<(), DeviceError> {
+        for chunk in self.superblock.system_chunks().flatten() {
+            self.add_chunk(chunk.logical, chunk.chunk, chunk.stripes)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the chunk tree that was read, as another is to be read in its place. Nobody uses the pool meanwhile.
+    pub fn forget_chunk_tree(&self) -> Result<(), DeviceError> {
+        let mut table = DeviceTable::clone(&self.devices.load());
+        // The others are known from chunk trees alone.
+        table.retain(|_, device| device.present.is_some());
+        self.devices.store(Arc::new(table));
+        self.chunk_map.clear();
+        self.add_system_chunks()
     }
 
     /// The newest valid superblock of all devices; its features are supported for reading.

@@ -102,6 +102,7 @@ impl Volume {
             };
             let generation = backup.generation.get();
             tracing::warn!(%error, generation, "trying the roots of an earlier transaction");
+            pool.forget_chunk_tree()?;
             opened = Self::with_roots_of(&pool, backup, options);
         }
         opened
