@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::quoting::Escaped;
 
@@ -26,6 +27,8 @@ const SIGPIPE_EXIT: u8 = 128 + 13;
 /// How far a copy is; the message is the file.
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
+/// There is room for so much at least in a pipe that has any.
+const PIPE_BUF: usize = 4096;
 const OUT_BUFFER_BYTES: usize = 64 << 10;
 /// What a command gathers at a time that must let something go before it writes.
 pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
@@ -55,17 +58,51 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn has_gone(&self) -> bool {
-        let mut connection = [PollFd::new(&*self.connection, PollFlags::empty())];
-        poll(&mut connection, Some(&Timespec::default())).is_ok_and(|events| events > 0)
+    /// Writes to a file of the process's. It waits until there is room or the process has gone, whose mount may want to
+    /// end: so no more than there is room for.
+    fn write(&self, mut to: &File, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let mut both = [
+                PollFd::new(&*self.connection, PollFlags::empty()),
+                PollFd::new(to, PollFlags::OUT),
+            ];
+            match poll(&mut both, None) {
+                Ok(_) if !both[0].revents().is_empty() => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let is_file = to.metadata().is_ok_and(|metadata| metadata.is_file());
+        let len = if is_file {
+            bytes.len()
+        } else {
+            bytes.len().min(PIPE_BUF)
+        };
+        to.write(&bytes[..len])
+    }
+}
+
+/// Where messages go that are for a process that a command is run for.
+struct ClientErr<'a>(&'a Client);
+
+impl Write for ClientErr<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&self.0.stderr, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &self.client {
-            Some(client) if client.has_gone() => Err(io::ErrorKind::BrokenPipe.into()),
-            _ => self.file.write(bytes),
+            Some(client) => client.write(&self.file, bytes),
+            None => self.file.write(bytes),
         }
     }
 
@@ -163,13 +200,12 @@ impl Console {
             Some(line) => format!("{level}: line {line}: {text}\n"),
             None => format!("{level}: {text}\n"),
         };
-        let mut own = io::stderr();
-        let err: &mut dyn Write = match &mut self.out.get_mut().client {
-            Some(client) => &mut client.stderr,
-            None => &mut own,
-        };
+        let client = self.out.get_ref().client.as_ref();
         // There is nobody else to tell it to.
-        let mut show = || drop(err.write_all(message.as_bytes()));
+        let show = || match client {
+            Some(client) => drop(ClientErr(client).write_all(message.as_bytes())),
+            None => drop(io::stderr().write_all(message.as_bytes())),
+        };
         match &self.progress {
             Some(bar) => bar.suspend(show),
             None => show(),

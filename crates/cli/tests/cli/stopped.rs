@@ -1,15 +1,18 @@
 //! A reader of a command's output that stops reading stands in nobody's way in the mount.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{UnmountFlags, unmount};
+use ubtrfs_sim::kernel::{self, LoopDevice};
 
 use crate::mounted::Mounted;
-use crate::process::{judged, succeed, ubtrfs};
+use crate::process::{empty_volume, judged, succeed, ubtrfs};
+use crate::switch::with_uring;
 
 const FILES: usize = 4000;
 const LARGE_BYTES: usize = 40 << 20;
@@ -73,4 +76,28 @@ fn space_is_given_out_again_while_a_reader_has_stopped() {
     }
     mounted.unmount();
     judged(&mounted.image);
+}
+
+#[test]
+fn a_device_is_free_after_its_umount_whoever_reads_a_command_s_output() {
+    if !kernel::or_skip("a_device_is_free_after_its_umount_whoever_reads_a_command_s_output") {
+        return;
+    }
+    let (scratch, image) = empty_volume();
+    let device = LoopDevice::attach(&image).unwrap();
+    let dir = scratch.path().join("mnt");
+    fs::create_dir(&dir).unwrap();
+    let places = [device.path().as_os_str(), dir.as_os_str()];
+    let mount = ["mount", "-o", "rw"].map(OsStr::new);
+    with_uring(false, || succeed(mount.into_iter().chain(places))).unwrap();
+    for number in 0..FILES {
+        fs::write(dir.join(format!("file{number:04}")), "small").unwrap();
+    }
+    rustix::fs::sync();
+    let mut child = begun(&["inspect-internal", "dump-tree"], &dir, None);
+    unmount(&dir, UnmountFlags::empty()).unwrap();
+    let check = ["check", "-q"].map(OsStr::new);
+    succeed(check.into_iter().chain([device.path().as_os_str()]));
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
