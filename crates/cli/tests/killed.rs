@@ -460,19 +460,42 @@ const FLAGGED: &[(&str, Change)] = &[
         file.write_all_at(&pattern(3 << 20), 0).unwrap();
         pattern(3 << 20)
     }),
-    ("copied", |path| {
-        let source = path.with_extension("source");
-        fs::write(&source, pattern(100_000)).unwrap();
-        let source = File::open(&source).unwrap();
-        source.sync_all().unwrap();
-        let file = flagged(path);
-        let (mut from, mut to) = (0, 0);
-        while copy_file_range(&source, Some(&mut from), &file, Some(&mut to), 100_000).unwrap() > 0
-        {
-        }
-        pattern(100_000)
-    }),
+    ("copied", |path| copied(path, &flagged(path))),
 ];
+
+fn copied(path: &Path, to: &File) -> Vec<u8> {
+    let source = path.with_extension("source");
+    fs::write(&source, pattern(100_000)).unwrap();
+    let source = File::open(&source).unwrap();
+    source.sync_all().unwrap();
+    let (mut from, mut at) = (0, 0);
+    while copy_file_range(&source, Some(&mut from), to, Some(&mut at), 100_000).unwrap() > 0 {}
+    pattern(100_000)
+}
+
+/// The same by how the file is opened.
+fn copied_by(path: &Path, flags: OFlags) -> Vec<u8> {
+    let mut options = File::options();
+    options.write(true).create(true);
+    options.custom_flags(flags.bits().cast_signed());
+    copied(path, &options.open(path).unwrap())
+}
+
+#[test]
+fn a_copy_is_durable_when_it_returns_where_writes_are() {
+    if !Path::new("/dev/fuse").exists() {
+        say("SKIPPED: no /dev/fuse");
+        return;
+    }
+    let bench = Bench::new();
+    for options in ["sync,transport=auto", "sync,transport=classic"] {
+        let plain: Change = |path| copied_by(path, OFlags::empty());
+        assert_durable(&bench, options, "plain", plain);
+    }
+    let synced: Change = |path| copied_by(path, OFlags::DSYNC);
+    assert_durable(&bench, "opens", "synced", synced);
+    bench.check();
+}
 
 /// Makes a change on a mount whose server is killed then, and looks at what is left.
 fn assert_durable(bench: &Bench, options: &str, name: &str, change: Change) {

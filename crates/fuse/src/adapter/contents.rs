@@ -68,6 +68,7 @@ impl<S: Source> Adapter<S> {
         let open = OpenHandle {
             file,
             access: flags.access,
+            sync: flags.sync,
             without_capability: AtomicU64::new(without_capability),
         };
         Opened::Handle {
@@ -314,15 +315,23 @@ impl<S: Source> Adapter<S> {
             self.may_write(dst)?;
         }
         self.take_rights(volume, (to.node, dst), open.as_deref(), None)?;
+        let syncs = self.live.syncs_writes() || open.as_ref().is_some_and(|open| open.sync);
+        if syncs {
+            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+        }
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
         let len = match shares {
             true => len,
             false => len.min(COPY_BYTES),
         };
-        volume
+        let copied = volume
             .copy_range(src, from.offset, len, dst, to.offset)
-            .map_err(errno)
+            .map_err(errno)?;
+        if syncs && copied > 0 {
+            fsync(volume, dst, open.as_deref()).map_err(errno)?;
+        }
+        Ok(copied)
     }
 
     /// The kernel does not write its dirty pages before it asks. When too many ask at once for it to write them, the

@@ -28,6 +28,8 @@ const SHARDS: usize = 32;
 pub(super) struct OpenHandle {
     pub(super) file: OpenFile,
     pub(super) access: AccessMode,
+    /// What is written by it is durable when that is answered (`O_SYNC`, `O_DSYNC`).
+    pub(super) sync: bool,
     /// The last count of changed capabilities at which the file was found to have none; 0: never.
     pub(super) without_capability: AtomicU64,
 }

@@ -10,6 +10,7 @@ pub(crate) struct LiveRules {
     atime: Policy,
     dir_atime: Policy,
     user_subvol_rm_allowed: AtomicBool,
+    syncs_writes: AtomicBool,
 }
 
 impl LiveRules {
@@ -27,6 +28,15 @@ impl LiveRules {
 
     pub(crate) fn user_subvol_rm_allowed(&self) -> bool {
         self.user_subvol_rm_allowed.load(Ordering::Relaxed)
+    }
+
+    /// Each write is durable when it is answered. The kernel sees to that itself, but for copies.
+    pub(crate) fn set_syncs_writes(&self, syncs: bool) {
+        self.syncs_writes.store(syncs, Ordering::Relaxed);
+    }
+
+    pub(super) fn syncs_writes(&self) -> bool {
+        self.syncs_writes.load(Ordering::Relaxed)
     }
 
     pub(super) fn atime(&self) -> AtimePolicy {

@@ -67,6 +67,7 @@ impl LiveOptions {
             false => options.atime,
         };
         self.rules.set_atime(options.atime, of_dirs);
+        self.rules.set_syncs_writes(options.sync);
         self.rules
             .set_user_subvol_rm_allowed(options.user_subvol_rm_allowed);
     }

@@ -25,9 +25,10 @@ const ATIME: MountFlags = MountFlags::NOATIME
     .union(MountFlags::RELATIME)
     .union(MountFlags::STRICTATIME);
 /// Flags that the process which serves the mount heeds as well, with the words for them.
-const SHARED_FLAGS: [(MountFlags, &str, &str); 2] = [
+const SHARED_FLAGS: [(MountFlags, &str, &str); 3] = [
     (MountFlags::LAZYTIME, "lazytime", "nolazytime"),
     (MountFlags::NODIRATIME, "nodiratime", "diratime"),
+    (MountFlags::SYNCHRONOUS, "sync", "async"),
 ];
 
 /// Of these mount(8) says the words that set them and no others: what is not said is not to be.
@@ -371,6 +372,8 @@ mod tests {
         );
         let after = MountFlags::NOATIME | MountFlags::LAZYTIME;
         assert_eq!(told("remount,noatime,lazytime", after), "lazytime,noatime");
+        let after = relatime | MountFlags::SYNCHRONOUS;
+        assert_eq!(told("remount,sync", after), "sync");
         let after = MountFlags::STRICTATIME | MountFlags::NODIRATIME;
         let words = "remount,max_inline=0,strictatime,nodiratime";
         assert_eq!(told(words, after), "max_inline=0,nodiratime,strictatime");
