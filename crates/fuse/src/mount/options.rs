@@ -248,6 +248,7 @@ impl Options {
         };
         let text = || std::str::from_utf8(value).map_err(|_| bad());
         match name {
+            "subvol" if value.is_empty() => return Err(bad()),
             "subvol" => self.subvol = Some(value.into()),
             // 0 means the top level, as it does to the kernel.
             "subvolid" => {

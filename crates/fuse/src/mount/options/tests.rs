@@ -63,7 +63,9 @@ fn words_that_change_nothing_are_accepted_and_some_warned_of() {
         .filter(|idle| idle.warning.is_some())
         .map(|idle| idle.word.as_str())
         .collect();
-    assert_eq!(warned, ["autodefrag", "nobarrier"]);
+    assert_eq!(warned, ["autodefrag", "discard", "nobarrier"]);
+    let alone = parse("discard").unwrap().without_effect;
+    assert!(alone[0].warning.is_some());
 }
 
 #[test]
@@ -118,6 +120,7 @@ fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
         "max_inline=x",
         "commit=soon",
         "discard=later",
+        "subvol=",
     ] {
         let refused = matches!(parse(bad), Err(OptionError::BadValue { .. }));
         assert!(refused, "{bad}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ubtrfs_engine::{Compress, OpenOptions};
 
 use super::super::memory;
+use super::words::NO_DISCARD;
 use super::{Options, values};
 
 impl Options {
@@ -73,7 +74,7 @@ impl Options {
                 let seconds = values::number(value).filter(|&seconds| seconds <= MAX_COMMIT)?;
                 self.commit = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
-            "discard" if matches!(value, "sync" | "async") => self.idle(name, None),
+            "discard" if matches!(value, "sync" | "async") => self.idle(name, Some(NO_DISCARD)),
             "discard" => return None,
             "space_cache" if value == "v2" => {}
             // Any other is refused with the reason.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Why a warning is due.
 const NO_DEFRAG: &str = "files are not defragmented as they are written";
+pub(super) const NO_DISCARD: &str = "the device is not told of space that is freed";
 const NO_BARRIER: &str = "caches of the devices are flushed all the same";
 const NO_MAPS: &str = "inode numbers are not reused";
 const NO_RESCAN: &str = "the UUID tree is kept, and not scanned";
@@ -15,7 +16,7 @@ const NO_MAND: &str = "Linux has no mandatory locks any more";
 pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("autodefrag", Some(NO_DEFRAG)),
     ("barrier", None),
-    ("discard", None),
+    ("discard", Some(NO_DISCARD)),
     ("enospc_debug", None),
     ("inode_cache", Some(NO_MAPS)),
     ("nobarrier", Some(NO_BARRIER)),
