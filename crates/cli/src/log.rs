@@ -111,6 +111,11 @@ pub(crate) fn redirect(place: Place) {
     *PLACE.write().unwrap_or_else(PoisonError::into_inner) = place;
 }
 
+pub(crate) fn is_on_stderr() -> bool {
+    let place = PLACE.read().unwrap_or_else(PoisonError::into_inner);
+    matches!(*place, Place::Stderr)
+}
+
 struct Output;
 
 impl<'a> MakeWriter<'a> for Output {

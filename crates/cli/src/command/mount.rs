@@ -212,6 +212,13 @@ impl Mount {
                 .context("the command that was to mount has ended")?;
             leave_stderr(options);
         }
+        if let Some(reason) = session.fallback() {
+            // Who mounts each day would read it each day.
+            match log::is_on_stderr() {
+                true => tracing::info!("requests come through /dev/fuse: {reason}"),
+                false => tracing::warn!("requests come through /dev/fuse: {reason}"),
+            }
+        }
         let ended = session.wait();
         if let Err(error) = &ended {
             tracing::error!("{error}");

@@ -37,6 +37,7 @@ pub struct Session {
     place: Arc<Place>,
     server: Option<JoinHandle<io::Result<()>>>,
     companions: Vec<Box<dyn Companion>>,
+    fallback: Option<String>,
     pub(super) root: Option<FileId>,
     pub(super) live: LiveOptions,
     changes: Option<Changes>,
@@ -165,6 +166,7 @@ impl Session {
     ) -> Result<Self, MountError> {
         let place = Arc::new(Place::new(mountpoint, device));
         let served = Arc::clone(&place);
+        let fallback = connection.fallback().map(str::to_owned);
         let server = Builder::new()
             .name("ubtrfs-fuse".into())
             .spawn(move || connection.serve(|| served.abort()));
@@ -172,6 +174,7 @@ impl Session {
             place,
             server: Some(server.map_err(MountError::Threads)?),
             companions: Vec::new(),
+            fallback,
             root: None,
             live: LiveOptions::default(),
             changes: None,
@@ -187,6 +190,11 @@ impl Session {
     /// Has something live as long as the mount does. It is running already.
     pub fn accompany(&mut self, companion: impl Companion + 'static) {
         self.companions.push(Box::new(companion));
+    }
+
+    /// Why requests come through `/dev/fuse`, and what to do about it, if nobody chose that.
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
     }
 
     /// The root directory, if a volume is mounted.

@@ -56,7 +56,11 @@ pub enum TransportChoice {
 }
 
 /// A connection that has been set up; the kernel sends requests from now on.
-pub(crate) struct Connection(Box<Serve>);
+pub(crate) struct Connection {
+    serve: Box<Serve>,
+    /// Why it is not the fastest that there is, if nobody chose otherwise.
+    fallback: Option<String>,
+}
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ impl Connection {
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
-        let queues = queues(&device, &offer, choice).inspect_err(refuse)?;
+        let (queues, fallback) = queues(&device, &offer, choice).inspect_err(refuse)?;
         let wishes = file_system.wishes();
         let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?).inspect_err(refuse)?;
@@ -109,14 +113,15 @@ impl Connection {
             settled,
         });
         let Some(queues) = queues else {
-            return Ok(Self(Box::new(move |abort| {
+            let serve: Box<Serve> = Box::new(move |abort| {
                 let outcome = Readers::new(server, device, threads).serve();
                 if outcome.is_err() {
                     abort();
                 }
                 drop(teller);
                 outcome
-            })));
+            });
+            return Ok(Self { serve, fallback });
         };
         let ending = Arc::new(Ending::new()?);
         let queues = match queues.begin(&server, &device, &ending) {
@@ -129,7 +134,7 @@ impl Connection {
                 });
             }
         };
-        Ok(Self(Box::new(move |abort| {
+        let serve: Box<Serve> = Box::new(move |abort| {
             if let Err(error) = aside::serve(&server, &device, &ending) {
                 ending.fail(error);
             }
@@ -139,13 +144,19 @@ impl Connection {
             queues.join();
             drop(teller);
             ending.take_failure()
-        })))
+        });
+        Ok(Self { serve, fallback })
+    }
+
+    /// Why requests come through `/dev/fuse`, if nobody chose that.
+    pub(crate) fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
     }
 
     /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` has to end
     /// the connection: until then clients wait for what nobody answers.
     pub(crate) fn serve(self, abort: impl Fn()) -> io::Result<()> {
-        (self.0)(&abort)
+        (self.serve)(&abort)
     }
 }
 
@@ -182,15 +193,15 @@ fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
     [head.as_bytes(), answer.as_bytes()].concat()
 }
 
-/// The queues of io_uring, if they are to be used; says why.
+/// The queues of io_uring, if they are to be used, or why they cannot be; says what is used otherwise.
 fn queues<F: FileSystem>(
     device: &Device,
     offer: &Offer,
     choice: TransportChoice,
-) -> io::Result<Option<Queues<F>>> {
+) -> io::Result<(Option<Queues<F>>, Option<String>)> {
     if choice == TransportChoice::Classic {
         tracing::info!("requests come through /dev/fuse, as wanted");
-        return Ok(None);
+        return Ok((None, None));
     }
     let made = if offer.has(flag::OVER_IO_URING) {
         Queues::prepare(device, REQUEST_MAX_BYTES)
@@ -203,12 +214,9 @@ fn queues<F: FileSystem>(
     match (made, choice) {
         (Ok(queues), _) => {
             tracing::info!("requests come through io_uring, which the kernel offers");
-            Ok(Some(queues))
+            Ok((Some(queues), None))
         }
         (Err(error), TransportChoice::Uring) => Err(error),
-        (Err(error), _) => {
-            tracing::info!(%error, "requests come through /dev/fuse");
-            Ok(None)
-        }
+        (Err(error), _) => Ok((None, Some(error.to_string()))),
     }
 }
