@@ -137,6 +137,8 @@ mod tests {
     fn what_umount_says_becomes_a_command() {
         let said = words(&["/mnt", "-ln", "-t", "fuse.ubtrfs"]);
         assert_eq!(umount(&said).join(OsStr::new(" ")), "umount --lazy -- /mnt");
+        let said = words(&["/mnt", "-f"]);
+        assert_eq!(umount(&said).join(OsStr::new(" ")), "umount --lazy -- /mnt");
     }
 
     #[test]
