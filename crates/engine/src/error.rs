@@ -13,7 +13,7 @@ use crate::fs::FileId;
 use crate::space::SpaceError;
 use crate::txn::RefError;
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

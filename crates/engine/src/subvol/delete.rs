@@ -7,8 +7,8 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 
-use super::SubvolumeInfo;
 use super::uuid_tree::UuidKind;
+use super::{SubvolumeInfo, SubvolumePlace};
 use crate::error::{Error, Result};
 use crate::fs::{
     Draft, FileId, FileTime, Inode, Locked, check_empty, check_name, find_entry, search_index,
@@ -24,7 +24,49 @@ impl Volume {
     ///
     /// Errors: it is the default subvolume, or holds others; `name` is none.
     pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
-        self.delete_if(dir, name, |_| Ok(()))
+        self.delete_subvolume_if(dir, name, |_| Ok(())).map(drop)
+    }
+
+    /// The same unless `check` refuses the root directory that the name leads to, which is returned. Nothing moves
+    /// and no attribute changes in between: both directories are locked, and so `check` may ask for what takes no
+    /// lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    pub fn delete_subvolume_if<E: From<Error>>(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        check: impl FnOnce(FileId) -> Result<(), E>,
+    ) -> Result<FileId, E> {
+        self.delete_locked(dir, name, false, check)
+    }
+
+    /// Deletes a subvolume where it stands, unless `check` refuses it: the directory that holds it and its own, as
+    /// above. Returns its place.
+    pub fn delete_subvolume_by_id<E: From<Error>>(
+        &self,
+        id: RootId,
+        mut check: impl FnMut(FileId, FileId) -> Result<(), E>,
+    ) -> Result<SubvolumePlace, E> {
+        let root = self.root_dir(id)?;
+        loop {
+            let place = self.subvolume_place(id)?;
+            let place = place.ok_or(Error::NoSuchSubvolume(id))?;
+            let mut met = None;
+            let deleted = self.delete_locked(place.dir, &place.name, false, |found| {
+                met = Some(found);
+                match found == root {
+                    true => check(place.dir, root),
+                    false => Err(Error::NotFound.into()),
+                }
+            });
+            let was_moved = match (met, &deleted) {
+                (Some(found), _) => found != root,
+                (None, Ok(_)) => false,
+                (None, Err(_)) => self.subvolume_place(id)?.as_ref() != Some(&place),
+            };
+            if !was_moved {
+                return deleted.map(|_| place);
+            }
+        }
     }
 
     /// Takes away the entry of a subvolume, as `rmdir` does: an empty one is deleted, and an entry that leads
@@ -32,21 +74,21 @@ impl Volume {
     pub(crate) fn rmdir_subvolume(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         match self.lookup(parent.id, name)?.ok_or(Error::NotFound)? {
             stub if stub.is_stub() => self.remove_stub(parent, name),
-            _ => self.delete_if(parent.id, name, |root| {
-                check_empty(&root.tree.view, root.id)
-            }),
+            _ => self
+                .delete_locked(parent.id, name, true, |_| Ok(()))
+                .map(drop),
         }
     }
 
-    /// `check` may refuse, with the root directory locked.
-    fn delete_if(
+    fn delete_locked<E: From<Error>>(
         &self,
         dir: FileId,
         name: &[u8],
-        check: impl FnOnce(&Inode) -> Result<()>,
-    ) -> Result<()> {
+        must_be_empty: bool,
+        check: impl FnOnce(FileId) -> Result<(), E>,
+    ) -> Result<FileId, E> {
         check_name(name)?;
-        waiting::check()?;
+        waiting::check().map_err(Error::from)?;
         let permit = self.admit(Cost::items(12).in_leaves(4).freeing())?;
         let parent = self.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
@@ -57,10 +99,13 @@ impl Volume {
         let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
         tree.check_undeleted()?;
+        check(root.id)?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
         Draft::new(tree).refuse_guarded(root.id)?;
         // As in the kernel: `rmdir` says first that there is something in it.
-        check(&root)?;
+        if must_be_empty {
+            check_empty(&tree.view, root.id)?;
+        }
         self.check_deletable(root.id)?;
         let mut root_draft = Draft::new(self.root_tree_object());
         let index = root_draft.remove_root_ref(dir.root, id, dir.ino, name)?;
@@ -93,7 +138,7 @@ impl Volume {
         if tree.let_go() {
             self.let_go_of_deleted(id);
         }
-        Ok(())
+        Ok(root.id)
     }
 
     fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {

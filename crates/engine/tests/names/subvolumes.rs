@@ -1,5 +1,8 @@
 //! Subvolumes and snapshots: made, moved, changed, deleted.
 
+use std::thread;
+
+use ubtrfs_device::waiting::while_forbidden;
 use ubtrfs_engine::{
     Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr, Volume, XattrMode,
 };
@@ -258,6 +261,47 @@ fn subvolume_that_is_needed_is_not_deleted() {
     let (volume, top) = (world.volume(), world.top());
     volume.set_default(RootId::FS_TREE).unwrap();
     volume.delete_subvolume(top, b"sub").unwrap();
+}
+
+#[test]
+fn subvolume_that_is_asked_about_is_the_one_that_is_deleted() {
+    let mut world = World::new();
+    let (a, b) = (subvolume(&world, "a"), subvolume(&world, "b"));
+    let (volume, top) = (world.volume(), world.top());
+    let refused = volume.delete_subvolume_if(top, b"a", |root| Err(Error::NotPermitted(root)));
+    assert!(matches!(refused, Err(Error::NotPermitted(root)) if root.root == a));
+    let deleted = volume.delete_subvolume_if(top, b"a", |root| {
+        let exchange = || volume.rename(top, b"a", (top, b"b"), RenameMode::Exchange);
+        assert!(while_forbidden(exchange).unwrap_err().is_would_wait());
+        volume.stored_attr(root).map(drop)
+    });
+    assert_eq!(deleted.unwrap().root, a);
+    world.shows(|volume| assert_eq!(at(volume, "b").root, b));
+}
+
+#[test]
+fn subvolume_is_deleted_by_its_id_wherever_it_is_moved() {
+    let mut world = World::new();
+    let kept = subvolume(&world, "kept");
+    let (volume, top) = (world.volume(), world.top());
+    thread::scope(|scope| {
+        let deleting = scope.spawn(|| {
+            let mut name = b"own".to_vec();
+            for _ in 0..200 {
+                let root = NewInode::directory(0o755);
+                let id = volume.create_subvolume(top, &name, &root).unwrap();
+                let deleted = volume.delete_subvolume_by_id(id, |dir, root| {
+                    assert_eq!((dir, root.root), (top, id));
+                    Ok::<_, Error>(())
+                });
+                name = deleted.unwrap().name;
+            }
+        });
+        while !deleting.is_finished() {
+            let _ = volume.rename(top, b"own", (top, b"kept"), RenameMode::Exchange);
+        }
+    });
+    world.shows(|volume| assert!(volume.subvolume_place(kept).unwrap().is_some()));
 }
 
 #[test]

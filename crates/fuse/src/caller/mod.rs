@@ -101,8 +101,10 @@ impl Caller {
     }
 
     /// Whether it may do all of `mask` to a file, by its mode and ACL.
+    ///
+    /// Locks: none of an inode, which may be locked.
     pub(crate) fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
-        let attr = volume.attr(file)?;
+        let attr = volume.stored_attr(file)?;
         let acl = match file.is_stub() {
             true => None,
             false => volume.xattr(file, acl::ACCESS)?,

@@ -1,4 +1,6 @@
 //! What the kernel's btrfs asks of who makes, deletes or changes subvolumes.
+//!
+//! Locks: none of an inode, so that it may be asked while those that are meant are locked.
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::item::RootItemFlags;
@@ -76,7 +78,7 @@ impl Rights<'_> {
 
     /// Flags of a subvolume, and what is noted of its origin; also a snapshot of it.
     pub fn own(&self, file: FileId) -> Result<(), Refused> {
-        match self.caller.owns(&self.volume.attr(file)?) {
+        match self.caller.owns(&self.volume.stored_attr(file)?) {
             true => Ok(()),
             false => Err(Refused::Permission),
         }
@@ -97,9 +99,9 @@ impl Rights<'_> {
             self.may(subvolume, WRITE | SEARCH)?;
         }
         self.may(dir, WRITE | SEARCH)?;
-        let holder = self.volume.attr(dir)?;
+        let holder = self.volume.stored_attr(dir)?;
         let is_sticky = holder.mode & STICKY != 0 && !self.caller.owns(&holder);
-        match is_sticky && !self.caller.owns(&self.volume.attr(subvolume)?) {
+        match is_sticky && !self.caller.owns(&self.volume.stored_attr(subvolume)?) {
             true => Err(Refused::Permission),
             false => Ok(()),
         }
@@ -113,7 +115,7 @@ impl Rights<'_> {
         let mut at = root;
         let mut next = names.next();
         while let Some(name) = next {
-            if at.is_stub() || self.volume.attr(at)?.kind != FileKind::Directory {
+            if at.is_stub() || self.volume.stored_attr(at)?.kind != FileKind::Directory {
                 return Err(Refused::Access);
             }
             self.may(at, SEARCH)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{RenameFlags, XattrFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{
@@ -19,11 +19,12 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
 use super::raw::*;
 use super::served::Served;
+use super::with_ours;
 
-const OWNER: u32 = 1001;
+pub(crate) const OWNER: u32 = 1001;
 const GROUP: u32 = 1003;
 
-struct Player {
+pub(crate) struct Player {
     name: &'static str,
     /// Also of its group.
     uid: u32,
@@ -31,7 +32,7 @@ struct Player {
     capabilities: CapabilitySet,
 }
 
-const PLAYERS: [Player; 5] = [
+pub(crate) const PLAYERS: [Player; 5] = [
     Player {
         name: "owner",
         uid: OWNER,
@@ -65,7 +66,7 @@ const PLAYERS: [Player; 5] = [
 ];
 
 impl Player {
-    fn play<T: Send>(&self, play: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn play<T: Send>(&self, play: impl FnOnce() -> T + Send) -> T {
         let played = thread::scope(|scope| {
             let player = scope.spawn(|| {
                 self.become_it().unwrap();
@@ -135,16 +136,21 @@ fn subvolume(dir: &Path, name: &str) {
     }
 }
 
-/// An ACL that gives the owner of the play all rights, in the layout of the kernel's `posix_acl_xattr.h`.
+/// An ACL that gives the owner of the play all rights.
 fn acl_for_owner(others: u16) -> Vec<u8> {
-    const NOBODY: u32 = u32::MAX;
-    let entries: [(u16, u16, u32); 5] = [
+    acl(&[
         (0x01, 7, NOBODY),
         (0x02, 7, OWNER),
         (0x04, 5, NOBODY),
         (0x10, 7, NOBODY),
         (0x20, others, NOBODY),
-    ];
+    ])
+}
+
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// Of tags, rights and ids, in the layout of the kernel's `posix_acl_xattr.h`.
+pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
         acl.extend(tag.to_le_bytes());
@@ -184,7 +190,7 @@ fn id_of(subvolume: &Path) -> u64 {
     u64::from_ne_bytes(*answer.first_chunk().unwrap())
 }
 
-fn state(path: &Path) -> String {
+pub(crate) fn state(path: &Path) -> String {
     match fs::symlink_metadata(path) {
         Ok(state) => {
             let acls = ["system.posix_acl_access", "system.posix_acl_default"].map(|kind| {
@@ -404,6 +410,49 @@ fn users_may_by_ioctl_what_the_kernel_lets_them() {
         eprintln!("'{words}'");
         assert_same(&answers, &expected);
     }
+}
+
+/// The kernel looks a name up, asks and deletes under one lock.
+#[test]
+fn a_subvolume_that_takes_a_name_meanwhile_is_not_deleted() {
+    if !or_skip("a_subvolume_that_takes_a_name_meanwhile_is_not_deleted") {
+        return;
+    }
+    const TRIES: usize = 800;
+    with_ours("user_subvol_rm_allowed", |top| {
+        let dir = top.join("dir");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+        subvolume(&dir, "others");
+        let kept = id_of(&dir.join("others"));
+        let opened = File::open(&dir).unwrap();
+        let create = || ask(&opened, SUBVOL_CREATE, &named(b"own"));
+        let player = &PLAYERS[1];
+        player.play(create).unwrap();
+        thread::scope(|scope| {
+            let destroying = scope.spawn(|| {
+                player.play(|| {
+                    for _ in 0..TRIES {
+                        match ask(&opened, SNAP_DESTROY, &named(b"own")) {
+                            Ok(_) => silent(create()).unwrap(),
+                            Err(error) => {
+                                assert_eq!(error, Errno::ACCESS);
+                                continue;
+                            }
+                        };
+                    }
+                });
+            });
+            player.play(|| {
+                while !destroying.is_finished() {
+                    let exchange = RenameFlags::EXCHANGE;
+                    let _ = renameat_with(&opened, "own", &opened, "others", exchange);
+                }
+            });
+        });
+        let left = ["others", "own"].map(|name| id_of(&dir.join(name)));
+        assert!(left.contains(&kept));
+    });
 }
 
 const STAGE: &str = "UBTRFS_TEST_STAGE";

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::io::Errno;
-use ubtrfs_engine::{Error, SubvolumePlace, Volume};
+use ubtrfs_engine::{Error, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse::caller::Refused;
 
 use super::{Subvolumes, ask_for_subvolume};
 use crate::changes::{Changes, Target, is_final};
@@ -132,10 +133,9 @@ impl Delete {
         id: RootId,
         console: &mut Console,
     ) -> anyhow::Result<()> {
-        let place = subvolumes.get(id).and_then(|info| info.place.as_ref());
-        let Some(place) = place else {
+        if subvolumes.parent(id).is_none() {
             bail!("{}: it stands in no directory", cannot_destroy(id));
-        };
+        }
         let mut path = b"/".to_vec();
         path.extend(
             subvolumes
@@ -150,17 +150,12 @@ impl Delete {
         if self.dry_run || console.dry_run {
             return Ok(());
         }
-        if let Some(rights) = target.rights() {
-            rights
-                .delete_subvolume(place.dir, target.volume.root_dir(id)?)
-                .with_context(|| cannot_destroy_at(&shown))?;
-        }
         if target.is_mounted(id) {
             bail!("{}: it is mounted", cannot_destroy_at(&shown));
         }
-        self.take_away(target, id, place)
+        self.take_away(target, id)
             .map_err(|error| match error {
-                Error::NotEmpty(_) => anyhow!(HOLDS_OTHERS),
+                Refused::Volume(Error::NotEmpty(_)) => anyhow!(HOLDS_OTHERS),
                 error => anyhow!(error),
             })
             .with_context(|| cannot_destroy_at(&shown))
@@ -177,12 +172,15 @@ impl Delete {
         Ok(())
     }
 
-    fn take_away(&self, target: &Target, id: RootId, place: &SubvolumePlace) -> Result<(), Error> {
+    fn take_away(&self, target: &Target, id: RootId) -> Result<(), Refused> {
         let root = target.volume.root_dir(id)?;
-        target.volume.delete_subvolume(place.dir, &place.name)?;
-        target.entry_removed(place.dir, &place.name, root)?;
+        let rights = target.rights();
+        let deleted = target.volume.delete_subvolume_by_id(id, |dir, root| {
+            rights.map_or(Ok(()), |rights| rights.delete_subvolume(dir, root))
+        })?;
+        target.entry_removed(deleted.dir, &deleted.name, root)?;
         match self.commit_each {
-            true => target.volume.sync(),
+            true => Ok(target.volume.sync()?),
             false => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use ubtrfs_format::uuid::Uuid;
 use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, Received};
-use super::{Call, refused};
+use super::{Call, Refused, refused};
 use crate::request::{Errno, Result};
 
 impl<S: Source> Call<'_, S> {
@@ -81,7 +81,35 @@ impl<S: Source> Call<'_, S> {
     pub(super) fn destroy(&self, name: &[u8]) -> Result<usize> {
         self.must_be_dir()?;
         self.writing()?;
-        self.destroy_at(self.file, name)
+        let (dir, rights) = (self.file, self.rights());
+        rights.search(dir).map_err(refused)?;
+        self.must_have_room_for_news()?;
+        let deleted = self
+            .volume
+            .delete_subvolume_if(dir, name, |root| rights.delete_subvolume(dir, root));
+        match deleted {
+            Ok(root) => self.destroyed(dir, name, root),
+            Err(Refused::Volume(Error::NotASubvolume | Error::NoSuchSubvolume(_))) => {
+                Err(self.is_no_subvolume(dir, name)?)
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Why what has this name is not deleted.
+    fn is_no_subvolume(&self, dir: FileId, name: &[u8]) -> Result<Errno> {
+        let rights = self.rights();
+        // Users are not told what it is.
+        if !self.caller.is_administrator() {
+            rights.delete_subvolumes().map_err(refused)?;
+            return Ok(Errno::INVAL);
+        }
+        let found = self.find(dir, name)?.ok_or(Errno::NOENT)?;
+        rights.delete_subvolume(dir, found).map_err(refused)?;
+        match self.volume.attr(found).map_err(errno)?.kind {
+            FileKind::Directory => Ok(Errno::INVAL),
+            _ => Ok(Errno::NOTDIR),
+        }
     }
 
     pub(super) fn destroy_by_id(&self, id: u64) -> Result<usize> {
@@ -91,37 +119,28 @@ impl<S: Source> Call<'_, S> {
         if !id.is_subvolume() || id == RootId::FS_TREE {
             return Err(Errno::INVAL);
         }
-        let place = match self.volume.subvolume_place(id) {
-            Ok(place) => place.ok_or(Errno::NOENT)?,
+        let root = match self.volume.root_dir(id) {
+            Ok(root) if root == self.adapter.root => return Err(Errno::BUSY),
+            Ok(root) => root,
             Err(Error::NoSuchSubvolume(_)) => return Err(Errno::NOENT),
             Err(error) => return Err(errno(error)),
         };
-        let root = self.volume.root_dir(id).map_err(errno)?;
-        if root == self.adapter.root {
-            return Err(Errno::BUSY);
+        self.must_have_room_for_news()?;
+        let rights = self.rights();
+        let deleted = self.volume.delete_subvolume_by_id(id, |dir, root| {
+            rights.search(dir)?;
+            rights.delete_subvolume(dir, root)
+        });
+        match deleted {
+            Ok(place) => self.destroyed(place.dir, &place.name, root),
+            Err(Refused::Volume(Error::NoSuchSubvolume(_))) => Err(Errno::NOENT),
+            Err(error) => Err(refused(error)),
         }
-        self.destroy_at(place.dir, &place.name)
     }
 
-    fn destroy_at(&self, dir: FileId, name: &[u8]) -> Result<usize> {
-        self.must_have_room_for_news()?;
-        let subvolume = self.find(dir, name)?.ok_or(Errno::NOENT)?;
-        let is_subvolume = !subvolume.is_stub() && subvolume.root != dir.root;
-        let rights = self.rights();
-        // Users are not told what else it is.
-        if !is_subvolume && !self.caller.is_administrator() {
-            rights.delete_subvolumes().map_err(refused)?;
-            return Err(Errno::INVAL);
-        }
-        rights.delete_subvolume(dir, subvolume).map_err(refused)?;
-        if self.volume.attr(subvolume).map_err(errno)?.kind != FileKind::Directory {
-            return Err(Errno::NOTDIR);
-        }
-        if !is_subvolume {
-            return Err(Errno::INVAL);
-        }
-        self.volume.delete_subvolume(dir, name).map_err(errno)?;
-        self.adapter.changes.removed(dir, name, subvolume);
+    /// The subvolume with this root directory is no more.
+    fn destroyed(&self, dir: FileId, name: &[u8], root: FileId) -> Result<usize> {
+        self.adapter.changes.removed(dir, name, root);
         self.entry_changed(dir, name)?;
         Ok(0)
     }
