@@ -1,5 +1,7 @@
 //! The ioctls of btrfs answer through our mount as they do on the kernel's.
 
+#[path = "ioctls/acls.rs"]
+mod acls;
 #[path = "ioctls/binds.rs"]
 mod binds;
 #[path = "ioctls/locks.rs"]

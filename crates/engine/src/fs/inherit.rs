@@ -39,7 +39,11 @@ pub(super) fn inherited(
 
 fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
     let find = |name| find_xattr(&tree.view, dir.ino, name);
-    let default_acl = match find(acl::DEFAULT)?.as_deref().map(acl::parse) {
+    let default_acl = match tree.acls {
+        true => find(acl::DEFAULT)?,
+        false => None,
+    };
+    let default_acl = match default_acl.as_deref().map(acl::parse) {
         Some(Parsed::Acl(acl)) => Some(acl),
         _ => None,
     };

@@ -47,7 +47,7 @@ pub struct SetAttr {
 }
 
 impl Volume {
-    /// Changes attributes. A new mode goes into the access ACL, too.
+    /// Changes attributes. A new mode goes into the access ACL, too, where ACLs count.
     ///
     /// Errors: an immutable file; an append-only one, but for setting times to now.
     pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
@@ -138,9 +138,9 @@ fn new_mode(item: &InodeItem, set: &SetAttr) -> u32 {
 }
 
 impl Draft<'_> {
-    /// Has the access ACL say what the new mode of `item` says.
+    /// Has the access ACL say what the new mode of `item` says, if ACLs count.
     fn chmod_acl(&mut self, id: FileId, item: &InodeItem) -> Result<()> {
-        if kind_of(id, item)? == FileKind::Symlink {
+        if !self.tree().acls || kind_of(id, item)? == FileKind::Symlink {
             return Ok(());
         }
         let value = find_xattr(&self.tree().view, id.ino, acl::ACCESS)?;

@@ -120,6 +120,7 @@ impl Volume {
         }
         let tree_use = TreeUse {
             writable: options.writable,
+            acls: options.acls,
             new_file_flags: Arc::new(options.data.new_file_flags().bits().into()),
             inode_items: Arc::default(),
             names: Arc::default(),
@@ -156,6 +157,11 @@ impl Volume {
             );
         }
         Ok(volume)
+    }
+
+    /// Whether POSIX ACLs count: an option of the volume.
+    pub fn counts_acls(&self) -> bool {
+        self.tree_use.acls
     }
 
     /// Feeds the chunk tree to the device layer, then asks whether all of it can be read.

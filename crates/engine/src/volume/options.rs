@@ -21,6 +21,7 @@ pub struct OpenOptions {
     pub(super) commit_interval: Option<Duration>,
     pub(super) lazy_times: bool,
     pub(super) clear_free_space_tree: bool,
+    pub(super) acls: bool,
     pub(super) data: DataOptions,
 }
 
@@ -36,6 +37,7 @@ impl Default for OpenOptions {
             commit_interval: Some(Duration::from_secs(30)),
             lazy_times: false,
             clear_free_space_tree: false,
+            acls: true,
             data: DataOptions::default(),
         }
     }
@@ -110,6 +112,13 @@ impl OpenOptions {
     #[must_use]
     pub fn clear_free_space_tree(mut self, clear: bool) -> Self {
         self.clear_free_space_tree = clear;
+        self
+    }
+
+    /// Whether POSIX ACLs count. Where they do not, no new file gets one, and those that are stored stay as they are.
+    #[must_use]
+    pub fn acls(mut self, acls: bool) -> Self {
+        self.acls = acls;
         self
     }
 

@@ -31,6 +31,8 @@ use crate::fs::IdHasher;
 pub(super) struct TreeUse {
     /// Whether they are edited.
     pub(super) writable: bool,
+    /// Whether ACLs count.
+    pub(super) acls: bool,
     /// Bits of `InodeFlags` that regular files which are made in them begin with.
     pub(super) new_file_flags: Arc<AtomicU64>,
     pub(super) inode_items: Arc<InodeItems>,
@@ -53,6 +55,8 @@ pub struct Tree {
     read_only: AtomicBool,
     /// None on a volume that is only read.
     live: Option<Arc<LiveTree>>,
+    /// Whether ACLs count.
+    pub(crate) acls: bool,
     /// What the volume's options have regular files that are made in it begin with.
     new_file_flags: Arc<AtomicU64>,
     /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
@@ -94,6 +98,7 @@ impl Tree {
             sharing: Arc::clone(&tree_use.sharing),
             item: RwLock::new(item),
             live,
+            acls: tree_use.acls,
             new_file_flags: Arc::clone(&tree_use.new_file_flags),
             dirty_in: AtomicU64::new(0),
             next_ino: Mutex::new(None),

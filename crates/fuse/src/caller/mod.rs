@@ -100,14 +100,14 @@ impl Caller {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it may do all of `mask` to a file, by its mode and ACL.
+    /// Whether it may do all of `mask` to a file, by its mode and ACL, if ACLs count.
     ///
     /// Locks: none of an inode, which may be locked.
     pub(crate) fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
         let attr = volume.stored_attr(file)?;
-        let acl = match file.is_stub() {
-            true => None,
-            false => volume.xattr(file, acl::ACCESS)?,
+        let acl = match volume.counts_acls() && !file.is_stub() {
+            true => volume.xattr(file, acl::ACCESS)?,
+            false => None,
         };
         let granted = match acl.as_deref().and_then(acl::entries) {
             Some(entries) => acl::grants(&entries, self, &attr, mask),

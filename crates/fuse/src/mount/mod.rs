@@ -68,7 +68,7 @@ pub fn mount(
     let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
     let writable = volume.is_writable();
     let wishes = Wishes {
-        posix_acl: !options.no_acl && !options.fakeroot,
+        posix_acl: volume.counts_acls(),
         writable,
         writeback_cache: writable && options.writeback,
     };

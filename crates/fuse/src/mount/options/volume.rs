@@ -20,7 +20,9 @@ impl Options {
             .flush_on_commit(self.flush_on_commit)
             .lazy_times(self.lazy_times)
             .clear_free_space_tree(self.clear_cache)
-            .rescue(self.rescue.of_engine());
+            .rescue(self.rescue.of_engine())
+            // The kernel checks permissions where there are ACLs, which `fakeroot` is not to have.
+            .acls(!self.no_acl && !self.fakeroot);
         if let Some(bytes) = self.max_inline_bytes {
             options = options.max_inline_bytes(bytes);
         }
