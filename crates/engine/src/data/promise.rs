@@ -187,6 +187,8 @@ impl Volume {
         waiting::check()?;
         self.sync()?;
         self.release_freed();
+        // There may have been nothing to commit.
+        self.writer()?.renew_promise();
         Promise::make(self, data_bytes, cost)
     }
 

@@ -3,6 +3,7 @@
 //! Not here: its name (`create`), the orphan item of one without a name (`tmpfile`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{
@@ -235,23 +236,24 @@ impl Volume {
 /// remembered of an id that was deleted is never taken for what has it now.
 pub(crate) fn next_objectid(tree: &Tree) -> Result<u64> {
     note_objectids(tree)?;
-    let mut next = tree.next_ino.lock();
-    let id = next.unwrap_or(RootId::FIRST_FREE);
-    if id > RootId::LAST_FREE {
-        return Err(Error::NoSpace);
-    }
-    *next = Some(id + 1);
-    Ok(id)
+    let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
+    let given = tree
+        .next_ino
+        .try_update(Ordering::Relaxed, Ordering::Relaxed, give_out);
+    given.map_err(|_| Error::NoSpace)
 }
 
 /// Called before anything is deleted from a tree.
 pub(crate) fn note_objectids(tree: &Tree) -> Result<()> {
-    if tree.next_ino.lock().is_some() {
+    if tree.next_ino.load(Ordering::Relaxed) != 0 {
         return Ok(());
     }
     let above = highest_objectid(tree)?.saturating_add(1);
-    let mut next = tree.next_ino.lock();
-    next.get_or_insert(above.max(RootId::FIRST_FREE));
+    let first = above.max(RootId::FIRST_FREE);
+    // Somebody else may have been faster.
+    let _ = tree
+        .next_ino
+        .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
     Ok(())
 }
 

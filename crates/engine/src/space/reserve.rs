@@ -67,6 +67,11 @@ impl Space {
         class.keeps(bytes)
     }
 
+    /// Whether so many bytes, all told, could be promised now.
+    pub(crate) fn can_promise_metadata(&self, bytes: u64) -> bool {
+        self.class(SpaceKind::Metadata).keeps(bytes)
+    }
+
     /// What commits need is so much at most from now on. Nobody promises meanwhile.
     pub(crate) fn lower_metadata_promise(&self, bytes: u64) {
         let class = self.class(SpaceKind::Metadata);

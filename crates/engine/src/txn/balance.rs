@@ -11,11 +11,13 @@
 //!
 //! Locks: none. The freeze guard is held, shared, by who hands over the running transaction's load, so that it does not
 //! count as frozen as well.
-//! Not here: how much a change needs (`need`), where space comes from (`space`), who waits for it (`writer`).
+//! Not here: how much a change needs (`need`), where space comes from (`space`), who waits for it (`writer`),
+//! what is owed for operations to come (`allowances`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::allowances::{Allowances, Units};
 use super::handle::Cost;
 use super::need::{Load, TreeSizes};
 use super::running::Running;
@@ -38,6 +40,8 @@ pub(crate) struct Balance {
     owed_items: AtomicU64,
     owed_leaves: AtomicU64,
     owed_bytes: AtomicU64,
+    /// What of it is there for operations to come.
+    allowances: Allowances,
     /// What the commit under way may still allocate (BALANCE-1), and by how much it may make the trees larger.
     frozen_need: AtomicU64,
     frozen_growth: AtomicU64,
@@ -59,6 +63,7 @@ impl Balance {
             owed_items: AtomicU64::new(0),
             owed_leaves: AtomicU64::new(0),
             owed_bytes: AtomicU64::new(0),
+            allowances: Allowances::default(),
             frozen_need: AtomicU64::new(0),
             frozen_growth: AtomicU64::new(0),
         }
@@ -87,7 +92,46 @@ impl Balance {
         }
     }
 
+    /// Leave for a small operation, of room that is promised already. It is owed until it is spent.
+    pub(super) fn take_allowed(&self, units: Units) -> bool {
+        self.allowances.take(units)
+    }
+
+    pub(super) fn spend_allowed(&self, units: Units) {
+        self.allowances.spend(units);
+    }
+
+    /// The same, and promises a batch of it if there is room for many (ALLOWANCE-2).
+    pub(super) fn take_batch(&self, running: &Running, lazy: Cost, units: Units) -> bool {
+        let batch = Units::BATCH.cost();
+        let with_kept = |more: Cost| {
+            let need = self.need_of(running.load(), self.owed().and(lazy).and(more));
+            need.saturating_add(self.kept_after(need))
+        };
+        if !self
+            .space
+            .can_promise_metadata(with_kept(batch).saturating_mul(2))
+        {
+            return false;
+        }
+        self.owe(batch);
+        if !self.space.promise_metadata(with_kept(Cost::default())) {
+            self.settle(batch);
+            return false;
+        }
+        self.settle(self.allowances.refill(units).cost());
+        true
+    }
+
+    /// Takes back what is allowed and not taken. False if nothing is.
+    pub(super) fn reclaim(&self) -> bool {
+        let units = self.allowances.reclaim();
+        self.settle(units.cost());
+        !units.is_none()
+    }
+
     pub(super) fn is_owing(&self) -> bool {
+        self.reclaim();
         self.owed_items.load(Ordering::Relaxed) > 0
     }
 
@@ -103,6 +147,7 @@ impl Balance {
 
     /// Takes back what is promised beyond that, now that less is needed. Nobody else promises meanwhile.
     pub(super) fn renew(&self, running: Load, lazy: Cost) {
+        self.reclaim();
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.kept_after(need));
         self.space.lower_metadata_promise(with_kept);
@@ -171,6 +216,7 @@ impl Balance {
     /// of them, if there is room for that beside the `running` transaction. Returns how many, at least a leaf's; None if
     /// there is no room even for that.
     pub(super) fn promise_dropping(&self, load: Load, running: Load, most: u64) -> Option<u64> {
+        self.reclaim();
         let sizes = self.sizes();
         let before = sizes.need(load);
         let least = sizes.extents_of_leaf();
@@ -200,6 +246,7 @@ impl Balance {
     /// Promises the commit under way, which changes `load`, that it may change `more` as well. False, and the promise is
     /// as before, if there is no room for that beside the `running` transaction and what frees space.
     pub(super) fn promise_more(&self, load: Load, more: Load, running: Load) -> bool {
+        self.reclaim();
         let sizes = self.sizes();
         let need = sizes.need(load.and(more)) - sizes.need(load);
         let growth = sizes.growth(more);

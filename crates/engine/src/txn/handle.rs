@@ -16,6 +16,7 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
+use super::allowances::Units;
 use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::{DelayedRefs, RefKey};
 use super::running::Running;
@@ -142,7 +143,14 @@ impl From<DataRef> for RefKey {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit<'v> {
-    owing: Option<(&'v Writer, Cost)>,
+    owing: Option<(&'v Writer, Owing)>,
+}
+
+#[derive(Debug)]
+enum Owing {
+    Cost(Cost),
+    /// Of what was owed before it came.
+    Allowed(Units),
 }
 
 impl<'v> Permit<'v> {
@@ -155,15 +163,24 @@ impl<'v> Permit<'v> {
     pub(super) fn owing(writer: &'v Writer, cost: Cost) -> Permit<'v> {
         writer.owe(cost);
         Permit {
-            owing: Some((writer, cost)),
+            owing: Some((writer, Owing::Cost(cost))),
+        }
+    }
+
+    /// Of an allowance that `units` have been taken from.
+    pub(super) fn allowed(writer: &'v Writer, units: Units) -> Permit<'v> {
+        Permit {
+            owing: Some((writer, Owing::Allowed(units))),
         }
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if let Some((writer, cost)) = self.owing {
-            writer.settle(cost);
+        match self.owing {
+            Some((writer, Owing::Cost(cost))) => writer.settle(cost),
+            Some((writer, Owing::Allowed(units))) => writer.balance.spend_allowed(units),
+            None => {}
         }
     }
 }

@@ -1,18 +1,21 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `need` < `running`, `handle`, `balance` < `commit` < `background`.
+//! From low to high: `delayed_refs`, `extent_items`, `need`, `stripes` < `running`, `gate`, `handle`, `allowances`, `balance` < `commit` < `background`.
 
+mod allowances;
 mod background;
 mod balance;
 mod births;
 mod commit;
 pub(crate) mod delayed_refs;
 pub(crate) mod extent_items;
+mod gate;
 mod handle;
 mod lifetime;
 mod need;
 mod published;
 mod running;
+mod stripes;
 mod superblock_edits;
 mod waits;
 mod writer;

@@ -18,6 +18,7 @@ use ubtrfs_format::ids::Transid;
 use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::DelayedRefs;
 use super::need::Load;
+use super::stripes::Striped;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
 use crate::volume::Tree;
@@ -32,17 +33,23 @@ pub(crate) struct Running {
     /// Into the UUID tree, where there is none yet.
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
-    /// Memory of all edits, estimated.
-    bytes: AtomicI64,
+    tallies: Striped<Tally>,
     /// The background thread was asked for a commit.
     asked: AtomicBool,
+    /// By how many these are more than the leaves that they lie in, and how many they were when that was found.
+    surplus: AtomicU64,
+    measured: AtomicU64,
+}
+
+/// What some of the threads have done.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Memory of all edits, estimated.
+    bytes: AtomicI64,
     /// Items edited, those edited twice counted twice.
     edits: AtomicU64,
     /// Those of trees that may share blocks with a snapshot.
     shared: AtomicU64,
-    /// By how many these are more than the leaves that they lie in, and how many they were when that was found.
-    surplus: AtomicU64,
-    measured: AtomicU64,
 }
 
 /// Leaves that the making of a subvolume or a snapshot edits, in trees that may share blocks.
@@ -58,10 +65,8 @@ impl Running {
             births: Mutex::default(),
             uuids: Mutex::default(),
             superblock: Mutex::default(),
-            bytes: AtomicI64::new(0),
+            tallies: Striped::default(),
             asked: AtomicBool::new(false),
-            edits: AtomicU64::new(0),
-            shared: AtomicU64::new(0),
             surplus: AtomicU64::new(0),
             measured: AtomicU64::new(0),
         }
@@ -77,13 +82,15 @@ impl Running {
     }
 
     pub(super) fn grew(&self, bytes: i64, edits: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.edits.fetch_add(edits, Ordering::Relaxed);
+        let tally = self.tallies.mine();
+        tally.bytes.fetch_add(bytes, Ordering::Relaxed);
+        tally.edits.fetch_add(edits, Ordering::Relaxed);
     }
 
     /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
     pub(super) fn edited_shared(&self, edits: u64) {
-        self.shared.fetch_add(edits, Ordering::Relaxed);
+        let tally = self.tallies.mine();
+        tally.shared.fetch_add(edits, Ordering::Relaxed);
     }
 
     pub(super) fn bear(&self, birth: Birth) {
@@ -96,7 +103,7 @@ impl Running {
     }
 
     pub(super) fn load(&self) -> Load {
-        let shared = self.shared.load(Ordering::Relaxed);
+        let shared = self.sum(|tally| &tally.shared);
         Load {
             edits: self.edits(),
             shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
@@ -107,7 +114,7 @@ impl Running {
     /// Counts the leaves that shared edits lie in, if there are many more of these than when that was done last. True
     /// if it was done. Reads nodes.
     pub(super) fn measure_sharing(&self) -> Result<bool> {
-        let shared = self.shared.load(Ordering::Relaxed);
+        let shared = self.sum(|tally| &tally.shared);
         let measured = self.measured.load(Ordering::Relaxed);
         if shared < measured + measured / 32 + 16 {
             return Ok(false);
@@ -130,7 +137,14 @@ impl Running {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed).max(0) as u64
+        let bytes = self.tallies.iter();
+        let bytes: i64 = bytes.map(|tally| tally.bytes.load(Ordering::Relaxed)).sum();
+        bytes.max(0) as u64
+    }
+
+    fn sum(&self, count: fn(&Tally) -> &AtomicU64) -> u64 {
+        let counts = self.tallies.iter().map(count);
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// True the first time.
@@ -139,7 +153,7 @@ impl Running {
     }
 
     pub(super) fn edits(&self) -> u64 {
-        self.edits.load(Ordering::Relaxed)
+        self.sum(|tally| &tally.edits)
     }
 
     /// Whether committing it would change nothing.

@@ -15,12 +15,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::key::Key;
 
+use super::allowances::Units;
 use super::balance::Balance;
+use super::gate::Gate;
 use super::handle::{Cost, Permit};
 use super::need::Load;
 use super::published::{Discarded, Unreleased};
@@ -89,7 +91,7 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) space: Arc<Space>,
-    pub(super) running: RwLock<Arc<Running>>,
+    pub(super) running: Gate,
     pub(super) committing: Mutex<()>,
     /// The last transaction whose superblock is durable.
     pub(super) committed: AtomicU64,
@@ -163,7 +165,7 @@ impl Writer {
         let running = Running::new(Transid(committed.0 + 1));
         balance.keep();
         Writer {
-            running: RwLock::new(Arc::new(running)),
+            running: Gate::new(running),
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
             unreleased: Mutex::default(),
@@ -267,13 +269,20 @@ impl Writer {
         if self.is_resting() {
             self.set_resting(false);
         }
+        if let Some(permit) = self.take_allowed(cost) {
+            return Ok(permit);
+        }
         let (asks, full, permit) = {
             let running = self.running.read();
             let bytes = running.bytes();
             // Early, so that the next transaction's room is there when it is needed.
             let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
             let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
-            (asks, full, self.take_room(&running, cost))
+            let batch = match full {
+                None => self.take_batch(&running, cost),
+                Some(_) => None,
+            };
+            (asks, full, batch.or_else(|| self.take_room(&running, cost)))
         };
         if asks {
             self.want_commit();
@@ -399,10 +408,10 @@ impl Writer {
         self.balance.promise_more(load, more, running.load())
     }
 
-    /// Less is needed than before: a commit is done.
-    pub(super) fn renew_promise(&self) {
+    /// Less may be needed than before: a commit is done, or nothing comes of what was let in.
+    pub(crate) fn renew_promise(&self) {
         let running = self.running.write();
-        self.balance.renew(running.load(), self.lazy());
+        self.balance.renew(running.running().load(), self.lazy());
     }
 
     /// Counts until it is dropped the wait of a writer for room in the write buffer.
@@ -418,8 +427,22 @@ impl Writer {
     /// worst.
     fn take_room(&self, running: &Running, cost: Cost) -> Option<Permit<'_>> {
         let permit = Permit::owing(self, cost);
-        let promised = self.balance.promise(running, self.lazy(), cost.frees);
-        promised.then_some(permit)
+        let promised = || self.balance.promise(running, self.lazy(), cost.frees);
+        (promised() || self.balance.reclaim() && promised()).then_some(permit)
+    }
+
+    /// The same for small operations, of what is there for this thread's.
+    fn take_allowed(&self, cost: Cost) -> Option<Permit<'_>> {
+        let units = Units::of(cost)?;
+        let taken = self.balance.take_allowed(units);
+        taken.then(|| Permit::allowed(self, units))
+    }
+
+    /// The same, with more for those that follow.
+    fn take_batch(&self, running: &Running, cost: Cost) -> Option<Permit<'_>> {
+        let units = Units::of(cost)?;
+        let taken = self.balance.take_batch(running, self.lazy(), units);
+        taken.then(|| Permit::allowed(self, units))
     }
 
     /// What times that are in no item yet will cost.

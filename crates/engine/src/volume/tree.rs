@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
@@ -64,8 +64,8 @@ pub struct Tree {
     sharing: Arc<AtomicBool>,
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
-    /// The next inode number to be given out; None until the tree is written to.
-    pub(crate) next_ino: Mutex<Option<u64>>,
+    /// The next inode number to be given out; 0 until the tree is written to.
+    pub(crate) next_ino: AtomicU64,
     /// Whether inodes without a name that were left in it have been looked for.
     pub(crate) orphans_finished: AtomicBool,
     /// Holds on its inodes (TREE-3).
@@ -101,7 +101,7 @@ impl Tree {
             acls: tree_use.acls,
             new_file_flags: Arc::clone(&tree_use.new_file_flags),
             dirty_in: AtomicU64::new(0),
-            next_ino: Mutex::new(None),
+            next_ino: AtomicU64::new(0),
             orphans_finished: AtomicBool::new(false),
             holders: AtomicU64::new(0),
             in_place: RwLock::new(()),

@@ -3,7 +3,6 @@
 //! Under the guard there are only pointer swaps, one for each tree that was edited.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ubtrfs_format::ids::Transid;
 
@@ -20,11 +19,11 @@ impl<'v> Commit<'v> {
         let (old, trees, unclean, kept) = {
             let mut running = writer.running.write();
             let unclean = writer.take_unclean();
-            if running.is_empty() && !unclean {
+            if running.running().is_empty() && !unclean {
                 return Ok(None);
             }
-            let next = Running::new(Transid(running.transid.0 + 1));
-            let old = std::mem::replace(&mut *running, Arc::new(next));
+            let next = Running::new(Transid(running.running().transid.0 + 1));
+            let old = running.replace(next);
             writer.balance.freeze(old.load());
             let dirty = std::mem::take(&mut *old.dirty.lock());
             let trees: Vec<CommitTree> = dirty

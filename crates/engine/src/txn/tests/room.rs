@@ -140,6 +140,48 @@ fn operations_count_from_the_moment_they_are_let_in() {
 }
 
 #[test]
+fn small_operations_are_let_in_by_one_promise() {
+    let device = device_of(8 << 30, "");
+    let volume = open(&device, &options());
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    let writer = volume.writer().unwrap();
+    let before = metadata(&volume).reserved;
+    let first = volume.admit(Cost::items(5)).unwrap();
+    let promised = metadata(&volume).reserved;
+    assert!(promised > before);
+    for number in 0..10 {
+        let (key, item) = xattr(256, &format!("user.{number}"), &[1; 300]);
+        let permit = volume.admit(Cost::items(5).bytes(300)).unwrap();
+        volume.enter(permit).unwrap().put(&tree, key, item);
+    }
+    drop(first);
+    assert_eq!(metadata(&volume).reserved, promised);
+    // What it was for is there by now, and takes no more.
+    writer.renew_promise();
+    assert!((before + 1..promised).contains(&metadata(&volume).reserved));
+}
+
+#[test]
+fn what_nobody_takes_of_a_promise_is_given_to_others() {
+    let device = device_of(8 << 30, "");
+    let volume = open(&device, &options());
+    let writer = volume.writer().unwrap();
+    let _ = volume.admit(Cost::items(1)).unwrap();
+    // As much as there is room for beside nothing else.
+    let (mut least, mut most) = (1, u64::MAX / 2);
+    while most - least > 1 {
+        let bytes = least + (most - least) / 2;
+        match writer.has_room_now(Cost::default().bytes(bytes)) {
+            true => least = bytes,
+            false => most = bytes,
+        }
+    }
+    writer.renew_promise();
+    let _ = volume.admit(Cost::items(1)).unwrap();
+    assert!(writer.has_room_now(Cost::default().bytes(least)));
+}
+
+#[test]
 fn what_is_kept_back_is_kept_from_opening_on() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());

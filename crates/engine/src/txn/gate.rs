@@ -1,0 +1,56 @@
+//! The freeze guard: the running transaction, for many who enter it at once and one who replaces it.
+//!
+//! Who enters takes a lock of its threads alone; who freezes takes them all, always in the same order.
+
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::running::Running;
+use super::stripes::Striped;
+
+#[derive(Debug)]
+pub(super) struct Gate {
+    running: Striped<RwLock<Arc<Running>>>,
+}
+
+/// Nobody is within.
+pub(super) struct Closed<'g> {
+    stripes: Vec<RwLockWriteGuard<'g, Arc<Running>>>,
+}
+
+impl Gate {
+    pub(super) fn new(running: Running) -> Gate {
+        let running = Arc::new(running);
+        Gate {
+            running: Striped::of(|| RwLock::new(Arc::clone(&running))),
+        }
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Arc<Running>> {
+        self.running.mine().read()
+    }
+
+    /// Waits until everybody has left.
+    pub(super) fn write(&self) -> Closed<'_> {
+        Closed {
+            stripes: self.running.iter().map(RwLock::write).collect(),
+        }
+    }
+}
+
+impl Closed<'_> {
+    pub(super) fn running(&self) -> &Arc<Running> {
+        &self.stripes[0]
+    }
+
+    /// Has those who come next enter another, and returns the one before.
+    pub(super) fn replace(&mut self, next: Running) -> Arc<Running> {
+        let before = Arc::clone(self.running());
+        let next = Arc::new(next);
+        for stripe in &mut self.stripes {
+            **stripe = Arc::clone(&next);
+        }
+        before
+    }
+}
