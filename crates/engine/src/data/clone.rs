@@ -29,6 +29,10 @@ use crate::volume::Volume;
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;
+/// The same where there are fewer, or no room for more.
+const LEAST_STEP: usize = 4;
+/// Items that an extent of both costs: those that come and go, each with its reference, and what is left of them.
+const EXTENT_ITEMS: u64 = 8;
 const COMPARE_BYTES: usize = 128 << 10;
 const COPY_BYTES: usize = 1 << 20;
 /// As much is copied rather than shared while it has no extents to be shared.
@@ -94,6 +98,11 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// All of it in the destination, whose items lie side by side.
+fn cost_of(step: usize) -> Cost {
+    Cost::neighbours(EXTENT_ITEMS * step as u64)
+}
+
 /// A file's flags and size.
 fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
     let state = lock::read(&inode.lock)?;
@@ -124,7 +133,7 @@ impl Volume {
             to: dst_offset,
             len,
         };
-        let (mut promise, mut pair) = self.begin_share(&src, &dst, share)?;
+        let (mut promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
         let share = self.check_clone(&pair, share)?;
         if share.len == 0 {
             return Ok(0);
@@ -135,7 +144,7 @@ impl Volume {
             let promise = promise.split(GROW_SECTORS * self.sectorsize());
             self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
         }
-        self.share(&mut pair, share, promise, note_write)?;
+        self.share(&mut pair, share, step, promise, note_write)?;
         drop(pair);
         if syncs {
             self.fsync(dst.id)?;
@@ -165,7 +174,7 @@ impl Volume {
             to: dst_offset,
             len,
         };
-        let (promise, mut pair) = self.begin_share(&src, &dst, share)?;
+        let (promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
         if len == 0 {
             return Ok(true);
         }
@@ -173,7 +182,7 @@ impl Volume {
         if !self.holds_same(&pair, share)? {
             return Ok(false);
         }
-        self.share(&mut pair, share, promise, |_| {})?;
+        self.share(&mut pair, share, step, promise, |_| {})?;
         drop(pair);
         if syncs {
             self.fsync(dst.id)?;
@@ -247,20 +256,22 @@ impl Volume {
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
-    /// Locks both files with nothing buffered, and promises what a step takes, with data if any is to be written.
+    /// Locks both files with nothing buffered, and promises what a step takes, with data if any is to be written. Second,
+    /// how many extents a step may meet.
     fn begin_share<'a>(
         &self,
         src: &'a Arc<Inode>,
         dst: &'a Arc<Inode>,
         share: Share,
-    ) -> Result<(Promise, Pair<'a>)> {
+    ) -> Result<(Promise, usize, Pair<'a>)> {
+        let met = self.extents_to_share(src, dst, share)?;
         let mut writes = self.writes_data(src, dst, share)?;
         loop {
-            let promise = self.promise_of_clone(writes)?;
+            let (promise, step) = self.promise_of_clone(writes, met)?;
             let mut pair = Pair::lock(src, dst)?;
             pair.write_back(self)?;
             if writes || !self.writes_data(src, dst, share)? {
-                return Ok((promise, pair));
+                return Ok((promise, step, pair));
             }
             writes = true;
         }
@@ -284,15 +295,32 @@ impl Volume {
         Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
     }
 
-    /// What a step takes at worst, and inline data if any is to be written.
-    fn promise_of_clone(&self, writes_data: bool) -> Result<Promise> {
+    /// How many extents of either file sharing meets, as things stand, as far as one step goes.
+    fn extents_to_share(&self, src: &Inode, dst: &Inode, share: Share) -> Result<usize> {
+        let within = |start: u64| {
+            let end = start.saturating_add(share.len);
+            start..if share.len == 0 { u64::MAX } else { end }
+        };
+        let from = self.extents_in(src, within(share.from), STEP)?;
+        Ok(from.max(self.extents_in(dst, within(share.to), STEP)?))
+    }
+
+    /// What a step that meets so many extents takes at worst, or a small one if there is no room for that; and inline data
+    /// if any is to be written.
+    fn promise_of_clone(&self, writes_data: bool, met: usize) -> Result<(Promise, usize)> {
         let sectorsize = self.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
         let data_bytes = match writes_data {
             true => inline_bytes + GROW_SECTORS * sectorsize,
             false => 0,
         };
-        self.promise(data_bytes, Cost::items(8 * STEP as u64))
+        let step = met.clamp(LEAST_STEP, STEP);
+        match self.promise(data_bytes, cost_of(step)) {
+            Err(error) if error.is_no_space() && step > LEAST_STEP => {}
+            promise => return Ok((promise?, step)),
+        }
+        let promise = self.promise(data_bytes, cost_of(LEAST_STEP))?;
+        Ok((promise, LEAST_STEP))
     }
 
     /// The kernel's rules. A length of 0 becomes that to the source's end.
@@ -367,13 +395,14 @@ impl Volume {
         Ok(true)
     }
 
-    /// Step by step. `note` is what happens to the destination's item with each.
+    /// Step by step, each of which meets `most` extents at most. `note` is what happens to the destination's item with each.
     ///
     /// Errors: the thread must not wait, and more than one step is needed.
     fn share(
         &self,
         pair: &mut Pair<'_>,
         share: Share,
+        most: usize,
         mut promise: Promise,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
@@ -384,12 +413,12 @@ impl Volume {
         while done < whole {
             let from = share.from + done..share.from + whole;
             let to = share.to + done..share.to + whole;
-            let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), STEP)?;
-            let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), STEP)?;
+            let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), most)?;
+            let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), most)?;
             // What lies in the item is written as data, which says how long the file is by then: it goes alone.
             let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
-            let most = if is_inline { sectorsize } else { whole };
-            let step = most.min(src_end - from.start).min(dst_end - to.start);
+            let longest = if is_inline { sectorsize } else { whole };
+            let step = longest.min(src_end - from.start).min(dst_end - to.start);
             if done + step < whole {
                 waiting::check()?;
             }
@@ -401,7 +430,7 @@ impl Volume {
             self.share_step(pair, &src, dst, part, &mut promise, note)?;
             done += step;
             if !waiting::is_forbidden() {
-                self.commit_between_steps(Cost::items(8 * STEP as u64))?;
+                self.commit_between_steps(cost_of(most))?;
             }
         }
         Ok(())

@@ -55,8 +55,8 @@ impl Fallocate {
 
 /// Extents that one step meets, or reserves.
 const STEP: usize = 512;
-/// The same on a volume that has no room for such a step.
-const STEP_WHEN_FULL: usize = 16;
+/// The same where fewer are met, or on a volume that has no room for more.
+const STEP_WHEN_FULL: usize = 8;
 /// The same where space is freed, for which room is kept back.
 const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it, or a hole, cost.
@@ -70,10 +70,11 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(mode: Fallocate, is_full: bool) -> Steps {
+    /// `met`: as many as may be met.
+    fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
         let frees = mode == Fallocate::PunchHole;
         let extents = match (is_full, frees) {
-            (false, _) => STEP,
+            (false, _) => met.clamp(STEP_WHEN_FULL, STEP),
             (true, false) => STEP_WHEN_FULL,
             (true, true) => PUNCH_WHEN_FULL,
         };
@@ -81,10 +82,10 @@ impl Steps {
     }
 
     fn cost(self) -> Cost {
-        let items = EXTENT_ITEMS * self.extents as u64;
+        let cost = Cost::neighbours(EXTENT_ITEMS * self.extents as u64);
         match self.frees {
-            true => Cost::neighbours(items).freeing(),
-            false => Cost::items(items),
+            true => cost.freeing(),
+            false => cost,
         }
     }
 }
@@ -119,7 +120,12 @@ impl Volume {
             true => 0,
             false => edge_bytes + grow_bytes,
         };
-        let (mut edges, steps) = self.promise_steps(mode, small_bytes)?;
+        let pieces = self.writer()?.space.piece_of_data();
+        let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
+        let met = self.extents_in(&inode, touched.clone(), STEP)?;
+        // A new one may come before, behind and between those that are there.
+        let met = (2 * met + 1).saturating_add(pieces as usize);
+        let (mut edges, steps) = self.promise_steps(mode, small_bytes, met)?;
         let mut space = self.promise(data_bytes, Cost::default())?;
         let mut extents = inode.extents.lock();
         let (size, item_size) = {
@@ -164,14 +170,20 @@ impl Volume {
         }
     }
 
-    /// Room for `data_bytes` and for a step, a small one if there is not enough for others.
-    fn promise_steps(&self, mode: Fallocate, data_bytes: u64) -> Result<(Promise, Steps)> {
-        let steps = Steps::of(mode, false);
+    /// Room for `data_bytes` and for a step, which need not meet more than `met` extents; a small one if there is not enough
+    /// for others.
+    fn promise_steps(
+        &self,
+        mode: Fallocate,
+        data_bytes: u64,
+        met: usize,
+    ) -> Result<(Promise, Steps)> {
+        let steps = Steps::of(mode, false, met);
         match self.promise(data_bytes, steps.cost()) {
             Err(error) if error.is_no_space() => {}
             promise => return Ok((promise?, steps)),
         }
-        let steps = Steps::of(mode, true);
+        let steps = Steps::of(mode, true, met);
         Ok((self.promise(data_bytes, steps.cost())?, steps))
     }
 

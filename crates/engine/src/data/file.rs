@@ -1,8 +1,11 @@
 //! A regular file that is about to change: what must hold, and what every change of its data changes.
 
+use std::ops::Range;
+
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use zerocopy::IntoBytes;
 
+use super::splice::Splice;
 use crate::error::{Error, Result};
 use crate::fs::{FileTime, Inode, inode_key, kind_of, known_inode, note_change};
 use crate::lock;
@@ -63,6 +66,18 @@ impl Volume {
         let txn = self.enter(permit)?;
         inode.tree.check_alive()?;
         Ok(txn)
+    }
+
+    /// How many extents a step of at most `most` meets in `range`, as things stand.
+    pub(super) fn extents_in(
+        &self,
+        inode: &Inode,
+        range: Range<u64>,
+        most: usize,
+    ) -> Result<usize> {
+        let _state = lock::read(&inode.lock)?;
+        let (splice, _) = Splice::load_head(inode, self.sectorsize(), range, most)?;
+        Ok(splice.extents().count())
     }
 
     /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if

@@ -1,5 +1,6 @@
 //! Volumes whose metadata is full.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,13 +8,14 @@ use std::time::{Duration, Instant};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::QgroupStatusItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec};
 use ubtrfs_tree::Edit;
 
-use super::{device_of, open, options, xattr};
+use super::{device_of, open, open_files, options, xattr};
 use crate::space::SpaceTotals;
 use crate::txn::{Cost, Permit};
 use crate::volume::Tree;
-use crate::{NewInode, OpenOptions, SpaceKind, Volume};
+use crate::{Fallocate, FileId, NewInode, OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;
 
@@ -179,6 +181,57 @@ fn what_nobody_takes_of_a_promise_is_given_to_others() {
     writer.renew_promise();
     let _ = volume.admit(Cost::items(1)).unwrap();
     assert!(writer.has_room_now(Cost::default().bytes(least)));
+}
+
+/// Half full of metadata that a snapshot shares; there are two files, of which the first has an extent.
+fn share_half(volume: &Volume) -> [FileId; 2] {
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = |name: &[u8]| volume.create(top, name, &NewInode::file(0o644)).unwrap();
+    let files = [b"one", b"two"].map(|name| file(name));
+    volume.write(files[0], 0, &[1; 1 << 16]).unwrap();
+    for number in 0.. {
+        if number % 500 == 0 {
+            volume.sync().unwrap();
+            let space = metadata(volume);
+            if space.used > space.room + space.growth {
+                break;
+            }
+        }
+        let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
+        let permit = volume.admit(Cost::items(1)).unwrap();
+        volume.enter(permit).unwrap().put(&tree, key, item);
+    }
+    volume
+        .snapshot(RootId::FS_TREE, top, b"snap", true)
+        .unwrap();
+    files
+}
+
+/// What few extents cost is counted by these, whatever the snapshot shares besides.
+#[test]
+fn files_share_and_reserve_a_little_on_a_volume_half_full_of_shared_metadata() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let [one, two] = share_half(&volume);
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(two, reserve, 1 << 20, 1 << 20).unwrap();
+    assert_eq!(volume.clone_range(one, 0, 0, two, 0).unwrap(), 1 << 16);
+    volume.close().unwrap();
+
+    if !kernel::or_skip("sharing on a volume half full of metadata") {
+        return;
+    }
+    let spec = MkfsSpec::new().device_bytes(DEVICE_BYTES);
+    let made = KernelVolume::make(&spec).unwrap();
+    let volume = open_files(&made);
+    share_half(&volume);
+    drop(volume);
+    let mount = made.mount("").unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    let [one, two] = ["one", "two"].map(|name| mount.path().join(name));
+    run(Command::new("fallocate").args(["-o1M", "-l1M"]).arg(&two));
+    run(Command::new("cp").arg("--reflink=always").args([one, two]));
 }
 
 #[test]
