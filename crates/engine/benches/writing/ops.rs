@@ -13,7 +13,9 @@ use crate::{Outcome, Settings, thread_time};
 
 const IMAGE_BYTES: u64 = 20 << 30;
 const FILES: u64 = 40_000;
+/// No more than the write buffer holds, so that they wait for no device, and so more than once.
 const APPENDS: u64 = 8_000;
+const LOGS: u64 = 8;
 const KINDS: [&str; 6] = [
     "create",
     "stat name",
@@ -29,6 +31,20 @@ const KINDS: [&str; 6] = [
 struct Rates {
     clock: f64,
     computing: f64,
+}
+
+impl Rates {
+    /// Of as many calls in each part.
+    fn of_equal_parts(parts: &[Rates]) -> Rates {
+        let whole = |rate: fn(&Rates) -> f64| {
+            let times = parts.iter().map(|part| 1.0 / rate(part));
+            parts.len() as f64 / times.sum::<f64>()
+        };
+        Rates {
+            clock: whole(|rates| rates.clock),
+            computing: whole(|rates| rates.computing),
+        }
+    }
 }
 
 pub(crate) fn run(settings: &Settings) -> Outcome {
@@ -129,14 +145,19 @@ fn measure<S: Side>(
     let unlink = each("moved", files, &|side, dir, names| {
         names.each(|name| side.unlink(dir, name))
     })?;
-    let append = each("log", appends, &|side, dir, names| {
-        let mut name = Name::new();
-        name.set(names.prefix, 0);
-        side.create(dir, &name)?;
-        let file = side.open_to_append(dir, &name)?;
-        let bytes = [0x5a; 4096];
-        names.each(|_| side.append(&file, &bytes))
-    })?;
+    let mut logs = Vec::new();
+    for log in 0..LOGS {
+        logs.push(each("log", appends, &|side, dir, names| {
+            let mut name = Name::new();
+            name.set(names.prefix, log);
+            side.create(dir, &name)?;
+            let file = side.open_to_append(dir, &name)?;
+            let bytes = [0x5a; 4096];
+            names.each(|_| side.append(&file, &bytes))
+        })?);
+        side.sync()?;
+    }
+    let append = Rates::of_equal_parts(&logs);
     Ok([create, stat_name, stat, rename, unlink, append])
 }
 
