@@ -51,15 +51,27 @@ fn play(dir: &Path) {
     write("page", &[&text[..3000]]);
 }
 
+/// The lines of a tree's dump.
+fn dump(image: &Path, tree: &str) -> Vec<String> {
+    let args = ["inspect-internal", "dump-tree", "-t", tree];
+    let args = args.iter().map(OsString::from).chain([image.into()]);
+    let text = String::from_utf8(succeed(args)).unwrap();
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// A volume that is mounted with options and, if there are any, remounted with others.
+fn mounted_and_remounted(options: &str, remounted: &str) -> Option<Mounted> {
+    let mounted = Mounted::new(options, |_| {})?;
+    if !remounted.is_empty() {
+        remount(&mounted, remounted);
+    }
+    Some(mounted)
+}
+
 /// What is on disk of each file of a volume: its name, its flags, and its extents.
 fn stored(image: &Path) -> Vec<String> {
-    let dump = |tree: &str| {
-        let args = ["inspect-internal", "dump-tree", "-t", tree];
-        let args = args.iter().map(OsString::from).chain([image.into()]);
-        String::from_utf8(succeed(args)).unwrap()
-    };
     let mut files: Vec<String> = Vec::new();
-    for line in dump("5").lines().map(str::trim) {
+    for line in dump(image, "5") {
         if let Some(start) = line.find(" flags 0x")
             && line.starts_with("sequence")
         {
@@ -82,19 +94,18 @@ fn stored(image: &Path) -> Vec<String> {
             file.push_str(&format!(" regular {compression}"));
         }
     }
-    let csums = dump("csum").matches("EXTENT_CSUM EXTENT_CSUM").count();
-    files.push(format!("checksums: {}", csums > 0));
+    let csums = dump(image, "csum");
+    let mut csums = csums.iter();
+    let has_csums = csums.any(|line| line.contains("EXTENT_CSUM EXTENT_CSUM"));
+    files.push(format!("checksums: {has_csums}"));
     files
 }
 
 /// Bytes on disk of a volume's data.
 fn data_bytes(image: &Path) -> u64 {
-    let args = ["inspect-internal", "dump-tree", "-t", "5"];
-    let args = args.iter().map(OsString::from).chain([image.into()]);
-    let dump = String::from_utf8(succeed(args)).unwrap();
-    let extents = dump.lines().filter_map(|line| {
+    let dump = dump(image, "5");
+    let extents = dump.iter().filter_map(|line| {
         let (_, nr) = line
-            .trim()
             .strip_prefix("extent data disk byte ")?
             .split_once(" nr ")?;
         nr.parse::<u64>().ok()
@@ -222,12 +233,9 @@ fn all_files_are_written_with_one_that_is_synced_if_that_is_asked_for() {
         ("rw,commit=300", "flushoncommit", true),
         ("rw,commit=300,flushoncommit", "noflushoncommit", false),
     ] {
-        let Some(mounted) = Mounted::new(options, |_| {}) else {
+        let Some(mounted) = mounted_and_remounted(options, remounted) else {
             return;
         };
-        if !remounted.is_empty() {
-            remount(&mounted, remounted);
-        }
         let text = words(64 << 10);
         fs::write(mounted.dir.join("buffered"), &text).unwrap();
         let synced = File::create(mounted.dir.join("synced")).unwrap();
@@ -246,12 +254,9 @@ fn each_write_is_durable_with_sync() {
         ("rw,commit=300,sync", "", true),
         ("rw,commit=300", "sync", true),
     ] {
-        let Some(mounted) = Mounted::new(options, |_| {}) else {
+        let Some(mounted) = mounted_and_remounted(options, remounted) else {
             return;
         };
-        if !remounted.is_empty() {
-            remount(&mounted, remounted);
-        }
         let mut file = File::create(mounted.dir.join("file")).unwrap();
         file.write_all(b"durable").unwrap();
         let is_there = left(&mounted, "file").is_some_and(|found| found == b"durable");
@@ -361,11 +366,9 @@ fn a_free_space_tree_is_made_anew_with_clear_cache() {
     fs::write(mounted.dir.join("file"), noise(3 << 20)).unwrap();
     mounted.unmount();
     let blocks = |image: &Path| {
-        let args = ["inspect-internal", "dump-tree", "-t", "free-space"];
-        let args = args.iter().map(OsString::from).chain([image.into()]);
-        let dump = String::from_utf8(succeed(args)).unwrap();
-        let leaves = dump.lines().filter(|line| line.starts_with("leaf "));
-        leaves.map(str::to_owned).collect::<Vec<_>>()
+        let lines = dump(image, "free-space").into_iter();
+        let leaves = lines.filter(|line| line.starts_with("leaf "));
+        leaves.collect::<Vec<_>>()
     };
     let before = (generation(&mounted.image), blocks(&mounted.image));
     mounted.mount("rw,noatime");
