@@ -20,7 +20,8 @@ use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::file_clone;
-use crate::lock::{Unlocking, lock, lock_backing};
+use crate::lock::{Unlocking, lock, lock_backing, refuse_looped};
+use crate::loop_device::{LoopDevice, loop_on};
 use crate::uring::{self, Request};
 use crate::waiting::{self, WouldWait};
 
@@ -67,17 +68,16 @@ impl FileDevice {
         let is_block = metadata.file_type().is_block_device();
         let mut holder = None;
         let mut claim = None;
-        let file = if is_block {
+        if is_block {
             claim = claim_block(path, access, &mut holder)?;
-            open_file(path, access, OFlags::empty()).map_err(&failed)?
-        } else {
-            holder = loop_on(&metadata).map(Holder::Loop);
-            if let (Access::Write, Some(holder)) = (access, &holder) {
-                return Err(in_use(path, holder.clone()));
-            }
-            open_file(path, access, OFlags::empty()).map_err(&failed)?
-        };
+        }
+        let file = open_file(path, access, OFlags::empty()).map_err(&failed)?;
         lock(&file, path, access)?;
+        match access {
+            _ if is_block => {}
+            Access::Read => holder = loop_on(&metadata, access).map(Holder::Loop),
+            Access::Write => refuse_looped(&file, path)?,
+        }
         let backing = match is_block {
             true => lock_backing(&metadata, access)?,
             false => None,
@@ -127,9 +127,6 @@ impl FileDevice {
                     kind: "a block device, which has its size",
                 });
             }
-            if let Some(name) = loop_on(&metadata) {
-                return Err(in_use(path, Holder::Loop(name)));
-            }
         }
         let file = OpenOptions::new()
             .read(true)
@@ -139,6 +136,7 @@ impl FileDevice {
             .open(path)
             .map_err(&failed)?;
         lock(&file, path, Access::Write)?;
+        refuse_looped(&file, path)?;
         // Only under the lock: another process's image must not be emptied.
         file.set_len(0).map_err(&failed)?;
         file.set_len(len_bytes).map_err(&failed)?;
@@ -220,6 +218,11 @@ impl FileDevice {
     ) -> io::Result<()> {
         PastEnd::check(offset, len, self.len_bytes())?;
         file_clone::clone_range(&self.file, source, source_offset, len, offset)
+    }
+
+    /// Attaches a loop device to an image.
+    pub fn attach_loop(&self, access: Access) -> io::Result<LoopDevice> {
+        LoopDevice::attach(&self.file, access)
     }
 
     /// Whether it is a block device rather than an image file.
@@ -308,28 +311,6 @@ fn claim_block(
         }
         Err(error) => Err(open_error(path)(error)),
     }
-}
-
-/// The loop device that has this file as its backing, if any.
-fn loop_on(metadata: &Metadata) -> Option<String> {
-    let entries = std::fs::read_dir("/sys/block").ok()?;
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        if !name.to_string_lossy().starts_with("loop") {
-            continue;
-        }
-        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else {
-            continue;
-        };
-        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
-        let backing: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(backing);
-        if let Ok(other) = std::fs::metadata(backing)
-            && (other.dev(), other.ino()) == (metadata.dev(), metadata.ino())
-        {
-            return Some(format!("/dev/{}", name.to_string_lossy()));
-        }
-    }
-    None
 }
 
 impl BlockDevice for FileDevice {

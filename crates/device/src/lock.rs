@@ -2,19 +2,19 @@
 
 use std::fs::{self, File, Metadata};
 use std::ops::Deref;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, major, minor};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::error::{DeviceError, Holder};
 use crate::file::{Access, in_use, open_error};
+use crate::loop_device::{backing_of, loop_on};
 
-/// How long a lock is waited for: the process behind a mount lets go a moment after umount(8) has returned,
-/// and udev locks a block device for a moment to probe it.
+/// How long is waited for a lock, or for a loop device to go: the process behind a mount lets go a moment after umount(8)
+/// has returned, and udev locks a block device for a moment to probe it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Locks for as long as `file` is open.
@@ -44,6 +44,19 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
     }
 }
 
+/// Refuses an image that a loop device shows.
+pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError> {
+    let metadata = image.metadata().map_err(open_error(path))?;
+    let start = Instant::now();
+    while let Some(name) = loop_on(&metadata, Access::Write) {
+        if start.elapsed() >= PATIENCE {
+            return Err(in_use(path, Holder::Loop(name)));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
 /// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file, and
 /// a ring or a process that is being torn down may keep one for longer than the descriptor.
 #[derive(Debug)]
@@ -70,7 +83,7 @@ pub(crate) fn lock_backing(
     device: &Metadata,
     access: Access,
 ) -> Result<Option<Unlocking>, DeviceError> {
-    let Some(path) = backing(device.rdev()) else {
+    let Some(path) = backing_of(device) else {
         return Ok(None);
     };
     // It may have been deleted, or be out of sight.
@@ -79,17 +92,6 @@ pub(crate) fn lock_backing(
     };
     lock(&file, &path, access)?;
     Ok(Some(Unlocking(file)))
-}
-
-fn backing(device: u64) -> Option<PathBuf> {
-    let folder = format!("/sys/dev/block/{}:{}/loop", major(device), minor(device));
-    let read = |name: &str| fs::read(format!("{folder}/{name}")).ok();
-    if read("offset")?.trim_ascii() != b"0" {
-        return None;
-    }
-    let path = read("backing_file")?;
-    let path = path.strip_suffix(b"\n").unwrap_or(&path);
-    Some(std::ffi::OsStr::from_bytes(path).into())
 }
 
 /// A process, other than this one, that has a lock on the file.

@@ -35,12 +35,17 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed, and the opposites datacow, datasum, noflushoncommit, acl;
 /// those of mount(8): sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
 /// user and its kin, context= and its kin where there is SELinux; those of FUSE: allow_other, fsname=NAME, threads=N,
-/// noblkdev, fakeroot (who mounts may read everything, whatever modes and owners say); and of this program:
-/// transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that write little at
-/// a time), opens (immutable and append-only files are refused when they are opened, not when they are written
-/// to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here (autodefrag, discard, ssd, ...) is
-/// accepted, with a warning where that matters. What is read from the kernel's cache moves no access time, with
+/// noblkdev, fakeroot (who mounts may read everything, whatever modes and owners say); and of this program: loop and
+/// noloop (see below), transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that
+/// write little at a time), opens (immutable and append-only files are refused when they are opened, not when they are
+/// written to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here (autodefrag, discard, ssd,
+/// ...) is accepted, with a warning where that matters. What is read from the kernel's cache moves no access time, with
 /// strictatime either: the kernel does not tell of it.
+///
+/// fsync(2) and `ubtrfs filesystem sync` make durable what was written to any mount. sync(1), sync -f and syncfs(2) do
+/// so on mounts that root makes of block devices, and with loop of images: then the kernel has a loop device for the
+/// image, and umount(2) waits for the last commit. The kernel does not tell other mounts of a sync: there, what was
+/// written is durable with the next commit.
 ///
 /// With remount a mount that is there takes others of these: ro, rw, those of mount(8) but dirsync, and how data is
 /// stored and committed (compress, nodatacow, nodatasum, max_inline, commit, flushoncommit, user_subvol_rm_allowed);
@@ -279,21 +284,27 @@ fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
 
 /// Adds where it is mounted to the news that another process has the volume.
 fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
-    let Some(ubtrfs_engine::Error::Device(DeviceError::InUse {
-        path,
-        holder: Holder::Lock { pid: Some(pid) },
-    })) = error.downcast_ref()
+    let Some(ubtrfs_engine::Error::Device(DeviceError::InUse { path, holder })) =
+        error.downcast_ref()
     else {
         return error;
     };
-    match mount::mountpoint_served_by(*pid) {
-        Some(mountpoint) => anyhow::anyhow!(
-            "{} already mounted on {} (process {pid})",
-            path.display(),
-            mountpoint.display()
-        ),
-        None => error,
-    }
+    let shown = path.display();
+    let named = match holder {
+        Holder::Lock { pid: Some(pid) } => mount::mountpoint_served_by(*pid).map(|mountpoint| {
+            let mountpoint = mountpoint.display();
+            anyhow::anyhow!("{shown} already mounted on {mountpoint} (process {pid})")
+        }),
+        // Nobody has its lock.
+        Holder::Loop(device) => mount::mountpoint_of(Path::new(device)).map(|mountpoint| {
+            let mountpoint = mountpoint.display();
+            anyhow::anyhow!(
+                "{shown} still mounted on {mountpoint}, and not served any more: unmount it"
+            )
+        }),
+        _ => None,
+    };
+    named.unwrap_or(error)
 }
 
 /// Logs go where the options say, from the beginning.

@@ -19,7 +19,7 @@ use crate::served::{
     wait_until_nothing_is_at,
 };
 
-fn generation(device: &File) -> u64 {
+pub(crate) fn generation(device: &File) -> u64 {
     let mut block = vec![0; SUPERBLOCK_SIZE];
     device
         .read_exact_at(&mut block, SUPERBLOCK_OFFSETS[0])

@@ -2,6 +2,7 @@
 
 mod aborted;
 mod ends;
+mod looped;
 #[path = "../cli/mapped.rs"]
 mod mapped;
 mod options;

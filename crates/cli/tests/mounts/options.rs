@@ -107,6 +107,7 @@ fn options_that_cannot_be_kept_are_refused() {
         ("threads=0", "bad value '0'"),
         ("transport=pigeon", "bad value 'pigeon'"),
         ("subtype=other", "'subtype'"),
+        ("loop,fsname=pool", "'loop' and 'fsname' exclude each other"),
         ("log=/nowhere/at/all", "cannot log to '/nowhere/at/all'"),
     ] {
         let said = refused(&place, options);

@@ -35,12 +35,13 @@ mod statfs;
 mod volume;
 mod xattr;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ubtrfs_device::waiting;
+use ubtrfs_device::{forget_pages, waiting};
 use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
 
@@ -97,10 +98,14 @@ pub(crate) struct Adapter<S: Source> {
     device: DeviceNumber,
     control: ControlPoint,
     close_failure: CloseFailure,
+    shown_by: ShownBy,
 }
 
 /// What went wrong when the kernel had the volume closed.
 pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_engine::Error>>>;
+
+/// The loop device that stands for the image of a mount, if one does.
+pub(crate) type ShownBy = Arc<Mutex<Option<PathBuf>>>;
 
 /// A node that the kernel named, resolved.
 #[derive(Debug)]
@@ -154,6 +159,7 @@ impl<S: Source> Adapter<S> {
             device: DeviceNumber::default(),
             control: ControlPoint::default(),
             close_failure: CloseFailure::default(),
+            shown_by: ShownBy::default(),
         }
     }
 
@@ -176,6 +182,11 @@ impl<S: Source> Adapter<S> {
 
     pub(crate) fn close_failure(&self) -> CloseFailure {
         Arc::clone(&self.close_failure)
+    }
+
+    /// To be told which loop device stands for the image.
+    pub(crate) fn shown_by(&self) -> ShownBy {
+        Arc::clone(&self.shown_by)
     }
 
     /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with the
@@ -360,6 +371,12 @@ impl<S: Source> FileSystem for Adapter<S> {
         {
             tracing::error!(%error, "not all that was written is durable");
             self.close_failure.lock().get_or_insert(error);
+        }
+        // Now, as the kernel's mount keeps it still: whoever opened it later might keep it from going.
+        if let Some(device) = self.shown_by.lock().take()
+            && let Err(error) = forget_pages(&device)
+        {
+            tracing::debug!(%error, "who has the loop device open may see what was on the image");
         }
         Ok(())
     }

@@ -3,6 +3,10 @@
 //!
 //! The claim that the volume has on the device must go for the kernel's; the lock that keeps other processes
 //! of ours away stays throughout.
+//!
+//! An image becomes one by a loop device, which is only what the kernel calls it by: the volume goes on using the
+//! image, so that nothing is cached twice. What somebody has read through the loop device may be out of date; the
+//! kernel forgets it when the volume is closed, and the loop device goes with the mount.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
-use ubtrfs_device::BlockDevice;
+use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_engine::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
@@ -19,6 +23,7 @@ use super::detach::control_of;
 use super::error::MountError;
 use super::options::{BlockMount, Options};
 use super::table::{BLOCK_FS_TYPE, mount_table};
+use crate::adapter::ShownBy;
 
 /// How long the kernel may take to let go of a device after it has ended the connection.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
@@ -29,27 +34,42 @@ pub(super) fn attach_volume(
     volume: &Arc<Volume>,
     wanted: &Attachment<'_>,
     options: &Options,
+    shown_by: &ShownBy,
 ) -> Result<OwnedFd, MountError> {
-    if options.block_mount == BlockMount::Never {
-        return attach(wanted);
-    }
-    let must = options.block_mount == BlockMount::Always;
     let named = device_at(volume, wanted.source);
     let file = named.as_ref().and_then(|device| device.as_file());
-    let Some(file) = file.filter(|file| file.is_block() && geteuid().is_root()) else {
-        return match must {
-            true => Err(MountError::NotABlockMount(wanted.source.into())),
-            false => attach(wanted),
-        };
-    };
-    file.release_claim();
+    let must = options.block_mount == BlockMount::Always;
+    match file {
+        Some(device)
+            if device.is_block()
+                && geteuid().is_root()
+                && options.block_mount != BlockMount::Never =>
+        {
+            attach_device(volume, device, wanted, must)
+        }
+        _ if must => Err(MountError::NotABlockMount(wanted.source.into())),
+        Some(image) if !image.is_block() && options.loop_mount == Some(true) => {
+            attach_image(volume, image, wanted, shown_by)
+        }
+        _ => attach(wanted),
+    }
+}
+
+fn attach_device(
+    volume: &Volume,
+    device: &FileDevice,
+    wanted: &Attachment<'_>,
+    must: bool,
+) -> Result<OwnedFd, MountError> {
+    device.release_claim();
     let sectorsize = volume.superblock().sectorsize.get();
     let refused = match attach_block(wanted, sectorsize) {
-        Ok(device) => return Ok(device),
+        Ok(connection) => return Ok(connection),
         Err(error) => error,
     };
     if volume.is_writable() {
-        file.renew_claim()
+        device
+            .renew_claim()
             .map_err(|error| MountError::Volume(error.into()))?;
     }
     if must {
@@ -57,6 +77,31 @@ pub(super) fn attach_volume(
     }
     tracing::debug!(%refused, "not mounted as a block device");
     attach(wanted)
+}
+
+fn attach_image(
+    volume: &Volume,
+    image: &FileDevice,
+    wanted: &Attachment<'_>,
+    shown_by: &ShownBy,
+) -> Result<OwnedFd, MountError> {
+    let access = match volume.is_writable() {
+        true => Access::Write,
+        false => Access::Read,
+    };
+    let device = image
+        .attach_loop(access)
+        .map_err(|error| MountError::NoLoop {
+            image: wanted.source.into(),
+            error,
+        })?;
+    let as_device = Attachment {
+        source: device.path(),
+        ..wanted.clone()
+    };
+    let connection = attach_block(&as_device, volume.superblock().sectorsize.get())?;
+    *shown_by.lock() = Some(device.path().into());
+    Ok(connection)
 }
 
 fn device_at(volume: &Volume, path: &Path) -> Option<Arc<dyn BlockDevice>> {
@@ -81,7 +126,9 @@ impl Reclaim {
     pub(super) fn of(volume: &Volume, source: &Path, device: Option<(u32, u32)>) -> Option<Self> {
         let device = device.filter(|&device| is_mounted(device))?;
         let file = device_at(volume, source)?;
-        Some(Self { file, device })
+        // An image that is mounted by a loop device is never claimed.
+        let is_block = file.as_file().is_some_and(FileDevice::is_block);
+        is_block.then_some(Self { file, device })
     }
 
     /// Makes sure that nobody else has the device.

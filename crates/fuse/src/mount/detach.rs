@@ -58,7 +58,7 @@ pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a Tabl
     let of = || {
         table
             .iter()
-            .filter(|entry| entry.is_ours() && entry.source == place)
+            .filter(|entry| entry.is_ours() && entry.is_of(place))
     };
     let found = table.iter().rfind(at).or_else(|| of().rfind(is_top));
     found.or_else(|| of().next_back())

@@ -22,6 +22,8 @@ pub enum MountError {
     },
     #[error("{}: not a block device, or not root: mount option 'blkdev' needs both", .0.display())]
     NotABlockMount(PathBuf),
+    #[error("{}: no loop device can be had: {error}", image.display())]
+    NoLoop { image: PathBuf, error: io::Error },
     #[error("no /dev/fuse: the kernel has no FUSE, or its module is not loaded (modprobe fuse)")]
     NoFuse,
     #[error("cannot open /dev/fuse: {0}")]

@@ -1,7 +1,7 @@
 //! Mounting a volume: options, the mount itself, its life as a process, and its end.
 //!
-//! The mount's type is `fuse.ubtrfs` (`fuseblk.ubtrfs` of a block device, see `block`) and its source is the
-//! image, so `findmnt -t fuse.ubtrfs` lists ours. Set-user-id bits and device nodes count when root mounts, as with
+//! The mount's type is `fuse.ubtrfs` and its source is the image; that of a block device, which may be a loop device
+//! that stands for the image, is `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs` lists ours. Set-user-id bits and device nodes count when root mounts, as with
 //! `mount -t btrfs`, unless an option forbids them or leaves the mounting to users. A user's mount never has them.
 
 mod attach;
@@ -49,7 +49,7 @@ pub use self::error::{MountError, UnmountError};
 pub use self::live::LiveOptions;
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::remount::{Remount, Remounted};
-pub use self::server::{Afterwards, Server, mountpoint_served_by};
+pub use self::server::{Afterwards, Server, mountpoint_of, mountpoint_served_by};
 pub use self::session::Session;
 pub(crate) use self::table::mount_table_of;
 pub use self::table::{
@@ -83,9 +83,10 @@ pub fn mount(
     let control = adapter.control();
     let pages = adapter.kernel_pages();
     let close_failure = adapter.close_failure();
+    let shown_by = adapter.shown_by();
     let mountpoint = check_mountpoint(mountpoint, source)?;
     let wanted = attachment(&mountpoint, source, writable, options);
-    let attach = || attach_volume(&volume, &wanted, options);
+    let attach = || attach_volume(&volume, &wanted, options, &shown_by);
     let stats = Arc::new(Stats::new());
     let counted = Watched::new(adapter, Arc::clone(&stats));
     let mut session = serve(counted, attach, &mountpoint, options)?;
@@ -216,7 +217,7 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
     let path = mountpoint.canonicalize().map_err(failed)?;
     if let Ok(Some(there)) = mount_at(&path)
         && there.is_ours()
-        && there.source == source
+        && there.is_of(source)
     {
         return Err(MountError::AlreadyMounted {
             source_path: source.into(),

@@ -47,6 +47,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     pub transport: TransportChoice,
     pub block_mount: BlockMount,
+    /// Whether an image is mounted by a loop device, as a block device is; if not said, it is not.
+    pub loop_mount: Option<bool>,
     /// The kernel collects what is written, and writes it when it likes. If not said, each write comes at once.
     pub writeback: bool,
     /// The kernel asks before it opens a file, so that flags of inodes forbid opens and not only what follows.
@@ -159,6 +161,10 @@ impl Options {
         if self.fakeroot && self.allow_other == Some(true) {
             return Err(OptionError::Conflict("fakeroot", "allow_other"));
         }
+        // The kernel shows the loop device as the source.
+        if self.loop_mount == Some(true) && self.fsname.is_some() {
+            return Err(OptionError::Conflict("loop", "fsname"));
+        }
         Ok(())
     }
 
@@ -208,6 +214,8 @@ impl Options {
             "default_permissions" => self.fakeroot = false,
             "blkdev" => self.block_mount = BlockMount::Always,
             "noblkdev" => self.block_mount = BlockMount::Never,
+            "loop" => self.loop_mount = Some(true),
+            "noloop" => self.loop_mount = Some(false),
             "writeback" => self.writeback = true,
             "nowriteback" => self.writeback = false,
             "opens" => self.opens = true,

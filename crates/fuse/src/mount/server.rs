@@ -57,6 +57,13 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     served.next().map(|entry| entry.mountpoint)
 }
 
+/// Where a mount of ours has this source, if one does.
+pub fn mountpoint_of(source: &Path) -> Option<PathBuf> {
+    let mut table = super::mount_table().ok()?.into_iter();
+    let found = table.find(|entry| entry.is_ours() && entry.source == source);
+    found.map(|entry| entry.mountpoint)
+}
+
 /// The number of a mount's connection, which is the kernel's number of its device.
 pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor

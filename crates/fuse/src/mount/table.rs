@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use ubtrfs_device::backing_file;
+
 /// The type that our mounts have: the kernel's `fuse` with our subtype.
 pub const FS_TYPE: &str = "fuse.ubtrfs";
-/// The type of those that root makes of block devices.
+/// The type of those that root makes of block devices, and by loop devices of images.
 pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
 
 /// One mount.
@@ -34,6 +36,20 @@ impl TableEntry {
     /// Whether this program serves it.
     pub fn is_ours(&self) -> bool {
         matches!(self.fs_type.as_str(), FS_TYPE | BLOCK_FS_TYPE)
+    }
+
+    /// Where its volume is: the source, or the image that a loop device shows as a whole.
+    pub fn volume_path(&self) -> PathBuf {
+        let image = match self.fs_type.as_str() {
+            BLOCK_FS_TYPE => backing_file(self.device),
+            _ => None,
+        };
+        image.unwrap_or_else(|| self.source.clone())
+    }
+
+    /// Whether it is a mount of the image or device `place`.
+    pub(super) fn is_of(&self, place: &Path) -> bool {
+        self.source == place || self.volume_path() == place
     }
 
     /// Whether nobody may write to the file system, wherever it is mounted.

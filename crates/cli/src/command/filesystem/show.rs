@@ -183,7 +183,11 @@ fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
     let table = mount_table().context("cannot read which file systems are mounted")?;
     let of_btrfs = |entry: &TableEntry| entry.is_ours() || entry.fs_type == "btrfs";
     let mounts = table.into_iter().filter(of_btrfs);
-    let sources: BTreeSet<PathBuf> = mounts.map(|entry| entry.source).collect();
+    let paths = mounts.map(|entry| match entry.is_ours() {
+        true => entry.volume_path(),
+        false => entry.source,
+    });
+    let sources: BTreeSet<PathBuf> = paths.collect();
     let mut places: Vec<PathBuf> = sources.into_iter().filter(|path| path.exists()).collect();
     let named = scan(&places);
     let mounted: BTreeSet<Uuid> = named.iter().map(|device| device.fsid).collect();

@@ -284,6 +284,18 @@ fn fakeroot_is_for_oneself_only() {
 }
 
 #[test]
+fn a_loop_device_is_asked_for_or_forbidden_and_is_its_own_source() {
+    let asked = |words| parse(words).map(|options| options.loop_mount);
+    assert_eq!(asked("ro"), Ok(None));
+    assert_eq!(asked("ro,loop"), Ok(Some(true)));
+    assert_eq!(asked("loop,noloop"), Ok(Some(false)));
+    assert_eq!(
+        asked("loop,fsname=pool"),
+        Err(OptionError::Conflict("loop", "fsname"))
+    );
+}
+
+#[test]
 fn the_transport_is_chosen_by_name() {
     let choice = |words| parse(words).map(|options| options.transport);
     assert_eq!(choice("ro"), Ok(TransportChoice::Auto));

@@ -36,7 +36,6 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("auto", None),
     ("defaults", None),
     ("iversion", None),
-    ("loop", None),
     ("loud", None),
     ("mand", Some(NO_MAND)),
     ("noauto", None),

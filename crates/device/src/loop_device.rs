@@ -1,0 +1,182 @@
+//! Loop devices: which file one shows, which one shows a file, and attaching one to an image.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{OsStr, c_void};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use rustix::fs::{Advice, fadvise, major, minor};
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+
+use crate::file::Access;
+
+const CONTROL: &str = "/dev/loop-control";
+/// The number that is free may be somebody else's a moment later.
+const TRIES: usize = 64;
+
+const LOOP_CONFIGURE: Opcode = 0x4c0a;
+const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
+
+const LO_FLAGS_READ_ONLY: u32 = 1;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// `struct loop_info64` of Linux.
+#[derive(Default)]
+#[repr(C)]
+struct LoopInfo {
+    /// Device, inode, rdevice: the kernel's to say.
+    of_file: [u64; 3],
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    /// Names of the file and of a cipher, and a key.
+    names: [[u64; 8]; 2],
+    key: [u64; 4],
+    init: [u64; 2],
+}
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
+/// `struct loop_config` of Linux.
+#[derive(Default)]
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+/// Asks for a number that no file is attached to.
+struct GetFree;
+
+// SAFETY: LOOP_CTL_GET_FREE takes no argument, and its result is the number.
+unsafe impl Ioctl for GetFree {
+    type Output = IoctlOutput;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        LOOP_CTL_GET_FREE
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(
+        number: IoctlOutput,
+        _: *mut c_void,
+    ) -> rustix::io::Result<Self::Output> {
+        Ok(number)
+    }
+}
+
+/// A loop device that is detached by the kernel when nobody has it open or mounted any more.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    _open: File,
+}
+
+impl LoopDevice {
+    pub(crate) fn attach(image: &File, access: Access) -> io::Result<LoopDevice> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::Write);
+        // Opened anew: a lock would go with the last of the device's references to the file that has it.
+        let image = options.open(format!("/proc/self/fd/{}", image.as_raw_fd()))?;
+        let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
+        for _ in 0..TRIES {
+            // SAFETY: the implementation of Ioctl is for this kind of file.
+            let number = unsafe { ioctl(&control, GetFree) }?;
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let device = options.open(&path)?;
+            match configure(&device, &image, access) {
+                Err(Errno::BUSY) => {}
+                outcome => {
+                    outcome?;
+                    return Ok(LoopDevice {
+                        path,
+                        _open: device,
+                    });
+                }
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Such as `/dev/loop3`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn configure(device: &File, image: &File, access: Access) -> rustix::io::Result<()> {
+    let mut config = LoopConfig {
+        fd: image.as_raw_fd().cast_unsigned(),
+        ..LoopConfig::default()
+    };
+    config.info.flags = match access {
+        Access::Read => LO_FLAGS_AUTOCLEAR | LO_FLAGS_READ_ONLY,
+        Access::Write => LO_FLAGS_AUTOCLEAR,
+    };
+    // SAFETY: the opcode is of LOOP_CONFIGURE, which reads a loop_config, of which LoopConfig has the layout, and
+    // writes nothing.
+    unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
+}
+
+/// Has the kernel forget what it has read through a block device: the file behind it was written to by other ways.
+pub fn forget_pages(device: &Path) -> io::Result<()> {
+    // BLKFLSBUF would wait for whoever has it mounted, even while that mount ends.
+    let device = File::open(device)?;
+    Ok(fadvise(&device, 0, None, Advice::DontNeed)?)
+}
+
+/// The file that a loop device shows as a whole, by the device's number.
+pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
+    let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    match fs::read(folder.join("loop/offset")).ok()?.trim_ascii() {
+        b"0" => backing_in(&folder),
+        _ => None,
+    }
+}
+
+pub(crate) fn backing_of(device: &Metadata) -> Option<PathBuf> {
+    let device = device.rdev();
+    backing_file((major(device), minor(device)))
+}
+
+/// Of the block device whose folder in sysfs is this one.
+fn backing_in(folder: &Path) -> Option<PathBuf> {
+    let path = fs::read(folder.join("loop/backing_file")).ok()?;
+    let path = path.strip_suffix(b"\n").unwrap_or(&path);
+    Some(OsStr::from_bytes(path).into())
+}
+
+/// The loop device that shows this file, if any, and, if `access` is for reading, may write to it.
+pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
+    let entries = fs::read_dir("/sys/block").ok()?;
+    let mut loops = entries.flatten().filter(|entry| {
+        let name = entry.file_name();
+        name.as_bytes().starts_with(b"loop")
+    });
+    let found = loops.find(|entry| {
+        let folder = entry.path();
+        let is_it = backing_in(&folder).is_some_and(|path| {
+            fs::metadata(path)
+                .is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+        });
+        let is_read_only = || fs::read(folder.join("ro")).is_ok_and(|ro| ro.trim_ascii() == b"1");
+        is_it && (access == Access::Write || !is_read_only())
+    })?;
+    Some(format!("/dev/{}", found.file_name().to_string_lossy()))
+}
