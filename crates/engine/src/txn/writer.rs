@@ -220,7 +220,7 @@ impl Writer {
     }
 
     /// WRITER-3. Waits for a commit under way.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let _alone = self.committing.lock();
         self.closed.store(true, Ordering::Release);
         let _wake = self.wake.lock();

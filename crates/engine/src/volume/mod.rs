@@ -150,7 +150,12 @@ impl Volume {
         volume.root_tree().read_root()?;
         let volume = Arc::new(volume);
         if options.writable {
-            volume.make_writable(options)?;
+            volume.make_writable(options).inspect_err(|_| {
+                // Nothing is committed to what cannot be opened: other roots may be tried, whose blocks that may overwrite.
+                if let Some(writer) = volume.writer.get() {
+                    writer.close();
+                }
+            })?;
         } else if volume.superblock().log_root.get() != 0 {
             tracing::warn!(
                 "the volume has a log tree: showing the state of the last commit, without it"

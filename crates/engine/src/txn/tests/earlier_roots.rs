@@ -1,10 +1,10 @@
-//! Volumes whose last transaction cannot be read, opened with the roots of the one before.
+//! Volumes whose last transaction cannot be read: what an opening that fails leaves, and the roots of the one before.
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::{Logical, RootId};
 
 use super::{device_of, open, options};
-use crate::{FileId, NewInode, Rescue, Volume};
+use crate::{FileId, NewInode, OpenOptions, Rescue, Volume};
 
 const MIB: u64 = 1 << 20;
 
@@ -20,14 +20,13 @@ fn create(volume: &Volume, name: &str) -> FileId {
         .unwrap()
 }
 
-/// Overwrites every copy of the root tree's root.
-fn damage_root_tree(device: &MemDevice, volume: &Volume) {
-    let block = volume.superblock().root.get();
+/// Overwrites every copy of a block.
+fn damage(device: &MemDevice, volume: &Volume, block: Logical) {
     let chunks = volume.pool().chunk_map().all();
-    let chunk = chunks.iter().find(|chunk| chunk.contains(Logical(block)));
+    let chunk = chunks.iter().find(|chunk| chunk.contains(block));
     let chunk = chunk.unwrap();
     for stripe in chunk.stripes() {
-        let at = stripe.physical.0 + (block - chunk.logical().0);
+        let at = stripe.physical.0 + (block.0 - chunk.logical().0);
         device.write_at(&[0xff; 4096], at).unwrap();
     }
 }
@@ -48,7 +47,7 @@ fn chunks_that_only_the_lost_transaction_had_are_not_known() {
     assert_eq!(commits(), made + 1);
     assert_ne!(chunks(&volume), before);
     volume.close().unwrap();
-    damage_root_tree(&device, &volume);
+    damage(&device, &volume, Logical(volume.superblock().root.get()));
     drop(volume);
 
     let rescue = Rescue {
@@ -65,4 +64,23 @@ fn chunks_that_only_the_lost_transaction_had_are_not_known() {
     let mut found = vec![0; bytes.len()];
     volume.read(id, 0, &mut found).unwrap();
     assert!(found == bytes);
+}
+
+#[test]
+fn nothing_is_committed_to_roots_that_could_not_be_opened() {
+    let device = device_of(256 * MIB, "quota");
+    let volume = open(&device, &options());
+    create(&volume, "file");
+    volume.close().unwrap();
+    let before = volume.superblock().generation.get();
+    let quotas = volume.tree(RootId::QUOTA_TREE).unwrap();
+    damage(&device, &volume, quotas.item().bytenr());
+    drop((quotas, volume));
+
+    // There would be something to commit.
+    let options = options().clear_free_space_tree(true);
+    let opened = Volume::from_devices(vec![("memory".into(), device.clone() as _)], &options);
+    assert!(opened.is_err());
+    let volume = open(&device, &OpenOptions::new());
+    assert_eq!(volume.superblock().generation.get(), before);
 }
