@@ -15,6 +15,7 @@ use clap::ArgMatches;
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use ubtrfs_engine::Error;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
 
@@ -31,6 +32,8 @@ use crate::session::MountPath;
 const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
 /// Commands whose argument need not exist.
 const MAKING: [&str; 2] = ["create", "snapshot"];
+/// Commands that go on with their other arguments where one leads to nothing.
+const GOING_ON: [&str; 2] = ["delete", "du"];
 
 /// Where a command is run.
 #[derive(Debug)]
@@ -83,6 +86,11 @@ pub(crate) fn run_elsewhere(
             Escaped(first.as_bytes())
         );
     }
+    if !line.is(&MAKING) && !line.is(&GOING_ON) {
+        for (argument, _) in &mounted {
+            must_be_there(argument)?;
+        }
+    }
     let is_here = |path: &Mounted| path.device == mount.device;
     let others_of_ours = mounted.iter().filter(|(_, path)| !is_here(path));
     let others_of_ours = others_of_ours.map(|(argument, _)| *argument);
@@ -112,6 +120,18 @@ pub(crate) fn run_elsewhere(
             Ok(Outcome::Refused(error))
         }
         Err(Failed::Unfinished(error)) => Err(error),
+    }
+}
+
+/// Refuses a path that leads to nothing. Of one that cannot be looked at the server says so.
+fn must_be_there(argument: &OsStr) -> anyhow::Result<()> {
+    match Path::new(argument).symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "cannot access '{}': {}",
+            Escaped(argument.as_bytes()),
+            Error::NotFound
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -130,6 +130,51 @@ const READING: &[&str] = &[
     "subvolume show @/none",
 ];
 
+/// Of the whole volume, and of a path that is not there.
+const OF_NOTHING: &[&str] = &[
+    "device stats @/none",
+    "device usage @/none",
+    "filesystem df @/none",
+    "filesystem label @/none",
+    "filesystem label @/none other",
+    "filesystem show @/none",
+    "filesystem stats @/none",
+    "filesystem sync @/none",
+    "filesystem usage @/none",
+    "filesystem usage @/c/none/deep",
+    "inspect-internal dump-tree @/none",
+    "inspect-internal list-chunks @/none",
+    "inspect-internal min-dev-size @/none",
+    "property get @/none",
+    "subvolume delete @/none",
+    "subvolume get-default @/none",
+    "subvolume list @/none",
+    "subvolume set-default @/none",
+    "subvolume snapshot @/none @/copy",
+    "subvolume sync @/none",
+];
+
+#[test]
+fn a_path_that_is_not_there_is_no_path_in_a_mount() {
+    let Some(mounted) = Mounted::new("rw", fill) else {
+        return;
+    };
+    for command in OF_NOTHING {
+        let output = run(command, &mounted.dir, "");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert_eq!(output.stdout, b"", "{command}");
+        let is_missing = said.contains("cannot access '") && said.contains("no such file");
+        assert!(is_missing, "{command}: {said}");
+    }
+    let label = run("filesystem label @", &mounted.dir, "");
+    assert_eq!(label.stdout, b"\n");
+    for command in ["subvolume create @/new", "subvolume snapshot @/a @/copy"] {
+        let output = run(command, &mounted.dir, "");
+        assert!(output.status.success(), "{command}");
+    }
+}
+
 fn run(command: &str, volume: &Path, separator: &str) -> Output {
     let words = command.split(' ').map(|word| match word.strip_prefix('@') {
         None => OsString::from(word),
@@ -365,7 +410,7 @@ fn what_is_written_for_a_read_only_bind_mount_changes_nothing() {
         "subvolume delete @c @ro/s",
         "subvolume set-default @ro/a",
         "property set @ro/s ro false",
-        "property set @ro/c compression zstd",
+        "property set @ro/a compression zstd",
         "filesystem label @ro/ other",
     ] {
         fail(words(command, at), "' is mounted read-only");
