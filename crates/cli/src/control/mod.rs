@@ -21,8 +21,9 @@
 //! Users are numbers of each one's user namespace: who has none in the server's counts as a stranger. Of a process
 //! that the server's pid namespace does not have nothing but user and group is known: it acts without capabilities.
 //!
-//! What a caller may do follows the caller's own rights (`ubtrfs_fuse::caller`); reading the volume as it is on
-//! disk is free to both, who may read its devices.
+//! What a caller may do follows the caller's own rights (`ubtrfs_fuse::caller`). Reading the volume as it is on disk,
+//! what the kernel's btrfs finds by searching its trees, and other mount options are for administrators, and for a user
+//! on the user's own mount, who may read its devices: root without CAP_SYS_ADMIN is no administrator.
 //!
 //! Written data may still be in the kernel: the client has it written back (syncfs) before commands that look
 //! at data, or says that it could not, and the server has the kernel write. A subvolume is made read-only by the server

@@ -12,7 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use clap::ArgMatches;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
@@ -311,6 +312,7 @@ fn run(
     {
         bail!("this command does not work on a mount");
     }
+    check_allowed(&session, &matches)?;
     let cli = command_line::parse(&matches)?;
     let global = &cli.global;
     let mut console =
@@ -318,6 +320,47 @@ fn run(
     console.dry_run = global.dry_run;
     let result = cli.command.run(&mut console);
     Ok(console.finish(result))
+}
+
+/// Commands that change how a mount is served, or that the kernel's btrfs answers by what it searches in all trees, or
+/// that read the volume as it is on disk.
+const OF_ADMINISTRATORS: [(&str, &[&str]); 4] = [
+    ("device", &["stats"]),
+    ("filesystem", &["remount"]),
+    (
+        "inspect-internal",
+        &[
+            "dump-super",
+            "dump-tree",
+            "inode-resolve",
+            "list-chunks",
+            "logical-resolve",
+            "min-dev-size",
+            "subvolid-resolve",
+            "tree-stats",
+        ],
+    ),
+    (
+        "subvolume",
+        &["find-new", "get-default", "list", "show", "sync"],
+    ),
+];
+
+/// Refuses what the caller may not ask of any path.
+fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {
+    let Some((group, command)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let name = command.subcommand_name().unwrap_or_default();
+    let is_guarded = OF_ADMINISTRATORS
+        .iter()
+        .any(|(of, names)| *of == group && names.contains(&name));
+    match session.rights() {
+        Some(rights) if is_guarded => rights
+            .administer_mount()
+            .with_context(|| format!("cannot run '{group} {name}'")),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -148,6 +148,70 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
     assert!(synced.status.success(), "{}", said(&synced));
 }
 
+/// What the kernel's btrfs answers to administrators alone; our `remount` is its `mount`. '@' is the volume.
+const OF_ADMINISTRATORS: &[&str] = &[
+    "device stats @",
+    "filesystem label @ other",
+    "filesystem remount user_subvol_rm_allowed,nodatacow @",
+    "inspect-internal dump-super @",
+    "inspect-internal dump-tree @",
+    "inspect-internal inode-resolve 256 @",
+    "inspect-internal list-chunks @",
+    "inspect-internal logical-resolve 13631488 @",
+    "inspect-internal min-dev-size @",
+    "inspect-internal subvolid-resolve 5 @",
+    "inspect-internal tree-stats @",
+    "subvolume delete -i 256 @",
+    "subvolume find-new @ 0",
+    "subvolume get-default @",
+    "subvolume list @",
+    "subvolume set-default 5 @",
+    "subvolume show @",
+    "subvolume sync @",
+];
+
+const OF_ALL: &[&str] = &[
+    "device usage @",
+    "filesystem df @",
+    "filesystem du @",
+    "filesystem label @",
+    "filesystem sync @",
+    "filesystem usage @",
+    "inspect-internal rootid @",
+    "property get @",
+];
+
+#[test]
+fn root_without_capabilities_is_no_administrator() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let run = |command: &&str| {
+        let mut without = Command::new("setpriv");
+        without.args(["--bounding-set=-all", "--inh-caps=-all"]);
+        without.arg(env!("CARGO_BIN_EXE_ubtrfs"));
+        without.args(words(command, |_| mounted.dir.clone().into()));
+        without.output().unwrap()
+    };
+    if !rustix::process::geteuid().is_root() {
+        return skip("needs root");
+    }
+    for command in OF_ALL {
+        let output = run(command);
+        assert!(output.status.success(), "{command}: {}", said(&output));
+    }
+    for command in OF_ADMINISTRATORS {
+        let output = run(command);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert_eq!(output.stdout, b"", "{command}");
+        assert!(
+            said.contains("Operation not permitted"),
+            "{command}: {said}"
+        );
+    }
+}
+
 /// What users meet: directories and subvolumes of the user, of root, and open to all.
 pub(crate) fn furnish(image: &Path) {
     let at = |path: &str| location(image, path);

@@ -86,6 +86,12 @@ impl Caller {
         self.has(CAP_SYS_ADMIN)
     }
 
+    /// Whether it is the user, not root, whose process this is.
+    fn is_our_user(&self) -> bool {
+        let ours = rustix::process::geteuid();
+        !ours.is_root() && self.uid == ours.as_raw()
+    }
+
     /// Whether it owns the file, or counts as one who does.
     pub(crate) fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid || self.has(CAP_FOWNER)

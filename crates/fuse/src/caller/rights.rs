@@ -57,6 +57,15 @@ impl Rights<'_> {
         }
     }
 
+    /// The same, which a user may on the user's own mount: how this process serves it, and what it reads, it has from
+    /// that user.
+    pub fn administer_mount(&self) -> Result<(), Refused> {
+        match self.caller.is_our_user() {
+            true => Ok(()),
+            false => self.administer(),
+        }
+    }
+
     /// A new name in a directory.
     pub fn add_to(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, WRITE | SEARCH)
