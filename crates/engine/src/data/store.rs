@@ -215,15 +215,19 @@ impl<'a, 'p> Store<'a, 'p> {
     fn write(&mut self) {
         let writes = std::mem::take(&mut self.writes);
         let bytes = std::mem::take(&mut self.bytes);
+        if writes.is_empty() {
+            return;
+        }
         let all: Vec<(Logical, &[u8])> = writes
             .iter()
             .map(|(_, logical, bytes)| (*logical, &**bytes))
             .collect();
-        let pool = self.volume.pool();
-        if let Ok(writer) = self.volume.writer() {
+        let volume = self.volume;
+        let write = |writes: &[_]| volume.writer()?.write_data(volume.pool(), writes);
+        if let Ok(writer) = volume.writer() {
             writer.count_data(bytes);
         }
-        if pool.write(&all).is_ok() {
+        if write(&all).is_ok() {
             return;
         }
         // One by one, to see whose it is.
@@ -232,8 +236,8 @@ impl<'a, 'p> Store<'a, 'p> {
             if self.files[*index].is_err() {
                 continue;
             }
-            if let Err(error) = pool.write(&[(*logical, bytes)]) {
-                self.fail(*index, error.into());
+            if let Err(error) = write(&[(*logical, &**bytes)]) {
+                self.fail(*index, error);
             }
         }
     }

@@ -55,7 +55,8 @@ impl Volume {
         self.writer().is_ok_and(|writer| writer.is_resting())
     }
 
-    /// Commits what has entered so far, without writing back buffered data.
+    /// Commits what has entered so far, without writing back buffered data. What was written is durable then, also where
+    /// nothing has entered for it.
     pub(crate) fn commit_running(&self) -> Result<()> {
         waiting::check()?;
         let writer = self.writer()?;

@@ -110,12 +110,13 @@ impl Lap {
 }
 
 impl Volume {
-    /// Commits the running transaction. The caller holds `Writer::committing`.
+    /// Commits the running transaction, and makes data durable. The caller holds `Writer::committing`.
     pub(super) fn commit(&self, writer: &Writer) -> Result<()> {
         let mut lap = Lap::begin();
         let mut phases = *writer.counters.phases.lock();
         let Some(commit) = Commit::freeze(self, writer)? else {
-            return Ok(());
+            // Data that was written in place may be all that has changed.
+            return writer.flush_data(self.pool());
         };
         lap.end(&mut phases.freeze);
         commit.finish(lap, &mut phases)?;
@@ -137,7 +138,7 @@ impl Commit<'_> {
         self.converge()?;
         lap.end(&mut phases.converge);
         self.write_blocks()?;
-        pool.flush()?;
+        self.writer.flush(pool)?;
         lap.end(&mut phases.write);
         let superblock = self.superblock()?;
         pool.commit_superblock(&superblock)?;

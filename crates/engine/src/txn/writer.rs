@@ -5,6 +5,8 @@
 //! - WRITER-1: one commit runs at a time, under `committing`.
 //! - WRITER-2: once aborted, nothing enters and nothing commits any more; what was durable stays.
 //! - WRITER-3: the same once closed: another may have the devices then.
+//! - WRITER-4: data that was written is `unflushed` until a flush begins that covers it. Flushes come one at a time, so
+//!   that who is at `committing` and finds nothing unflushed had written before a flush began that has ended.
 //!
 //! Locks, in this order: `committing`; `running` (shared in operations, alone for the freeze).
 //! Not here: the phases of a commit (`commit`), when one is due (`background`).
@@ -16,8 +18,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
-use ubtrfs_device::waiting;
-use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_device::{Pool, waiting};
+use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
 
 use super::allowances::Units;
@@ -100,6 +102,7 @@ pub(crate) struct Writer {
     pub(super) discarded: Discarded,
     aborted: ArcSwapOption<String>,
     closed: AtomicBool,
+    unflushed: AtomicBool,
     delta_budget_bytes: u64,
     pub(super) balance: Balance,
     lazy_times: Arc<LazyTimes>,
@@ -172,6 +175,7 @@ impl Writer {
             discarded: Discarded::default(),
             aborted: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
             delta_budget_bytes,
             balance,
             lazy_times,
@@ -225,6 +229,28 @@ impl Writer {
         self.closed.store(true, Ordering::Release);
         let _wake = self.wake.lock();
         self.frozen.notify_all();
+    }
+
+    /// Puts data on the devices; durable after the next flush.
+    pub(crate) fn write_data(&self, pool: &Pool, writes: &[(Logical, &[u8])]) -> Result<()> {
+        let written = pool.write(writes);
+        // WRITER-4: after the write. Always an exchange, so that a flush sees what all before have written.
+        self.unflushed.swap(true, Ordering::AcqRel);
+        Ok(written?)
+    }
+
+    /// Makes durable what was written. The caller holds `committing`.
+    pub(super) fn flush(&self, pool: &Pool) -> Result<()> {
+        self.unflushed.swap(false, Ordering::AcqRel);
+        Ok(pool.flush()?)
+    }
+
+    /// The same, if data was written that no flush is known to cover.
+    pub(super) fn flush_data(&self, pool: &Pool) -> Result<()> {
+        match self.unflushed.load(Ordering::Acquire) {
+            true => self.flush(pool),
+            false => Ok(()),
+        }
     }
 
     /// WRITER-2. The first reason stays.

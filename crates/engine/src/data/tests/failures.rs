@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 
 use super::rig::{MIB, assert_sound, new_device, options};
@@ -296,4 +297,21 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
     broken.lose(id);
     fails();
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+}
+
+/// What the device has not got then is lost, and a later flush would not tell.
+#[test]
+fn a_flush_that_fails_is_told_to_all_who_sync() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
+    volume.write(id, 0, &[1; 8192]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 0, &[2; 8192]).unwrap();
+    volume.commit_running().unwrap();
+    let nth = broken.device.counts().flushes;
+    broken.device.add(Fault::Flush { nth });
+    assert!(volume.fsync(id).is_err());
+    assert!(matches!(volume.fsync(id), Err(Error::Aborted(_))));
 }

@@ -1,18 +1,21 @@
 //! What is overwritten where it lies, and what is not.
 
+use std::thread;
 use std::time::Duration;
 
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_sim::record::Event;
 
-use super::rig::{MIB, Rig, options};
+use super::rig::{MIB, Recorded, Rig, is_write, options};
 use crate::data::Fallocate;
 use crate::data::extent::Extent;
 use crate::data::splice::Splice;
 use crate::fs::FileId;
 use crate::mkfs::MkfsOptions;
+use crate::{Result, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
 const SECTOR: u64 = 4096;
@@ -260,4 +263,65 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
             .all(|&byte| byte == 0)
     );
     rig.assert_sound();
+}
+
+/// A volume, and two files of it that are overwritten in place.
+fn recorded() -> (Recorded, [FileId; 2]) {
+    let recorded = Recorded::open(&options().no_data_cow(true));
+    let files = ["a", "b"].map(|name| recorded.file(name, MIB));
+    recorded.volume.sync().unwrap();
+    (recorded, files)
+}
+
+/// Buffers new contents of a sector of each, and commits all else that this means.
+fn overwrite(volume: &Volume, files: [FileId; 2]) {
+    for file in files {
+        volume.write(file, 0, &[2; 4096]).unwrap();
+    }
+    volume.commit_running().unwrap();
+}
+
+#[test]
+fn data_written_in_place_is_flushed_before_it_is_called_durable() {
+    type End = fn(&Volume, FileId) -> Result<()>;
+    let ends: [(&str, End); 4] = [
+        ("fsync", |volume, file| volume.fsync(file)),
+        ("sync", |volume, _| volume.sync()),
+        ("write-back, sync", |volume, _| {
+            volume.write_back_all()?;
+            volume.sync()
+        }),
+        ("close", |volume, _| volume.close()),
+    ];
+    let (recorded, files) = recorded();
+    for (mark, (name, end)) in (1..).zip(ends) {
+        overwrite(&recorded.volume, files);
+        recorded.recorder.mark(mark);
+        end(&recorded.volume, files[0]).unwrap();
+        let mut events = recorded.requests_since(mark).into_iter();
+        assert!(events.any(|event| is_write(&event)), "{name}");
+        let is_flush = |event| matches!(event, Event::Flush { .. });
+        assert!(events.any(is_flush), "{name}");
+    }
+}
+
+#[test]
+fn a_flush_is_for_those_who_had_written_when_it_began() {
+    let (recorded, files) = recorded();
+    let (device, volume) = (&recorded.device, &recorded.volume);
+    overwrite(volume, files);
+    let first = volume.inodes.get(volume, files[0]).unwrap();
+    volume.write_back(&first).unwrap();
+    let before = recorded.flushes();
+    device.hold_next();
+    thread::scope(|scope| {
+        scope.spawn(|| volume.fsync(files[0]).unwrap());
+        device.wait_for_waiter();
+        volume.write_back_all().unwrap();
+        for _ in 0..3 {
+            scope.spawn(|| volume.fsync(files[1]).unwrap());
+        }
+        device.let_go();
+    });
+    assert_eq!(recorded.flushes() - before, 2);
 }

@@ -8,7 +8,8 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, Timespec};
-use ubtrfs_sim::HookedDevice;
+use ubtrfs_sim::record::{Event, Recorder};
+use ubtrfs_sim::{HookedDevice, ThrottledDevice};
 use zerocopy::IntoBytes;
 
 use crate::fs::{FileId, NewInode, inode_key, known_inode};
@@ -114,4 +115,53 @@ fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let permit = volume.admit(Cost::items(1)).unwrap();
     let txn = volume.enter(permit).unwrap();
     txn.put(&tree, inode_key(id.ino), item.as_bytes());
+}
+
+/// A volume of which it is known what is done to its device, and when.
+pub(super) struct Recorded {
+    pub(super) recorder: Recorder,
+    pub(super) device: Arc<ThrottledDevice>,
+    pub(super) volume: Arc<Volume>,
+}
+
+impl Recorded {
+    pub(super) fn open(options: &OpenOptions) -> Recorded {
+        let recorder = Recorder::new();
+        let memory = new_device(&MkfsOptions::default(), 512 * MIB);
+        let device = recorder.device((*memory).clone());
+        let device = Arc::new(ThrottledDevice::new(device, None));
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let devices = vec![(PathBuf::from("memory"), shared)];
+        let volume = Volume::from_devices(devices, options).unwrap();
+        Recorded {
+            recorder,
+            device,
+            volume,
+        }
+    }
+
+    /// A new file of so many bytes in the top level's root directory.
+    pub(super) fn file(&self, name: &str, bytes: u64) -> FileId {
+        let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
+        let new = NewInode::file(0o644);
+        let id = self.volume.create(top, name.as_bytes(), &new).unwrap();
+        self.volume.write(id, 0, &vec![1; bytes as usize]).unwrap();
+        id
+    }
+
+    pub(super) fn flushes(&self) -> usize {
+        self.recorder.recording().flushes()
+    }
+
+    /// What has been done to the device since `mark`.
+    pub(super) fn requests_since(&self, mark: u64) -> Vec<Event> {
+        let recording = self.recorder.recording();
+        let events = recording.events().iter();
+        let since = events.skip_while(|event| **event != Event::Mark(mark));
+        since.skip(1).cloned().collect()
+    }
+}
+
+pub(super) fn is_write(event: &Event) -> bool {
+    matches!(event, Event::Write { .. })
 }

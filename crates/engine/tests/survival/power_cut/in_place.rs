@@ -1,6 +1,6 @@
 //! Files that are written where they lie: after a cut each of their sectors is as it was at some moment since
-//! the last sync, which need not be the same for all. Space that was only reserved shows zeros or a whole
-//! commit's data.
+//! the last sync of all or of the file, which need not be the same for all. Space that was only reserved shows zeros or
+//! a whole commit's data.
 
 use ubtrfs_engine::{Fallocate, FileId, NewInode, Volume};
 use ubtrfs_format::ids::RootId;
@@ -20,25 +20,26 @@ const SECTOR_BYTES: usize = 512;
 /// Contents after each number of operations.
 type Versions = Vec<Vec<u8>>;
 
-struct Files {
-    in_place: FileId,
-    reserved: FileId,
-}
+/// A file's number is its thread's in marks, as each may be synced alone.
+const NAMES: [&[u8]; 3] = [b"reserved", b"in place", b"in place as well"];
+const RESERVED: usize = 0;
+const FILLED: usize = 2;
 
-fn prepare(volume: &Volume) -> Files {
+fn prepare(volume: &Volume) -> [FileId; 3] {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let make = |name: &[u8]| volume.create(top, name, &NewInode::file(0o600)).unwrap();
-    let files = Files {
-        in_place: make(b"in place"),
-        reserved: make(b"reserved"),
-    };
-    volume
-        .set_inode_flags(files.in_place, InodeFlags::NODATACOW)
-        .unwrap();
-    for file in [files.in_place, files.reserved] {
+    let files = NAMES.map(make);
+    for file in &files[RESERVED + 1..] {
+        volume
+            .set_inode_flags(*file, InodeFlags::NODATACOW)
+            .unwrap();
+    }
+    for file in files {
         let mode = Fallocate::Reserve { keep_size: true };
         volume.fallocate(file, mode, 0, FILE_BYTES).unwrap();
     }
+    let filled = files[FILLED];
+    volume.write(filled, 0, &[1; FILE_BYTES as usize]).unwrap();
     volume.sync().unwrap();
     files
 }
@@ -110,21 +111,38 @@ fn sectors_written_in_place_are_old_or_new() {
     let volume = open(&devices, &quiet()).unwrap();
     let files = prepare(&volume);
     recorder.mark(Mark::Durable { thread: 0, ops: 0 });
-    let mut in_place: Versions = vec![Vec::new()];
-    let mut reserved: Versions = vec![Vec::new()];
-    for ops in 1..=count(60, 400) {
-        recorder.mark(Mark::Started { thread: 0, ops });
-        let mut contents = (in_place[ops - 1].clone(), reserved[ops - 1].clone());
+    let mut versions: [Versions; 3] = std::array::from_fn(|_| vec![Vec::new()]);
+    versions[FILLED][0] = vec![1; FILE_BYTES as usize];
+    for ops in 1..=count(90, 400) {
+        for thread in 0..NAMES.len() as u8 {
+            recorder.mark(Mark::Started { thread, ops });
+        }
+        for versions in &mut versions {
+            versions.push(versions[ops - 1].clone());
+        }
+        let number = rng.below(NAMES.len() as u64) as usize;
+        let durable = |number| {
+            let thread = number as u8;
+            recorder.mark(Mark::Durable { thread, ops });
+        };
         match rng.below(8) {
             0 => {
                 volume.sync().unwrap();
-                recorder.mark(Mark::Durable { thread: 0, ops });
+                (0..NAMES.len()).for_each(durable);
             }
-            1..5 => write(&volume, files.in_place, &mut contents.0, &mut rng),
-            _ => write(&volume, files.reserved, &mut contents.1, &mut rng),
+            // One after another, of which the first commits for all.
+            1..4 => {
+                let more = rng.below(NAMES.len() as u64) as usize;
+                for number in (number..=number + more).map(|number| number % NAMES.len()) {
+                    volume.fsync(files[number]).unwrap();
+                    durable(number);
+                }
+            }
+            _ => {
+                let content = &mut versions[number][ops];
+                write(&volume, files[number], content, &mut rng);
+            }
         }
-        in_place.push(contents.0);
-        reserved.push(contents.1);
     }
     drop(volume);
     check(&devices).unwrap();
@@ -133,13 +151,17 @@ fn sectors_written_in_place_are_old_or_new() {
         .random_states(count(40, 1000))
         .since(Mark::Durable { thread: 0, ops: 0 });
     let judge = |state: &CrashState| {
-        let Promise { at_least, at_most } = Promise::of(state.marks());
-        let since = at_least..=at_most.max(at_least);
         let survivor = Survivor::open(state, &quiet())?;
-        is_mixture(&read(&survivor, b"in place")?, &in_place[since.clone()])?;
-        let found = read(&survivor, b"reserved")?;
-        if !reserved[since].contains(&found) {
-            return Err("reserved space shows what it never held".to_owned());
+        for (number, versions) in versions.iter().enumerate() {
+            let promise = Promise::of_thread(state.marks(), number as u8);
+            let Promise { at_least, at_most } = promise;
+            let since = &versions[at_least..=at_most.max(at_least)];
+            let found = read(&survivor, NAMES[number])?;
+            if number != RESERVED {
+                is_mixture(&found, since).map_err(|fault| format!("file {number}: {fault}"))?;
+            } else if !since.contains(&found) {
+                return Err("reserved space shows what it never held".to_owned());
+            }
         }
         survivor.goes_on()
     };
