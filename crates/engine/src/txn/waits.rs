@@ -6,8 +6,9 @@ use std::time::Instant;
 /// Waits of one kind since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
+    /// With those that go on.
     pub count: u64,
-    /// Nanoseconds, together.
+    /// Nanoseconds of those that have ended, together.
     pub ns: u64,
 }
 
@@ -17,7 +18,7 @@ pub(crate) struct WaitCounter {
     ns: AtomicU64,
 }
 
-/// A wait that ends, and counts, when this is dropped.
+/// A wait that ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting<'c> {
     counter: &'c WaitCounter,
@@ -26,6 +27,7 @@ pub(crate) struct Waiting<'c> {
 
 impl WaitCounter {
     pub(crate) fn begin(&self) -> Waiting<'_> {
+        self.count.fetch_add(1, Ordering::Relaxed);
         Waiting {
             counter: self,
             since: Instant::now(),
@@ -43,7 +45,6 @@ impl WaitCounter {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let waited = self.since.elapsed().as_nanos() as u64;
-        self.counter.count.fetch_add(1, Ordering::Relaxed);
         self.counter.ns.fetch_add(waited, Ordering::Relaxed);
     }
 }

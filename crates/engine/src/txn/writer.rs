@@ -487,15 +487,16 @@ impl Writer {
 
     fn wait_for_freeze(&self, volume: &Volume, full: Transid) -> Result<()> {
         let _waiting = self.counters.delta_waits.begin();
-        if !self.has_background() {
-            // Nobody else would commit.
-            return volume.commit_running();
-        }
         let mut wake = self.wake.lock();
         wake.commit = true;
         self.wanted.notify_one();
         while self.running.read().transid == full {
             self.check_alive()?;
+            if !self.has_background() {
+                // Nobody else would commit, or not any more.
+                drop(wake);
+                return volume.commit_running();
+            }
             self.frozen.wait(&mut wake);
         }
         Ok(())
@@ -525,7 +526,11 @@ impl Writer {
     /// Ends the background threads, and waits for them but for the one that asks.
     pub(crate) fn stop_background(&self) {
         self.has_background.store(false, Ordering::Relaxed);
-        self.wake.lock().stop = true;
+        let mut wake = self.wake.lock();
+        wake.stop = true;
+        // Who waits for room makes it.
+        self.frozen.notify_all();
+        drop(wake);
         self.wanted.notify_one();
         self.evicts.notify_one();
         self.ended.notify_all();

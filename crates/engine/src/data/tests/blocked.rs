@@ -1,7 +1,7 @@
 //! A device that takes nothing for a while: who neither syncs nor waits for room goes on.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::mkfs::MkfsOptions;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
 const NEVER: Duration = Duration::from_secs(1 << 20);
+/// Longer than anything takes that does not hang.
+const HANGS: Duration = Duration::from_secs(120);
 
 struct Blocked {
     memory: Arc<MemDevice>,
@@ -222,5 +224,41 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
         let _ = write.join().unwrap();
     });
     assert!(!is_there());
+    blocked.close();
+}
+
+#[test]
+fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
+    let options = OpenOptions::new()
+        .commit_interval(Some(NEVER))
+        .delta_bytes(512 << 10);
+    let blocked = open(&options);
+    let (device, volume) = (&blocked.device, &blocked.volume);
+    let writer = Arc::clone(volume.writer().unwrap());
+    let file = blocked.create("large");
+    let reserve = Fallocate::Reserve { keep_size: false };
+    for number in 0..8000 {
+        volume
+            .fallocate(file, reserve, number * 8192, 4096)
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    blocked.create("other");
+    device.hold();
+    writer.want_commit();
+    device.wait_for_waiter();
+    // Its items go by the volume's thread.
+    let waits = || writer.stats().delta_waits.count;
+    let before = waits();
+    volume.unlink(blocked.top, b"large").unwrap();
+    while waits() == before {
+        thread::yield_now();
+    }
+    let lifetime = volume.lifetime().unwrap();
+    let (closing, (done, is_done)) = (Arc::clone(volume), mpsc::channel());
+    thread::spawn(move || done.send(closing.close()));
+    assert!(lifetime.wait_for_close(HANGS));
+    device.let_go();
+    is_done.recv_timeout(HANGS).unwrap().unwrap();
     blocked.close();
 }
