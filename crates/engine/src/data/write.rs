@@ -26,6 +26,8 @@ use crate::volume::Volume;
 const LARGE_BYTES: usize = 1 << 20;
 /// What is stored and entered at once.
 const PAST_BUFFER_BYTES: usize = 32 << 20;
+/// How often what others have buffered is written back first by who writes in place only.
+const TRIES_ALONE: u32 = 16;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,10 +229,22 @@ impl Volume {
         bytes: &[u8],
         space: Space,
     ) -> Result<u64> {
-        let sectorsize = self.sectorsize();
         let mut state = lock::write(&inode.lock)?;
+        self.buffer_locked(inode, &mut state, target, bytes, space)
+    }
+
+    /// The same for who has the file locked.
+    fn buffer_locked(
+        &self,
+        inode: &Arc<Inode>,
+        state: &mut InodeState,
+        target: Target,
+        bytes: &[u8],
+        space: Space,
+    ) -> Result<u64> {
+        let sectorsize = self.sectorsize();
         let item = read_file(inode)?;
-        let offset = target.offset(&state, &item);
+        let offset = target.offset(state, &item);
         let end = end_of(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(offset);
@@ -265,27 +279,31 @@ impl Volume {
         bytes: &[u8],
         need: Promise,
     ) -> Result<u64> {
-        let mut extents = lock::lock(&inode.extents)?;
-        self.write_back_locked(inode, &mut extents)?;
         let space = Space {
             need,
             ahead: Promise::default(),
         };
-        let before = {
-            let state = lock::read(&inode.lock)?;
-            // Somebody has written meanwhile, whose data goes the same way.
-            let is_alone = !state.buffer.is_dirty();
-            is_alone.then(|| state.buffer.losses().clone())
+        let mut extents = lock::lock(&inode.extents)?;
+        let mut tries = 0;
+        let mut state = loop {
+            self.write_back_locked(inode, &mut extents)?;
+            let state = lock::write(&inode.lock)?;
+            tries += 1;
+            if !state.buffer.is_dirty() || tries == TRIES_ALONE {
+                break state;
+            }
         };
-        let offset = self.buffer(inode, target, bytes, space)?;
-        let outcome = self.write_back_locked(inode, &mut extents);
-        if outcome.is_err()
-            && let Some(before) = before
-        {
-            // The caller is told now; of what was lost before others have to hear.
-            *lock::write(&inode.lock)?.buffer.losses_mut() = before;
-        }
-        outcome.map(|()| offset)
+        let is_alone = !state.buffer.is_dirty();
+        let offset = self.buffer_locked(inode, &mut state, target, bytes, space)?;
+        let job = Job::from_state(self, inode, &mut state, &mut extents, None)?;
+        drop(state);
+        let job = match is_alone {
+            true => job.map(Job::of_caller),
+            // Somebody goes on writing, whose data goes the same way, and who hears of a loss.
+            false => job,
+        };
+        self.carry_out(job.into_iter().collect())?;
+        Ok(offset)
     }
 
     /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to

@@ -37,7 +37,7 @@ use super::splice::Splice;
 use super::steps::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
-use crate::fs::{Inode, known_inode, property};
+use crate::fs::{Inode, InodeState, known_inode, property};
 use crate::txn::{Permit, Txn};
 use crate::volume::Volume;
 
@@ -68,6 +68,8 @@ pub(super) struct Taken<'a> {
 #[derive(Debug)]
 enum Source<'a> {
     Buffer(Arc<Pieces>),
+    /// What was buffered by the caller alone, who hears of a loss.
+    Own(Arc<Pieces>),
     /// The caller's own bytes, whole sectors.
     Caller(u64, &'a [u8]),
 }
@@ -102,6 +104,17 @@ impl<'a> Job<'a> {
         grow_to: Option<u64>,
     ) -> Result<Option<Job<'a>>> {
         let mut state = inode.lock.write();
+        Job::from_state(volume, inode, &mut state, extents, grow_to)
+    }
+
+    /// The same for who has the file locked.
+    pub(super) fn from_state(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        state: &mut InodeState,
+        extents: &'a mut FileExtentsState,
+        grow_to: Option<u64>,
+    ) -> Result<Option<Job<'a>>> {
         if !state.buffer.is_dirty() && grow_to.is_none() {
             // Others may have discarded what was buffered.
             volume.data.dirty.remove(inode.id);
@@ -163,6 +176,14 @@ impl<'a> Job<'a> {
             promise,
         }))
     }
+
+    /// What is lost of it is the caller's, who hears of it at once, and nobody else does.
+    pub(super) fn of_caller(mut self) -> Job<'a> {
+        if let Source::Buffer(pieces) = self.taken.source {
+            self.taken.source = Source::Own(pieces);
+        }
+        self
+    }
 }
 
 impl Taken<'_> {
@@ -172,7 +193,7 @@ impl Taken<'_> {
         let flags = self.item.flags();
         let old_size = self.item.size.get();
         let runs = match &self.source {
-            Source::Buffer(pieces) => {
+            Source::Buffer(pieces) | Source::Own(pieces) => {
                 let pieces: &Pieces = pieces;
                 let also = self.also_written(volume, pieces)?;
                 runs(pieces, &also, sectorsize, old_size, &mut |offset, buf| {

@@ -1,5 +1,7 @@
 //! Volumes without space: the write is told, nothing later.
 
+use std::thread;
+
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::{Rng, seed};
 
@@ -214,5 +216,50 @@ fn hole_over_buffered_data_of_a_full_volume_leaves_the_size() {
     volume.read(id, 0, &mut buf).unwrap();
     assert!(buf[..5000].iter().all(|&byte| byte == 1));
     assert!(buf[5000..].iter().all(|&byte| byte == 0));
+    rig.assert_sound();
+}
+
+#[test]
+fn write_that_finds_no_space_takes_nothing_along_that_others_write() {
+    let rig = rig();
+    let volume = rig.volume();
+    let id = rig.file(NOCOW);
+    volume.write(id, 0, &vec![1; 4 * MIB as usize]).unwrap();
+    let spare = rig.file(InodeFlags::empty());
+    volume.write(spare, 0, &vec![1; 256 << 10]).unwrap();
+    fill_up(&rig);
+    volume.truncate(spare, 0).unwrap();
+    volume.sync().unwrap();
+    let inode = volume.inodes.get(volume, id).unwrap();
+    let large = vec![9; 16 * MIB as usize];
+    let holds = |offset, value: &[u8]| {
+        let mut buf = vec![0; value.len()];
+        volume.read(id, offset, &mut buf).unwrap();
+        buf == value
+    };
+    for round in 0..10u8 {
+        let mut value = [round; 8];
+        thread::scope(|scope| {
+            let refused = scope.spawn(|| volume.write(id, 1, &large));
+            while !inode.extents.is_locked() && !refused.is_finished() {
+                thread::yield_now();
+            }
+            // Until its bytes are there, under or over those that came last.
+            loop {
+                value[0] = value[0].wrapping_add(1);
+                volume.write(id, 4100, &value).unwrap();
+                if holds(MIB, &[9]) || refused.is_finished() {
+                    break;
+                }
+            }
+            assert!(refused.join().unwrap().unwrap_err().is_no_space());
+        });
+        let synced = volume.fsync(id);
+        assert!(synced.is_err() || holds(4100, &value), "round {round}");
+        // Which is told until then.
+        volume.write(id, 4100, &value).unwrap();
+        volume.fsync(id).unwrap();
+        assert!(holds(4100, &value));
+    }
     rig.assert_sound();
 }
