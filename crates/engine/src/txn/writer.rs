@@ -8,7 +8,8 @@
 //! - WRITER-4: data that was written is `unflushed` until a flush begins that covers it. Flushes come one at a time, so
 //!   that who is at `committing` and finds nothing unflushed had written before a flush began that has ended.
 //!
-//! Locks, in this order: `committing`; `running` (shared in operations, alone for the freeze).
+//! Locks, in this order: `committing`; `data_way` (shared while data is written, alone to close it); `running` (shared in
+//! operations, alone for the freeze).
 //! Not here: the phases of a commit (`commit`), when one is due (`background`).
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use ubtrfs_device::{Pool, waiting};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
@@ -102,6 +103,7 @@ pub(crate) struct Writer {
     pub(super) discarded: Discarded,
     aborted: ArcSwapOption<String>,
     closed: AtomicBool,
+    data_way: RwLock<()>,
     unflushed: AtomicBool,
     delta_budget_bytes: u64,
     pub(super) balance: Balance,
@@ -175,6 +177,7 @@ impl Writer {
             discarded: Discarded::default(),
             aborted: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
+            data_way: RwLock::new(()),
             unflushed: AtomicBool::new(false),
             delta_budget_bytes,
             balance,
@@ -223,9 +226,10 @@ impl Writer {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// WRITER-3. Waits for a commit under way.
+    /// WRITER-3. Waits for a commit and for data under way.
     pub(crate) fn close(&self) {
         let _alone = self.committing.lock();
+        let _nobody = self.data_way.write();
         self.closed.store(true, Ordering::Release);
         let _wake = self.wake.lock();
         self.frozen.notify_all();
@@ -233,6 +237,8 @@ impl Writer {
 
     /// Puts data on the devices; durable after the next flush.
     pub(crate) fn write_data(&self, pool: &Pool, writes: &[(Logical, &[u8])]) -> Result<()> {
+        let _open = self.data_way.read();
+        self.check_alive()?;
         let written = pool.write(writes);
         // WRITER-4: after the write. Always an exchange, so that a flush sees what all before have written.
         self.unflushed.swap(true, Ordering::AcqRel);
