@@ -62,8 +62,8 @@ impl Volume {
         let (promise, step) = match self.promise(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume: the rest of the last sector stays.
-                let _ = self.admit(cost(STEP_WHEN_FULL).freeing())?;
-                (Promise::default(), STEP_WHEN_FULL)
+                let promise = Promise::make(self, 0, cost(STEP_WHEN_FULL).freeing())?;
+                (promise, STEP_WHEN_FULL)
             }
             promise => (promise?, STEP),
         };

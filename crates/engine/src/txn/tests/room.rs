@@ -282,3 +282,34 @@ fn cleaner_takes_nothing_that_other_work_was_promised() {
     volume.free_deleted_subvolumes().unwrap();
     assert!(volume.find_tree(id).unwrap().is_none());
 }
+
+#[test]
+fn truncation_on_a_full_volume_owes_what_it_is_about_to_change() {
+    let device = device_of(DEVICE_BYTES, "");
+    let volume = open(&device, &options());
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"f", &NewInode::file(0o644)).unwrap();
+    volume.write(file, 0, &[1; 100_000]).unwrap();
+    volume.sync().unwrap();
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    fill_up(&volume, &tree);
+    let inode = volume.inodes.get(&volume, file).unwrap();
+    let writer = volume.writer().unwrap();
+    let held = inode.extents.lock();
+    thread::scope(|scope| {
+        let cut = scope.spawn(|| volume.truncate(file, 0));
+        // Others may be owed something for a moment.
+        let mut owing_since = Instant::now();
+        let begin = owing_since;
+        while owing_since.elapsed() < Duration::from_millis(300) {
+            if !writer.balance.is_owing() {
+                owing_since = Instant::now();
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            thread::yield_now();
+        }
+        drop(held);
+        cut.join().unwrap().unwrap();
+    });
+    assert!(!writer.balance.is_owing());
+}
