@@ -75,6 +75,13 @@ pub enum ChunkProblem {
 }
 
 impl MappedChunk {
+    /// Takes over the UUIDs of the devices from stripes that are otherwise the same.
+    pub fn set_device_uuids(&mut self, stripes: &[Stripe]) {
+        for (mapped, stripe) in self.stripes.iter_mut().zip(stripes) {
+            mapped.dev_uuid = stripe.dev_uuid;
+        }
+    }
+
     /// Checks a chunk as the kernel does, plus that its stripes can be addressed.
     pub fn check(
         logical: Logical,

@@ -11,6 +11,7 @@ use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::chunk_map::ChunkProblem;
+use crate::signature::Signature;
 use crate::waiting::{self, WouldWait};
 
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum DeviceError {
     Open { path: PathBuf, source: io::Error },
     #[error("{} is {kind}, not an image file or a block device", path.display())]
     Kind { path: PathBuf, kind: &'static str },
-    #[error("{} is in use by another process ({holder})", path.display())]
+    #[error("{} is in use by {} ({holder})", path.display(), holder.user())]
     InUse { path: PathBuf, holder: Holder },
     #[error("cannot read {len} bytes at {offset} of {}: {source}", path.display())]
     ReadRaw {
@@ -45,8 +46,42 @@ pub enum DeviceError {
     NoCopy { logical: Logical },
     #[error("chunk {logical} has parity: RAID5 and RAID6 are only read")]
     ParityWrite { logical: Logical },
-    #[error("{} is not a btrfs device", path.display())]
-    NotBtrfs { path: PathBuf },
+    #[error("{} is not a btrfs device{}", path.display(), holds_text(*holds))]
+    NotBtrfs {
+        path: PathBuf,
+        /// What it is instead, if that is known.
+        holds: Option<Signature>,
+    },
+    #[error("{problem}; {copy}")]
+    FirstSuperblock {
+        path: PathBuf,
+        /// Of copy 0.
+        problem: Box<DeviceError>,
+        copy: SoundCopy,
+    },
+    #[error(
+        "{} is not written: beside its superblock it has the mark of {signature} at {offset}; \
+         'wipefs' shows and removes marks",
+        path.display()
+    )]
+    Foreign {
+        path: PathBuf,
+        signature: Signature,
+        offset: u64,
+    },
+    #[error("{} has been changed by another program since it was opened: {change}", path.display())]
+    Changed {
+        path: PathBuf,
+        change: SuperblockChange,
+    },
+    #[error(
+        "the volume is not written: its superblock says {total_bytes} bytes, its devices have {devices_bytes}; \
+         'btrfs rescue fix-device-size' repairs it"
+    )]
+    TotalBytes {
+        total_bytes: u64,
+        devices_bytes: u64,
+    },
     #[error("{} was not completed by mkfs", path.display())]
     Incomplete { path: PathBuf },
     #[error("{}: superblock at {offset}: {source}", path.display())]
@@ -66,10 +101,20 @@ pub enum DeviceError {
         wanted: Uuid,
         found: Uuid,
     },
-    #[error("{} and {} both claim to be device {devid} at generation {generation}", first.display(), second.display())]
+    #[error(
+        "{} (generation {}) and {} (generation {}) both claim to be device {devid}",
+        first.display(), generations[0], second.display(), generations[1]
+    )]
     DuplicateDevice {
         devid: DevId,
-        generation: u64,
+        first: PathBuf,
+        second: PathBuf,
+        /// Of the first and of the second.
+        generations: [u64; 2],
+    },
+    #[error("{} and {} may both be device {devid}: name the one that is meant", first.display(), second.display())]
+    Ambiguous {
+        devid: DevId,
         first: PathBuf,
         second: PathBuf,
     },
@@ -119,6 +164,53 @@ pub enum DeviceError {
     },
 }
 
+/// A superblock copy that could be read in the place of copy 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoundCopy {
+    pub mirror: usize,
+    pub offset: u64,
+    pub generation: u64,
+}
+
+impl std::fmt::Display for SoundCopy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let SoundCopy {
+            mirror,
+            offset,
+            generation,
+        } = self;
+        write!(
+            f,
+            "copy {mirror} at {offset} is sound, of generation {generation}, and may be of an earlier state: \
+             'mount -o ro,rescue=usebackuproot' reads it, 'btrfs rescue super-recover' puts it back"
+        )
+    }
+}
+
+/// What another program did to the superblock of a device that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockChange {
+    /// Copy 0 is not that of the volume any more.
+    Replaced,
+    /// It was committed to: generation `found` is above the last one known.
+    Newer { found: u64, known: u64 },
+}
+
+impl std::fmt::Display for SuperblockChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SuperblockChange::Replaced => f.write_str("its superblock is not the volume's"),
+            SuperblockChange::Newer { found, known } => {
+                write!(f, "its superblock is of generation {found}, not {known}")
+            }
+        }
+    }
+}
+
+fn holds_text(holds: Option<Signature>) -> String {
+    holds.map_or_else(String::new, |signature| format!(": it holds {signature}"))
+}
+
 impl DeviceError {
     /// Whether nothing is wrong but that the thread must not wait.
     pub fn is_would_wait(&self) -> bool {
@@ -137,10 +229,21 @@ impl DeviceError {
 pub enum Holder {
     /// Another process, if it is known which, holds the lock that ubtrfs takes.
     Lock { pid: Option<u32> },
+    /// This process holds that lock: it has the volume open already.
+    ThisProcess,
     /// A loop device of this name is backed by the file.
     Loop(String),
     /// It is claimed exclusively: mounted, part of another device, or opened so by a program.
     Kernel,
+}
+
+impl Holder {
+    fn user(&self) -> &'static str {
+        match self {
+            Holder::ThisProcess => "this process",
+            _ => "another process",
+        }
+    }
 }
 
 impl std::fmt::Display for Holder {
@@ -148,6 +251,7 @@ impl std::fmt::Display for Holder {
         match self {
             Holder::Lock { pid: None } => f.write_str("it holds the lock"),
             Holder::Lock { pid: Some(pid) } => write!(f, "process {pid} holds the lock"),
+            Holder::ThisProcess => f.write_str("it has the volume open already"),
             Holder::Loop(name) => write!(f, "attached to {name}"),
             Holder::Kernel => f.write_str("mounted, or claimed by another program"),
         }

@@ -20,7 +20,7 @@ use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::error::{DeviceError, Holder};
 use crate::file_clone;
-use crate::lock::{Unlocking, lock, lock_backing, refuse_looped};
+use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
 use crate::loop_device::{LoopDevice, loop_on};
 use crate::uring::{self, Request};
 use crate::waiting::{self, WouldWait};
@@ -78,6 +78,9 @@ impl FileDevice {
             Access::Read => holder = loop_on(&metadata, access).map(Holder::Loop),
             Access::Write => refuse_looped(&file, path)?,
         }
+        if is_block && access == Access::Write {
+            refuse_siblings(&metadata, path)?;
+        }
         let backing = match is_block {
             true => lock_backing(&metadata, access)?,
             false => None,
@@ -116,29 +119,16 @@ impl FileDevice {
         Self::from_file(file, path, metadata.file_type().is_block_device(), None)
     }
 
-    /// Makes an image of `len_bytes` zeros, or empties the one that is there, and opens it for writing.
-    pub fn create(path: &Path, len_bytes: u64) -> Result<FileDevice, DeviceError> {
+    /// Makes an image of `len_bytes` zeros where there is nothing, and opens it for writing.
+    pub fn create_new(path: &Path, len_bytes: u64) -> Result<FileDevice, DeviceError> {
         let failed = open_error(path);
-        if let Ok(metadata) = std::fs::metadata(path) {
-            check_kind(path, &metadata)?;
-            if metadata.file_type().is_block_device() {
-                return Err(DeviceError::Kind {
-                    path: path.to_owned(),
-                    kind: "a block device, which has its size",
-                });
-            }
-        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(false)
+            .create_new(true)
             .open(path)
             .map_err(&failed)?;
         lock(&file, path, Access::Write)?;
-        refuse_looped(&file, path)?;
-        // Only under the lock: another process's image must not be emptied.
-        file.set_len(0).map_err(&failed)?;
         file.set_len(len_bytes).map_err(&failed)?;
         Self::from_file(file, path, false, None)
     }

@@ -13,11 +13,14 @@ mod file_clone;
 mod lock;
 mod loop_device;
 mod memory;
+mod memory_limit;
 mod parity;
 mod pool;
 mod read_errors;
 mod registration;
 mod scan;
+mod siblings;
+mod signature;
 mod stripes;
 mod superblock;
 #[cfg(test)]
@@ -27,14 +30,21 @@ pub mod waiting;
 
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};
-pub use error::{Attempt, AttemptProblem, DeviceError, Holder, ReadFailure};
+pub use error::{
+    Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
+};
 pub use file::{Access, FileDevice};
 pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
+pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
 pub use parity::parity;
 pub use pool::{CheckedRead, DeviceInfo, Pool, PoolOptions};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;
 pub use scan::{FoundDevice, scan};
+pub use siblings::{all_siblings, siblings};
+pub use signature::{FoundSignature, Signature, find_signature, find_signatures};
 pub use stripes::{Piece, Row};
-pub use superblock::{CopyProblem, DeviceSuperblocks, SuperblockCopy, write_superblocks};
+pub use superblock::{
+    CopyChoice, CopyProblem, DeviceSuperblocks, SuperblockCopy, write_superblocks,
+};

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{DeviceError, Holder};
 use crate::file::{Access, in_use, open_error};
-use crate::loop_device::{backing_of, loop_on};
+use crate::loop_device::{backing_of, loop_on, sibling_of};
 
 /// How long is waited for a lock, or for a loop device to go: the process behind a mount lets go a moment after umount(8)
 /// has returned, and udev locks a block device for a moment to probe it.
@@ -32,8 +32,8 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
                 std::thread::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
-                let pid = file.metadata().ok().and_then(|locked| holder_of(&locked));
-                return Err(in_use(path, Holder::Lock { pid }));
+                let holder = file.metadata().ok().map(|locked| holder_of(&locked));
+                return Err(in_use(path, holder.unwrap_or(Holder::Lock { pid: None })));
             }
             // Some network file systems have no locks; reading them is still of use.
             Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) if access == Access::Read => {
@@ -49,6 +49,18 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
     let metadata = image.metadata().map_err(open_error(path))?;
     let start = Instant::now();
     while let Some(name) = loop_on(&metadata, Access::Write) {
+        if start.elapsed() >= PATIENCE {
+            return Err(in_use(path, Holder::Loop(name)));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Refuses a loop device beside which another shows the same bytes: its file may be mounted by that one.
+pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), DeviceError> {
+    let start = Instant::now();
+    while let Some(name) = sibling_of(device) {
         if start.elapsed() >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
         }
@@ -94,8 +106,36 @@ pub(crate) fn lock_backing(
     Ok(Some(Unlocking(file)))
 }
 
-/// A process, other than this one, that has a lock on the file.
-fn holder_of(file: &Metadata) -> Option<u32> {
+/// Finds the process that has a lock on the file.
+fn holder_of(file: &Metadata) -> Holder {
+    if holds_lock(file) {
+        return Holder::ThisProcess;
+    }
+    Holder::Lock {
+        pid: other_holder_of(file),
+    }
+}
+
+/// Whether this process has a lock on the file, by another descriptor than the one that it could not lock.
+fn holds_lock(file: &Metadata) -> bool {
+    let Ok(descriptors) = fs::read_dir("/proc/self/fd") else {
+        return false;
+    };
+    descriptors.flatten().any(|descriptor| {
+        let is_file = is_of(&descriptor.path(), file);
+        let info = Path::new("/proc/self/fdinfo").join(descriptor.file_name());
+        let locks = || fs::read_to_string(info).unwrap_or_default();
+        is_file && locks().lines().any(|line| is_flock_of(line, file.ino()))
+    })
+}
+
+/// A line of the table of locks behind `lock:` and a tab.
+fn is_flock_of(line: &str, ino: u64) -> bool {
+    let lock = line.strip_prefix("lock:").and_then(parse_lock);
+    lock.is_some_and(|(_, locked)| locked == ino)
+}
+
+fn other_holder_of(file: &Metadata) -> Option<u32> {
     let table = fs::read_to_string("/proc/locks").ok()?;
     let holders = table.lines().filter_map(parse_lock);
     let of_inode = holders.filter(|(_, ino)| *ino == file.ino());
@@ -121,10 +161,13 @@ fn has_open(pid: u32, file: &Metadata) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return true;
     };
-    descriptors.flatten().any(|descriptor| {
-        fs::metadata(descriptor.path())
-            .is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
-    })
+    let mut descriptors = descriptors.flatten();
+    descriptors.any(|descriptor| is_of(&descriptor.path(), file))
+}
+
+/// Whether a descriptor in `/proc` is of the file.
+fn is_of(descriptor: &Path, file: &Metadata) -> bool {
+    fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }
 
 #[cfg(test)]
@@ -142,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_lock_is_named_unless_it_is_this_process() {
+    fn holder_of_a_lock_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut holder = std::process::Command::new("flock")
             .arg(file.path())
@@ -155,9 +198,24 @@ mod tests {
         let mut said = holder.stdout.take().unwrap();
         std::io::Read::read_exact(&mut said, &mut ready).unwrap();
         let metadata = file.as_file().metadata().unwrap();
-        assert_eq!(holder_of(&metadata), Some(holder.id()));
+        let pid = Some(holder.id());
+        assert_eq!(holder_of(&metadata), Holder::Lock { pid });
         drop(holder.stdin.take());
         holder.wait().unwrap();
-        assert_eq!(holder_of(&metadata), None);
+        assert_eq!(holder_of(&metadata), Holder::Lock { pid: None });
+    }
+
+    #[test]
+    fn lock_of_this_process_is_told_from_that_of_another() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = File::open(file.path()).unwrap();
+        lock(&first, file.path(), Access::Write).unwrap();
+        let second = File::open(file.path()).unwrap();
+        let refused = lock(&second, file.path(), Access::Read).unwrap_err();
+        let path = file.path().display();
+        let told = format!("{path} is in use by this process (it has the volume open already)");
+        assert_eq!(refused.to_string(), told);
+        drop(first);
+        lock(&second, file.path(), Access::Read).unwrap();
     }
 }

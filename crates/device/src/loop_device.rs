@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, c_void};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,7 @@ use std::ptr;
 
 use rustix::fs::{Advice, fadvise, major, minor};
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 use crate::file::Access;
 
@@ -22,6 +23,7 @@ const CONTROL: &str = "/dev/loop-control";
 const TRIES: usize = 64;
 
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
@@ -162,6 +164,71 @@ fn backing_in(folder: &Path) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
+/// Another loop device that shows bytes which this one shows, too.
+pub(crate) fn sibling_of(device: &Metadata) -> Option<String> {
+    let number = device.rdev();
+    let own = PathBuf::from(format!(
+        "/sys/dev/block/{}:{}",
+        major(number),
+        minor(number)
+    ));
+    let (file, shown) = (backing_metadata(&own)?, range_of(&own)?);
+    let own = fs::canonicalize(&own).ok()?;
+    let mut loops = fs::read_dir("/sys/block").ok()?.flatten();
+    let found = loops.find(|entry| {
+        let folder = entry.path();
+        let is_other = || fs::canonicalize(&folder).is_ok_and(|folder| folder != own);
+        let is_same_file = || {
+            backing_metadata(&folder).is_some_and(|other| is_same(&other, &file))
+                || shows(&Path::new("/dev").join(entry.file_name()), &file)
+        };
+        let overlaps = || {
+            range_of(&folder)
+                .is_some_and(|other| other.start < shown.end && shown.start < other.end)
+        };
+        entry.file_name().as_bytes().starts_with(b"loop")
+            && is_same_file()
+            && is_other()
+            && overlaps()
+    })?;
+    Some(format!("/dev/{}", found.file_name().to_string_lossy()))
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether a loop device itself says that it shows a file. False where it cannot be asked.
+fn shows(device: &Path, file: &Metadata) -> bool {
+    let Ok(device) = File::open(device) else {
+        return false;
+    };
+    // SAFETY: the opcode is of LOOP_GET_STATUS64, which writes a loop_info64, of which LoopInfo has the layout.
+    let status = unsafe { ioctl(&device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) };
+    status.is_ok_and(|info| {
+        let [device, inode, _] = info.of_file;
+        (device, inode) == (file.dev(), file.ino())
+    })
+}
+
+fn backing_metadata(folder: &Path) -> Option<Metadata> {
+    fs::metadata(backing_in(folder)?).ok()
+}
+
+/// Which bytes of its file the loop device with this folder in sysfs shows.
+fn range_of(folder: &Path) -> Option<Range<u64>> {
+    let number = |name: &str| -> Option<u64> {
+        let text = fs::read_to_string(folder.join("loop").join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    let (start, limit) = (number("offset")?, number("sizelimit")?);
+    let end = match limit {
+        0 => u64::MAX,
+        _ => start.saturating_add(limit),
+    };
+    Some(start..end)
+}
+
 /// The loop device that shows this file, if any, and, if `access` is for reading, may write to it.
 pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
     let entries = fs::read_dir("/sys/block").ok()?;
@@ -171,9 +238,10 @@ pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
     });
     let found = loops.find(|entry| {
         let folder = entry.path();
-        let is_it = backing_in(&folder).is_some_and(|path| {
-            fs::metadata(path)
-                .is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+        let is_it = backing_in(&folder).is_some_and(|path| match fs::metadata(path) {
+            Ok(other) if is_same(&other, file) => true,
+            // The path is one of another mount namespace, or leads to another file by now.
+            _ => shows(&Path::new("/dev").join(entry.file_name()), file),
         });
         let is_read_only = || fs::read(folder.join("ro")).is_ok_and(|ro| ro.trim_ascii() == b"1");
         is_it && (access == Access::Write || !is_read_only())

@@ -6,31 +6,36 @@
 //! Invariants
 //! - POOL-1: a stripe is read from the device that has its devid *and* its uuid, from no other.
 //! - POOL-2: a device that is expected and not there is in the table, as missing.
+//! - POOL-3: a device that the chunk tree does not name is no member: it is dropped before anything is written.
 //!
-//! Not here: choosing among devices that claim the same place (`assemble`), reads (`read`, `checked`).
+//! Not here: choosing among devices that claim the same place (`assemble`), judging them (`judge`), reads (`read`,
+//! `checked`).
 
 mod assemble;
 mod checked;
+mod judge;
 mod read;
 mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::{Chunk, DevItem, Stripe};
-use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::block_device::BlockDevice;
-use crate::chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk};
+use crate::chunk_map::{ChunkMap, ChunkStripe, MappedChunk};
 use crate::error::{DeviceError, Holder};
 use crate::file::Access;
 use crate::read_errors::{ReadErrorRecord, ReadErrors};
+use crate::superblock::CopyChoice;
 
 pub use checked::CheckedRead;
 
@@ -44,6 +49,7 @@ pub struct PoolOptions {
     access: Access,
     scan: Vec<PathBuf>,
     ignore_super_flags: bool,
+    copies: CopyChoice,
 }
 
 impl PoolOptions {
@@ -60,6 +66,12 @@ impl PoolOptions {
     /// Whether superblocks with flags that nobody knows are read all the same.
     pub fn ignore_super_flags(mut self, yes: bool) -> Self {
         self.ignore_super_flags = yes;
+        self
+    }
+
+    /// Which copy of the superblock a reader takes. A writer takes copy 0.
+    pub fn superblock_copies(mut self, copies: CopyChoice) -> Self {
+        self.copies = copies;
         self
     }
 
@@ -83,6 +95,8 @@ pub(crate) struct PoolDevice {
     pub(crate) uuid: Uuid,
     /// From the chunk tree once that is known, before from the device's own superblock.
     item: Option<DevItem>,
+    /// By the chunk tree, not by its own superblock alone.
+    is_named: bool,
     present: Option<PresentDevice>,
 }
 
@@ -123,6 +137,8 @@ type DeviceTable = BTreeMap<DevId, Arc<PoolDevice>>;
 #[derive(Debug)]
 pub struct Pool {
     superblock: Arc<Superblock>,
+    /// The highest that copy 0 of a device may have: read when it was opened, or written since.
+    generation: AtomicU64,
     degraded: bool,
     access: Access,
     devices: ArcSwap<DeviceTable>,
@@ -152,7 +168,7 @@ impl Pool {
         candidates: Vec<assemble::Candidate>,
         options: &PoolOptions,
     ) -> Result<Pool, DeviceError> {
-        let assembled = assemble::choose(candidates)?;
+        let assembled = assemble::choose(candidates, options.access)?;
         let superblock = assembled.superblock;
         superblock
             .check_supported()
@@ -170,11 +186,13 @@ impl Pool {
                     devid,
                     uuid: item.uuid,
                     item: Some(item),
+                    is_named: false,
                     present: Some(present),
                 }),
             );
         }
         let pool = Pool {
+            generation: superblock.generation.get().into(),
             superblock,
             degraded: options.degraded,
             access: options.access,
@@ -196,9 +214,12 @@ impl Pool {
 
     /// Forgets the chunk tree that was read, as another is to be read in its place. Nobody uses the pool meanwhile.
     pub fn forget_chunk_tree(&self) -> Result<(), DeviceError> {
-        let mut table = DeviceTable::clone(&self.devices.load());
+        let table = self.devices.load();
         // The others are known from chunk trees alone.
-        table.retain(|_, device| device.present.is_some());
+        let present = table.iter().filter(|(_, device)| device.present.is_some());
+        let table: DeviceTable = present
+            .map(|(devid, device)| (*devid, Arc::new(device.unnamed())))
+            .collect();
         self.devices.store(Arc::new(table));
         self.chunk_map.clear();
         self.add_system_chunks()
@@ -299,72 +320,12 @@ impl Pool {
                 devid,
                 uuid: item.uuid,
                 item: Some(*item),
+                is_named: true,
                 present,
             }),
         );
         self.devices.store(Arc::new(table));
         Ok(())
-    }
-
-    /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless
-    /// `degraded` allows it. Writing needs, even so, every chunk to have lost no more than its
-    /// profile tolerates.
-    pub fn check_devices(&self) -> Result<(), DeviceError> {
-        for device in self.devices.load().values() {
-            if let Err(error) = device.check(&self.superblock) {
-                if !self.degraded {
-                    return Err(error);
-                }
-                tracing::warn!(%error, "degraded");
-            }
-        }
-        for chunk in self.chunk_map.all().iter() {
-            self.check_places(chunk)?;
-            let lost = chunk.stripes().iter().filter(|s| self.present(s).is_none());
-            let missing = lost.clone().count();
-            if missing == 0 {
-                continue;
-            }
-            if !self.degraded
-                && let Some(stripe) = lost.clone().next()
-            {
-                return Err(stripe.missing());
-            }
-            if self.access == Access::Write && missing > chunk.profile().tolerated_failures() {
-                return Err(DeviceError::Unwritable {
-                    logical: chunk.logical(),
-                    profile: chunk.profile(),
-                    missing,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Every stripe must end within its device. The chunk map bounds what reads may ask for only if this holds.
-    fn check_places(&self, chunk: &MappedChunk) -> Result<(), DeviceError> {
-        if self.degraded || self.is_dump() {
-            return Ok(());
-        }
-        for (index, stripe) in chunk.stripes().iter().enumerate() {
-            let Some(device) = self.present(stripe) else {
-                continue;
-            };
-            let len_bytes = device.block().map_or(0, |block| block.len_bytes());
-            let physical = stripe.physical.0;
-            if physical.saturating_add(chunk.stripe_bytes()) > len_bytes {
-                return Err(DeviceError::Chunk {
-                    logical: chunk.logical(),
-                    problem: ChunkProblem::StripePlace { index, physical },
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// A metadata dump keeps the sizes of the volume that it was taken from.
-    fn is_dump(&self) -> bool {
-        self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
     /// The failed tries to read, the newest last; old ones are dropped when there are many.
@@ -400,6 +361,16 @@ impl ChunkStripe {
 }
 
 impl PoolDevice {
+    fn unnamed(&self) -> PoolDevice {
+        PoolDevice {
+            devid: self.devid,
+            uuid: self.uuid,
+            item: self.item,
+            is_named: false,
+            present: self.present.clone(),
+        }
+    }
+
     fn block(&self) -> Option<&Arc<dyn BlockDevice>> {
         Some(&self.present.as_ref()?.block)
     }
@@ -419,27 +390,5 @@ impl PoolDevice {
             item: self.item,
             holder: present.and_then(|p| p.block.holder().cloned()),
         }
-    }
-
-    fn check(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        let Some(present) = &self.present else {
-            return Err(DeviceError::Missing {
-                devid: self.devid,
-                uuid: self.uuid,
-            });
-        };
-        let total_bytes = self.item.map_or(0, |item| item.total_bytes.get());
-        let len_bytes = present.block.len_bytes();
-        // A metadata dump keeps the sizes of the volume that it was taken from.
-        let dump = superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0;
-        if total_bytes > len_bytes && !dump {
-            return Err(DeviceError::Truncated {
-                path: present.path.clone(),
-                devid: self.devid,
-                len_bytes,
-                total_bytes,
-            });
-        }
-        Ok(())
     }
 }

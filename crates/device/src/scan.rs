@@ -1,6 +1,6 @@
 //! Finding btrfs devices among files, folders and the block devices of the machine.
 //!
-//! A device counts if copy 0 has the magic: a wiped device is not brought back by its other copies.
+//! A device counts if copy 0 is valid: a wiped device is not brought back by its other copies.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use ubtrfs_format::uuid::Uuid;
 use crate::block_device::BlockDevice;
 use crate::error::DeviceError;
 use crate::file::{FileDevice, identity};
-use crate::superblock::DeviceSuperblocks;
+use crate::superblock::{CopyChoice, DeviceSuperblocks};
 
 #[cfg(test)]
 mod tests;
@@ -101,7 +101,7 @@ fn inspect(path: &Path) -> Result<Option<FoundDevice>, DeviceError> {
     if !superblocks.first_has_magic() {
         return Ok(None);
     }
-    let superblock = superblocks.require(path)?;
+    let superblock = superblocks.require(&device, path, CopyChoice::First)?;
     Ok(Some(FoundDevice {
         path: path.to_owned(),
         fsid: superblock.fsid,

@@ -1,8 +1,13 @@
 //! The superblock copies of one device: reading all, choosing one, writing all.
 //!
-//! The newest valid copy wins, the first among equals: a log commit writes copy 0 only and leaves the
-//! generation alone. As long as copy 0 is valid, a copy with another fsid is a leftover of an older
-//! volume and is never chosen.
+//! Invariants
+//! - COPIES-1: a valid copy 0 is the device's superblock, as in the kernel, whatever the other copies say. It is
+//!   written first, and a log commit writes no other.
+//! - COPIES-2: without a valid copy 0 the device is no volume's. Another copy may be the rest of what was on the
+//!   device before, or of an earlier state: it is read on request only, and never on a device that holds
+//!   something else by now.
+//!
+//! A copy with another fsid than a valid copy 0 is a leftover of an older volume.
 
 use std::path::Path;
 
@@ -11,7 +16,8 @@ use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::block_device::BlockDevice;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, SoundCopy};
+use crate::signature::{Signature, find_signatures};
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +42,19 @@ pub struct SuperblockCopy {
     pub block: Option<Box<Superblock>>,
     pub problem: Option<CopyProblem>,
 }
+
+/// Which copy of a superblock a device is known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyChoice {
+    /// Copy 0, and no other.
+    #[default]
+    First,
+    /// The newest of the others, if copy 0 is not valid. For reading only.
+    Any,
+}
+
+/// Chunks begin behind this offset; what lies before is no file's contents.
+const RESERVED_BYTES: u64 = 1 << 20;
 
 /// All copies for which a device has room.
 #[derive(Debug)]
@@ -74,23 +93,60 @@ impl DeviceSuperblocks {
                 }
             }
         }
-        let best = (0..copies.len())
-            .filter(|&index| copies[index].problem.is_none())
-            .max_by_key(|&index| {
-                let generation = copies[index].block.as_ref().map(|b| b.generation.get());
-                (generation, std::cmp::Reverse(index))
-            });
+        let valid = |index: &usize| copies[*index].problem.is_none();
+        let newest = (0..copies.len()).filter(valid).max_by_key(|&index| {
+            let generation = copies[index].block.as_ref().map(|b| b.generation.get());
+            (generation, std::cmp::Reverse(index))
+        });
+        let first = (0..copies.len()).find(|&index| copies[index].mirror == 0);
+        let best = first.filter(valid).or(newest);
         DeviceSuperblocks { copies, best }
     }
 
-    /// The copy to believe, valid by itself; whether its features are supported is not judged.
+    /// Copy 0, or the newest of the others if it is not valid; whether its features are supported is not judged.
     pub fn best(&self) -> Option<&Superblock> {
-        self.copies[self.best?].block.as_deref()
+        self.best_copy()?.block.as_deref()
     }
 
-    /// As [`DeviceSuperblocks::best`]; none is an error that says what the device is instead.
-    pub fn require(&self, path: &Path) -> Result<&Superblock, DeviceError> {
-        self.best().ok_or_else(|| self.why_none(path))
+    fn best_copy(&self) -> Option<&SuperblockCopy> {
+        Some(&self.copies[self.best?])
+    }
+
+    /// The superblock of `device`, from which the copies were read (COPIES-2).
+    ///
+    /// Errors: there is none, with what the device holds instead and which copy is sound.
+    pub fn require(
+        &self,
+        device: &dyn BlockDevice,
+        path: &Path,
+        choice: CopyChoice,
+    ) -> Result<&Superblock, DeviceError> {
+        let Some((copy, block)) = self
+            .best_copy()
+            .and_then(|copy| Some((copy, copy.block.as_deref()?)))
+        else {
+            return Err(self.why_none(device, path));
+        };
+        if copy.mirror == 0 {
+            return Ok(block);
+        }
+        let holds = find_foreign(device, path, block)?.map(|(signature, _)| signature);
+        if holds.is_some() {
+            let path = path.to_owned();
+            return Err(DeviceError::NotBtrfs { path, holds });
+        }
+        match choice {
+            CopyChoice::Any => Ok(block),
+            CopyChoice::First => Err(DeviceError::FirstSuperblock {
+                path: path.to_owned(),
+                problem: Box::new(self.why_none(device, path)),
+                copy: SoundCopy {
+                    mirror: copy.mirror,
+                    offset: copy.offset,
+                    generation: block.generation.get(),
+                },
+            }),
+        }
     }
 
     /// Whether copy 0 has the magic, valid or not: what other tools take as "is btrfs".
@@ -111,34 +167,74 @@ impl DeviceSuperblocks {
             .filter_map(|copy| Some((copy, copy.problem.as_ref()?)))
     }
 
-    /// The first problem that tells more than that there is no magic.
-    fn why_none(&self, path: &Path) -> DeviceError {
+    /// What is wrong with copy 0.
+    fn why_none(&self, device: &dyn BlockDevice, path: &Path) -> DeviceError {
+        let first = self.copies.iter().find(|copy| copy.mirror == 0);
         let path = path.to_owned();
-        for (copy, problem) in self.bad_copies() {
-            match problem {
-                CopyProblem::Invalid(SuperblockError::Magic) | CopyProblem::OtherVolume(_) => {}
-                CopyProblem::Invalid(SuperblockError::Incomplete) => {
-                    return DeviceError::Incomplete { path };
-                }
-                CopyProblem::Invalid(source) => {
-                    return DeviceError::Superblock {
-                        path,
-                        offset: copy.offset,
-                        source: source.clone(),
-                    };
-                }
-                CopyProblem::Read(source) => {
-                    return DeviceError::ReadRaw {
-                        path,
-                        offset: copy.offset,
-                        len: SUPERBLOCK_SIZE as u64,
-                        source: std::io::Error::new(source.kind(), source.to_string()),
-                    };
+        let offset = SUPERBLOCK_OFFSETS[0];
+        match first.and_then(|copy| copy.problem.as_ref()) {
+            Some(CopyProblem::Invalid(SuperblockError::Incomplete)) => {
+                DeviceError::Incomplete { path }
+            }
+            Some(CopyProblem::Read(source)) => DeviceError::ReadRaw {
+                path,
+                offset,
+                len: SUPERBLOCK_SIZE as u64,
+                source: std::io::Error::new(source.kind(), source.to_string()),
+            },
+            Some(CopyProblem::Invalid(source)) if *source != SuperblockError::Magic => {
+                DeviceError::Superblock {
+                    path,
+                    offset,
+                    source: source.clone(),
                 }
             }
+            _ => {
+                let found = find_signatures(device).unwrap_or_default();
+                let mut signatures = found.iter().map(|found| found.signature);
+                let holds = signatures.find(|signature| !signature.is_btrfs());
+                DeviceError::NotBtrfs { path, holds }
+            }
         }
-        DeviceError::NotBtrfs { path }
     }
+}
+
+/// Refuses to write to a device that has the mark of something else beside its superblock.
+pub(crate) fn refuse_foreign(
+    device: &dyn BlockDevice,
+    path: &Path,
+    superblock: &Superblock,
+) -> Result<(), DeviceError> {
+    match find_foreign(device, path, superblock)? {
+        // Boot loaders and their tables live below the superblock.
+        None | Some((Signature::PartitionTable(_), _)) => Ok(()),
+        Some((signature, offset)) => Err(DeviceError::Foreign {
+            path: path.to_owned(),
+            signature,
+            offset,
+        }),
+    }
+}
+
+/// What else a device holds, and where its mark lies. Marks that can be the contents of a file do not count.
+fn find_foreign(
+    device: &dyn BlockDevice,
+    path: &Path,
+    superblock: &Superblock,
+) -> Result<Option<(Signature, u64)>, DeviceError> {
+    let found = find_signatures(device).map_err(|source| DeviceError::ReadRaw {
+        path: path.to_owned(),
+        offset: 0,
+        len: RESERVED_BYTES,
+        source,
+    })?;
+    let end = superblock.dev_item.total_bytes.get();
+    let is_outside = |at: &u64| *at < RESERVED_BYTES || *at >= end;
+    let mut foreign = found.iter().filter(|found| !found.signature.is_btrfs());
+    Ok(foreign.find_map(|found| {
+        let mut starts = found.marks.iter().map(|mark| mark.start);
+        Some((found.signature, starts.find(is_outside)?))
+    }))
 }
 
 fn has_room(device: &dyn BlockDevice, offset: u64) -> bool {
@@ -192,7 +288,8 @@ pub(crate) fn write_superblock_copies(
         total_bytes => device.len_bytes().min(total_bytes),
     };
     for (mirror, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
-        if offset + SUPERBLOCK_SIZE as u64 > end {
+        // The kernel neither writes nor reads a copy that ends with its device.
+        if offset + SUPERBLOCK_SIZE as u64 >= end {
             break;
         }
         match (copies, mirror) {

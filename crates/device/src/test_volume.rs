@@ -83,6 +83,7 @@ pub(crate) fn superblock(devid: u64, num_devices: u64) -> Superblock {
     sb.num_devices = num_devices.into();
     sb.sectorsize = 4096.into();
     sb.stripesize = 4096.into();
+    sb.unused_leafsize = 16384.into();
     sb.nodesize = 16384.into();
     sb.incompat_flags = Incompat::MIXED_BACKREF.bits().into();
     sb.dev_item = dev_item(devid);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 fn image(dir: &Path, len: u64) -> PathBuf {
     let path = dir.join("image");
-    FileDevice::create(&path, len).unwrap();
+    FileDevice::create_new(&path, len).unwrap();
     path
 }
 
@@ -43,7 +43,7 @@ fn readers_share_and_a_writer_is_alone() {
         matches!(
             FileDevice::open(&path, access),
             Err(DeviceError::InUse {
-                holder: Holder::Lock { pid: None },
+                holder: Holder::ThisProcess,
                 ..
             })
         )
@@ -56,7 +56,7 @@ fn readers_share_and_a_writer_is_alone() {
     assert!(is_locked(Access::Read));
     assert!(is_locked(Access::Write));
     assert!(
-        FileDevice::create(&path, 5).is_err(),
+        FileDevice::create_new(&path, 5).is_err(),
         "an image in use is not emptied"
     );
     assert_eq!(writer.len_bytes(), 1 << 20);
@@ -67,7 +67,7 @@ fn readers_share_and_a_writer_is_alone() {
 #[test]
 fn bytes_come_back_and_the_end_is_guarded() {
     let dir = tempfile::tempdir().unwrap();
-    let device = FileDevice::create(&dir.path().join("image"), 1 << 20).unwrap();
+    let device = FileDevice::create_new(&dir.path().join("image"), 1 << 20).unwrap();
     device.write_at(&[3; 5000], 4000).unwrap();
     device.flush().unwrap();
     let mut buf = [9; 5002];
@@ -108,7 +108,7 @@ fn links_and_repeated_paths_have_one_identity() {
 #[test]
 fn image_grows_and_is_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let device = FileDevice::create(&dir.path().join("image"), 4096).unwrap();
+    let device = FileDevice::create_new(&dir.path().join("image"), 4096).unwrap();
     assert!(device.write_at(&[1; 10], 8192).is_err());
     device.resize(1 << 20).unwrap();
     device.write_at(&[1; 10], 8192).unwrap();
@@ -122,7 +122,7 @@ fn image_grows_and_is_cut() {
 fn range_is_cloned_whole_or_not_at_all() {
     use std::os::fd::AsFd;
     let dir = tempfile::tempdir().unwrap();
-    let device = FileDevice::create(&dir.path().join("image"), 1 << 20).unwrap();
+    let device = FileDevice::create_new(&dir.path().join("image"), 1 << 20).unwrap();
     let source = dir.path().join("source");
     std::fs::write(&source, [7; 65536]).unwrap();
     let source = File::open(source).unwrap();

@@ -1,9 +1,14 @@
 //! Which of the devices given or found form the volume.
 //!
 //! All given devices must be of one volume, but for seeds, which another volume may have grown from.
-//! Of two that claim the same devid the newer wins; at equal generations the one that was given wins
-//! over the one that was found, and two given ones are an error.
+//!
+//! Of two that claim the same devid:
+//! - For reading the newer wins. At equal generations the one that was given wins over the one that was found;
+//!   otherwise they are an error.
+//! - For writing a device that was given is never exchanged for another: one that was found beside it is ignored
+//!   if it is not newer, and an error if it is. Two clones of one device are an error.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +20,9 @@ use ubtrfs_format::uuid::Uuid;
 use super::{PoolOptions, PresentDevice};
 use crate::block_device::BlockDevice;
 use crate::error::DeviceError;
-use crate::file::{FileDevice, identity};
+use crate::file::{Access, FileDevice, identity};
 use crate::scan::scan;
-use crate::superblock::DeviceSuperblocks;
+use crate::superblock::{CopyChoice, DeviceSuperblocks, refuse_foreign};
 
 /// A device with a valid superblock.
 #[derive(Debug)]
@@ -34,6 +39,10 @@ impl Candidate {
 
     fn generation(&self) -> u64 {
         self.device.superblock.generation.get()
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.device.superblock.dev_item.uuid
     }
 
     fn is_seed(&self) -> bool {
@@ -97,7 +106,15 @@ fn candidate(
         true => DeviceSuperblocks::read_but_flags(block.as_ref()),
         false => DeviceSuperblocks::read(block.as_ref()),
     };
-    let superblock = Arc::new(superblocks.require(&path)?.clone());
+    let choice = match options.access {
+        Access::Read => options.copies,
+        Access::Write => CopyChoice::First,
+    };
+    let superblock = superblocks.require(&*block, &path, choice)?;
+    if options.access == Access::Write {
+        refuse_foreign(&*block, &path, superblock)?;
+    }
+    let superblock = Arc::new(superblock.clone());
     for (copy, problem) in superblocks.bad_copies() {
         tracing::warn!(path = %path.display(), copy = copy.mirror, %problem, "bad superblock copy");
     }
@@ -121,7 +138,7 @@ fn volume_of(candidates: &[Candidate]) -> Option<Uuid> {
     Some(first.or(candidates.first())?.fsid())
 }
 
-pub(super) fn choose(candidates: Vec<Candidate>) -> Result<Assembled, DeviceError> {
+pub(super) fn choose(candidates: Vec<Candidate>, access: Access) -> Result<Assembled, DeviceError> {
     let wanted = volume_of(&candidates).ok_or(DeviceError::NoDevice)?;
     let mut seeds = Vec::new();
     let mut members: BTreeMap<DevId, Candidate> = BTreeMap::new();
@@ -140,7 +157,7 @@ pub(super) fn choose(candidates: Vec<Candidate>) -> Result<Assembled, DeviceErro
         let devid = DevId(candidate.device.superblock.dev_item.devid.get());
         let winner = match members.remove(&devid) {
             None => candidate,
-            Some(other) => newer(devid, other, candidate)?,
+            Some(other) => one_of(devid, other, candidate, access)?,
         };
         members.insert(devid, winner);
     }
@@ -170,23 +187,46 @@ pub(super) fn choose(candidates: Vec<Candidate>) -> Result<Assembled, DeviceErro
     })
 }
 
-fn newer(devid: DevId, first: Candidate, second: Candidate) -> Result<Candidate, DeviceError> {
+fn one_of(
+    devid: DevId,
+    first: Candidate,
+    second: Candidate,
+    access: Access,
+) -> Result<Candidate, DeviceError> {
     let rank = |c: &Candidate| (c.generation(), c.given);
-    let (kept, dropped) = match rank(&first).cmp(&rank(&second)) {
-        std::cmp::Ordering::Greater => (first, second),
-        std::cmp::Ordering::Less => (second, first),
-        std::cmp::Ordering::Equal => {
-            return Err(DeviceError::DuplicateDevice {
-                devid,
-                generation: first.generation(),
-                first: first.device.path,
-                second: second.device.path,
-            });
-        }
+    let order = rank(&first).cmp(&rank(&second));
+    let is_settled = match access {
+        Access::Read => order.is_ne(),
+        Access::Write => may_write_one_of(&first, &second),
+    };
+    if !is_settled {
+        return Err(DeviceError::DuplicateDevice {
+            devid,
+            generations: [first.generation(), second.generation()],
+            first: first.device.path,
+            second: second.device.path,
+        });
+    }
+    let (kept, dropped) = match order {
+        Ordering::Less => (second, first),
+        _ => (first, second),
     };
     tracing::warn!(
         %devid, used = %kept.device.path.display(), ignored = %dropped.device.path.display(),
         "two devices claim the same number"
     );
     Ok(kept)
+}
+
+/// Whether it is plain which of two devices of one number a writer means: the one of higher rank.
+fn may_write_one_of(first: &Candidate, second: &Candidate) -> bool {
+    match (first.given, second.given) {
+        (true, true) => false,
+        (true, false) => first.generation() >= second.generation(),
+        (false, true) => second.generation() >= first.generation(),
+        // A device that was replaced has another uuid than the one that took its number.
+        (false, false) => {
+            first.uuid() != second.uuid() && first.generation() != second.generation()
+        }
+    }
 }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::DevItem;
@@ -152,6 +153,9 @@ impl Pool {
     /// Everything that it leads to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         waiting::check()?;
+        // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
+        let generation = superblock.generation.get();
+        self.generation.fetch_max(generation, Ordering::AcqRel);
         self.write_copies(superblock, Copies::First)?;
         self.flush()?;
         // The others become durable with the next commit's first flush; until then the first ones are.
@@ -165,8 +169,8 @@ impl Pool {
             else {
                 continue;
             };
-            if item.fsid != *superblock.metadata_fsid() {
-                // A seed's device stays as it is.
+            if !device.is_named || item.fsid != *superblock.metadata_fsid() {
+                // A stranger's device, or a seed's, stays as it is.
                 continue;
             }
             let own = Superblock {

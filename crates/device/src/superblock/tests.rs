@@ -27,21 +27,119 @@ fn at_generation(generation: u64) -> Superblock {
     sb
 }
 
-#[test]
-fn newest_copy_wins_and_the_first_among_equals() {
-    let best = |a, b| {
-        let copies = [Some(at_generation(a)), Some(at_generation(b))];
-        let found = DeviceSuperblocks::read(&device_with(copies));
-        let best = found.best().unwrap();
-        (best.generation.get(), best.bytenr.get())
-    };
-    assert_eq!(best(11, 12), (12, SUPERBLOCK_OFFSETS[1]));
-    assert_eq!(best(12, 11), (12, SUPERBLOCK_OFFSETS[0]));
-    assert_eq!(best(12, 12), (12, SUPERBLOCK_OFFSETS[0]));
+fn require(device: &MemDevice, choice: CopyChoice) -> Result<(u64, u64), DeviceError> {
+    let found = DeviceSuperblocks::read(device);
+    let superblock = found.require(device, path(), choice)?;
+    Ok((superblock.generation.get(), superblock.bytenr.get()))
 }
 
 #[test]
-fn damaged_first_copy_is_reported_and_replaced() {
+fn valid_first_copy_is_the_superblock_whatever_the_others_say() {
+    for other in [11, 12, 13] {
+        let copies = [Some(at_generation(12)), Some(at_generation(other))];
+        let device = device_with(copies);
+        for choice in [CopyChoice::First, CopyChoice::Any] {
+            let found = require(&device, choice).unwrap();
+            assert_eq!(found, (12, SUPERBLOCK_OFFSETS[0]));
+        }
+    }
+}
+
+#[test]
+fn another_copy_is_taken_on_request_only() {
+    let magic = |device: &MemDevice| device.write_at(&[0; 8], SUPERBLOCK_OFFSETS[0] + 64);
+    let contents = |device: &MemDevice| device.write_at(&[1; 8], SUPERBLOCK_OFFSETS[0] + 200);
+    let all = |device: &MemDevice| device.write_at(&[0; 4096], SUPERBLOCK_OFFSETS[0]);
+    for damage in [magic, contents, all] {
+        let device = device_with([Some(at_generation(12)), Some(at_generation(11))]);
+        damage(&device).unwrap();
+        let error = require(&device, CopyChoice::First).unwrap_err();
+        match &error {
+            DeviceError::FirstSuperblock { copy, .. } => {
+                let SoundCopy {
+                    mirror, generation, ..
+                } = copy;
+                assert_eq!((*mirror, *generation), (1, 11));
+            }
+            other => panic!("{other}"),
+        }
+        assert!(error.to_string().contains("rescue=usebackuproot"));
+        let found = require(&device, CopyChoice::Any).unwrap();
+        assert_eq!(found, (11, SUPERBLOCK_OFFSETS[1]));
+    }
+}
+
+/// Fields that the kernel refuses: the copy is whole and of no use.
+#[test]
+fn first_copy_with_a_bad_field_is_not_replaced_by_another() {
+    type Edit = fn(&mut Superblock);
+    let edits: [Edit; 8] = [
+        |sb| sb.stripesize = 3000.into(),
+        |sb| sb.unused_leafsize = 4096.into(),
+        |sb| sb.num_devices = 0.into(),
+        |sb| sb.sys_chunk_array_size = 0.into(),
+        |sb| sb.sys_chunk_array[17] = 1,
+        |sb| sb.sectorsize = 512.into(),
+        |sb| sb.root_level = 8,
+        |sb| sb.bytes_used = 0.into(),
+    ];
+    for (number, edit) in edits.into_iter().enumerate() {
+        let mut bad = at_generation(12);
+        edit(&mut bad);
+        let device = device_with([Some(bad), Some(at_generation(12))]);
+        let error = require(&device, CopyChoice::First).unwrap_err();
+        match error {
+            DeviceError::FirstSuperblock { problem, .. } => {
+                assert!(
+                    matches!(*problem, DeviceError::Superblock { .. }),
+                    "{number}"
+                );
+            }
+            other => panic!("{number}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn no_copy_is_taken_of_a_device_that_holds_something_else() {
+    for (mark, offset, name) in [
+        (&b"XFSB"[..], 0, "xfs"),
+        (b"SWAPSPACE2", 4086, "swap"),
+        (b"LVM2 001", 536, "LVM2_member"),
+        (b"EFI PART", 512, "gpt"),
+    ] {
+        let device = device_with([None, Some(at_generation(12))]);
+        device.write_at(mark, offset).unwrap();
+        for choice in [CopyChoice::First, CopyChoice::Any] {
+            let error = require(&device, choice).unwrap_err();
+            assert!(
+                matches!(error, DeviceError::NotBtrfs { holds: Some(_), .. }),
+                "{error}"
+            );
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}
+
+#[test]
+fn mark_within_the_volume_may_be_a_file_and_does_not_count() {
+    let device = device_with([Some(at_generation(12)), None]);
+    let raid = b"\xfc\x4e\x2b\xa9\x01\0\0\0";
+    let place = DEVICE_BYTES - (8 << 10);
+    device.write_at(raid, place).unwrap();
+    let mut superblock = at_generation(12);
+    refuse_foreign(&device, path(), &superblock).unwrap();
+    // The volume ends before it: a mirror of an array, whose superblock comes last.
+    superblock.dev_item.total_bytes = place.into();
+    let refused = refuse_foreign(&device, path(), &superblock).unwrap_err();
+    assert!(
+        matches!(refused, DeviceError::Foreign { offset, .. } if offset == place),
+        "{refused}"
+    );
+}
+
+#[test]
+fn damaged_first_copy_is_reported_and_can_be_shown() {
     let device = device_with([Some(at_generation(12)), Some(at_generation(12))]);
     device
         .write_at(&[1; 8], SUPERBLOCK_OFFSETS[0] + 200)
@@ -73,7 +171,7 @@ fn copy_of_an_older_volume_is_never_chosen() {
 
 #[test]
 fn each_kind_of_non_volume_has_its_error() {
-    let error = |device: &MemDevice| DeviceSuperblocks::read(device).require(path()).unwrap_err();
+    let error = |device: &MemDevice| require(device, CopyChoice::First).unwrap_err();
     for len in [0, 4096, 65536, 68 << 10, 100 << 20] {
         let error = error(&MemDevice::new(len));
         assert!(
@@ -99,7 +197,7 @@ fn each_kind_of_non_volume_has_its_error() {
 
 #[test]
 fn written_copies_are_all_valid() {
-    let len_bytes = (256 << 30) + 4096;
+    let len_bytes = (256 << 30) + 8192;
     let device = MemDevice::new(len_bytes);
     let mut superblock = at_generation(12);
     superblock.dev_item.total_bytes = len_bytes.into();
@@ -107,6 +205,20 @@ fn written_copies_are_all_valid() {
     let found = DeviceSuperblocks::read(&device);
     assert_eq!(found.copies.len(), 3);
     assert_eq!(found.bad_copies().count(), 0);
+}
+
+#[test]
+fn copy_that_would_end_with_the_device_is_not_written() {
+    for (beyond, copies) in [(4096, 1), (8192, 2)] {
+        let len_bytes = SUPERBLOCK_OFFSETS[1] + beyond;
+        let device = MemDevice::new(len_bytes);
+        let mut superblock = at_generation(12);
+        superblock.dev_item.total_bytes = len_bytes.into();
+        write_superblocks(&device, path(), &superblock).unwrap();
+        let found = DeviceSuperblocks::read(&device);
+        let valid = found.copies.iter().filter(|copy| copy.problem.is_none());
+        assert_eq!(valid.count(), copies);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn pattern(offset: u64, len: usize) -> Vec<u8> {
 
 fn image(dir: &std::path::Path, len: usize) -> FileDevice {
     let path = dir.join("image");
-    let device = FileDevice::create(&path, len as u64).unwrap();
+    let device = FileDevice::create_new(&path, len as u64).unwrap();
     device.write_at(&pattern(0, len), 0).unwrap();
     drop(device);
     FileDevice::open(&path, Access::Read).unwrap()
@@ -69,7 +69,7 @@ fn file_cut_short_fails_only_the_reads_it_cuts() {
 #[test]
 fn batched_writes_land_where_they_should() {
     let dir = tempfile::tempdir().unwrap();
-    let device = FileDevice::create(&dir.path().join("image"), 1 << 20).unwrap();
+    let device = FileDevice::create_new(&dir.path().join("image"), 1 << 20).unwrap();
     let parts: Vec<(u64, Vec<u8>)> = (0..64)
         .map(|n| (n << 14, pattern(n << 14, 1 << 14)))
         .collect();

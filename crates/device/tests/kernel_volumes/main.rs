@@ -222,3 +222,56 @@ fn image_that_the_kernel_has_mounted_is_readable_and_not_writable() {
     mount.unmount().unwrap();
     Pool::open(volume.devices(), &write).unwrap();
 }
+
+/// As in a container: the path that sysfs tells leads nowhere, or to another file.
+#[test]
+fn image_that_is_attached_in_another_mount_namespace_is_not_written() {
+    if !kernel::or_skip("image_that_is_attached_in_another_mount_namespace_is_not_written") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let image = &volume.devices()[0];
+    let hidden = volume.dir().join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    let script = "mount -t tmpfs none \"$1\" && touch \"$1/image\" && mount --bind \"$2\" \"$1/image\" && losetup -f --show \"$1/image\"";
+    let attached = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args([&hidden, image])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&attached.stderr);
+    assert!(attached.status.success(), "{said}");
+    let device = String::from_utf8(attached.stdout).unwrap();
+    let device = device.trim_end();
+    let write = PoolOptions::new().access(Access::Write);
+    let opened = Pool::open(volume.devices(), &write);
+    let detached = std::process::Command::new("losetup")
+        .args(["-d", device])
+        .status();
+    assert!(detached.unwrap().success());
+    match opened {
+        Err(DeviceError::InUse { holder, .. }) => assert_eq!(holder, Holder::Loop(device.into())),
+        other => panic!("{other:?}"),
+    }
+    Pool::open(volume.devices(), &write).unwrap();
+}
+
+#[test]
+fn loop_device_beside_which_another_shows_the_same_bytes_is_not_written() {
+    if !kernel::or_skip("loop_device_beside_which_another_shows_the_same_bytes_is_not_written") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let image = &volume.devices()[0];
+    let mount = volume.mount("").unwrap();
+    let mounted = mount.loops()[0].path().display().to_string();
+    let second = LoopDevice::attach(image).unwrap();
+    let write = PoolOptions::new().access(Access::Write);
+    match Pool::open(&[second.path().into()], &write) {
+        Err(DeviceError::InUse { holder, .. }) => assert_eq!(holder, Holder::Loop(mounted)),
+        other => panic!("{other:?}"),
+    }
+    Pool::open(&[second.path().into()], &PoolOptions::new()).unwrap();
+    mount.unmount().unwrap();
+    Pool::open(&[second.path().into()], &write).unwrap();
+}

@@ -1,6 +1,7 @@
 //! Which devices form a pool, and what is said of those that do not.
 
 use super::*;
+use crate::error::SuperblockChange;
 use crate::file::FileDevice;
 use crate::memory::MemDevice;
 use crate::superblock::write_superblocks;
@@ -16,10 +17,21 @@ fn device(edit: impl Fn(&mut Superblock)) -> Arc<dyn BlockDevice> {
 }
 
 fn open(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Pool, DeviceError> {
+    open_with(devices, &PoolOptions::new())
+}
+
+fn writing() -> PoolOptions {
+    PoolOptions::new().access(Access::Write)
+}
+
+fn open_with(
+    devices: Vec<Arc<dyn BlockDevice>>,
+    options: &PoolOptions,
+) -> Result<Pool, DeviceError> {
     let named = (1..)
         .zip(devices)
         .map(|(n, d)| (format!("mem{n}").into(), d));
-    Pool::from_devices(named.collect(), &PoolOptions::new())
+    Pool::from_devices(named.collect(), options)
 }
 
 fn set_devid(sb: &mut Superblock, devid: u64) {
@@ -56,7 +68,7 @@ fn two_claims_to_one_number_are_settled_by_generation_or_refused() {
         error,
         DeviceError::DuplicateDevice {
             devid: DevId(1),
-            generation: 10,
+            generations: [10, 10],
             ..
         }
     ));
@@ -168,6 +180,183 @@ fn truncated_device_is_refused_unless_degraded() {
         }
     ));
     assert!(volume.pool_with(|_| true, &degraded(), wrap).is_ok());
+    let write = degraded().access(Access::Write);
+    let error = volume.pool_with(|_| true, &write, wrap).unwrap_err();
+    assert!(matches!(error, DeviceError::Truncated { .. }), "{error}");
+}
+
+/// Clones of one device: which is meant cannot be told, and the wrong one would be written.
+#[test]
+fn two_clones_are_not_written() {
+    let clone = |generation: u64| device(move |sb| sb.generation = generation.into());
+    for generations in [[10, 10], [10, 12], [12, 10]] {
+        let clones = generations.map(clone).to_vec();
+        let error = open_with(clones, &writing()).unwrap_err();
+        assert!(
+            matches!(error, DeviceError::DuplicateDevice { generations: told, .. } if told == generations),
+            "{error}"
+        );
+    }
+}
+
+/// Makes the device files of a volume of two.
+fn files(dir: &Path, prefix: &str, generation: u64) -> Vec<PathBuf> {
+    let made = [1, 2].map(|devid| {
+        let path = dir.join(format!("{prefix}{devid}"));
+        let device = FileDevice::create_new(&path, DEVICE_BYTES).unwrap();
+        let mut sb = superblock(devid, 2);
+        sb.generation = generation.into();
+        write_superblocks(&device, &path, &sb).unwrap();
+        path
+    });
+    made.to_vec()
+}
+
+#[test]
+fn device_that_was_named_is_written_or_none() {
+    let place = |found: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let named = files(dir.path(), "named", 10);
+        let others = dir.path().join("others");
+        std::fs::create_dir(&others).unwrap();
+        files(&others, "clone", found);
+        let options = writing().scan(vec![others]);
+        let pool = Pool::open(&named, &options);
+        (dir, named, pool)
+    };
+    for found in [9, 10] {
+        let (_dir, named, pool) = place(found);
+        let paths: Vec<_> = pool
+            .unwrap()
+            .devices()
+            .into_iter()
+            .map(|d| d.path)
+            .collect();
+        let named: Vec<_> = named.into_iter().map(Some).collect();
+        assert_eq!(paths, named);
+    }
+    let (_dir, _, pool) = place(11);
+    assert!(
+        matches!(pool, Err(DeviceError::DuplicateDevice { .. })),
+        "the clone that was found is newer"
+    );
+}
+
+/// It was removed from the volume while it was away.
+#[test]
+fn device_that_the_chunk_tree_does_not_name_is_left_alone() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let removed = Arc::new(MemDevice::new(DEVICE_BYTES));
+    write_superblocks(&*removed, Path::new("x"), &superblock(3, 3)).unwrap();
+    let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> = vec![
+        ("mem1".into(), volume.devices[0].clone()),
+        ("mem2".into(), volume.devices[1].clone()),
+        ("mem3".into(), removed.clone()),
+    ];
+    let pool = Pool::from_devices(devices, &writing()).unwrap();
+    pool.add_dev_item(&dev_item(1)).unwrap();
+    pool.add_dev_item(&dev_item(2)).unwrap();
+    pool.check_devices().unwrap();
+    assert_eq!(pool.devices().len(), 2);
+    let mut superblock = pool.superblock().clone();
+    superblock.generation = 20.into();
+    pool.commit_superblock(&superblock).unwrap();
+    let generation = |device: &MemDevice| {
+        let superblocks = crate::superblock::DeviceSuperblocks::read(device);
+        superblocks.best().unwrap().generation.get()
+    };
+    assert_eq!(generation(&removed), 10);
+    assert_eq!(generation(&volume.devices[1]), 20);
+}
+
+#[test]
+fn superblock_that_knows_of_fewer_bytes_than_the_devices_is_read_only() {
+    let known = |bytes: u64, options: &PoolOptions| {
+        let only = device(|sb| {
+            sb.num_devices = 1.into();
+            sb.total_bytes = bytes.into();
+        });
+        let pool = open_with(vec![only], options)?;
+        pool.add_dev_item(&dev_item(1))?;
+        pool.check_devices()
+    };
+    known(DEVICE_BYTES, &writing()).unwrap();
+    known(DEVICE_BYTES + 4096, &writing()).unwrap();
+    for bytes in [0, DEVICE_BYTES - 4096] {
+        known(bytes, &PoolOptions::new()).unwrap();
+        let error = known(bytes, &writing()).unwrap_err();
+        assert!(
+            matches!(error, DeviceError::TotalBytes { devices_bytes: DEVICE_BYTES, total_bytes } if total_bytes == bytes),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn device_with_the_mark_of_something_else_is_read_and_not_written() {
+    let marked = |offset: u64, mark: &[u8]| {
+        let device = device(|_| {});
+        device.write_at(mark, offset).unwrap();
+        device
+    };
+    let swap = marked(4086, b"SWAPSPACE2");
+    open(vec![swap.clone()]).unwrap();
+    let error = open_with(vec![swap], &writing()).unwrap_err();
+    assert!(matches!(error, DeviceError::Foreign { .. }), "{error}");
+    // A boot loader in front of the superblock.
+    let table = marked(446 + 4, b"\x83\0\0\0\0\x08\0\0\0\0\x10\0");
+    table.write_at(b"\x55\xaa", 510).unwrap();
+    open_with(vec![table], &writing()).unwrap();
+}
+
+#[test]
+fn older_copy_is_read_on_request_and_never_written() {
+    let device = device(|_| {});
+    device.write_at(&[0; 4096], 64 << 10).unwrap();
+    let any = |access| {
+        let options = PoolOptions::new().superblock_copies(CopyChoice::Any);
+        open_with(vec![device.clone()], &options.access(access))
+    };
+    assert!(any(Access::Read).is_ok());
+    for error in [any(Access::Write), open(vec![device.clone()])] {
+        let error = error.unwrap_err();
+        assert!(
+            matches!(error, DeviceError::FirstSuperblock { .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn change_by_another_program_is_noticed() {
+    let changed = |edit: &dyn Fn(&mut Superblock)| {
+        let volume = TestVolume::new(Profile::Single, 1);
+        let pool = volume.pool(|_| true, &writing()).unwrap();
+        pool.check_unchanged().unwrap();
+        let mut commit = pool.superblock().clone();
+        commit.generation = 11.into();
+        pool.commit_superblock(&commit).unwrap();
+        pool.check_unchanged().unwrap();
+        let mut other = superblock(1, 1);
+        other.generation = 11.into();
+        edit(&mut other);
+        write_superblocks(&*volume.devices[0], Path::new("x"), &other).unwrap();
+        match pool.check_unchanged() {
+            Ok(()) => None,
+            Err(DeviceError::Changed { change, .. }) => Some(change),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(changed(&|_| {}), None);
+    let newer = SuperblockChange::Newer {
+        found: 12,
+        known: 11,
+    };
+    assert_eq!(changed(&|sb| sb.generation = 12.into()), Some(newer));
+    let replaced = Some(SuperblockChange::Replaced);
+    assert_eq!(changed(&|sb| sb.fsid = Uuid([9; 16])), replaced);
+    assert_eq!(changed(&|sb| sb.magic = [0; 8]), replaced);
+    assert_eq!(changed(&|sb| sb.dev_item.uuid = Uuid([9; 16])), replaced);
 }
 
 #[test]
@@ -194,7 +383,7 @@ fn paths_are_completed_by_a_scan() {
     let dir = tempfile::tempdir().unwrap();
     let path = |devid| dir.path().join(format!("d{devid}"));
     for devid in [1, 2] {
-        let device = FileDevice::create(&path(devid), DEVICE_BYTES).unwrap();
+        let device = FileDevice::create_new(&path(devid), DEVICE_BYTES).unwrap();
         write_superblocks(&device, &path(devid), &superblock(devid, 2)).unwrap();
     }
     std::fs::copy(path(1), dir.path().join("copy of d1")).unwrap();

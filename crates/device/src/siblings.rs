@@ -1,0 +1,138 @@
+//! The other devices of a volume of which not all were named: block devices for a block device, and for an image what
+//! lies in its folder.
+//!
+//! The kernel knows the devices of a volume from what was scanned before; nothing registers images. So the devices
+//! are looked for when a volume is opened, by fsid and devid.
+//!
+//! Invariants
+//! - SIBLING-1: a look at a folder reads a bounded number of names and of files, whatever the folder holds. Files whose
+//!   names begin like that of the named image come first.
+//! - SIBLING-2: of several files that claim one devid none is guessed: one that is as new as the named device is
+//!   taken if it is the only one, otherwise they are an error.
+//! - SIBLING-3: a device that is older or newer than the one named is never taken for writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use ubtrfs_format::ids::DevId;
+
+use crate::error::DeviceError;
+use crate::file::{Access, identity};
+use crate::scan::{FoundDevice, scan};
+
+#[cfg(test)]
+mod tests;
+
+/// How many names of a folder are looked at.
+const MAX_NAMES: usize = 1 << 16;
+/// How many files of a folder are read.
+const MAX_FILES: usize = 1 << 10;
+
+/// Finds the devices that the volume of the named ones has besides, each once.
+///
+/// # Errors
+///
+/// Two devices claim one devid, and nothing tells which is meant.
+pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, DeviceError> {
+    let Some((generation, candidates)) = candidates(named) else {
+        return Ok(Vec::new());
+    };
+    let mut by_devid: BTreeMap<u64, Vec<FoundDevice>> = BTreeMap::new();
+    for found in candidates {
+        by_devid.entry(found.devid).or_default().push(found);
+    }
+    let mut chosen = Vec::new();
+    for (devid, mut claimants) in by_devid {
+        if access == Access::Write || claimants.len() > 1 {
+            let is_as_new = |found: &FoundDevice| found.generation == generation;
+            if claimants.iter().any(is_as_new) {
+                claimants.retain(is_as_new);
+            } else if access == Access::Write {
+                tracing::warn!(
+                    path = %claimants[0].path.display(), devid, generation,
+                    found = claimants[0].generation,
+                    "not taken for a device of the volume: its generation is another"
+                );
+                continue;
+            }
+        }
+        match claimants.as_slice() {
+            [first, second, ..] => {
+                return Err(DeviceError::Ambiguous {
+                    devid: DevId(devid),
+                    first: first.path.clone(),
+                    second: second.path.clone(),
+                });
+            }
+            _ => chosen.extend(claimants.into_iter().map(|found| found.path)),
+        }
+    }
+    Ok(chosen)
+}
+
+/// Finds all that claim to be devices of the named ones' volume, and are not named.
+pub fn all_siblings(named: &[PathBuf]) -> Vec<FoundDevice> {
+    candidates(named).map_or_else(Vec::new, |(_, found)| found)
+}
+
+/// Those with other devids than the named devices have, and the generation of the newest of these. None if no device
+/// is missing.
+fn candidates(named: &[PathBuf]) -> Option<(u64, Vec<FoundDevice>)> {
+    let there = scan(named);
+    let fsid = there.first()?.fsid;
+    let of_volume = || there.iter().filter(|found| found.fsid == fsid);
+    let newest = of_volume().max_by_key(|found| found.generation)?;
+    let devids: BTreeSet<u64> = of_volume().map(|found| found.devid).collect();
+    if devids.len() as u64 >= newest.num_devices {
+        return None;
+    }
+    let mut seen: BTreeSet<_> = named
+        .iter()
+        .filter_map(|path| identity(path).ok())
+        .collect();
+    let mut places: Vec<PathBuf> = Vec::new();
+    for path in named {
+        let is_block = path
+            .metadata()
+            .is_ok_and(|metadata| metadata.file_type().is_block_device());
+        match is_block {
+            true => places.push(PathBuf::from("/dev")),
+            false => places.extend(neighbours(path)),
+        }
+    }
+    places.retain(|place| place == Path::new("/dev") || is_new(place, &mut seen));
+    let found = scan(&places)
+        .into_iter()
+        .filter(|found| found.fsid == fsid && !devids.contains(&found.devid));
+    Some((newest.generation, found.collect()))
+}
+
+fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool {
+    identity(path).is_ok_and(|identity| seen.insert(identity))
+}
+
+/// Files in the folder of an image that may be images, those with the most similar names first.
+fn neighbours(image: &Path) -> Vec<PathBuf> {
+    let image = image.canonicalize().unwrap_or_else(|_| image.to_owned());
+    let (Some(folder), Some(own)) = (image.parent(), image.file_name()) else {
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .take(MAX_NAMES)
+        .map(|entry| entry.file_name())
+        .filter(|name| name != own)
+        .collect();
+    names.sort_by_cached_key(|name| (usize::MAX - common_prefix(name, own), name.clone()));
+    let paths = names.into_iter().map(|name| folder.join(name));
+    let is_file = |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    paths.filter(is_file).take(MAX_FILES).collect()
+}
+
+fn common_prefix(one: &OsStr, other: &OsStr) -> usize {
+    let pairs = one.as_bytes().iter().zip(other.as_bytes());
+    pairs.take_while(|(one, other)| one == other).count()
+}

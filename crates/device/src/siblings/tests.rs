@@ -1,0 +1,107 @@
+//! Which files of a folder are taken for devices of a volume.
+
+use std::fs::File;
+
+use super::*;
+use crate::file::FileDevice;
+use crate::superblock::write_superblocks;
+use crate::test_volume::{DEVICE_BYTES, superblock};
+
+/// A generation that leaves room for older ones, above that of the chunk tree.
+const NOW: u64 = 20;
+
+/// A folder with images.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Adds one of three devices.
+    fn add(&self, name: &str, devid: u64, generation: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path).unwrap().set_len(DEVICE_BYTES).unwrap();
+        let device = FileDevice::open(&path, Access::Write).unwrap();
+        let mut superblock = superblock(devid, 3);
+        superblock.generation = generation.into();
+        superblock.seal();
+        write_superblocks(&device, &path, &superblock).unwrap();
+        path
+    }
+
+    fn found(&self, named: &str, access: Access) -> Result<Vec<PathBuf>, DeviceError> {
+        siblings(&[self.path(named)], access)
+    }
+}
+
+const BOTH: [Access; 2] = [Access::Read, Access::Write];
+
+#[test]
+fn devices_in_the_folder_are_found_once() {
+    let folder = Folder::new();
+    let wanted = [2, 3].map(|devid| folder.add(&format!("d{devid}"), devid, NOW));
+    folder.add("d1", 1, NOW);
+    std::os::unix::fs::symlink(folder.path("d2"), folder.path("link")).unwrap();
+    std::fs::write(folder.path("d4"), "something else").unwrap();
+    for access in BOTH {
+        assert_eq!(folder.found("d1", access).unwrap(), wanted);
+    }
+    let all = ["d1", "d2", "d3"].map(|name| folder.path(name));
+    assert!(siblings(&all, Access::Read).unwrap().is_empty());
+    let other = siblings(&all[..2], Access::Read).unwrap();
+    assert_eq!(other, wanted[1..]);
+}
+
+#[test]
+fn clones_as_new_as_each_other_are_refused() {
+    let folder = Folder::new();
+    for (name, devid) in [("d1", 1), ("d2", 2), ("d2.copy", 2), ("d3", 3)] {
+        folder.add(name, devid, NOW);
+    }
+    for access in BOTH {
+        let found = folder.found("d1", access);
+        let Err(DeviceError::Ambiguous { devid, .. }) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(devid, DevId(2));
+    }
+}
+
+#[test]
+fn clone_of_another_time_is_passed_over() {
+    let folder = Folder::new();
+    folder.add("d1", 1, NOW);
+    let wanted = [2, 3].map(|devid| folder.add(&format!("d{devid}"), devid, NOW));
+    folder.add("d2.old", 2, NOW - 2);
+    folder.add("d3.new", 3, NOW + 2);
+    for access in BOTH {
+        assert_eq!(folder.found("d1", access).unwrap(), wanted);
+    }
+}
+
+#[test]
+fn stale_device_is_taken_for_reading_only() {
+    let folder = Folder::new();
+    folder.add("d1", 1, NOW);
+    let stale = folder.add("d2", 2, NOW - 1);
+    let third = folder.add("d3", 3, NOW);
+    let found = folder.found("d1", Access::Read).unwrap();
+    assert_eq!(found, [stale, third.clone()]);
+    assert_eq!(folder.found("d1", Access::Write).unwrap(), [third]);
+}
+
+#[test]
+fn similar_names_are_met_in_a_folder_of_many_files() {
+    let folder = Folder::new();
+    for number in 0..MAX_FILES + 10 {
+        File::create(folder.path(&format!("another{number}"))).unwrap();
+    }
+    folder.add("disk1", 1, NOW);
+    let wanted = [2, 3].map(|devid| folder.add(&format!("disk{devid}"), devid, NOW));
+    assert_eq!(folder.found("disk1", Access::Read).unwrap(), wanted);
+}
