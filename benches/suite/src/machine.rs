@@ -16,6 +16,8 @@ pub(crate) struct Machine {
     pub(crate) storage: String,
     pub(crate) btrfs_progs: String,
     pub(crate) ubtrfs: String,
+    /// The commit of the checkout, and whether it was changed since.
+    pub(crate) commit: String,
     /// Whether FUSE over io_uring may be used.
     pub(crate) fuse_uring: bool,
     /// Programs that want to run, when the run begins.
@@ -36,6 +38,7 @@ impl Machine {
             storage: storage(dir),
             btrfs_progs: first_line("mkfs.btrfs", &["--version"]).unwrap_or_default(),
             ubtrfs: first_line(&ubtrfs.to_string_lossy(), &["--version"]).unwrap_or_default(),
+            commit: commit(),
             fuse_uring: fs::read_to_string(crate::URING_SETTING)
                 .is_ok_and(|text| text.trim() == "Y"),
             load: fs::read_to_string("/proc/loadavg")
@@ -45,6 +48,23 @@ impl Machine {
                 .unwrap_or_default()
                 .into(),
         }
+    }
+}
+
+/// The commit that the checkout is at, "unknown" outside of one.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let arguments = [&["-C", checkout], arguments].concat();
+        let ran = crate::run::run("git", &arguments).ok()?;
+        Some(ran.output.trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) else {
+        return "unknown".into();
+    };
+    match git(&["status", "--porcelain"]).is_some_and(|changes| changes.is_empty()) {
+        true => commit,
+        false => format!("{commit} with changes"),
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct Work {
     pub(crate) files: u32,
     /// On the first CPU only.
     pub(crate) pinned: bool,
+    /// All clients in one directory.
+    pub(crate) shared: bool,
 }
 
 struct Client {
@@ -79,16 +81,23 @@ struct Client {
     place: PathBuf,
 }
 
-/// Clients that work side by side, each in a directory of its own.
+/// Clients that work side by side, each in a directory of its own or all in one.
 pub(crate) struct Crew(Vec<Client>);
 
 impl Crew {
     pub(crate) fn start(dir: &Path, clients: usize, work: &Work) -> Result<Self> {
-        let places = (0..clients).map(|number| dir.join(format!("client-{number}")));
-        places
-            .map(|place| start(place, work))
-            .collect::<Result<_>>()
-            .map(Self)
+        let client = |number| {
+            let own = format!("client-{number}");
+            let (place, prefix) = match work.shared {
+                true => (dir.join("clients"), own),
+                false => (dir.join(own), String::new()),
+            };
+            if !place.exists() {
+                fs::create_dir(&place)?;
+            }
+            start(place, &prefix, work)
+        };
+        (0..clients).map(client).collect::<Result<_>>().map(Self)
     }
 
     /// Has all do the next phase. Gives the means over all clients, but the longest of all.
@@ -107,12 +116,17 @@ impl Crew {
     }
 
     pub(crate) fn end(self) -> Result<()> {
+        let mut places = Vec::new();
         for mut client in self.0 {
             drop(client.tell);
             if !client.child.wait()?.success() {
                 bail!("a client failed");
             }
-            fs::remove_dir(client.place)?;
+            places.push(client.place);
+        }
+        places.dedup();
+        for place in places {
+            fs::remove_dir(place)?;
         }
         Ok(())
     }
@@ -126,8 +140,7 @@ pub(crate) fn measure(dir: &Path, clients: usize, work: &Work) -> Result<Vec<Tim
     times
 }
 
-fn start(place: PathBuf, work: &Work) -> Result<Client> {
-    fs::create_dir(&place)?;
+fn start(place: PathBuf, prefix: &str, work: &Work) -> Result<Client> {
     let phases: Vec<_> = work.phases.iter().map(|phase| phase.name()).collect();
     let mut child = Command::new(std::env::current_exe()?)
         .arg("client")
@@ -136,6 +149,8 @@ fn start(place: PathBuf, work: &Work) -> Result<Client> {
         .arg(work.files.to_string())
         .arg("--phases")
         .arg(phases.join(","))
+        .arg("--prefix")
+        .arg(prefix)
         .arg(&place)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -151,13 +166,13 @@ fn start(place: PathBuf, work: &Work) -> Result<Client> {
 }
 
 /// A client's life: a phase for each line that it is sent.
-pub(crate) fn live(dir: &Path, work: &Work) -> Result<()> {
+pub(crate) fn live(dir: &Path, prefix: &str, work: &Work) -> Result<()> {
     let mut lines = std::io::stdin().lines();
     for phase in &work.phases {
         if lines.next().transpose()?.is_none() {
             break;
         }
-        let micros = phase.run(dir, work.files)?;
+        let micros = phase.run(dir, prefix, work.files)?;
         println!("{}", Times::of(micros).to_line());
     }
     Ok(())

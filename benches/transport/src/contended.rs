@@ -80,6 +80,7 @@ fn table(others: &Others, count: usize, yielding: bool, files: u32) -> Result<()
         phases: Phase::FEW.to_vec(),
         files,
         pinned: others.clients_pinned,
+        shared: false,
     };
     // Threads do not yield where they could not take it back.
     let before = capabilities(None)?;

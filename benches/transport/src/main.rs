@@ -1,7 +1,7 @@
 //! What a mount costs beside the kernel's btrfs on a loop device, and what of that its transport does: a server that
 //! answers at once shows the floor. All in one run.
 //!
-//! Clients are processes, each with a directory of its own. Times are per operation and client. Needs root;
+//! Clients are processes, each with a directory of its own or all in one. Times are per operation and client. Needs root;
 //! allows FUSE over io_uring while it mounts.
 
 mod clients;
@@ -60,9 +60,6 @@ enum What {
         /// Without the kernel's page cache for written data
         #[arg(long)]
         write_through: bool,
-        /// With each client on the first CPU only
-        #[arg(long)]
-        pinned: bool,
         #[command(flatten)]
         crowd: Crowd,
     },
@@ -79,6 +76,8 @@ enum What {
         files: u32,
         #[arg(long, value_enum, value_delimiter = ',')]
         phases: Vec<Phase>,
+        #[arg(long, default_value = "")]
+        prefix: String,
         dir: PathBuf,
     },
     #[command(hide = true)]
@@ -96,6 +95,12 @@ struct Crowd {
     /// Numbers of clients at once
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     clients: Vec<usize>,
+    /// All clients in one directory
+    #[arg(long)]
+    shared: bool,
+    /// With each client on the first CPU only
+    #[arg(long)]
+    pinned: bool,
 }
 
 fn main() -> Result<()> {
@@ -116,7 +121,8 @@ fn main() -> Result<()> {
                 work: Work {
                     phases: needed(phases),
                     files: crowd.files,
-                    pinned: false,
+                    pinned: crowd.pinned,
+                    shared: crowd.shared,
                 },
             })
         }
@@ -124,13 +130,13 @@ fn main() -> Result<()> {
             threads,
             only,
             write_through,
-            pinned,
             crowd,
         } => {
             let work = Work {
                 phases: Phase::FEW.to_vec(),
                 files: crowd.files,
-                pinned,
+                pinned: crowd.pinned,
+                shared: crowd.shared,
             };
             let tables = Tables {
                 counts: crowd.clients,
@@ -144,6 +150,7 @@ fn main() -> Result<()> {
             pinned,
             files,
             phases,
+            prefix,
             dir,
         } => {
             if pinned {
@@ -153,8 +160,9 @@ fn main() -> Result<()> {
                 phases,
                 files,
                 pinned,
+                shared: false,
             };
-            clients::live(&dir, &work)
+            clients::live(&dir, &prefix, &work)
         }
         What::Hog { pinned } => {
             if pinned {

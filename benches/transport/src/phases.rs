@@ -1,4 +1,4 @@
-//! What clients do in a directory of their own, one thing at a time.
+//! What clients do in a directory, one thing at a time.
 //!
 //! Phases come in the order of `Phase::ALL`: each finds what those before it have left. The last leaves nothing.
 
@@ -101,11 +101,11 @@ impl Phase {
         }
     }
 
-    /// Does it in `dir`, with so many files; gives the microseconds of each time.
-    pub(crate) fn run(self, dir: &Path, files: u32) -> Result<Vec<f64>> {
-        let name = |number: usize| dir.join(format!("file-{number}"));
-        let renamed = |number: usize| dir.join(format!("renamed-{number}"));
-        let large = dir.join("large");
+    /// Does it in `dir`, with so many files whose names begin with `prefix`; gives the microseconds of each time.
+    pub(crate) fn run(self, dir: &Path, prefix: &str, files: u32) -> Result<Vec<f64>> {
+        let name = |number: usize| dir.join(format!("{prefix}file-{number}"));
+        let renamed = |number: usize| dir.join(format!("{prefix}renamed-{number}"));
+        let large = dir.join(format!("{prefix}large"));
         let mut page = vec![7; PAGE_BYTES];
         let count = files as usize;
         match self {

@@ -28,7 +28,17 @@ pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::R
     flock(&lock, FlockOperation::LockExclusive)?;
     let before = fs::read_to_string(switch)?;
     fs::write(switch, "Y")?;
-    let mounted = mount();
-    fs::write(switch, before)?;
-    Ok(mounted)
+    let _before = Before(before);
+    Ok(mount())
+}
+
+/// Puts the switch back, also when making the mount panics. The lock is let go of later.
+struct Before(String);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(SWITCH, &self.0) {
+            eprintln!("{SWITCH} stays turned on: {error}");
+        }
+    }
 }

@@ -225,6 +225,10 @@ impl Chunks {
                 continue;
             };
             let total_bytes = item.total_bytes.get();
+            if !total_bytes.is_multiple_of(u64::from(volume.sectorsize())) {
+                let at = Place::device(info.devid);
+                state.add(at, Fault::DeviceSizeUnaligned { total_bytes });
+            }
             let is_dump =
                 volume.superblock().flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0;
             if len_bytes < total_bytes && !is_dump {
@@ -253,9 +257,7 @@ impl Chunks {
             .devices
             .values()
             .fold(0u64, |sum, item| sum.saturating_add(item.total_bytes.get()));
-        // Old tools did not round the sizes of devices down to sectors before they were summed.
-        let slack = u64::from(volume.sectorsize()) * self.devices.len() as u64;
-        if said.abs_diff(found) >= slack.max(1) {
+        if said != found {
             let fault = Fault::TotalBytes {
                 superblock: said,
                 found,

@@ -19,7 +19,8 @@ use crate::volume::CheckedVolume;
 use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
 
 use data::DataReader;
-use ranges::{RangeSorter, Union};
+use ranges::{Range, without};
+pub(crate) use ranges::{RangeSorter, Union};
 
 /// What files say about the checksums of their data.
 #[derive(Debug)]
@@ -28,8 +29,11 @@ pub(crate) struct Expectations {
     data: RangeSorter,
     /// Written, by files with checksums.
     needed: RangeSorter,
-    /// Preallocated, or of files without checksums.
+    /// Of files without checksums.
     forbidden: RangeSorter,
+    /// Preallocated. Another file may have written there before it was shared, and a log or a power cut may
+    /// bring that file's extent and not this one's.
+    preallocated: RangeSorter,
 }
 
 impl Expectations {
@@ -38,6 +42,7 @@ impl Expectations {
             data: RangeSorter::new(state.sorter()),
             needed: RangeSorter::new(state.sorter()),
             forbidden: RangeSorter::new(state.sorter()),
+            preallocated: RangeSorter::new(state.sorter()),
         }
     }
 
@@ -55,12 +60,13 @@ impl Expectations {
         let whole = (disk.0, disk.0.saturating_add(body.disk_num_bytes.get()));
         let start = disk.0.saturating_add(body.offset.get());
         let part = (start, start.saturating_add(body.num_bytes.get()));
-        let used = if head.compression == 0 { part } else { whole };
+        let is_compressed = head.compression != 0;
+        let used = if is_compressed { whole } else { part };
         self.data.add(whole)?;
         let Some(flags) = flags else { return Ok(()) };
         if prealloc {
-            self.forbidden.add(part)?;
-        } else if flags.contains(InodeFlags::NODATASUM) {
+            self.preallocated.add(part)?;
+        } else if flags.contains(InodeFlags::NODATASUM) && !is_compressed {
             self.forbidden.add(used)?;
         } else {
             self.needed.add(used)?;
@@ -83,6 +89,8 @@ impl Expectations {
             data: self.data.finish()?,
             needed: self.needed.finish()?,
             forbidden: self.forbidden.finish()?,
+            preallocated: self.preallocated.finish()?,
+            written: Vec::new(),
             csum_bytes: volume.superblock().csum_type().size_bytes() as u64,
             sectorsize: u64::from(volume.sectorsize()),
             end: 0,
@@ -99,6 +107,9 @@ struct CsumReader<'s, 'a> {
     data: Union,
     needed: Union,
     forbidden: Union,
+    preallocated: Union,
+    /// Ranges within the item being met that files have written.
+    written: Vec<Range>,
     csum_bytes: u64,
     sectorsize: u64,
     /// Of the checksums met so far.
@@ -156,7 +167,10 @@ impl CsumReader<'_, '_> {
             return Ok(());
         }
         self.missing_before(from)?;
-        self.needed.take_before(end, &mut |_, _| {})?;
+        let written = &mut self.written;
+        written.clear();
+        let mut take = |start, end| written.push((start, end));
+        self.needed.take_before(end, &mut take)?;
         let state = &mut *self.state;
         let files_lost = self.files_lost;
         let mut covered = from;
@@ -177,12 +191,19 @@ impl CsumReader<'_, '_> {
         if covered < end {
             stray(state, covered, end);
         }
+        let mut unexpected = |start: u64, end: u64| {
+            let length = end - start;
+            state.add(at.at(start), Fault::CsumUnexpected { length });
+        };
         self.forbidden.take_before(end, &mut |start, end| {
             let start = start.max(from);
             if start < end {
-                let length = end - start;
-                state.add(at.at(start), Fault::CsumUnexpected { length });
+                unexpected(start, end);
             }
+        })?;
+        self.preallocated.take_before(end, &mut |start, end| {
+            let range = (start.max(from), end);
+            without(range, &self.written, &mut unexpected);
         })?;
         if let Some(reader) = &mut self.data_reader {
             reader.check(self.state, start, bytes);

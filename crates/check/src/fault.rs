@@ -4,6 +4,8 @@
 //! and references, 05 space, 06 roots, 07 files and directories, 08 checksums. A number is never given a
 //! second meaning. The fields hold what the place (`issue::Place`) does not say.
 //!
+//! Severities follow the exit code of `btrfs check` and what the kernel mounts; `docs/check.md` lists them.
+//!
 //! Not here: where it was found (`issue`).
 
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use ubtrfs_format::uuid::Uuid;
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Severity {
+    /// Sound operation leaves it, such as a power cut between two writes.
+    Note,
     /// The kernel lives with it, or mends it by itself; a writer that is right does not leave it.
     Warning,
     /// The volume is not consistent.
@@ -24,7 +28,7 @@ pub enum Severity {
 }
 
 macro_rules! faults {
-    ($($(#[$doc:meta])* $number:literal $severity:ident $name:literal
+    ($($(#[$doc:meta])* $number:literal $severity:tt $name:literal
         $variant:ident { $($(#[$field_attr:meta])* $field:ident: $type:ty),* $(,)? } => $message:tt;)*) => {
         /// What is wrong.
         #[derive(Clone, Debug, thiserror::Error)]
@@ -43,8 +47,11 @@ macro_rules! faults {
                 match self { $(Fault::$variant { .. } => $name,)* }
             }
 
+            /// How bad it is; of some kinds the numbers decide.
             pub fn severity(&self) -> Severity {
-                match self { $(Fault::$variant { .. } => Severity::$severity,)* }
+                use Severity::{Error, Note, Warning};
+                #[allow(unused_variables)]
+                match self { $(Fault::$variant { $($field),* } => $severity,)* }
             }
 
             /// Number and name of every fault, ascending.
@@ -53,19 +60,59 @@ macro_rules! faults {
     };
 }
 
+/// Severity of a fault in a copy of the superblock: tools and the kernel begin with copy 0 and look at no other.
+fn of_copy(mirror: usize, other: Severity) -> Severity {
+    match mirror {
+        0 => Severity::Error,
+        _ => other,
+    }
+}
+
+/// Severity of a superblock that a commit has not reached: the power may be cut while one writes them.
+fn of_generations(one: u64, other: u64) -> Severity {
+    match one.abs_diff(other) {
+        1 => Severity::Note,
+        _ => Severity::Warning,
+    }
+}
+
+/// Severity of a copy that is not sound: there is none where an image was restored from a dump.
+fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
+    match reason {
+        SuperblockError::Magic => of_copy(mirror, Severity::Note),
+        _ => of_copy(mirror, Severity::Warning),
+    }
+}
+
+/// Severity of a sum of device sizes: the kernel refuses a volume that is smaller than its devices.
+fn of_total(superblock: u64, found: u64) -> Severity {
+    match superblock < found {
+        true => Severity::Error,
+        false => Severity::Warning,
+    }
+}
+
+/// Severity of a field of the device item in a superblock: the kernel takes the others from the chunk tree.
+fn of_device_field(field: &str) -> Severity {
+    match field {
+        "devid" => Severity::Error,
+        _ => Severity::Warning,
+    }
+}
+
 faults! {
     /// A copy of the superblock that is not sound by itself.
-    101 Error "superblock-damaged" SuperblockDamaged { mirror: usize, reason: SuperblockError }
+    101 { of_damage(*mirror, reason) } "superblock-damaged" SuperblockDamaged { mirror: usize, reason: SuperblockError }
         => "superblock copy {mirror}: {reason}";
-    102 Error "superblock-unreadable" SuperblockUnreadable { mirror: usize }
+    102 { of_copy(*mirror, Warning) } "superblock-unreadable" SuperblockUnreadable { mirror: usize }
         => "superblock copy {mirror} cannot be read";
     /// Copies of one generation that say different things.
-    103 Error "superblock-differs" SuperblockDiffers { mirror: usize, offset: usize }
-        => "superblock copy {mirror} differs from the newest at byte {offset:#x}";
-    /// A copy that later commits have not reached.
-    104 Error "superblock-stale" SuperblockStale { mirror: usize, generation: u64, newest: u64 }
-        => "superblock copy {mirror} has generation {generation}, the newest has {newest}";
-    105 Error "device-stale" DeviceStale { generation: u64, newest: u64 }
+    103 { of_copy(*mirror, Warning) } "superblock-differs" SuperblockDiffers { mirror: usize, offset: usize }
+        => "superblock copy {mirror} differs from the one in use at byte {offset:#x}";
+    /// A copy of another commit than the one that the kernel takes.
+    104 { of_generations(*generation, *used) } "superblock-stale" SuperblockStale { mirror: usize, generation: u64, used: u64 }
+        => "superblock copy {mirror} has generation {generation}, the one in use has {used}";
+    105 { of_generations(*generation, *newest) } "device-stale" DeviceStale { generation: u64, newest: u64 }
         => "the device has generation {generation}, the volume has {newest}";
     106 Error "device-missing" DeviceMissing { uuid: Uuid }
         => "the device (uuid {uuid}) is missing";
@@ -78,13 +125,19 @@ faults! {
         => "system chunk in the superblock's array is not as in the chunk tree";
     110 Error "num-devices" NumDevices { superblock: u64, found: u64 }
         => "superblock says {superblock} devices, {found} device items are there";
-    111 Error "total-bytes" TotalBytes { superblock: u64, found: u64 }
+    111 { of_total(*superblock, *found) } "total-bytes" TotalBytes { superblock: u64, found: u64 }
         => "superblock says {superblock} bytes in all, the devices have {found}";
     112 Error "bytes-used" BytesUsed { superblock: u64, found: u64 }
         => "superblock says {superblock} bytes used, the extents have {found}";
     /// The device item in a device's own superblock is not the one of the chunk tree.
-    113 Error "device-item-differs" DeviceItemDiffers { field: &'static str, superblock: u64, item: u64 }
+    113 { of_device_field(field) } "device-item-differs" DeviceItemDiffers { field: &'static str, superblock: u64, item: u64 }
         => "{field}: {superblock} in the device's superblock, {item} in the chunk tree";
+    /// Kernels since 5.4 warn of it, or refuse the volume if the superblock's sum was rounded down.
+    114 Warning "device-size-unaligned" DeviceSizeUnaligned { total_bytes: u64 }
+        => "the device has {total_bytes} bytes, not a whole number of sectors";
+    /// A conversion by btrfstune was not finished; the kernel mounts no such volume.
+    115 Error "conversion-unfinished" ConversionUnfinished { flags: u64 }
+        => "superblock flags {flags:#x}: btrfstune has to finish a conversion";
 
     201 Error "chunk-invalid" ChunkInvalid { problem: ChunkProblem }
         => "chunk: {problem}";
@@ -135,6 +188,9 @@ faults! {
         => "block belongs to a tree that does not hold it";
     308 Error "log-block-allocated" LogBlockAllocated {}
         => "block of a log tree is in an extent of another tree";
+    /// The kernel passes over it.
+    309 Warning "item-type-unknown" ItemTypeUnknown { item_type: u8 }
+        => "item of the unknown type {item_type}";
 
     401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
         => "tree block on level {level} is in use and has no extent item";
@@ -188,10 +244,10 @@ faults! {
         => "free-space info says {recorded} extents, {found} are there";
     505 Error "free-space-info-missing" FreeSpaceInfoMissing {}
         => "block group has no free-space info";
-    506 Warning "free-space-unowned" FreeSpaceUnowned { length: u64 }
+    506 Error "free-space-unowned" FreeSpaceUnowned { length: u64 }
         => "free-space info of {length} bytes that are no block group";
     507 Error "free-space-form" FreeSpaceForm {}
-        => "free-space item that is not within its block group, not of the form used there, or overlaps";
+        => "item that is no free-space item, or one that is not within its block group, not of the form used there, or overlaps";
 
     601 Error "root-backref-missing" RootBackrefMissing { parent: u64 }
         => "tree {parent} has a ROOT_REF to it, there is no ROOT_BACKREF like it";
@@ -267,10 +323,22 @@ faults! {
         => "one name twice in the directory; the other one leads to inode {inode} with index {index}";
     724 Error "file-extent-generation" FileExtentGeneration { generation: u64, limit: u64 }
         => "file extent of generation {generation}, which must be from 1 to {limit}";
+    /// Compressed data is never without checksums.
+    725 Error "compressed-nodatasum" CompressedNodatasum {}
+        => "compressed extent of an inode without checksums";
+    /// A link can neither be immutable nor append-only.
+    726 Error "symlink-flags" SymlinkFlags { flags: u64 }
+        => "link with the flags {flags:#x}";
+    /// Only in a metadata dump: elsewhere the block is corrupt.
+    727 Error "name-hash" NameHash { index: u64 }
+        => "name in a metadata dump that does not hash to {index:#x}";
+    /// The kernel forgets removals of entries that it has put off once it begins to delete the directory.
+    728 Note "entry-in-deleted-dir" EntryInDeletedDir { inode: u64, index: u64 }
+        => "entry to inode {inode} with index {index}, left in a directory that is being deleted";
 
     801 Error "csum-missing" CsumMissing { length: u64 }
         => "{length} bytes of data have no checksums";
-    /// Of preallocated space, or of a file without checksums.
+    /// Of preallocated space that no other file has written, or of a file without checksums.
     802 Error "csum-unexpected" CsumUnexpected { length: u64 }
         => "{length} bytes have checksums that nobody may have";
     803 Error "csum-without-extent" CsumWithoutExtent { length: u64 }
@@ -281,6 +349,9 @@ faults! {
         => "mirror {mirror} at {physical} does not have the checksum of the data";
     806 Error "data-unreadable" DataUnreadable { mirror: usize, length: u64 }
         => "mirror {mirror} of {length} bytes of data cannot be read";
+    /// The kernel replays the log and cannot read the data then.
+    807 Error "log-csum-missing" LogCsumMissing { length: u64 }
+        => "{length} bytes of data in the log have no checksums";
 }
 
 impl Fault {

@@ -136,7 +136,11 @@ impl Reader<'_, '_> {
                 self.begin_group(key, bytes);
             }
             KeyType::FREE_SPACE_EXTENT | KeyType::FREE_SPACE_BITMAP => self.space(key, bytes),
-            _ => {}
+            // The kernel stops at it, and takes what comes behind it as used.
+            _ => {
+                let at = Place::item(RootId::FREE_SPACE_TREE, key);
+                self.state.add(at, Fault::FreeSpaceForm {});
+            }
         }
     }
 

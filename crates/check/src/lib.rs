@@ -43,7 +43,7 @@ mod walk;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, Pool, PoolOptions};
+use ubtrfs_device::{BlockDevice, CopyChoice, Pool, PoolOptions};
 
 pub use error::CheckError;
 pub use fault::{Fault, Severity};
@@ -57,7 +57,7 @@ pub fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, CheckError> {
-    let pool_options = PoolOptions::new().degraded(true).scan(options.scan.clone());
+    let pool_options = pool_options().scan(options.scan.clone());
     check_pool(Pool::open(paths, &pool_options)?, options, progress)
 }
 
@@ -67,9 +67,15 @@ pub fn check_devices(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, CheckError> {
-    let pool_options = PoolOptions::new().degraded(true);
-    let pool = Pool::from_devices(devices, &pool_options)?;
+    let pool = Pool::from_devices(devices, &pool_options())?;
     check_pool(pool, options, progress)
+}
+
+/// How a pool is opened for a check: as much as can be read is judged, and what is not as it should be is an issue.
+pub fn pool_options() -> PoolOptions {
+    PoolOptions::new()
+        .degraded(true)
+        .superblock_copies(CopyChoice::Any)
 }
 
 /// Checks the volume of a pool that was opened for reading.

@@ -31,22 +31,26 @@ pub struct Report {
     pub counts: BTreeMap<u16, u64>,
     pub errors: u64,
     pub warnings: u64,
+    /// What sound operation leaves.
+    pub notes: u64,
     /// Findings that may only follow from blocks that could not be read, and are not listed.
     pub suppressed: u64,
-    /// The volume has a log that the next mount replays. Its blocks were checked, not what it says.
+    /// The volume has a log that the next mount replays. Its blocks and checksums were checked, not its names.
     pub has_log: bool,
+    /// The volume has quota groups, whose sums are not judged.
+    pub has_quotas: bool,
     pub figures: Figures,
 }
 
 impl Report {
-    /// Whether nothing is wrong. Warnings do not count.
+    /// Whether nothing is wrong. Warnings and notes do not count.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
 
     /// Whether there was nothing to say at all.
     pub fn is_spotless(&self) -> bool {
-        self.errors == 0 && self.warnings == 0
+        self.found() == 0
     }
 
     /// The distinct numbers found, ascending.
@@ -56,7 +60,12 @@ impl Report {
 
     /// How many issues were found that are not in `issues`.
     pub fn unlisted(&self) -> u64 {
-        (self.errors + self.warnings).saturating_sub(self.issues.len() as u64)
+        self.found().saturating_sub(self.issues.len() as u64)
+    }
+
+    /// How many issues of any severity were found.
+    pub fn found(&self) -> u64 {
+        self.errors + self.warnings + self.notes
     }
 
     pub(crate) fn add(&mut self, at: Place, fault: Fault, limit: usize) {
@@ -64,6 +73,7 @@ impl Report {
         match fault.severity() {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
+            Severity::Note => self.notes += 1,
         }
         if self.issues.len() < limit {
             self.issues.push(Issue { at, fault });

@@ -117,6 +117,7 @@ impl Roots {
 
     /// Judges what the root tree says by itself.
     pub(crate) fn check(&self, state: &mut State<'_>, volume: &CheckedVolume) {
+        state.report.has_quotas = self.find(RootId::QUOTA_TREE).is_some();
         self.check_required(state, volume);
         for entry in &self.entries {
             self.check_entry(state, entry);

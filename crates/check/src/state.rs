@@ -1,9 +1,11 @@
 //! What a check knows while it runs.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size, max_key_ptrs};
 
 use crate::block_set::BlockSet;
@@ -20,6 +22,14 @@ use crate::walk::{Lost, TreeRoot, Visited};
 
 /// Blocks between two calls of the progress callback.
 const PROGRESS_BLOCKS: u64 = 1024;
+
+/// Whether an item may have the type, by its number.
+static KNOWN_TYPES: LazyLock<[bool; 256]> = LazyLock::new(|| {
+    std::array::from_fn(|number| {
+        let item_type = KeyType(number as u8);
+        item_type == KeyType::UNTYPED || item_type.name().is_some()
+    })
+});
 
 pub(crate) struct State<'a> {
     pub(crate) options: &'a CheckOptions,
@@ -95,7 +105,7 @@ impl<'a> State<'a> {
         (self.progress)(&Progress {
             phase: self.phase,
             blocks: self.blocks,
-            issues: self.report.errors + self.report.warnings,
+            issues: self.report.found(),
         });
     }
 
@@ -152,6 +162,16 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
+    fn tell_unknown_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        for (key, _) in block.node.items() {
+            let item_type = key.item_type.0;
+            if !KNOWN_TYPES[usize::from(item_type)] {
+                let at = Place::item(root.tree, key).at(block.node.bytenr().0);
+                self.add(at, Fault::ItemTypeUnknown { item_type });
+            }
+        }
+    }
+
     fn measure(&mut self, root: &TreeRoot, block: Visited<'_>) {
         let nodesize = block.node.block().len();
         let figures = &mut self.report.figures;
@@ -163,16 +183,21 @@ impl<'a> State<'a> {
         }
         let node = block.node;
         let waste = if node.is_leaf() {
-            let items: usize = node
-                .heads()
-                .iter()
-                .map(|head| ITEM_HEAD_SIZE + head.size.get() as usize)
-                .sum();
+            let known_types = &*KNOWN_TYPES;
+            let mut items = 0;
+            let mut unknown = false;
+            for head in node.heads() {
+                items += ITEM_HEAD_SIZE + head.size.get() as usize;
+                unknown |= !known_types[usize::from(head.key.item_type)];
+            }
+            if unknown {
+                self.tell_unknown_types(root, block);
+            }
             leaf_data_size(nodesize).saturating_sub(items)
         } else {
             (max_key_ptrs(nodesize) - node.len()) * size_of::<KeyPtr>()
         };
-        figures.waste_bytes += waste as u64;
+        self.report.figures.waste_bytes += waste as u64;
     }
 
     fn check_generations(&mut self, root: &TreeRoot, block: Visited<'_>) {

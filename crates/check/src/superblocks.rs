@@ -4,7 +4,7 @@
 //! Not here: devices that are missing and sums over devices (`chunks`), sums over extents (`run`).
 
 use ubtrfs_device::{CopyProblem, DeviceInfo, DeviceSuperblocks, SuperblockCopy};
-use ubtrfs_format::superblock::Superblock;
+use ubtrfs_format::superblock::{SUPERBLOCK_SIZE, Superblock, flags};
 use zerocopy::IntoBytes;
 
 use crate::fault::Fault;
@@ -26,8 +26,20 @@ const MAY_DIFFER: [std::ops::Range<usize>; 4] = {
     ]
 };
 
+/// Flags that btrfstune clears when a conversion is done.
+const CONVERTING: u64 = flags::CHANGING_FSID
+    | flags::CHANGING_FSID_V2
+    | flags::CHANGING_BG_TREE
+    | flags::CHANGING_DATA_CSUM
+    | flags::CHANGING_META_CSUM;
+
 pub(crate) fn check(state: &mut State<'_>, volume: &CheckedVolume) {
     state.report.has_log = volume.superblock().log_root.get() != 0;
+    let converting = volume.superblock().flags.get() & CONVERTING;
+    if converting != 0 {
+        let flags = converting;
+        state.add(Place::default(), Fault::ConversionUnfinished { flags });
+    }
     for device in volume.pool().devices() {
         check_device(state, volume, &device);
     }
@@ -40,19 +52,32 @@ fn check_device(state: &mut State<'_>, volume: &CheckedVolume, info: &DeviceInfo
     };
     let superblocks = DeviceSuperblocks::read(device.as_ref());
     let newest = volume.pool().superblock().generation.get();
-    let Some(best) = superblocks.best() else {
+    let Some(used) = in_use(&superblocks) else {
         return;
     };
-    let generation = best.generation.get();
-    if generation < newest && best.fsid == volume.pool().superblock().fsid {
+    let generation = used.generation.get();
+    if generation < newest && used.fsid == volume.pool().superblock().fsid {
         state.add(at, Fault::DeviceStale { generation, newest });
     }
+    // The kernel writes no copy that reaches the end of the device as its item has it.
+    let end = used.dev_item.total_bytes.get();
     for copy in &superblocks.copies {
-        check_copy(state, at, best, copy);
+        if copy.mirror == 0 || copy.offset + (SUPERBLOCK_SIZE as u64) < end {
+            check_copy(state, at, used, copy);
+        }
     }
 }
 
-fn check_copy(state: &mut State<'_>, at: Place, best: &Superblock, copy: &SuperblockCopy) {
+/// The copy that the kernel takes, or another one if that is not sound.
+fn in_use(superblocks: &DeviceSuperblocks) -> Option<&Superblock> {
+    let first = superblocks.copies.first();
+    let first = first.filter(|copy| copy.mirror == 0 && copy.problem.is_none());
+    first
+        .and_then(|copy| copy.block.as_deref())
+        .or_else(|| superblocks.best())
+}
+
+fn check_copy(state: &mut State<'_>, at: Place, used: &Superblock, copy: &SuperblockCopy) {
     let mirror = copy.mirror;
     let at = at.at(copy.offset);
     match (&copy.problem, &copy.block) {
@@ -66,15 +91,15 @@ fn check_copy(state: &mut State<'_>, at: Place, best: &Superblock, copy: &Superb
             state.add(at, Fault::SuperblockUnreadable { mirror });
         }
         (None, Some(block)) => {
-            let (generation, newest) = (block.generation.get(), best.generation.get());
-            if generation < newest {
+            let (generation, wanted) = (block.generation.get(), used.generation.get());
+            if generation != wanted {
                 let fault = Fault::SuperblockStale {
                     mirror,
                     generation,
-                    newest,
+                    used: wanted,
                 };
                 state.add(at, fault);
-            } else if let Some(offset) = first_difference(best, block) {
+            } else if let Some(offset) = first_difference(used, block) {
                 state.add(at, Fault::SuperblockDiffers { mirror, offset });
             }
         }

@@ -15,6 +15,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
 
 use crate::console::Console;
+use crate::copy::CopyError;
 use crate::location::{Access, Location, VolumeOptions};
 use crate::permissions::umask;
 use crate::place::Place;
@@ -75,6 +76,8 @@ impl Target {
     pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<(), Error> {
         if let Some(changes) = self.mount_changes() {
             changes.entry(dir, name);
+            // The kernel takes the directory's lock for that: what was being listed without the change is cached by then.
+            changes.wait();
             // A name that the kernel had not heard of is not in the listing that it keeps, either.
             changes.contents(dir);
             changes.wait();
@@ -184,6 +187,12 @@ impl Target {
         Place::of(&self.volume, self.root, &location.path)
             .with_context(|| format!("cannot access '{location}'"))
     }
+
+    /// Where a file is made that a path names, as [`Place::of_new_file`].
+    pub(crate) fn place_of_new_file(&self, location: &Location) -> anyhow::Result<Place> {
+        Place::of_new_file(&self.volume, self.root, &location.path)
+            .with_context(|| format!("cannot access '{location}'"))
+    }
 }
 
 #[derive(Debug)]
@@ -263,7 +272,7 @@ impl<'a> Changes<'a> {
                 .open(location)
                 .and_then(|target| change(&target, location, console));
             if let Err(error) = done {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
                 if is_final(&error) {
                     break;
                 }
@@ -288,10 +297,11 @@ impl<'a> Changes<'a> {
 
 /// Whether further changes would fail for the same reason.
 pub(crate) fn is_final(error: &anyhow::Error) -> bool {
-    let engine = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Error>());
-    engine.is_some_and(is_final_error)
+    error.chain().any(|cause| {
+        let engine = cause.downcast_ref::<Error>().map(is_final_error);
+        let copy = cause.downcast_ref::<CopyError>().map(CopyError::is_final);
+        engine.or(copy).unwrap_or(false)
+    })
 }
 
 pub(crate) fn is_final_error(error: &Error) -> bool {

@@ -18,8 +18,10 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use ubtrfs_fuse::caller::Refused;
 
 use crate::quoting::Escaped;
+use crate::told::Told;
 
 const FAILURE: u8 = 1;
 /// What a shell reports for a program that SIGPIPE ended.
@@ -125,6 +127,8 @@ pub(crate) struct Console {
     found: u8,
     /// Of the script that is being run.
     line: Option<u64>,
+    /// What would help a caller who may not do something.
+    pub(crate) if_refused: Option<&'static str>,
 }
 
 impl Console {
@@ -160,6 +164,7 @@ impl Console {
             failed: false,
             found: 0,
             line: None,
+            if_refused: None,
         }
     }
 
@@ -233,6 +238,25 @@ impl Console {
         self.message("ERROR", error);
     }
 
+    /// Reports what is wrong with the volume to who looks at it: the command has done its work all the same.
+    pub(crate) fn report(&mut self, error: impl fmt::Display) {
+        self.message("ERROR", error);
+    }
+
+    /// Reports an error with its causes, as `error` does.
+    pub(crate) fn failed(&mut self, error: &anyhow::Error) {
+        let is_refused = |cause: &(dyn std::error::Error + 'static)| {
+            let refused = cause.downcast_ref::<Refused>();
+            matches!(refused, Some(Refused::Access | Refused::Permission))
+        };
+        match self.if_refused {
+            Some(hint) if error.chain().any(is_refused) => {
+                self.error(format_args!("{} ({hint})", Told(error)));
+            }
+            _ => self.error(Told(error)),
+        }
+    }
+
     /// The command does what it should, and ends with this exit code.
     pub(crate) fn end_with(&mut self, code: u8) {
         self.found = code;
@@ -271,7 +295,7 @@ impl Console {
         if broken_pipe(&error).is_some() {
             return SIGPIPE_EXIT;
         }
-        self.error(format_args!("{error:#}"));
+        self.failed(&error);
         FAILURE
     }
 }

@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
+use ubtrfs_device::{DeviceError, memory_limit, siblings};
 use ubtrfs_engine::{FileId, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 
+use crate::held;
 use crate::quoting::Escaped;
 use crate::session::Session;
 
@@ -232,22 +234,31 @@ pub(crate) struct DeviceOptions {
     /// Another device or image of the same volume; repeat for each
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// Look for the volume's other devices in this folder (/dev: among the block devices); repeat for more
+    /// Look for the volume's other devices in this folder (/dev: among the block devices), and not beside the one that
+    /// is named; repeat for more
     #[arg(long = "scan", value_name = "DIR")]
     scan: Vec<PathBuf>,
     /// Go on although devices are missing, as far as the profiles allow
     #[arg(long)]
     degraded: bool,
+    /// The volume's other devices are not looked for beside those that are named.
+    #[arg(skip)]
+    only_named: bool,
 }
 
 impl DeviceOptions {
-    /// For commands that name all devices as arguments.
+    /// For commands that name devices as arguments.
     pub(crate) fn scanning(scan: Vec<PathBuf>, degraded: bool) -> DeviceOptions {
         DeviceOptions {
-            devices: Vec::new(),
             scan,
             degraded,
+            ..DeviceOptions::default()
         }
+    }
+
+    /// Takes no devices but those that are named.
+    pub(crate) fn only_named(self, only_named: bool) -> DeviceOptions {
+        DeviceOptions { only_named, ..self }
     }
 
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
@@ -313,27 +324,52 @@ impl DeviceOptions {
             // A command commits when it has done its work.
             Access::Write => OpenOptions::new().writable(true).commit_interval(None),
         };
-        self.open_with(images, options)
+        let options = options.limit_memory(memory_limit());
+        let open = || self.open_with(images, access, options.clone());
+        held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
     }
 
     /// Opens the volume of `images` and of the devices that these options name.
     pub(crate) fn open_with(
         &self,
         images: &[PathBuf],
+        access: Access,
         options: OpenOptions,
     ) -> anyhow::Result<Arc<Volume>> {
-        for image in images {
-            check_accessible(image)?;
-        }
+        let paths = self.all_named(images)?;
+        let not_open = || {
+            let shown = Escaped(images[0].as_os_str().as_bytes());
+            format!("cannot open '{shown}'")
+        };
+        let places = self.places(&paths, access).with_context(not_open)?;
+        let options = options.degraded(self.degraded).scan(places);
+        Volume::open(&paths, &options).with_context(not_open)
+    }
+
+    /// The images, and the devices that these options name.
+    pub(crate) fn all_named(&self, images: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let mut paths = images.to_vec();
         paths.extend(self.devices.iter().cloned());
-        let options = options.degraded(self.degraded).scan(self.scan.clone());
-        Volume::open(&paths, &options).with_context(|| {
-            format!(
-                "cannot open '{}'",
-                Escaped(images[0].as_os_str().as_bytes())
-            )
-        })
+        for path in &paths {
+            check_accessible(path)?;
+        }
+        Ok(paths)
+    }
+
+    /// Where the devices are that a volume has besides those that are named: where these options say, or beside them.
+    pub(crate) fn places(
+        &self,
+        named: &[PathBuf],
+        access: Access,
+    ) -> Result<Vec<PathBuf>, DeviceError> {
+        if self.only_named || !self.scan.is_empty() {
+            return Ok(self.scan.clone());
+        }
+        let access = match access {
+            Access::Read => ubtrfs_device::Access::Read,
+            Access::Write => ubtrfs_device::Access::Write,
+        };
+        siblings(named, access)
     }
 
     /// The same, with missing devices allowed if these options or `degraded` say so.

@@ -7,6 +7,7 @@
 //!
 //! Here: the definition of the whole command line and its start. Each command has a file in `command`.
 
+mod as_btrfs;
 mod changes;
 mod clock;
 mod command;
@@ -17,6 +18,7 @@ mod copy;
 mod device_sizes;
 mod file_data;
 mod file_facts;
+mod held;
 mod invoked_as;
 mod ioctls;
 mod json;
@@ -36,6 +38,7 @@ mod removal;
 mod session;
 mod table;
 mod tar;
+mod told;
 mod units;
 mod unpack;
 mod walk;
@@ -52,6 +55,7 @@ use crate::control::Outcome;
 use crate::invoked_as::InvokedAs;
 use crate::location::LocationParser;
 use crate::log::LogLevel;
+use crate::told::Told;
 
 /// Changes in memory are many small allocations, made in one thread and freed in another.
 #[global_allocator]
@@ -104,11 +108,16 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     log: Option<LogLevel>,
+    /// Wait until nobody else has the volume open, at most for this long; without it a command waits for another for 10
+    /// seconds, and for no mount
+    #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          help_heading = "Global options")]
+    wait: Option<Option<f64>>,
     /// Print help
     #[arg(long, global = true, action = ArgAction::Help, help_heading = "Global options")]
     help: Option<bool>,
     /// Print version
-    #[arg(long, action = ArgAction::Version)]
+    #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
 
@@ -128,13 +137,24 @@ fn main() -> ExitCode {
         }
         InvokedAs::Fsck => return invoked_as::fsck(args.get(1..).unwrap_or_default()),
         InvokedAs::Mkfs => {
+            if let Some(code) = as_btrfs::mkfs_version(&args) {
+                return code;
+            }
             args.insert(1, "mkfs".into());
             "ubtrfs"
         }
         InvokedAs::Btrfs => "btrfs",
         InvokedAs::Ubtrfs => "ubtrfs",
     };
-    let command = command_line::definition().name(name).bin_name(name);
+    let mut command = command_line::definition().name(name).bin_name(name);
+    if invoked_as == InvokedAs::Btrfs {
+        command = as_btrfs::without_ours(command);
+        args = match as_btrfs::read(&command, args) {
+            as_btrfs::Line::Parse(args) => args,
+            as_btrfs::Line::Done(code) => return code,
+        };
+    }
+    let args = command_line::options_first(&command, args, 1);
     let matches = command.clone().try_get_matches_from(&args);
     let parsed = matches.and_then(|matches| Ok((command_line::parse(&matches)?, matches)));
     let code = match parsed {
@@ -166,7 +186,7 @@ fn main() -> ExitCode {
 }
 
 fn failure(error: &anyhow::Error) -> ExitCode {
-    eprintln!("ERROR: {error:#}");
+    eprintln!("ERROR: {}", Told(error));
     ExitCode::FAILURE
 }
 
@@ -182,7 +202,7 @@ fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Err
         return failure(&refusal);
     };
     run(&cli, |console| {
-        tracing::debug!(reason = format!("{refusal:#}"), "done by ioctls");
+        tracing::debug!(reason = %Told(&refusal), "done by ioctls");
         let done = by_ioctls.run_by_ioctls(console);
         done.map_err(|error| match ioctls::is_unknown(&error) {
             true => refusal,
@@ -194,6 +214,9 @@ fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Err
 fn run(cli: &Cli, command: impl FnOnce(&mut Console) -> anyhow::Result<()>) -> ExitCode {
     let global = &cli.global;
     log::start(global.log, global.verbose, global.quiet);
+    if let Some(seconds) = global.wait {
+        held::wait_for(seconds);
+    }
     match Console::new(global.format, global.verbose, global.quiet) {
         Ok(mut console) => {
             console.dry_run = global.dry_run;

@@ -19,7 +19,7 @@ use crate::quoting::Escaped;
 use crate::session::Session;
 
 const HOST_PREFIX: &[u8] = b"host:";
-const STANDARD_INPUT: &[u8] = b"-";
+const STANDARD_STREAM: &[u8] = b"-";
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operand {
@@ -35,7 +35,7 @@ impl Operand {
     fn parse(argument: &OsStr, session: Option<&Arc<Session>>) -> Operand {
         let bytes = argument.as_bytes();
         if let Some(session) = session {
-            let is_input = bytes == STANDARD_INPUT;
+            let is_input = bytes == STANDARD_STREAM;
             return match bytes
                 .strip_prefix(HOST_PREFIX)
                 .or(is_input.then_some(bytes))
@@ -59,8 +59,9 @@ impl Operand {
         Operand::Volume(location)
     }
 
-    pub(crate) fn is_standard_input(&self) -> bool {
-        matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_INPUT)
+    /// Whether it is "-": standard input as a source, standard output as a destination.
+    pub(crate) fn is_standard_stream(&self) -> bool {
+        matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_STREAM)
     }
 
     /// The place in a volume that it stands for where it cannot be a file of this machine: a whole image is its root.

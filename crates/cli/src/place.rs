@@ -1,6 +1,6 @@
 //! A name in a directory of a volume, whether something has it yet or not.
 
-use ubtrfs_engine::{Error, FileId, Volume};
+use ubtrfs_engine::{Error, FileId, FileKind, LastName, Volume};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -20,15 +20,41 @@ pub(crate) enum PlaceError {
 
 impl Place {
     /// Where the last name of `path` stands; links on the way are followed.
+    ///
+    /// Errors: the path ends with a slash, and the name is of no directory.
     pub(crate) fn of(volume: &Volume, root: FileId, path: &[u8]) -> Result<Place, PlaceError> {
         let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
         let dir = volume.resolve_following(root, dir)?;
         let existing = volume.lookup(dir, name)?;
+        if let Some(id) = existing
+            && path.ends_with(b"/")
+            && volume.attr(id)?.kind != FileKind::Directory
+        {
+            return Err(Error::NotADirectory(id).into());
+        }
         Ok(Place {
             dir,
             name: name.to_vec(),
             existing,
         })
+    }
+
+    /// Where open(2) makes the file that `path` names and does not exist: at the end of links that lead nowhere.
+    pub(crate) fn of_new_file(
+        volume: &Volume,
+        root: FileId,
+        path: &[u8],
+    ) -> Result<Place, PlaceError> {
+        let end = volume.resolve_end(root, path, true)?;
+        match end.last {
+            LastName::Name(_) if end.has_slash => Err(Error::IsADirectory(end.dir).into()),
+            LastName::Name(name) => Ok(Place {
+                dir: end.dir,
+                name,
+                existing: end.id,
+            }),
+            _ => Err(PlaceError::NoName),
+        }
     }
 }
 

@@ -33,6 +33,12 @@ const MAX_TIMED: usize = 1 << 18;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpackError {
+    /// A member that cannot be written, nor any that follows.
+    #[error("cannot write '{path}'")]
+    At {
+        path: String,
+        source: Box<UnpackError>,
+    },
     /// The archive cannot be read on.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -63,7 +69,7 @@ impl From<Error> for UnpackError {
 impl UnpackError {
     fn is_final(&self) -> bool {
         match self {
-            UnpackError::Archive(_) => true,
+            UnpackError::Archive(_) | UnpackError::At { .. } => true,
             UnpackError::Copy(error) => error.is_final(),
             UnpackError::Times { .. } => true,
             _ => false,
@@ -75,6 +81,8 @@ pub(crate) struct Unpacker<'a> {
     volume: &'a Volume,
     /// The directory that is unpacked into.
     top: FileId,
+    /// Its path for messages.
+    shown_top: Vec<u8>,
     destination: ToVolume<'a>,
     console: &'a mut Console,
     verbose: bool,
@@ -90,13 +98,15 @@ pub(crate) struct Unpacker<'a> {
 impl<'a> Unpacker<'a> {
     pub(crate) fn new(
         volume: &'a Volume,
-        top: FileId,
+        (top, shown_top): (FileId, &[u8]),
         console: &'a mut Console,
         verbose: bool,
     ) -> Unpacker<'a> {
+        let shown_top = shown_top.strip_suffix(b"/").unwrap_or(shown_top);
         Unpacker {
             volume,
             top,
+            shown_top: shown_top.to_vec(),
             destination: ToVolume::new(volume, true),
             console,
             verbose,
@@ -132,6 +142,15 @@ impl<'a> Unpacker<'a> {
     }
 
     fn report(&mut self, path: &[u8], error: UnpackError) -> Result<(), UnpackError> {
+        if let UnpackError::Copy(_) = error
+            && error.is_final()
+        {
+            let path = [&self.shown_top, &b"/"[..], path].concat();
+            return Err(UnpackError::At {
+                path: Escaped(&path).to_string(),
+                source: Box::new(error),
+            });
+        }
         if error.is_final() {
             return Err(error);
         }

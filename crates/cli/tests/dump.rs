@@ -291,7 +291,7 @@ fn damaged_blocks_are_reported_and_the_dump_goes_on() {
     }
     fs::write(&image, bytes).unwrap();
     let (success, text, errors) = ubtrfs(&dump, &image);
-    assert!(!success);
+    assert!(success, "{errors}");
     assert!(
         errors.contains(&format!("ERROR: damaged tree block {fs_leaf}")),
         "{errors}"
@@ -304,4 +304,26 @@ fn damaged_blocks_are_reported_and_the_dump_goes_on() {
     assert!(text.contains("mode 7777777"), "{text}");
     assert!(text.contains("data reloc tree key"), "{text}");
     assert!(text.contains("\ntotal bytes "), "{text}");
+}
+
+#[test]
+fn superblock_of_noise_is_shown_when_forced() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("noise");
+    let mut noise = 1u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (noise >> 24) as u8
+    })
+    .take(1 << 18)
+    .collect();
+    fs::write(&image, noise).unwrap();
+    for options in [&["-F"][..], &["-fF"], &["-F", "--format", "json"]] {
+        let command = [&["inspect-internal", "dump-super"], options].concat();
+        let (success, text, errors) = ubtrfs(&command, &image);
+        assert!(success, "{errors}");
+        assert!(text.contains("num_devices"), "{text}");
+    }
+    let (success, _, errors) = ubtrfs(&["inspect-internal", "dump-super"], &image);
+    assert!(!success && errors.contains("bad magic"), "{errors}");
 }

@@ -1,7 +1,8 @@
 //! `ubtrfs mkfs` as a process: what it makes, prints and refuses. Expected words are mkfs.btrfs 6.14's.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -123,6 +124,67 @@ fn warnings_go_to_standard_error() {
 }
 
 #[test]
+fn root_directory_belongs_to_the_user_who_makes_the_volume() {
+    let place = Place::new();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(place.dir.path(), open).unwrap();
+    let make = |words: &str, user: Option<u32>| {
+        let _ = fs::remove_file(place.path("v.img"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+        command.args(["mkfs", "-q", "-b", "128M"]);
+        command.args(words.split_whitespace()).arg("v.img");
+        if let Some(id) = user {
+            command.uid(id).gid(id);
+        }
+        let made = place.run(command);
+        assert_eq!((made.code, &*made.err), (Some(0), ""), "{words}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+        command.args(["ls", "-lnd", "v.img:/"]);
+        let listed = place.run(command).out;
+        let fields: Vec<&str> = listed.split_whitespace().collect();
+        (fields[2].to_owned(), fields[3].to_owned())
+    };
+    let ids = |uid: u32, gid: u32| (uid.to_string(), gid.to_string());
+    let own = fs::metadata(place.dir.path()).unwrap();
+    let runs = if own.uid() == 0 {
+        (0, 0)
+    } else {
+        (own.uid(), own.gid())
+    };
+    assert_eq!(make("", None), ids(runs.0, runs.1));
+    assert_eq!(make("--root-owner 1000:1001", None), ids(1000, 1001));
+    assert_eq!(make("--root-owner root:root", None), ids(0, 0));
+    assert_eq!(make("--root-owner :7", None), ids(runs.0, 7));
+    if own.uid() == 0 {
+        assert_eq!(make("", Some(65534)), ids(65534, 65534));
+        assert_eq!(make("--root-owner 0:0", Some(65534)), ids(0, 0));
+    } else {
+        eprintln!("not root: no volume is made by another user");
+    }
+}
+
+#[test]
+fn image_that_becomes_larger_than_asked_for_is_told() {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).unwrap();
+    let least = 114_294_784;
+    let small = place.mkfs("-b 10M --rootdir tree v.img");
+    assert_eq!(small.code, Some(0), "{}", small.err);
+    let told = format!("size 10485760 is too small for this volume: the image has {least} bytes");
+    assert!(small.err.contains(&told), "{}", small.err);
+    assert_eq!(fs::metadata(place.path("v.img")).unwrap().len(), least);
+    let enough = place.mkfs("-f -b 200M --rootdir tree v.img");
+    assert_eq!((enough.code, &*enough.err), (Some(0), ""));
+    let empty = place.mkfs("-b 10M w.img");
+    assert_eq!(empty.code, Some(1));
+    assert!(
+        empty
+            .err
+            .contains("size 10485760 is too small to make a usable filesystem")
+    );
+}
+
+#[test]
 fn existing_file_system_is_overwritten_only_with_force() {
     let place = Place::new();
     place.image("v.img", 256);
@@ -137,6 +199,59 @@ fn existing_file_system_is_overwritten_only_with_force() {
     );
     assert!(fs::read(place.path("v.img")).unwrap() == before);
     assert_eq!(place.mkfs("-q -f v.img").code, Some(0));
+}
+
+/// The volume is the first part of the image: what marks the end is found by everybody else.
+#[test]
+fn signature_at_the_end_is_refused_and_wiped_with_force() {
+    let place = Place::new();
+    place.image("v.img", 256);
+    let file = fs::File::options().write(true).open(place.path("v.img"));
+    let raid = b"\xfc\x4e\x2b\xa9\x01\0\0\0";
+    let at = (256 << 20) - 8192;
+    file.unwrap().write_all_at(raid, at).unwrap();
+    let run = place.mkfs("-q -b 128M v.img");
+    assert_eq!(run.code, Some(1));
+    assert!(run.err.contains("(linux_raid_member)"), "{}", run.err);
+    assert_eq!(place.mkfs("-q -f -b 128M v.img").code, Some(0));
+    let file = fs::File::open(place.path("v.img")).unwrap();
+    let mut left = [1; 4];
+    file.read_exact_at(&mut left, at).unwrap();
+    assert_eq!(left, [0; 4]);
+}
+
+#[test]
+fn image_and_device_that_are_in_use_are_not_overwritten_even_with_force() {
+    if !kernel::or_skip("image_and_device_that_are_in_use_are_not_overwritten_even_with_force") {
+        return;
+    }
+    let place = Place::new();
+    place.image("v.img", 256);
+    assert_eq!(place.mkfs("-q v.img").code, Some(0));
+    let before = fs::read(place.path("v.img")).unwrap();
+    let attached = LoopDevice::attach(&place.path("v.img")).unwrap();
+    let refuse = |words: &str, reason: &str| {
+        let run = place.mkfs(words);
+        assert_eq!(run.code, Some(1), "{words}");
+        assert!(run.err.contains(reason), "{words}: {}", run.err);
+    };
+    refuse("-q -f v.img", "attached to /dev/loop");
+    let device = attached.path().to_path_buf();
+    let mount = kernel::KernelMount::new(std::slice::from_ref(&device), "").unwrap();
+    refuse(&format!("-q -f {}", device.display()), "mounted");
+    // Another device of the same image is as good as mounted.
+    let second = LoopDevice::attach(&place.path("v.img")).unwrap();
+    let shown = second.path().display();
+    let other = format!("attached to {}", device.display());
+    refuse(&format!("-q -f {shown}"), &other);
+    mount.unmount().unwrap();
+    drop((attached, second));
+    let after = fs::read(place.path("v.img")).unwrap();
+    let superblock = 64 << 10..68 << 10;
+    assert_eq!(
+        before[superblock.clone()][32..48],
+        after[superblock][32..48]
+    );
 }
 
 #[test]

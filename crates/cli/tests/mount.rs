@@ -570,6 +570,29 @@ fn damaged_data_is_given_to_who_asks_for_it() {
     assert_ok(&place.umount());
 }
 
+#[test]
+fn a_mount_whose_root_directory_cannot_be_read_is_refused() {
+    let Some(place) = Place::new() else { return };
+    for (tree, options) in [("5", "ro"), ("5", "rw"), ("256", "ro,subvol=sub")] {
+        let image = fs::read(place.image()).unwrap();
+        let dump = ubtrfs()
+            .args(["inspect-internal", "dump-tree", "-t", tree])
+            .arg(place.image())
+            .output()
+            .unwrap();
+        let dump = text(&dump.stdout);
+        let block = dump.lines().find(|line| line.starts_with("leaf ")).unwrap();
+        let block: u64 = block.split(' ').nth(1).unwrap().parse().unwrap();
+        damage(&place.image(), &block.to_le_bytes(), 48);
+        let refused = place.mount(options);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = text(&refused.stderr);
+        assert!(said.contains("cannot be read"), "{said}");
+        assert!(!place.is_mounted());
+        fs::write(place.image(), image).unwrap();
+    }
+}
+
 /// A volume whose last transaction made `two`, and whose root tree is damaged since.
 fn without_its_last_transaction(place: &Place) {
     for name in ["one", "two"] {

@@ -45,7 +45,7 @@ pub enum Error {
     LogTree,
     #[error("the volume is a seed, which is only read")]
     Seed,
-    #[error("no space left on the volume")]
+    #[error("no space left on device")]
     NoSpace,
     #[error("the file would be too large")]
     FileTooBig,
@@ -161,7 +161,14 @@ impl Error {
 
     /// Whether it says that a volume may be opened for reading only.
     pub fn is_unwritable(&self) -> bool {
-        matches!(self, Error::Unwritable(_) | Error::LogTree | Error::Seed)
+        match self {
+            Error::Unwritable(_) | Error::LogTree | Error::Seed => true,
+            Error::Device(source) => matches!(
+                source,
+                DeviceError::Foreign { .. } | DeviceError::TotalBytes { .. }
+            ),
+            _ => false,
+        }
     }
 
     /// Whether it says that the volume is full.

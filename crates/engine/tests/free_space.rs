@@ -1,4 +1,5 @@
-//! Volumes whose free space no valid tree tells: the first commit builds one, and drops what was there before.
+//! Volumes whose free space no valid tree tells: they keep their format, or the first commit builds the tree and drops
+//! what was there before.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -239,18 +240,20 @@ fn items_of(volume: &Volume, ino: u64) -> usize {
     count
 }
 
-#[test]
-fn caches_of_the_first_version_are_dropped() {
-    if !kernel::or_skip("caches_of_the_first_version_are_dropped") {
-        return;
-    }
+const CONTENTS: usize = 1_200_000;
+
+fn contents(number: usize) -> Vec<u8> {
+    vec![number as u8; CONTENTS]
+}
+
+/// A volume of the kernel without a free-space tree, mounted by it with `options` and filled.
+fn without_tree(options: &str) -> KernelVolume {
     // The kernel keeps no cache for block groups below 100 MiB.
     let spec = MkfsSpec::new()
         .device_bytes(4 << 30)
         .without(Feature::FreeSpaceTree);
     let made = KernelVolume::make(&spec).unwrap();
-    let mount = made.mount("space_cache=v1").unwrap();
-    let contents = |number: usize| vec![number as u8; 1_200_000];
+    let mount = made.mount(options).unwrap();
     for number in 0..30 {
         let path = mount.path().join(format!("file{number}"));
         std::fs::write(path, contents(number)).unwrap();
@@ -260,8 +263,98 @@ fn caches_of_the_first_version_are_dropped() {
         std::fs::remove_file(mount.path().join(format!("file{number}"))).unwrap();
     }
     mount.unmount().unwrap();
+    made
+}
+
+/// What the kernel and both checkers find in it, and what the kernel's default mount says of its free space.
+fn assert_sound_for_all(made: &KernelVolume) {
+    let report = check(made.devices(), &strict(), &mut |_| {}).unwrap();
+    assert!(report.is_spotless(), "{report}");
+    made.check().unwrap();
+    let mount = made.mount("").unwrap();
+    let read = |name: &str| std::fs::read(mount.path().join(name)).unwrap();
+    assert_eq!(read("ours"), contents(100));
+    for number in (0..30).filter(|number| number % 3 != 0) {
+        assert_eq!(read(&format!("file{number}")), contents(number));
+    }
+    // The kernel writes where it believes that space is free.
+    std::fs::write(mount.path().join("kernels"), contents(101)).unwrap();
+    mount.unmount().unwrap();
+    made.check().unwrap();
+}
+
+#[test]
+fn volume_without_a_free_space_tree_keeps_its_format() {
+    if !kernel::or_skip("volume_without_a_free_space_tree_keeps_its_format") {
+        return;
+    }
+    for options in ["space_cache=v1", "nospace_cache"] {
+        let made = without_tree(options);
+        let volume = Volume::open(made.devices(), &OpenOptions::new()).unwrap();
+        let (caches, before) = (v1_caches(&volume), volume.superblock());
+        assert_eq!(caches.is_empty(), options == "nospace_cache");
+        drop(volume);
+        for round in 0..3 {
+            // Not even a cache that is to be cleared makes it another kind of volume.
+            let opened = writing().clear_free_space_tree(round == 1);
+            let volume = Volume::open(made.devices(), &opened).unwrap();
+            write(&volume, &format!("round{round}"), &contents(round));
+            volume.sync().unwrap();
+            if round == 2 {
+                write(&volume, "ours", &contents(100));
+            }
+            let superblock = volume.superblock();
+            volume.close().unwrap();
+            assert!(!superblock.compat_ro().intersects(WHOLE));
+            assert!(volume.find_tree(RootId::FREE_SPACE_TREE).unwrap().is_none());
+            assert_eq!(superblock.cache_generation, before.cache_generation);
+            assert_ne!(superblock.cache_generation, superblock.generation);
+        }
+        let volume = Volume::open(made.devices(), &OpenOptions::new()).unwrap();
+        assert_eq!(v1_caches(&volume), caches, "{options}");
+        drop(volume);
+        assert_sound_for_all(&made);
+    }
+}
+
+/// Its inode would outlive it, and be taken for that of a block group that comes to its place.
+#[test]
+fn cache_of_a_block_group_goes_with_it() {
+    if !kernel::or_skip("cache_of_a_block_group_goes_with_it") {
+        return;
+    }
+    let made = without_tree("space_cache=v1");
+    let mount = made.mount("").unwrap();
+    let large = mount.path().join("large");
+    std::fs::write(&large, vec![7; 2 << 30]).unwrap();
+    mount.unmount().unwrap();
 
     let volume = Volume::open(made.devices(), &writing()).unwrap();
+    let before = v1_caches(&volume);
+    volume.unlink(top(&volume), b"large").unwrap();
+    write(&volume, "ours", &contents(100));
+    volume.close().unwrap();
+    drop(volume);
+    let volume = Volume::open(made.devices(), &OpenOptions::new()).unwrap();
+    let after = v1_caches(&volume);
+    let gone: Vec<_> = before.iter().filter(|it| !after.contains(it)).collect();
+    assert!(!gone.is_empty(), "no block group became empty");
+    for (start, ino) in gone {
+        let chunks = volume.pool().chunk_map().all();
+        assert!(chunks.iter().all(|chunk| chunk.logical().0 != *start));
+        assert_eq!(items_of(&volume, *ino), 0, "inode {ino}");
+    }
+    drop(volume);
+    assert_sound_for_all(&made);
+}
+
+#[test]
+fn caches_of_the_first_version_are_dropped_where_a_tree_is_wanted() {
+    if !kernel::or_skip("caches_of_the_first_version_are_dropped_where_a_tree_is_wanted") {
+        return;
+    }
+    let made = without_tree("space_cache=v1");
+    let volume = Volume::open(made.devices(), &writing().free_space_tree(true)).unwrap();
     let caches = v1_caches(&volume);
     assert!(!caches.is_empty(), "the kernel made no caches");
     for &(_, ino) in &caches {
@@ -286,13 +379,5 @@ fn caches_of_the_first_version_are_dropped() {
     assert_eq!(superblock.cache_generation.get(), 0);
     assert!(superblock.compat_ro().contains(WHOLE));
     drop(volume);
-    let report = check(made.devices(), &strict(), &mut |_| {}).unwrap();
-    assert!(report.is_spotless(), "{report}");
-    made.check().unwrap();
-    let mount = made.mount("").unwrap();
-    let read = |name: &str| std::fs::read(mount.path().join(name)).unwrap();
-    assert_eq!(read("ours"), contents(100));
-    for number in (0..30).filter(|number| number % 3 != 0) {
-        assert_eq!(read(&format!("file{number}")), contents(number));
-    }
+    assert_sound_for_all(&made);
 }

@@ -1,16 +1,20 @@
 //! Volumes that may be read and not written: each is refused by name, and read nevertheless.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::UNIX_EPOCH;
 
-use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{OpenOptions, Result, Volume};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_engine::{NewInode, OpenOptions, Result, Volume};
 use ubtrfs_format::features::{CompatRo, Incompat};
-use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags};
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::images;
 use ubtrfs_sim::kernel::{Feature, KernelVolume, MkfsSpec, Profile, or_skip};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 fn opened(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>, writable: bool) -> Result<()> {
     let options = OpenOptions::new()
@@ -141,6 +145,143 @@ fn features_without_which_nothing_can_be_read() {
             assert!(said.contains(&name), "{name}: {said}");
         }
     }
+}
+
+/// A field of the superblock of a device file, in all of its copies or in the first.
+fn edit_file(path: &Path, edit: &dyn Fn(&mut Superblock)) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    for offset in &SUPERBLOCK_OFFSETS[..2] {
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        file.read_exact_at(&mut bytes, *offset).unwrap();
+        let superblock = Superblock::mut_from_bytes(&mut bytes).unwrap();
+        edit(superblock);
+        if superblock.csum_type.get() == 0 {
+            superblock.seal();
+        }
+        file.write_all_at(superblock.as_bytes(), *offset).unwrap();
+    }
+}
+
+type Edit = (&'static str, fn(&mut Superblock));
+
+/// Each with what the kernel says to it, as a test of the test: whether it mounts for writing.
+const FIELDS: [(bool, Edit); 27] = [
+    (true, ("nothing", |_| {})),
+    (false, ("magic", |sb| sb.magic[0] ^= 1)),
+    (false, ("csum", |sb| sb.csum_type = 9.into())),
+    (false, ("fsid", |sb| sb.fsid.0[0] ^= 1)),
+    (false, ("bytenr", |sb| sb.bytenr = (1 << 20).into())),
+    (false, ("flags", |sb| sb.flags = (1 << 20).into())),
+    (
+        false,
+        ("generation", |sb| {
+            sb.generation = (sb.generation.get() + 5).into();
+        }),
+    ),
+    (
+        false,
+        ("chunk root generation", |sb| {
+            sb.chunk_root_generation = 1000.into();
+        }),
+    ),
+    (false, ("root", |sb| sb.root = (sb.root.get() + 512).into())),
+    (false, ("root level", |sb| sb.root_level = 8)),
+    (false, ("chunk root level", |sb| sb.chunk_root_level = 8)),
+    (
+        false,
+        ("total_bytes", |sb| {
+            sb.total_bytes = (sb.total_bytes.get() - 4096).into();
+        }),
+    ),
+    (false, ("no total_bytes", |sb| sb.total_bytes = 0.into())),
+    (
+        true,
+        ("more total_bytes", |sb| {
+            sb.total_bytes = (sb.total_bytes.get() + 4096).into();
+        }),
+    ),
+    (false, ("bytes_used", |sb| sb.bytes_used = 0.into())),
+    (false, ("num_devices", |sb| sb.num_devices = 0.into())),
+    (true, ("more num_devices", |sb| sb.num_devices = 2.into())),
+    (false, ("sectorsize", |sb| sb.sectorsize = 8192.into())),
+    (false, ("nodesize", |sb| sb.nodesize = 8192.into())),
+    (false, ("leafsize", |sb| sb.unused_leafsize = 4096.into())),
+    (false, ("stripesize", |sb| sb.stripesize = 3000.into())),
+    (true, ("other stripesize", |sb| sb.stripesize = 8192.into())),
+    (
+        false,
+        ("no system chunks", |sb| sb.sys_chunk_array_size = 0.into()),
+    ),
+    (
+        false,
+        ("system chunks", |sb| {
+            sb.sys_chunk_array_size = (sb.sys_chunk_array_size.get() + 16).into();
+        }),
+    ),
+    (
+        false,
+        ("length of a system chunk", |sb| sb.sys_chunk_array[17] = 1),
+    ),
+    (false, ("devid", |sb| sb.dev_item.devid = 2.into())),
+    (false, ("device uuid", |sb| sb.dev_item.uuid.0[0] ^= 1)),
+];
+
+#[test]
+fn superblock_that_the_kernel_refuses_is_refused() {
+    if !or_skip("superblock_that_the_kernel_refuses_is_refused") {
+        return;
+    }
+    let spec = MkfsSpec::new().device_bytes(256 << 20);
+    for (is_mounted, (field, edit)) in FIELDS {
+        // One for each, as the kernel remembers devices by their fsids.
+        let [one, other] = [(); 2].map(|()| {
+            let volume = KernelVolume::make(&spec).unwrap();
+            edit_file(&volume.devices()[0], &edit);
+            volume
+        });
+        let ours = opened(|options| Volume::open(one.devices(), options), true);
+        assert_eq!(ours.is_ok(), is_mounted, "{field}: {ours:?}");
+        let kernels = other.mount("");
+        assert_eq!(kernels.is_ok(), is_mounted, "{field}: {kernels:?}");
+    }
+}
+
+#[test]
+fn device_that_lost_its_volume_meanwhile_is_not_committed_to() {
+    let mut options = MkfsOptions::default();
+    options.features.apply_list("^block-group-tree").unwrap();
+    let len_bytes = 256 << 20;
+    let identity = Identity::random(1, ubtrfs_format::item::Timespec::new_zeroed());
+    let plan = Plan::new(&options, &identity, &[len_bytes]).unwrap();
+    let device = Arc::new(MemDevice::new(len_bytes));
+    plan.write(&[&*device], false).unwrap();
+    let devices = vec![("memory".into(), device.clone() as Arc<dyn BlockDevice>)];
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    let volume = Volume::from_devices(devices, &options).unwrap();
+    let top = volume
+        .root_dir(volume.default_subvolume().unwrap())
+        .unwrap();
+    let new = NewInode::file(0o644);
+    volume.create(top, b"first", &new).unwrap();
+    volume.sync().unwrap();
+    volume.create(top, b"lost", &new).unwrap();
+
+    device
+        .write_at(&[0; SUPERBLOCK_SIZE], SUPERBLOCK_OFFSETS[0])
+        .unwrap();
+    device.write_at(b"XFSB", 0).unwrap();
+    let content = |device: &MemDevice| {
+        let mut bytes = vec![0; len_bytes as usize];
+        device.read_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let before = content(&device);
+    let error = volume.sync().unwrap_err();
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert!(volume.create(top, b"more", &new).is_err());
+    assert!(volume.close().is_err());
+    drop(volume);
+    assert!(content(&device) == before);
 }
 
 #[test]

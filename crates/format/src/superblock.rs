@@ -151,6 +151,8 @@ pub enum SuperblockError {
     Sectorsize(u32),
     #[error("nodesize {0} is not a power of two from sectorsize to 65536")]
     Nodesize(u32),
+    #[error("leafsize {leafsize} differs from the nodesize, {nodesize}")]
+    Leafsize { leafsize: u32, nodesize: u32 },
     #[error("{tree} root level {level} is above {MAX_LEVEL}")]
     Level { tree: &'static str, level: u8 },
     #[error("{tree} root at {bytenr} is not aligned to the sector")]
@@ -167,7 +169,7 @@ pub enum SuperblockError {
     },
     #[error("bytes_used {0} is too small for a volume")]
     BytesUsed(u64),
-    #[error("stripesize {0} differs from the sectorsize")]
+    #[error("stripesize {0} is not a power of two")]
     Stripesize(u32),
     #[error("num_devices is 0")]
     NumDevices,
@@ -237,6 +239,10 @@ impl Superblock {
         if !nodesize.is_power_of_two() || !(sectorsize..=MAX_NODESIZE).contains(&nodesize) {
             return Err(SuperblockError::Nodesize(nodesize));
         }
+        let leafsize = self.unused_leafsize.get();
+        if leafsize != nodesize {
+            return Err(SuperblockError::Leafsize { leafsize, nodesize });
+        }
         let unknown = self.flags.get() & !known_flags;
         if unknown != 0 {
             return Err(SuperblockError::Flags(unknown));
@@ -256,7 +262,7 @@ impl Superblock {
         if self.bytes_used.get() < 6 * u64::from(nodesize) {
             return Err(SuperblockError::BytesUsed(self.bytes_used.get()));
         }
-        if self.stripesize.get() != sectorsize {
+        if !self.stripesize.get().is_power_of_two() {
             return Err(SuperblockError::Stripesize(self.stripesize.get()));
         }
         if self.num_devices.get() == 0 {

@@ -36,6 +36,8 @@ pub const SYNC: u32 = number(0, BTRFS, 8, 0);
 pub const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
 pub const SNAP_DESTROY: u32 = give::<VolArgs>(15);
 pub const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
+/// Its number has the head alone, which says how long the list behind it may become.
+pub const TREE_SEARCH_V2: u32 = number(TO_KERNEL | FROM_KERNEL, BTRFS, 17, SEARCH_HEAD_BYTES);
 pub const INO_LOOKUP: u32 = exchange::<InoLookup>(18);
 pub const DEFAULT_SUBVOL: u32 = give::<U64>(19);
 pub const SPACE_INFO: u32 = exchange::<SpaceInfo>(20);
@@ -49,16 +51,37 @@ pub const SUBVOL_GETFLAGS: u32 = take::<U64>(25);
 pub const SUBVOL_SETFLAGS: u32 = give::<U64>(26);
 pub const DEV_INFO: u32 = exchange::<DevInfo>(30);
 pub const FS_INFO: u32 = take::<FsInfo>(31);
+pub const LOGICAL_INO: u32 = exchange::<LogicalIno>(36);
 pub const SET_RECEIVED_SUBVOL: u32 = exchange::<Received>(37);
 pub const GET_FSLABEL: u32 = take::<Label>(49);
 pub const SET_FSLABEL: u32 = give::<Label>(50);
+pub const GET_DEV_STATS: u32 = exchange::<DevStats>(52);
 pub const GET_FEATURES: u32 = take::<Features>(57);
 pub const GET_SUPPORTED_FEATURES: u32 = take::<[Features; 3]>(57);
+pub const LOGICAL_INO_V2: u32 = exchange::<LogicalIno>(59);
 pub const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
 pub const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
 pub const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
 pub const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
+/// Its number has the head alone, which says how many extents may stand behind it.
+pub const FIEMAP: u32 = number(TO_KERNEL | FROM_KERNEL, b'f', 11, FIEMAP_HEAD_BYTES);
 pub const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
+
+const FIEMAP_HEAD_BYTES: usize = 32;
+const SEARCH_HEAD_BYTES: usize = size_of::<SearchKey>() + size_of::<U64>();
+
+/// Of `FiemapExtent`: the last one of the file, one whose place is not known, one that is not allocated yet, one inside
+/// of metadata, and one that others use as well.
+pub const FIEMAP_LAST: u32 = 1 << 0;
+pub const FIEMAP_UNKNOWN: u32 = 1 << 1;
+pub const FIEMAP_DELALLOC: u32 = 1 << 2;
+pub const FIEMAP_INLINE: u32 = 1 << 9;
+pub const FIEMAP_SHARED: u32 = 1 << 13;
+
+/// In `LogicalIno`, of its second version: references to other parts of the extent count as well.
+pub const IGNORE_OFFSET: u64 = 1 << 0;
+/// In `DevStats`: the numbers become 0 once they were told.
+pub const RESET: u64 = 1 << 0;
 
 /// In `VolArgsV2` and as a subvolume's flag.
 pub const RDONLY: u64 = 1 << 1;
@@ -124,6 +147,37 @@ carried! {
     SearchArgs(4096) {
         key: SearchKey,
         buf: [u8; 3992],
+    }
+    /// `btrfs_ioctl_search_args_v2` with room for the largest item.
+    SearchArgsV2(65536) {
+        key: SearchKey,
+        buf_size: U64,
+        buf: [u8; 65424],
+    }
+    /// `btrfs_ioctl_logical_ino_args`
+    LogicalIno(56) {
+        logical: U64,
+        /// Of the list.
+        size: U64,
+        reserved: [U64; 3],
+        flags: U64,
+        /// Where the list is in the caller's memory.
+        inodes: U64,
+    }
+    /// `btrfs_data_container`, without the list that follows it.
+    Container(16) {
+        bytes_left: U32,
+        bytes_missing: U32,
+        elem_cnt: U32,
+        elem_missed: U32,
+    }
+    /// `btrfs_ioctl_get_dev_stats`
+    DevStats(1032) {
+        devid: U64,
+        nr_items: U64,
+        flags: U64,
+        values: [U64; 5],
+        unused: [U64; 121],
     }
     /// `btrfs_ioctl_search_header`
     SearchHeader(32) {
@@ -203,6 +257,25 @@ carried! {
         rtime: Timespec,
         flags: U64,
         reserved: [U64; 16],
+    }
+    /// `fiemap_extent`
+    FiemapExtent(56) {
+        logical: U64,
+        physical: U64,
+        length: U64,
+        reserved: [U64; 2],
+        flags: U32,
+        reserved_more: [U32; 3],
+    }
+    /// `fiemap` with room for extents.
+    Fiemap(65440) {
+        start: U64,
+        length: U64,
+        flags: U32,
+        mapped_extents: U32,
+        extent_count: U32,
+        reserved: U32,
+        extents: [FiemapExtent; 1168],
     }
     /// `fstrim_range`; its length becomes that of what was trimmed.
     TrimRange(24) {

@@ -141,6 +141,9 @@ fn script(top: &Path) -> Vec<String> {
         [u64::MAX, u64::MAX, 0],
         [u64::MAX - 4096, 8192, 0],
         [8192, u64::MAX, 0],
+        // Behind the end.
+        [1 << 50, 4096, 0],
+        [1 << 50, u64::MAX, 0],
         [0, u64::MAX, u64::MAX],
     ] {
         // How much was trimmed, and in which steps, is the volume's and the device's.

@@ -12,6 +12,8 @@ mod calls;
 mod contents;
 #[path = "posix/flags.rs"]
 mod flags;
+#[path = "posix/handles.rs"]
+mod handles;
 #[path = "posix/listing.rs"]
 mod listing;
 #[path = "posix/names.rs"]
@@ -66,6 +68,7 @@ const CASES: &[Case] = &[
     ("appending_in_parts", flags::appending_in_parts),
     ("while_it_changes", listing::while_it_changes),
     ("places", listing::places),
+    ("by_handle", handles::by_handle),
 ];
 
 /// What answers differently, by the start of the question, and why.

@@ -3,9 +3,11 @@
 mod served;
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs, syncfs};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open, statvfs, syncfs};
 use rustix::io::Errno;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, Profile, or_skip};
 
@@ -135,5 +137,101 @@ fn space_is_shown_as_the_kernel_shows_it() {
             assert_eq!(shown, by_kernel(&ours), "{what}, filled by us");
             ours.check().unwrap();
         }
+    }
+}
+
+/// What is written without the kernel's cache is allocated when the call returns.
+fn write_direct(dir: &Path, mib: usize) {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT;
+    let file = open(dir.join("direct"), flags, Mode::from(0o644)).unwrap();
+    let len = 1 << 20;
+    let mut buffer = vec![7u8; len + 4096];
+    let skip = buffer.as_ptr().align_offset(4096);
+    let aligned = &mut buffer[skip..skip + len];
+    for number in 0..mib {
+        let written = rustix::io::pwrite(&file, aligned, (number * len) as u64);
+        assert_eq!(written, Ok(len));
+    }
+}
+
+const SMALL: usize = 40;
+
+/// What the steps of a script leave to be had, in bytes: on the kernel's mount once all is committed.
+fn script(dir: &Path, sync: &dyn Fn()) -> Vec<[u64; 2]> {
+    let mut shown = Vec::new();
+    let mut note = || {
+        let now = Shown::of(dir);
+        shown.push([now.free, now.available].map(|blocks| blocks * now.block_bytes[0]));
+    };
+    write_direct(dir, 200);
+    sync();
+    note();
+    let big = File::create(dir.join("reserved")).unwrap();
+    fallocate(&big, FallocateFlags::empty(), 0, 100 << 20).unwrap();
+    sync();
+    note();
+    for number in 0..SMALL {
+        let mut small = File::create(dir.join(format!("small{number}"))).unwrap();
+        small.write_all(&[1; 50_000]).unwrap();
+        small.sync_all().unwrap();
+    }
+    note();
+    shown
+}
+
+fn remove(dir: &Path) {
+    fs::remove_file(dir.join("direct")).unwrap();
+    for number in 0..SMALL {
+        fs::remove_file(dir.join(format!("small{number}"))).unwrap();
+    }
+}
+
+/// Commits.
+fn sync_all(dir: &Path) {
+    let top = File::open(dir).unwrap();
+    top.sync_all().unwrap();
+    syncfs(&top).unwrap();
+}
+
+#[test]
+fn space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed() {
+    if !or_skip("space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed") {
+        return;
+    }
+    /// A few tree blocks more or fewer.
+    const NEAR: u64 = 4 << 20;
+    let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = theirs.mount("").unwrap();
+    let expected = script(mount.path(), &|| sync_all(mount.path()));
+    remove(mount.path());
+    sync_all(mount.path());
+    let expected_at_last = Shown::of(mount.path());
+    mount.unmount().unwrap();
+    let ours = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mut shown = Vec::new();
+    by_us(&ours, "rw,noatime,commit=3600", |dir| {
+        shown = script(dir, &|| ());
+        remove(dir);
+        // Files go once the kernel has forgotten them, of which it tells later.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            sync_all(dir);
+            let now = Shown::of(dir);
+            let missing = expected_at_last.free.saturating_sub(now.free);
+            if missing * now.block_bytes[0] <= NEAR {
+                break;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{now:?}, kernel {expected_at_last:?}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(shown.len(), expected.len());
+    for (step, (shown, expected)) in shown.iter().zip(&expected).enumerate() {
+        let near = |(a, b): (&u64, &u64)| a.abs_diff(*b) <= NEAR;
+        let all_near = shown.iter().zip(expected).all(near);
+        assert!(all_near, "step {step}: {shown:?}, kernel {expected:?}");
     }
 }

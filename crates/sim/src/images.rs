@@ -37,6 +37,22 @@ pub fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images")
 }
 
+/// Keeps other processes from mounting a kept image as long as it lives.
+///
+/// The kernel mounts one volume of a UUID at a time, and each image has one UUID.
+#[derive(Debug)]
+pub struct Alone {
+    _locked: File,
+}
+
+/// Waits until no other process may mount kept images.
+pub fn alone() -> Result<Alone> {
+    let path = std::env::temp_dir().join("ubtrfs-kept-images.lock");
+    let file = File::create(&path).at("create", &path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).at("lock", &path)?;
+    Ok(Alone { _locked: file })
+}
+
 /// Names of all images, sorted.
 pub fn names() -> Result<Vec<String>> {
     let dir = dir();

@@ -4,15 +4,19 @@
 //! test that cannot run say so.
 
 mod chunks;
+mod cut;
 mod loop_device;
 mod mkfs;
 mod mount;
+mod verdict;
 mod volume;
 
 pub use chunks::{Chunk, Stripe, chunks};
+pub use cut::CutVolume;
 pub use loop_device::LoopDevice;
 pub use mkfs::{Csum, Feature, MkfsSpec, Profile};
 pub use mount::KernelMount;
+pub use verdict::{Verdict, progs_verdict, reading_verdict, writing_verdict};
 pub use volume::KernelVolume;
 
 use std::ffi::{OsStr, OsString};

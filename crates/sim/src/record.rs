@@ -182,7 +182,7 @@ fn erase(device: &MemDevice, offset: u64, len_bytes: u64) -> io::Result<()> {
 }
 
 /// Writes what a device holds to a new file, with holes for zeros, so that the kernel can look at it.
-pub fn save_image(device: &MemDevice, path: &Path) -> Result<()> {
+pub fn save_image(device: &dyn BlockDevice, path: &Path) -> Result<()> {
     let file = File::create_new(path).at("create", path)?;
     file.set_len(device.len_bytes()).at("set length", path)?;
     let mut block = vec![0; BLOCK_BYTES as usize];

@@ -66,6 +66,7 @@ fn superblock() -> Superblock {
     sb.num_devices = 1.into();
     sb.sectorsize = 4096.into();
     sb.stripesize = 4096.into();
+    sb.unused_leafsize = NODESIZE.into();
     sb.nodesize = NODESIZE.into();
     sb.incompat_flags = Incompat::MIXED_BACKREF.bits().into();
     sb.dev_item = item;

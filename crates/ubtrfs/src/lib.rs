@@ -20,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! Paths are absolute within the volume and may lead through subvolumes; names are any bytes but `/` and NUL.
+//! Paths begin at the root of the [`Volume`], with or without a slash, and may lead through subvolumes. A path means what
+//! it means to `std::fs`, and an error has the [`std::io::ErrorKind`] that it has there ([`Error::kind`]).
 //! All methods may be called from many threads. Changes are in memory until [`Volume::sync`], the commit
 //! interval (30 s by default) or memory pressure commits them, all that happened before together: after a
 //! power cut the volume is as of a commit.
@@ -33,6 +34,7 @@ mod file;
 mod open;
 mod paths;
 mod properties;
+mod removal;
 mod subvolumes;
 
 pub use error::{Error, Result};

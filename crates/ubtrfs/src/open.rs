@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,16 +12,17 @@ use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{Compress, FileId, OpenOptions};
 use ubtrfs_format::item::Timespec;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Naming, Result};
 
-/// An open volume, seen from the root of one of its subvolumes. Cheap to clone: clones are the same volume.
+/// An open volume, seen from the root of one of its subvolumes. Cheap to clone: clones are the same volume, which is
+/// closed when the last clone and the last [`File`](crate::File) are dropped, or by [`Volume::close`].
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub(crate) engine: Engine,
     pub(crate) root: FileId,
 }
 
-/// The engine, closed with the last clone of the handle: whoever drops that may open the devices anew.
+/// The engine, closed with the last clone of the handle, after which the devices may be opened anew.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine(Arc<OpenEngine>);
 
@@ -36,10 +38,30 @@ impl Deref for Engine {
 }
 
 impl Drop for OpenEngine {
-    /// Whoever must know whether the last changes are durable calls `sync` before.
+    /// `Volume::close` tells whether the last changes are durable.
     fn drop(&mut self) {
         // The engine has logged the reason.
         let _ = self.0.close();
+    }
+}
+
+/// A new file of this process, which is removed again unless it is kept.
+struct MadeFile<'a> {
+    path: &'a Path,
+    file: fs::File,
+    is_kept: bool,
+}
+
+impl Drop for MadeFile<'_> {
+    fn drop(&mut self) {
+        let identity = |file: fs::Metadata| (file.dev(), file.ino());
+        let made = self.file.metadata().map(identity).ok();
+        let named = self.path.symlink_metadata().map(identity).ok();
+        // Another file may have the name by now.
+        if !self.is_kept && made == named {
+            // The first error is the one to be told.
+            let _ = fs::remove_file(self.path);
+        }
     }
 }
 
@@ -126,6 +148,13 @@ impl Builder {
         self
     }
 
+    /// Lowers all caches and budgets to their shares of so much memory. Call it after those that set them.
+    #[must_use]
+    pub fn limit_memory(mut self, bytes: u64) -> Builder {
+        self.options = self.options.limit_memory(bytes);
+        self
+    }
+
     /// What a new volume shall be: label, profiles, checksums, node size, features.
     #[must_use]
     pub fn mkfs(mut self, options: MkfsOptions) -> Builder {
@@ -135,14 +164,19 @@ impl Builder {
 
     /// Opens the volume that has `path` among its devices; the others are looked for where [`Builder::scan`] says.
     ///
-    /// Errors: it is no btrfs, is in use, lacks devices, or has features that cannot be written.
+    /// Errors: there is no such file ([`NotFound`](std::io::ErrorKind::NotFound)); it holds no btrfs (`InvalidData`); it is in use
+    /// (`ResourceBusy`); devices are missing; it has features that cannot be written.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
+        let path = path.as_ref();
         let options = self.open_options();
-        let engine = ubtrfs_engine::Volume::open(&[path.as_ref().to_owned()], &options)?;
-        Volume::of_engine(engine)
+        let engine = ubtrfs_engine::Volume::open(&[path.to_owned()], &options);
+        let volume = engine.map_err(Error::from).and_then(Volume::of_engine);
+        volume.naming("open volume", path)
     }
 
     /// Makes a volume in a file that must not exist, and opens it. The file is sparse.
+    ///
+    /// Errors: after any there is no such file, unless it existed before.
     pub fn create(self, path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
         let path = path.as_ref();
         let failed = |source| Error::Image {
@@ -150,11 +184,19 @@ impl Builder {
             source,
         };
         let file = fs::File::create_new(path).map_err(failed)?;
-        file.set_len(len_bytes).map_err(failed)?;
-        drop(file);
-        let device = FileDevice::open(path, ubtrfs_device::Access::Write)
-            .map_err(ubtrfs_engine::Error::from)?;
-        self.make(Arc::new(device), path.to_owned())
+        let mut made = MadeFile {
+            path,
+            file,
+            is_kept: false,
+        };
+        made.file.set_len(len_bytes).map_err(failed)?;
+        let device = FileDevice::open(path, ubtrfs_device::Access::Write);
+        let volume = device
+            .map_err(|error| ubtrfs_engine::Error::from(error).into())
+            .and_then(|device| self.make(Arc::new(device), path.to_owned()))
+            .naming("create volume", path)?;
+        made.is_kept = true;
+        Ok(volume)
     }
 
     /// Makes a volume in memory; what is not written takes none.
@@ -228,5 +270,13 @@ impl Volume {
     /// Writes all buffered data and commits everything done before the call. Returns when it is durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.engine.sync()?)
+    }
+
+    /// Commits everything and closes the volume, for all clones and open files: from here on they change nothing. The devices
+    /// are free when the last of these is dropped.
+    ///
+    /// Errors: as [`Volume::sync`]. The volume is closed all the same.
+    pub fn close(self) -> Result<()> {
+        Ok(self.engine.close()?)
     }
 }

@@ -7,7 +7,7 @@ use ubtrfs_engine::XattrMode;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, RootItemFlags};
 
-use crate::error::Result;
+use crate::error::{Naming, Result};
 use crate::open::Volume;
 
 const COMPRESSION: &[u8] = b"btrfs.compression";
@@ -15,12 +15,16 @@ const COMPRESSION: &[u8] = b"btrfs.compression";
 impl Volume {
     /// The value of the attribute of exactly this name, namespace included (`user.note`); None if there is none.
     pub fn xattr(&self, path: impl AsRef<Path>, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        Ok(self.engine.xattr(self.find(path)?, name.as_ref())?)
+        let path = path.as_ref();
+        let value = self.engine.xattr(self.find(path)?, name.as_ref());
+        value.naming("read an attribute of", path)
     }
 
     /// All attributes of all namespaces as (name, value), in no order that means anything.
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        Ok(self.engine.xattrs(self.find(path)?)?)
+        let path = path.as_ref();
+        let all = self.engine.xattrs(self.find(path)?);
+        all.naming("list the attributes of", path)
     }
 
     /// Sets an attribute: made or replaced, or only one of these, as `mode` says. An ACL in the kernel's form changes
@@ -36,16 +40,20 @@ impl Volume {
         value: impl AsRef<[u8]>,
         mode: XattrMode,
     ) -> Result<()> {
+        let path = path.as_ref();
         let id = self.find(path)?;
         let (name, value) = (name.as_ref(), value.as_ref());
-        Ok(self.engine.set_xattr(id, name, value, mode)?)
+        let set = self.engine.set_xattr(id, name, value, mode);
+        set.naming("set an attribute of", path)
     }
 
     /// Removes an attribute.
     ///
     /// Errors: there is none of the name ([`std::io::ErrorKind::NotFound`]); else as [`Volume::set_xattr`].
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<[u8]>) -> Result<()> {
-        Ok(self.engine.remove_xattr(self.find(path)?, name.as_ref())?)
+        let path = path.as_ref();
+        let removed = self.engine.remove_xattr(self.find(path)?, name.as_ref());
+        removed.naming("remove an attribute of", path)
     }
 
     /// The flags of `chattr`; [`Volume::metadata`] has them as well.
@@ -59,7 +67,9 @@ impl Volume {
     ///
     /// Errors: COMPRESS with NOCOMPRESS or NODATACOW; a flag that is none of these; a read-only subvolume.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: InodeFlags) -> Result<()> {
-        Ok(self.engine.set_inode_flags(self.find(path)?, flags)?)
+        let path = path.as_ref();
+        let set = self.engine.set_inode_flags(self.find(path)?, flags);
+        set.naming("set the flags of", path)
     }
 
     /// The property `compression` of a file or directory as it was set, such as `zstd:3`; None if it was not.
@@ -81,8 +91,10 @@ impl Volume {
     ///
     /// Errors: there is no subvolume at this path.
     pub fn is_read_only(&self, path: impl AsRef<Path>) -> Result<bool> {
-        let id = self.subvolume_at(path.as_ref())?;
-        let item = self.engine.subvolume_tree(id)?.item();
+        let path = path.as_ref();
+        let id = self.subvolume_at(path)?;
+        let tree = self.engine.subvolume_tree(id);
+        let item = tree.naming("open subvolume", path)?.item();
         Ok(item.flags().contains(RootItemFlags::RDONLY))
     }
 
@@ -90,8 +102,10 @@ impl Volume {
     ///
     /// Errors: there is no subvolume at this path.
     pub fn set_read_only(&self, path: impl AsRef<Path>, read_only: bool) -> Result<()> {
-        let id = self.subvolume_at(path.as_ref())?;
-        Ok(self.engine.set_read_only(id, read_only)?)
+        let path = path.as_ref();
+        let id = self.subvolume_at(path)?;
+        let set = self.engine.set_read_only(id, read_only);
+        set.naming("set the read-only flag of", path)
     }
 
     /// The subvolume that is mounted if none is named. A [`Volume`] shows the top level all the same.
@@ -103,8 +117,10 @@ impl Volume {
     ///
     /// Errors: there is no subvolume at this path.
     pub fn set_default_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
-        let id = self.subvolume_at(path.as_ref())?;
-        Ok(self.engine.set_default(id)?)
+        let path = path.as_ref();
+        let id = self.subvolume_at(path)?;
+        let set = self.engine.set_default(id);
+        set.naming("make the default subvolume of", path)
     }
 
     /// The label of the volume as of the last commit; "" if it has none.

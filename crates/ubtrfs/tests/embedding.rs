@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use ubtrfs::{
-    Access, Builder, Compress, Compression, FileKind, InodeFlags, RootId, Volume, XattrMode,
+    Access, Builder, Compress, Compression, FileKind, InodeFlags, RenameMode, RootId, Volume,
+    XattrMode,
 };
 use ubtrfs_sim::images;
 
@@ -82,13 +83,205 @@ fn image_keeps_what_was_synced() {
     let image = dir.join("image");
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
     volume.write("/file", b"kept").unwrap();
-    assert!(Volume::open(&image).is_err(), "the image is in use");
+    let refused = Volume::open(&image).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("this process"), "{refused}");
     drop(volume);
     let volume = Volume::open_read_only(&image).unwrap();
     assert_eq!(volume.read("/file").unwrap(), b"kept");
     assert_eq!(volume.metadata("/file").unwrap().kind, FileKind::Regular);
     drop(volume);
     fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn file_keeps_its_volume_open() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
+    let file = volume.create_file("/file").unwrap();
+    drop(volume);
+    file.write_at(b"written later", 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(Volume::open(&image).is_err());
+    drop(file);
+    let volume = Volume::open(&image).unwrap();
+    assert_eq!(volume.read("/file").unwrap(), b"written later");
+}
+
+#[test]
+fn file_without_a_name_goes_with_its_last_handle() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
+    let file = volume.create_file("/file").unwrap();
+    file.write_at(&[1; 1 << 20], 0).unwrap();
+    volume.remove_file("/file").unwrap();
+    drop(volume);
+    drop(file);
+    let volume = Volume::open_read_only(&image).unwrap();
+    assert!(volume.read_dir("/").unwrap().is_empty());
+}
+
+#[test]
+fn close_commits_and_ends_changes_of_all_handles() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
+    volume.write("/file", b"kept").unwrap();
+    let (other, file) = (volume.clone(), volume.open_file("/file").unwrap());
+    volume.close().unwrap();
+    let refused = other.write("/new", b"").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    assert!(file.write_at(b"lost", 0).is_err());
+    drop((other, file));
+    let volume = Volume::open_read_only(&image).unwrap();
+    assert_eq!(volume.read("/file").unwrap(), b"kept");
+    assert!(!volume.exists("/new").unwrap());
+}
+
+#[test]
+fn volume_that_could_not_be_made_leaves_no_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let refused = Volume::create(&image, 1 << 20).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+    assert!(!image.exists());
+    let refused = Volume::create(&image, u64::MAX >> 1).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::FileTooLarge, "{refused}");
+    assert!(!image.exists());
+    fs::write(&image, "the user's own").unwrap();
+    let refused = Volume::create(&image, VOLUME_BYTES).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&image).unwrap(), b"the user's own");
+}
+
+#[test]
+fn volume_that_cannot_be_opened_says_why_and_which() {
+    let scratch = tempfile::tempdir().unwrap();
+    let none = scratch.path().join("none");
+    let refused = Volume::open(&none).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert!(refused.to_string().contains("/none"), "{refused}");
+    let noise = scratch.path().join("noise");
+    fs::write(&noise, vec![7; 1 << 20]).unwrap();
+    let refused = Volume::open_read_only(&noise).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
+    let refused = Volume::open_read_only(scratch.path()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+#[test]
+fn errors_name_the_operation_and_the_paths() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let text = volume.read("/none").unwrap_err().to_string();
+    assert_eq!(text, "cannot read '/none': no such file or directory");
+    let text = volume.rename("/none", "/new").unwrap_err().to_string();
+    let wanted = "cannot rename '/none' to '/new': no such file or directory";
+    assert_eq!(text, wanted);
+    volume.create_dir("/dir").unwrap();
+    let mut dir = volume.open_file("/dir").unwrap();
+    let refused = dir.read(&mut [0]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::IsADirectory);
+    assert!(refused.to_string().contains("'/dir'"), "{refused}");
+}
+
+#[test]
+fn removal_of_a_tree_loses_no_subvolume() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.create_dir_all("/top/a/b").unwrap();
+    volume.write("/top/file", b"").unwrap();
+    volume.write("/top/a/file", b"").unwrap();
+    volume.create_subvolume("/top/a/b/sub").unwrap();
+    volume.write("/top/a/b/sub/kept", b"data").unwrap();
+    volume.symlink("/top", "/link").unwrap();
+    let refused = volume.remove_dir_all("/top").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
+    assert!(refused.to_string().contains("'/top/a/b/sub'"), "{refused}");
+    let refused = volume.remove_dir_all("/top/a/b/sub").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
+    assert!(volume.exists("/top/file").unwrap() && volume.exists("/top/a/file").unwrap());
+    assert_eq!(volume.read("/top/a/b/sub/kept").unwrap(), b"data");
+    // A subvolume elsewhere is in no way, nor is the empty directory that a snapshot has for one.
+    volume.create_subvolume("/data").unwrap();
+    volume.create_dir("/data/dir").unwrap();
+    volume.create_subvolume("/data/dir/nested").unwrap();
+    volume.snapshot("/data", "/snap", Access::Writable).unwrap();
+    volume.remove_dir_all("/snap/dir").unwrap();
+    assert!(volume.exists("/data/dir/nested").unwrap());
+    volume.remove_dir_all("/link").unwrap();
+    assert!(volume.exists("/top/file").unwrap());
+    volume.delete_subvolume("/top/a/b/sub").unwrap();
+    volume.remove_dir_all("/top").unwrap();
+    assert!(!volume.exists("/top").unwrap());
+}
+
+#[test]
+fn removal_of_a_tree_goes_beyond_a_batch_of_entries() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    for number in 0..2500 {
+        let path = format!("/top/{}/{number}", number % 2);
+        volume.create_dir_all(&path).unwrap();
+    }
+    volume.remove_dir_all("/top").unwrap();
+    assert!(volume.read_dir("/").unwrap().is_empty());
+}
+
+#[test]
+fn reflink_onto_the_same_file_is_refused_and_loses_nothing() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let content = vec![7u8; 100_000];
+    volume.write("/file", &content).unwrap();
+    volume.hard_link("/file", "/hard").unwrap();
+    volume.symlink("file", "/soft").unwrap();
+    for (from, to) in [("/file", "/file"), ("/file", "/hard"), ("/soft", "/file")] {
+        let refused = volume.reflink(from, to).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{from} {to}");
+        assert_eq!(volume.read("/file").unwrap(), content, "{from} {to}");
+    }
+}
+
+#[test]
+fn reflink_that_cannot_be_made_leaves_the_destination() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.write("/summed", vec![7u8; 100_000]).unwrap();
+    volume.create_dir("/unsummed").unwrap();
+    volume
+        .set_flags("/unsummed", InodeFlags::NODATACOW)
+        .unwrap();
+    volume.write("/unsummed/file", b"kept").unwrap();
+    let refused = volume.reflink("/summed", "/unsummed/file").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    assert_eq!(volume.read("/unsummed/file").unwrap(), b"kept");
+    assert!(volume.reflink("/summed", "/unsummed/new").is_err());
+    assert!(!volume.exists("/unsummed/new").unwrap());
+    assert!(volume.reflink("/unsummed", "/new").is_err());
+    assert!(!volume.exists("/new").unwrap());
+}
+
+#[test]
+fn rename_replaces_nothing_if_told_so() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.write("/a", b"a").unwrap();
+    volume.write("/b", b"b").unwrap();
+    let refused = volume.rename_with("/a", "/b", RenameMode::NoReplace);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    volume
+        .rename_with("/a", "/b", RenameMode::Exchange)
+        .unwrap();
+    assert_eq!(volume.read("/a").unwrap(), b"b");
+}
+
+#[test]
+fn shared_file_is_read_and_written_by_reference() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let file = volume.create_file("/file").unwrap();
+    (&file).write_all(b"one two").unwrap();
+    (&file).seek(SeekFrom::Start(4)).unwrap();
+    let mut rest = String::new();
+    (&file).read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "two");
+    assert_eq!(file.metadata().unwrap().size, 7);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     }
     let _ = writeln!(
         out,
-        "The machine: {}, {} CPUs, {} MiB of memory, Linux {}, images on {}; {}; {}; FUSE over io_uring {}; \
+        "The machine: {}, {} CPUs, {} MiB of memory, Linux {}, images on {}; {} at commit {}; {}; FUSE over io_uring {}; \
          load {} before the run.\n",
         machine.cpu,
         machine.cpus,
@@ -33,6 +33,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
         machine.kernel,
         machine.storage,
         machine.ubtrfs,
+        machine.commit,
         machine.btrfs_progs,
         if machine.fuse_uring {
             "enabled"

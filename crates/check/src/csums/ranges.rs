@@ -4,21 +4,21 @@ use crate::error::CheckError;
 use crate::sorter::{Sorted, Sorter};
 
 /// Start and end.
-pub(super) type Range = (u64, u64);
+pub(crate) type Range = (u64, u64);
 
 #[derive(Debug)]
-pub(super) struct RangeSorter {
+pub(crate) struct RangeSorter {
     /// What the next range may continue.
     open: Option<Range>,
     sorter: Sorter<2>,
 }
 
 impl RangeSorter {
-    pub(super) fn new(sorter: Sorter<2>) -> RangeSorter {
+    pub(crate) fn new(sorter: Sorter<2>) -> RangeSorter {
         RangeSorter { open: None, sorter }
     }
 
-    pub(super) fn add(&mut self, (start, end): Range) -> Result<(), CheckError> {
+    pub(crate) fn add(&mut self, (start, end): Range) -> Result<(), CheckError> {
         match &mut self.open {
             Some(open) if open.0 <= start && start <= open.1 => open.1 = open.1.max(end),
             open => {
@@ -30,7 +30,7 @@ impl RangeSorter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Union, CheckError> {
+    pub(crate) fn finish(mut self) -> Result<Union, CheckError> {
         if let Some((start, end)) = self.open {
             self.sorter.push([start, end])?;
         }
@@ -47,7 +47,7 @@ impl RangeSorter {
 
 /// The union of all ranges, taken from the lowest on.
 #[derive(Debug)]
-pub(super) struct Union {
+pub(crate) struct Union {
     sorted: Sorted<2>,
     /// A record that is not joined yet.
     ahead: Option<Range>,
@@ -77,7 +77,7 @@ impl Union {
     }
 
     /// Takes what lies below `end`; a range that crosses it is cut.
-    pub(super) fn take_before(
+    pub(crate) fn take_before(
         &mut self,
         end: u64,
         each: &mut dyn FnMut(u64, u64),
@@ -95,9 +95,42 @@ impl Union {
     }
 }
 
+/// Gives what is left of a range without `others`, which are disjoint and ascending.
+pub(crate) fn without((start, end): Range, others: &[Range], each: &mut dyn FnMut(u64, u64)) {
+    let mut at = start;
+    let first = others.partition_point(|other| other.1 <= start);
+    for other in &others[first..] {
+        if other.0 >= end {
+            break;
+        }
+        if other.0 > at {
+            each(at, other.0);
+        }
+        at = at.max(other.1);
+    }
+    if at < end {
+        each(at, end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_have_is_cut_out() {
+        let others = [(0, 10), (20, 30), (30, 40), (60, 70)];
+        let left = |range| {
+            let mut left = Vec::new();
+            without(range, &others, &mut |start, end| left.push((start, end)));
+            left
+        };
+        assert_eq!(left((5, 65)), [(10, 20), (40, 60)]);
+        assert_eq!(left((22, 28)), []);
+        assert_eq!(left((10, 20)), [(10, 20)]);
+        assert_eq!(left((70, 80)), [(70, 80)]);
+        assert_eq!(left((8, 8)), []);
+    }
 
     #[test]
     fn ranges_are_joined_and_cut() {

@@ -69,6 +69,12 @@ impl Inode {
         self.kind() == FileKind::Directory.raw()
     }
 
+    /// Whether its data has no checksums.
+    pub(super) fn is_unsummed(&self) -> bool {
+        let flags = self.item.map(|item| item.flags);
+        flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM))
+    }
+
     /// Whether it needs an orphan item.
     pub(super) fn is_unlinked(&self) -> bool {
         self.item.is_some_and(|item| item.nlink == 0)
@@ -219,6 +225,11 @@ impl Inode {
     }
 
     fn check_symlink(&self, item: &Facts, add: &mut dyn FnMut(Fault)) {
+        let flags = item.flags & (InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+        if !flags.is_empty() {
+            let flags = flags.bits();
+            add(Fault::SymlinkFlags { flags });
+        }
         if item.nlink == 0 {
             return;
         }

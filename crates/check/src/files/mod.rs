@@ -10,10 +10,15 @@ mod inode;
 mod names;
 mod orphans;
 
+use std::collections::HashSet;
+
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, RootId, objectid};
-use ubtrfs_format::item::{DirEntries, FileExtent, InodeExtrefs, InodeItem, InodeRefs, RefEntry};
+use ubtrfs_format::item::{
+    DirEntries, DirEntry, FileExtent, InodeExtrefs, InodeItem, InodeRefs, RefEntry,
+};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
 use zerocopy::FromBytes;
 
 use crate::csums::Expectations;
@@ -45,6 +50,7 @@ pub(crate) fn check(
             no_holes: volume.superblock().incompat().contains(Incompat::NO_HOLES),
             sectorsize: u64::from(volume.sectorsize()),
             generation: volume.superblock().generation.get().saturating_add(1),
+            is_dump: volume.context().scrambled_names,
         },
         deleted: trees
             .iter()
@@ -70,6 +76,8 @@ struct Rules {
     sectorsize: u64,
     /// The highest that an extent may have.
     generation: u64,
+    /// The volume was restored from a metadata dump, in which names may be scrambled.
+    is_dump: bool,
 }
 
 struct FileReader<'s, 'a> {
@@ -203,6 +211,9 @@ impl FileReader<'_, '_> {
 
     fn entries(&mut self, root: &TreeRoot, key: Key, bytes: &[u8]) -> Result<(), CheckError> {
         let is_item = key.item_type == KeyType::DIR_ITEM;
+        if is_item {
+            self.compare_names(root, key, bytes);
+        }
         for entry in DirEntries::new(bytes) {
             if let Some(inode) = &mut self.inode {
                 inode.has_entries = true;
@@ -240,6 +251,31 @@ impl FileReader<'_, '_> {
         Ok(())
     }
 
+    /// The names of one DIR_ITEM: distinct, as all of one name have one hash and stand there together.
+    fn compare_names(&mut self, root: &TreeRoot, key: Key, bytes: &[u8]) {
+        let mut entries = DirEntries::new(bytes);
+        let Some(first) = entries.next() else { return };
+        let at = Place::item(root.tree, key);
+        if self.rules.is_dump {
+            let index = key.offset;
+            let wrong = |entry: &DirEntry<'_>| u64::from(name_hash(entry.name)) != index;
+            let all = DirEntries::new(bytes);
+            for _ in all.filter(wrong) {
+                self.state.add(at, Fault::NameHash { index });
+            }
+        }
+        if entries.rest().is_empty() {
+            return;
+        }
+        let mut seen = HashSet::from([first.name]);
+        for entry in entries {
+            if !seen.insert(entry.name) {
+                let inode = entry.location().objectid;
+                self.state.add(at, Fault::EntryTwice { inode, index: 0 });
+            }
+        }
+    }
+
     fn extent(
         &mut self,
         root: &TreeRoot,
@@ -254,6 +290,10 @@ impl FileReader<'_, '_> {
             && let Err(fault) = inode.add_extent(key.offset, &extent, self.rules)
         {
             self.state.add(Place::item(root.tree, key), fault);
+        }
+        if inode.is_unsummed() && is_compressed(bytes) {
+            let at = Place::item(root.tree, key);
+            self.state.add(at, Fault::CompressedNodatasum {});
         }
         if is_new {
             self.expect_csums(root, bytes)?;
@@ -304,7 +344,17 @@ fn is_root_ref(key: Key, entry: &RefEntry<'_>) -> bool {
     (key.objectid, key.offset) == (root, root) && entry.index == 0 && entry.name == b".."
 }
 
-/// Not of orphan items, nor of the free-inode cache of old kernels.
+/// Whether it is compressed data that has an extent of its own.
+fn is_compressed(bytes: &[u8]) -> bool {
+    matches!(
+        FileExtent::decode(bytes),
+        Some(FileExtent::Regular { head, body, .. })
+            if head.compression != 0 && body.disk().is_some()
+    )
+}
+
+/// Not of orphan items, nor of the free-inode cache of old kernels. Below the first that may be used there are
+/// none, and so an item there lacks its inode.
 fn is_inode(objectid: u64) -> bool {
-    (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
+    objectid <= RootId::LAST_FREE
 }

@@ -253,13 +253,12 @@ fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: 
         return;
     };
     let children: BTreeSet<u64> = group.iter().map(|record| record[3]).collect();
-    for at in [ITEM, INDEX] {
-        for twice in group.iter().filter(|record| record[2] == at).skip(1) {
-            let [_, _, _, inode, index, _] = *twice;
-            let key = Key::new(dir, KeyType::DIR_ITEM, 0);
-            let fault = Fault::EntryTwice { inode, index };
-            state.add(Place::item(root.tree, key), fault);
-        }
+    // Those of the DIR_ITEM were told when it was met.
+    for twice in group.iter().filter(|record| record[2] == INDEX).skip(1) {
+        let [_, _, _, inode, index, _] = *twice;
+        let key = Key::new(dir, KeyType::DIR_INDEX, index);
+        let fault = Fault::EntryTwice { inode, index };
+        state.add(Place::item(root.tree, key), fault);
     }
     for child in children {
         let find = |at| {
@@ -288,6 +287,15 @@ struct Child {
 }
 
 impl Child {
+    /// Whether the directory has no name and waits for its deletion.
+    fn is_dir_deleted(&self, volume: &CheckedVolume, root: &TreeRoot) -> bool {
+        let wanted = Key::new(self.dir, KeyType::INODE_ITEM, 0);
+        let Ok(Some(item)) = volume.view(root).get(&wanted) else {
+            return false;
+        };
+        InodeItem::ref_from_bytes(&item).is_ok_and(|inode| inode.nlink.get() == 0)
+    }
+
     fn judge(&self, state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot) {
         let (tree, inode) = (root.tree, self.inode);
         let dir_lost = state.may_have_lost(tree, self.dir);
@@ -299,6 +307,15 @@ impl Child {
         let ref_key = Key::new(inode, KeyType::INODE_REF, self.dir);
         let ref_at = Place::item(tree, ref_key);
         let index = known_index;
+        if self.reference.is_none() && self.is_dir_deleted(volume, root) {
+            let at = if self.index.is_some() {
+                index_at
+            } else {
+                item_at
+            };
+            state.add(at, Fault::EntryInDeletedDir { inode, index });
+            return;
+        }
         if self.item.is_none() {
             let fault = Fault::DirItemMissing { inode, index };
             state.add_unless(dir_lost, item_at, fault);

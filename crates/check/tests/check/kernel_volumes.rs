@@ -2,6 +2,7 @@
 //! of `btrfs check`.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -12,7 +13,10 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_sim::craft::{self, Crafted};
 use ubtrfs_sim::fill::Scale;
-use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_sim::kernel::{
+    self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile, progs_verdict,
+};
+use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::{Progress, matrix};
 
 use crate::assert_spotless;
@@ -207,8 +211,9 @@ fn log_trees_are_read_and_take_free_space() {
     let mount = volume.mount("commit=300").unwrap();
     fs::write(mount.path().join("old"), "content").unwrap();
     mount.sync().unwrap();
-    for number in 0..100 {
-        let file = fs::File::create(mount.path().join(format!("file-{number}"))).unwrap();
+    for number in 0..100u8 {
+        let mut file = fs::File::create(mount.path().join(format!("file-{number}"))).unwrap();
+        file.write_all(&[number; 10_000]).unwrap();
         file.sync_all().unwrap();
     }
     let copy = volume.dir().join("copy.img");
@@ -223,7 +228,31 @@ fn log_trees_are_read_and_take_free_space() {
     assert!(report.has_log);
     assert_spotless(TEST, &report);
 
-    let mut crafted = Crafted::load(&[copy]);
+    let mut crafted = Crafted::load(std::slice::from_ref(&copy));
+    let sound = crafted.clone();
+    let changed = crafted.edit_leaves(RootId::TREE_LOG, |items| {
+        let sums = items
+            .iter_mut()
+            .find(|(key, bytes)| key.item_type == KeyType::EXTENT_CSUM && bytes.len() > 4);
+        sums.is_some_and(|(_, bytes)| {
+            bytes.truncate(4);
+            true
+        })
+    });
+    assert!(changed > 0);
+    let unsummed = volume.dir().join("unsummed.img");
+    save_image(&*crafted.devices()[0].1, &unsummed).unwrap();
+    let report = check(
+        std::slice::from_ref(&unsummed),
+        &CheckOptions::default(),
+        &mut |_| {},
+    );
+    let report = report.unwrap();
+    assert_eq!(report.numbers(), [807], "{report}");
+    assert!(!report.is_clean());
+    progs_verdict(&[unsummed], false).unwrap_err();
+
+    let mut crafted = sound;
     let log_root = crafted.superblock().log_root.get();
     let key = Key::new(log_root, KeyType::METADATA_ITEM, 0);
     let mut extent = [1u64, 5, 2].map(u64::to_le_bytes).concat();
@@ -241,6 +270,48 @@ fn log_trees_are_read_and_take_free_space() {
         .collect();
     let report = check_devices(devices, &CheckOptions::default(), &mut |_| {}).unwrap();
     assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
+}
+
+/// A file is written and shared, and only the other one is synced: the replay of the log brings that one's data,
+/// with its checksums, and the first file stays preallocated.
+#[test]
+fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
+    const TEST: &str = "extent_may_be_preallocated_in_one_file_and_written_in_another";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("commit=300").unwrap();
+    let (first, second) = (mount.path().join("first"), mount.path().join("second"));
+    run("fallocate", &["-l", "1M"], &[&first]);
+    mount.sync().unwrap();
+    let file = fs::File::options().write(true).open(&first).unwrap();
+    (&file).write_all(&[7; 65536]).unwrap();
+    run("cp", &["--reflink=always"], &[&first, &second]);
+    fs::File::open(&second).unwrap().sync_all().unwrap();
+    let copy = volume.dir().join("copy.img");
+    run("cp", &["--sparse=always"], &[&volume.devices()[0], &copy]);
+    drop(file);
+    drop(mount);
+
+    let copies = [copy];
+    let options = CheckOptions::default();
+    let waiting = check(&copies, &options, &mut |_| {}).unwrap();
+    assert!(waiting.has_log);
+    assert_spotless("with the log", &waiting);
+    let mount = KernelMount::new(&copies, "").unwrap();
+    assert_eq!(
+        fs::read(mount.path().join("first")).unwrap()[..65536],
+        [0; 65536]
+    );
+    assert_eq!(
+        fs::read(mount.path().join("second")).unwrap()[..65536],
+        [7; 65536]
+    );
+    mount.unmount().unwrap();
+    let replayed = check(&copies, &options, &mut |_| {}).unwrap();
+    assert_spotless("replayed", &replayed);
+    progs_verdict(&copies, true).unwrap();
 }
 
 /// The device extents on both sides of each border of two leaves: device, offset and length.

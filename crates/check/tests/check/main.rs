@@ -4,6 +4,7 @@ mod damage;
 mod kept_images;
 mod kernel_volumes;
 mod planted;
+mod verdicts;
 
 use ubtrfs_check::Report;
 

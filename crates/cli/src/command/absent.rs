@@ -18,11 +18,15 @@ const ABSENT: [(&str, &[&str]); 4] = [
     ("inspect-internal", &["map-swapfile"]),
 ];
 
-fn absent_in(group: &str) -> &'static [&'static str] {
+pub(crate) fn absent_in(group: &str) -> &'static [&'static str] {
     let mut groups = ABSENT.iter();
     groups
         .find(|(name, _)| *name == group)
         .map_or(&[], |(_, absent)| absent)
+}
+
+pub(crate) fn is_absent(group: &str, name: &str) -> bool {
+    absent_in(group).contains(&name)
 }
 
 /// What help says of them.

@@ -26,7 +26,7 @@ impl Cat {
                 if error.is::<std::io::Error>() {
                     return Err(error);
                 }
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
             }
         }
         Ok(())

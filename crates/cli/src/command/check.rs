@@ -1,7 +1,7 @@
 //! `ubtrfs check`: whether a volume is consistent. Reads only.
 //!
 //! What is found goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
-//! there is an error; warnings alone are none.
+//! there is an error; warnings and notes alone are none.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,19 +13,24 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check_pool};
-use ubtrfs_device::{Holder, Pool, PoolOptions};
+use ubtrfs_device::{Holder, Pool, memory_limit};
 use ubtrfs_format::ids::Logical;
 
 use crate::console::Console;
+use crate::held;
 use crate::json;
-use crate::location::DeviceOptions;
+use crate::location::{Access, DeviceOptions};
 use crate::quoting::Escaped;
 
+/// With less, caches hold too few blocks to be worth it.
+const LEAST_MEMORY_MIB: u64 = 16;
 const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 
 /// Check the consistency of a volume that is not mounted
 ///
-/// Nothing is ever written. Exit code 0: no error was found; 1: errors were found, or the check failed.
+/// Nothing is ever written. Exit code 0: no error was found, whatever warnings and notes there are; 1: errors were
+/// found, or the check failed. A note is of what sound operation leaves, such as a power cut. docs/check.md lists the
+/// numbers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The devices or images of the volume
@@ -59,9 +64,9 @@ pub(crate) struct Check {
     /// List at most this many issues; the others are counted
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     max_issues: usize,
-    /// Memory for buffers and caches, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256)]
-    memory: u64,
+    /// Memory for buffers and caches, in MiB; by default 256, or a third of what this process may take if that is less
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u64>,
     /// Only read; always so
     #[arg(long)]
     readonly: bool,
@@ -129,8 +134,11 @@ impl Check {
         let report = report.context(format!("cannot check '{shown}'"))?;
         if report.has_log {
             console.warning(
-                "the volume has a log, which the next mount replays: what it says is not judged",
+                "the volume has a log, which the next mount replays: its names are not judged",
             );
+        }
+        if report.has_quotas {
+            console.warning("the volume has quota groups: their sums are not judged");
         }
         match console.is_json() {
             true => json::write_map(&mut console.out, "check", &to_json(&report))?,
@@ -172,12 +180,11 @@ impl Check {
     }
 
     fn open(&self, console: &mut Console) -> anyhow::Result<Pool> {
-        let mut paths = self.paths.clone();
-        paths.extend(self.devices.devices().iter().cloned());
-        let options = PoolOptions::new()
-            .degraded(true)
-            .scan(self.devices.scan_places().to_vec());
-        let pool = Pool::open(&paths, &options)?;
+        let paths = self.devices.all_named(&self.paths)?;
+        let places = self.devices.places(&paths, Access::Read)?;
+        let options = ubtrfs_check::pool_options().scan(places);
+        let open = || Ok(Pool::open(&paths, &options)?);
+        let pool = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
         for device in pool.devices() {
             let Some(holder) = device.holder.filter(is_mounted) else {
                 continue;
@@ -195,8 +202,12 @@ impl Check {
     }
 
     fn options(&self) -> CheckOptions {
+        let usual = CheckOptions::default().memory_bytes;
         CheckOptions {
-            memory_bytes: self.memory.clamp(16, 1 << 20) << 20,
+            memory_bytes: match self.memory {
+                Some(mib) => mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20,
+                None => usual.min(memory_limit() / 3).max(LEAST_MEMORY_MIB << 20),
+            },
             max_issues: self.max_issues,
             data_csums: self.check_data_csum,
             superblock_copy: self.super_,
@@ -287,13 +298,17 @@ fn counts(progress: &Progress) -> String {
     format!("{}: {blocks} blocks, {issues} issues", subject(progress))
 }
 
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
 fn print(out: &mut dyn Write, report: &Report, quiet: bool) -> std::io::Result<()> {
     for issue in &report.issues {
-        let level = match issue.severity() {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        writeln!(out, "{level} {issue}")?;
+        writeln!(out, "{} {issue}", word(issue.severity()))?;
     }
     if report.unlisted() > 0 {
         writeln!(out, "{} more issues are not listed", report.unlisted())?;
@@ -309,11 +324,15 @@ fn print(out: &mut dyn Write, report: &Report, quiet: bool) -> std::io::Result<(
         return Ok(());
     }
     let figures = &report.figures;
-    let verdict = match (report.errors, report.warnings) {
-        (0, 0) => "no error found".to_owned(),
-        (0, warnings) => format!("no error found, {warnings} warning(s)"),
-        (errors, _) => format!("{errors} error(s) found"),
+    let mut verdict = match report.errors {
+        0 => "no error found".to_owned(),
+        errors => format!("{errors} error(s) found"),
     };
+    for (count, name) in [(report.warnings, "warning"), (report.notes, "note")] {
+        if count > 0 && report.is_clean() {
+            verdict += &format!(", {count} {name}(s)");
+        }
+    }
     writeln!(out, "found {} bytes used, {verdict}", figures.bytes_used)?;
     for (name, value) in [
         ("total csum bytes", figures.csum_bytes),
@@ -336,9 +355,11 @@ struct ReportJson {
     clean: bool,
     errors: u64,
     warnings: u64,
+    notes: u64,
     unlisted: u64,
     suppressed: u64,
     log_tree: bool,
+    quota_groups: bool,
     bytes_used: u64,
     csum_bytes: u64,
     tree_bytes: u64,
@@ -374,9 +395,11 @@ fn to_json(report: &Report) -> ReportJson {
         clean: report.is_clean(),
         errors: report.errors,
         warnings: report.warnings,
+        notes: report.notes,
         unlisted: report.unlisted(),
         suppressed: report.suppressed,
         log_tree: report.has_log,
+        quota_groups: report.has_quotas,
         bytes_used: figures.bytes_used,
         csum_bytes: figures.csum_bytes,
         tree_bytes: figures.tree_bytes,
@@ -393,10 +416,7 @@ fn issue_to_json(issue: &Issue) -> IssueJson {
     IssueJson {
         code: issue.fault.code(),
         name: issue.fault.name(),
-        severity: match issue.severity() {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        },
+        severity: word(issue.severity()),
         message: issue.fault.to_string(),
         device: issue.at.devid.map(|id| id.0),
         tree: issue.at.tree.map(|id| id.0),

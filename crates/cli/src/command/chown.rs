@@ -30,15 +30,15 @@ pub(crate) struct Chown {
     volume: VolumeOptions,
 }
 
-/// What is changed; None leaves it.
+/// An owner as an argument; None leaves what is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Ownership {
-    uid: Option<u32>,
-    gid: Option<u32>,
+pub(crate) struct Ownership {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum InvalidOwner {
+pub(crate) enum InvalidOwner {
     #[error("invalid user: '{0}'")]
     User(String),
     #[error("invalid group: '{0}'")]

@@ -1,5 +1,9 @@
 //! `ubtrfs completions`: a shell's completions, made from the command line's definition.
+//!
+//! The words after `mount -o` form a list with commas, which the generators do not know of: they are given a mark in the
+//! place of a value, and what completes a list is put into the place of the mark.
 
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
 use crate::command_line;
@@ -11,15 +15,160 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
+/// What the generators are told to complete after `-o`.
+const MARK: &str = "ubtrfs-mount-options";
+
+/// Mount options that a user may want to write; those with a value end with "=".
+const MOUNT_OPTIONS: &[&str] = &[
+    "acl",
+    "allow_other",
+    "blkdev",
+    "clear_cache",
+    "commit=",
+    "compress",
+    "compress=lzo",
+    "compress=no",
+    "compress=zlib",
+    "compress=zstd",
+    "compress-force",
+    "compress-force=lzo",
+    "compress-force=zlib",
+    "compress-force=zstd",
+    "datacow",
+    "datasum",
+    "degraded",
+    "device=",
+    "dirsync",
+    "fakeroot",
+    "flushoncommit",
+    "fsname=",
+    "lazytime",
+    "log=",
+    "log=stderr",
+    "log=syslog",
+    "loglevel=",
+    "loop",
+    "max_inline=",
+    "noacl",
+    "noatime",
+    "noblkdev",
+    "nodatacow",
+    "nodatasum",
+    "nodev",
+    "nodiratime",
+    "noexec",
+    "noflushoncommit",
+    "noloop",
+    "nosuid",
+    "nosymfollow",
+    "opens",
+    "relatime",
+    "rescue=all",
+    "rescue=ibadroots",
+    "rescue=idatacsums",
+    "rescue=imetacsums",
+    "rescue=isuperflags",
+    "rescue=nologreplay",
+    "rescue=usebackuproot",
+    "ro",
+    "rw",
+    "strictatime",
+    "subvol=",
+    "subvolid=",
+    "sync",
+    "threads=",
+    "transport=auto",
+    "transport=classic",
+    "transport=uring",
+    "user_subvol_rm_allowed",
+    "writeback",
+];
+
 impl Completions {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut definition = command_line::definition().mut_subcommand("mount", |mount| {
+            let marked = PossibleValuesParser::new([MARK]);
+            mount.mut_arg("options", |options| options.value_parser(marked))
+        });
         let mut script = Vec::new();
-        clap_complete::generate(
-            self.shell,
-            &mut command_line::definition(),
-            "ubtrfs",
-            &mut script,
-        );
-        Ok(std::io::Write::write_all(&mut console.out, &script)?)
+        clap_complete::generate(self.shell, &mut definition, "ubtrfs", &mut script);
+        let script = String::from_utf8_lossy(&script);
+        let script = with_mount_options(self.shell, &script);
+        Ok(std::io::Write::write_all(
+            &mut console.out,
+            script.as_bytes(),
+        )?)
+    }
+}
+
+fn with_mount_options(shell: Shell, script: &str) -> String {
+    let words = MOUNT_OPTIONS.join(" ");
+    match shell {
+        Shell::Bash => {
+            let marked = format!("COMPREPLY=($(compgen -W \"{MARK}\" -- \"${{cur}}\"))");
+            let script = script.replace(&marked, "_ubtrfs_mount_options");
+            format!("{BASH_FUNCTION}\n{script}").replace("@WORDS@", &words)
+        }
+        Shell::Zsh => {
+            let (head, body) = script.split_once('\n').unwrap_or((script, ""));
+            let body = body.replace(&format!("({MARK})"), "_ubtrfs_mount_options");
+            format!("{head}\n{ZSH_FUNCTION}\n{body}").replace("@WORDS@", &words)
+        }
+        Shell::Fish => {
+            let marked = format!("\"{MARK}\\t''\"");
+            let completed = "\"(__fish_append , (__ubtrfs_mount_options))\"";
+            let script = script.replace(&marked, completed);
+            format!("{FISH_FUNCTION}\n{script}").replace("@WORDS@", &words)
+        }
+        _ => script.replace(MARK, &words),
+    }
+}
+
+const BASH_FUNCTION: &str = r#"_ubtrfs_mount_options() {
+    local before="" last="${cur}"
+    if [[ "${cur}" == *,* ]]; then
+        before="${cur%,*},"
+        last="${cur##*,}"
+    fi
+    COMPREPLY=($(compgen -P "${before}" -W "@WORDS@" -- "${last}"))
+    compopt -o nospace 2>/dev/null
+}
+"#;
+
+const ZSH_FUNCTION: &str = r#"
+(( $+functions[_ubtrfs_mount_options] )) ||
+_ubtrfs_mount_options() {
+    local -a words_of_mount
+    words_of_mount=(@WORDS@)
+    _sequence compadd -S '' - -a words_of_mount
+}
+"#;
+
+const FISH_FUNCTION: &str = r#"function __ubtrfs_mount_options
+    string split ' ' '@WORDS@'
+end
+"#;
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use ubtrfs_fuse::mount::Options;
+
+    use super::*;
+
+    #[test]
+    fn every_word_is_a_mount_option() {
+        for word in MOUNT_OPTIONS {
+            let value = match *word {
+                "device=" | "fsname=" | "log=" | "subvol=" => "/x",
+                "loglevel=" => "info",
+                word if word.ends_with('=') => "8",
+                _ => "",
+            };
+            let written = format!("{word}{value}");
+            let taken = Options::default().add(OsStr::new(&written));
+            assert_eq!(taken, Ok(()), "{written}");
+        }
     }
 }

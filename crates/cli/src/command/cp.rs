@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +10,13 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit};
-use ubtrfs_engine::{Error, FileId, FileKind, NewInode, Volume};
+use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
 
 use crate::changes::{Changes, Target, is_final};
 use crate::console::{COPY_PROGRESS, Console};
 use crate::copy::{
-    Copier, CopyOptions, FromHost, FromVolume, HostFile, Reflink, Sparse, ToHost, ToVolume,
-    open_directory,
+    Copier, CopyError, CopyOptions, FromHost, FromVolume, HostFile, Made, Reflink, Sparse, ToHost,
+    ToVolume, Top, open_directory,
 };
 use crate::file_data::READ_BYTES;
 use crate::location::{Location, VolumeOptions};
@@ -30,10 +30,12 @@ use crate::quoting::Escaped;
 /// The last argument is the destination: a directory that exists, in which the copies are made under their own
 /// names, or the new name of a single copy. The contents of a volume's root, and of a path that ends in "/.", are
 /// copied into the destination itself. If the destination is IMAGE:/PATH, sources without ":/" are files of this
-/// machine, and - is standard input; otherwise all sources are in volumes.
+/// machine, and - is standard input; otherwise all sources are in volumes, and the destination - is standard output
+/// (./- is a file of that name).
 ///
 /// In a volume copies belong to root, unless -a keeps the owner. A file that exists is overwritten, and keeps owner
-/// and mode; with -a it is replaced.
+/// and mode; with -a it is replaced. A file is copied through a link that the destination names, but not where the link
+/// leads nowhere. Below directories that are copied, links are replaced.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cp {
     #[arg(required = true, value_name = "SOURCE")]
@@ -101,19 +103,20 @@ impl Cp {
         volume: &Volume,
         root: FileId,
         source: &Location,
-    ) -> anyhow::Result<(FileId, bool)> {
+    ) -> anyhow::Result<(FileId, FileKind)> {
         let found = match self.follows() {
             true => volume.resolve_following(root, &source.path),
             false => volume.resolve(root, &source.path),
         };
         let id = found.with_context(|| format!("cannot access '{source}'"))?;
-        let is_dir = volume.attr(id)?.kind == FileKind::Directory;
-        self.check_dir(is_dir, source)?;
-        Ok((id, is_dir))
+        let kind = volume.attr(id)?.kind;
+        self.check_dir(kind == FileKind::Directory, source)?;
+        Ok((id, kind))
     }
 
     fn to_host(&self, destination: &Path, console: &mut Console) -> anyhow::Result<()> {
-        let into = destination.is_dir();
+        let is_output = self.destination.is_standard_stream();
+        let into = !is_output && destination.is_dir();
         if self.sources.len() > 1 && !into {
             bail!("'{}' is not a directory", shown(destination));
         }
@@ -123,7 +126,7 @@ impl Cp {
                 .with_context(|| format!("neither '{source}' nor the destination is in a volume"))
                 .and_then(|source| self.one_to_host(&source, destination, into, console));
             if let Err(error) = copied {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
             }
         }
         Ok(())
@@ -137,23 +140,71 @@ impl Cp {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let opened = self.volume.open_beside(source, None)?;
-        let (id, is_dir) = self.find(&opened.0, opened.1, source)?;
+        let (id, kind) = self.find(&opened.0, opened.1, source)?;
         let from = FromVolume { volume: &opened.0 };
+        let images = images_of(&opened.0);
+        let made = self.open_named(kind, destination, into, &images, console)?;
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
-        let to = ToHost::new(self.archive);
+        let to = ToHost::new(self.archive, images);
         let mut copier = Copier::new(&from, to, self.options(console), console);
-        if is_dir && (contents || !into) {
+        if let Some(made) = made {
+            return Ok(copier.copy_into(&id, &made, &source.path)?);
+        }
+        let top = |path: &Path| {
+            let shown = path.as_os_str().as_bytes().to_vec();
+            open_destination(path).map(|dir| Top { dir, shown })
+        };
+        if kind == FileKind::Directory && (contents || !into) {
             if !into {
                 make_directory(destination)?;
             }
-            let top = open_destination(destination)?;
-            return Ok(copier.copy_contents(&id, top, &source.path)?);
+            return Ok(copier.copy_contents(&id, top(destination)?, &source.path)?);
         }
         let (dir, name) = match into {
             true => (destination, source.file_name().unwrap_or(b".")),
             false => split(destination)?,
         };
-        Ok(copier.copy_as(&id, open_destination(dir)?, name, &source.path)?)
+        Ok(copier.copy_as(&id, top(dir)?, name, &source.path)?)
+    }
+
+    /// Opens what the destination names to be overwritten, links followed: standard output, or something that exists and
+    /// is neither replaced nor copied into.
+    fn open_named(
+        &self,
+        kind: FileKind,
+        destination: &Path,
+        into: bool,
+        images: &[(u64, u64)],
+        console: &mut Console,
+    ) -> anyhow::Result<Option<Made>> {
+        if self.destination.is_standard_stream() {
+            if kind != FileKind::Regular {
+                bail!("only a file can be copied to standard output");
+            }
+            console.out.flush()?;
+            let output = File::from(rustix::io::dup(io::stdout())?);
+            return Ok(Some(Made::of_open(output)?));
+        }
+        let is_there = destination.symlink_metadata().is_ok();
+        if into || self.archive || kind != FileKind::Regular || !is_there {
+            return Ok(None);
+        }
+        let shown = shown(destination);
+        match destination.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!("not writing through dangling symlink '{shown}'")
+            }
+            Ok(existing) if images.contains(&(existing.dev(), existing.ino())) => {
+                bail!("cannot write '{shown}': it is the image that is read")
+            }
+            _ => {}
+        }
+        let mut options = File::options();
+        let opened = options.write(true).truncate(true).open(destination);
+        let made = opened.and_then(Made::of_open);
+        Ok(Some(
+            made.with_context(|| format!("cannot write '{shown}'"))?,
+        ))
     }
 
     fn to_volume(&self, destination: &Location, console: &mut Console) -> anyhow::Result<()> {
@@ -175,12 +226,12 @@ impl Cp {
         };
         for source in &self.sources {
             let copied = match source {
-                input if input.is_standard_input() => goal.write_input(),
+                input if input.is_standard_stream() => goal.write_input(),
                 Operand::Host { path, .. } => self.host_to_volume(path, &goal, console),
                 Operand::Volume(source) => self.between(source, &changes, &goal, console),
             };
             if let Err(error) = copied {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
                 if is_final(&error) {
                     break;
                 }
@@ -205,9 +256,9 @@ impl Cp {
         let name = place::split(bytes).map(|(_, name)| name);
         let to = ToVolume::new(&goal.target.volume, self.archive);
         let mut copier = Copier::new(&from, to, self.options(console), console);
-        match goal.place(file.is_dir(), name)? {
-            Goes::Contents(dir) => copier.copy_contents(&file, dir, bytes)?,
-            Goes::As(dir, name) => copier.copy_as(&file, dir, &name, bytes)?,
+        match goal.place(file.kind()?, name)? {
+            Goes::Contents(top) => copier.copy_contents(&file, top, bytes)?,
+            Goes::As(top, name) => copier.copy_as(&file, top, &name, bytes)?,
         }
         Ok(())
     }
@@ -221,19 +272,25 @@ impl Cp {
     ) -> anyhow::Result<()> {
         let open = changes.opened(source);
         let (volume, root) = &self.volume.of_several().open_beside(source, open)?;
-        let (id, is_dir) = self.find(volume, *root, source)?;
+        let (id, kind) = self.find(volume, *root, source)?;
         let name = place::split(&source.path).map(|(_, name)| name);
         let is_same_volume = std::ptr::eq(&**volume, &*goal.target.volume);
-        if is_dir && is_same_volume {
+        if kind == FileKind::Directory && is_same_volume {
             goal.refuse_below(id, source)?;
         }
-        let goes = goal.place(is_dir, name)?;
+        let goes = goal.place(kind, name)?;
+        if let Goes::As(top, name) = &goes
+            && is_same_volume
+            && volume.lookup(top.dir, name)? == Some(id)
+        {
+            return Err(CopyError::SameFile).with_context(|| format!("cannot copy '{source}'"));
+        }
         let from = FromVolume { volume };
         let to = ToVolume::new(&goal.target.volume, self.archive);
         let mut copier = Copier::new(&from, to, self.options(console), console);
         match goes {
-            Goes::Contents(dir) => copier.copy_contents(&id, dir, &source.path)?,
-            Goes::As(dir, name) => copier.copy_as(&id, dir, &name, &source.path)?,
+            Goes::Contents(top) => copier.copy_contents(&id, top, &source.path)?,
+            Goes::As(top, name) => copier.copy_as(&id, top, &name, &source.path)?,
         }
         Ok(())
     }
@@ -249,20 +306,67 @@ struct Goal<'a> {
 
 enum Goes {
     /// What is in the source goes into this directory.
-    Contents(FileId),
-    As(FileId, Vec<u8>),
+    Contents(Top<FileId>),
+    As(Top<FileId>, Vec<u8>),
 }
 
 impl Goal<'_> {
-    /// `name` is the source's own; None asks for its contents.
-    fn place(&self, is_dir: bool, name: Option<&[u8]>) -> anyhow::Result<Goes> {
-        match (self.into, name) {
-            (Some(dir), None) if is_dir => Ok(Goes::Contents(dir)),
-            (Some(dir), Some(name)) => Ok(Goes::As(dir, name.to_vec())),
-            _ => {
-                let place = self.target.place(self.destination)?;
-                Ok(Goes::As(place.dir, place.name))
-            }
+    /// `kind` and `name` are the source's own; no name asks for its contents.
+    fn place(&self, kind: FileKind, name: Option<&[u8]>) -> anyhow::Result<Goes> {
+        let destination = self.destination;
+        let shown = destination.to_outside();
+        if let Some(dir) = self.into {
+            let top = Top { dir, shown };
+            return match name {
+                None if kind == FileKind::Directory => Ok(Goes::Contents(top)),
+                Some(name) => {
+                    let path = [&destination.path, &b"/"[..], name].concat();
+                    let (dir, name) = self.through_link(kind, &path, (dir, name))?;
+                    Ok(Goes::As(Top { dir, ..top }, name))
+                }
+                None => self.as_named(kind),
+            };
+        }
+        self.as_named(kind)
+    }
+
+    /// The name that the destination is.
+    fn as_named(&self, kind: FileKind) -> anyhow::Result<Goes> {
+        let destination = self.destination;
+        if kind != FileKind::Directory && destination.path.ends_with(b"/") {
+            bail!("'{destination}' is not a directory");
+        }
+        let place = self.target.place(destination)?;
+        let (dir, name) = self.through_link(kind, &destination.path, (place.dir, &place.name))?;
+        let above = place::split(&destination.path).map_or(&b"/"[..], |(above, _)| above);
+        let shown = destination.outside(above);
+        Ok(Goes::As(Top { dir, shown }, name))
+    }
+
+    /// Where a copy goes that the last name of `path` is for: for a regular file, where a link of this name leads.
+    fn through_link(
+        &self,
+        kind: FileKind,
+        path: &[u8],
+        (dir, name): (FileId, &[u8]),
+    ) -> anyhow::Result<(FileId, Vec<u8>)> {
+        let volume = &self.target.volume;
+        let refused = || format!("cannot write '{}'", self.destination);
+        let is_link = match volume.lookup(dir, name).with_context(refused)? {
+            Some(existing) => volume.attr(existing)?.kind == FileKind::Symlink,
+            None => false,
+        };
+        if kind != FileKind::Regular || !is_link {
+            return Ok((dir, name.to_vec()));
+        }
+        let end = volume.resolve_end(self.target.root, path, true);
+        let end = end.with_context(refused)?;
+        match (end.id, end.last) {
+            (Some(_), LastName::Name(name)) => Ok((end.dir, name)),
+            _ => bail!(
+                "not writing through dangling symlink '{}'",
+                Escaped(&self.destination.outside(path))
+            ),
         }
     }
 
@@ -292,10 +396,17 @@ impl Goal<'_> {
             bail!("standard input is the shell's own");
         }
         let volume = &self.target.volume;
+        let mut input = File::from(rustix::io::dup(io::stdin())?);
+        let source = input.metadata()?;
+        if images_of(volume).contains(&(source.dev(), source.ino())) {
+            return Err(CopyError::Image).with_context(refused);
+        }
         let found = volume.resolve_following(self.target.root, &self.destination.path);
         let file = match found {
             Err(Error::NotFound) => {
                 let place = self.target.place(self.destination)?;
+                let path = &self.destination.path;
+                self.through_link(FileKind::Regular, path, (place.dir, &place.name))?;
                 let new = NewInode {
                     umask: umask(),
                     ..NewInode::file(0o666)
@@ -310,7 +421,6 @@ impl Goal<'_> {
                 file
             }
         };
-        let mut input = File::from(rustix::io::dup(io::stdin())?);
         let mut buffer = vec![0; READ_BYTES];
         let mut at = 0;
         loop {

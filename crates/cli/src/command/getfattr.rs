@@ -62,7 +62,7 @@ impl Getfattr {
                     list.push(&mut console.out, &to_json(location, &xattrs))?;
                 }
                 (Ok(xattrs), None) => self.show(location, &xattrs, console)?,
-                (Err(error), _) => console.error(format_args!("{error:#}")),
+                (Err(error), _) => console.failed(&error),
             }
         }
         match list {

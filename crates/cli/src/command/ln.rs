@@ -48,7 +48,7 @@ impl Ln {
         }
         for to in &self.targets {
             if let Err(error) = self.link(&changes, &target, into, to) {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
                 if is_final(&error) {
                     break;
                 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::{Arg, ArgAction, Command};
 
 use crate::command_line;
 
@@ -15,8 +16,74 @@ pub(crate) struct Man {
 
 impl Man {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let definition = with_synopsis(command_line::definition(), "ubtrfs");
         std::fs::create_dir_all(&self.dir)
-            .and_then(|()| clap_mangen::generate_to(command_line::definition(), &self.dir))
+            .and_then(|()| clap_mangen::generate_to(definition, &self.dir))
             .with_context(|| format!("cannot write manual pages to '{}'", self.dir.display()))
     }
+}
+
+/// Gives a command and those in it a synopsis that names the values of options, which the generator leaves out.
+fn with_synopsis(command: Command, path: &str) -> Command {
+    let usage = synopsis(&command, path);
+    let path = path.to_owned();
+    let command = command.override_usage(usage);
+    command.mut_subcommands(move |below| {
+        let path = format!("{path} {}", below.get_name());
+        with_synopsis(below, &path)
+    })
+}
+
+fn synopsis(command: &Command, path: &str) -> String {
+    let mut words = vec![path.to_owned()];
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    for arg in shown().filter(|arg| !arg.is_positional()) {
+        let option = option(arg);
+        words.push(match arg.is_required_set() {
+            true => option,
+            false => format!("[{option}]"),
+        });
+    }
+    if command.has_subcommands() {
+        words.push("<command>".to_owned());
+    }
+    words.extend(shown().filter(|arg| arg.is_positional()).map(operand));
+    words.join(" ")
+}
+
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|letter| format!("-{letter}"));
+    let long = arg.get_long().map(|name| format!("--{name}"));
+    let names: Vec<String> = [short, long].into_iter().flatten().collect();
+    let names = names.join("|");
+    let value = match arg.get_action().takes_values() {
+        true => value_names(arg).join(" "),
+        false => String::new(),
+    };
+    match (value.as_str(), arg.is_require_equals_set()) {
+        ("", _) if matches!(arg.get_action(), ArgAction::Count) => format!("{names}..."),
+        ("", _) => names,
+        // All that need the sign can do without a value.
+        (value, true) => format!("{names}[={value}]"),
+        (value, false) => format!("{names} {value}"),
+    }
+}
+
+fn operand(arg: &Arg) -> String {
+    let names = value_names(arg).join(" ");
+    let names = match arg.get_action() {
+        ArgAction::Append if !names.contains(' ') => format!("{names}..."),
+        _ => names,
+    };
+    match arg.is_required_set() {
+        true => names,
+        false => format!("[{names}]"),
+    }
+}
+
+fn value_names(arg: &Arg) -> Vec<String> {
+    let id = || vec![arg.get_id().as_str().to_uppercase()];
+    let names = arg.get_value_names();
+    let names = names.map_or_else(id, |names| names.iter().map(ToString::to_string).collect());
+    names.iter().map(|name| format!("<{name}>")).collect()
 }

@@ -9,19 +9,22 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use ubtrfs_device::{DeviceError, Holder};
-use ubtrfs_engine::Volume;
+use ubtrfs_engine::{LEAST_MEMORY_BYTES, Volume};
 use ubtrfs_fuse::mount::{
-    self, Launched, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
+    self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
 };
 
 use crate::console::Console;
-use crate::control::{Control, Served};
-use crate::location::DeviceOptions;
+use crate::control::{Control, Leavers, Served};
+use crate::held;
+use crate::location::{Access, DeviceOptions};
 use crate::log::{self, LogLevel};
+use crate::told::Told;
 
 /// Tells the second run that it is one.
 const SERVE: &str = "UBTRFS_SERVE_MOUNT";
@@ -31,12 +34,14 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Mount a volume on a directory without the kernel's btrfs
 ///
 /// Options are those of `mount -t btrfs`: ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
-/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, clear_cache, degraded,
-/// device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed, and the opposites datacow, datasum, noflushoncommit, acl;
+/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, clear_cache,
+/// space_cache=v2 (a volume without a free-space tree gets one), degraded, device=DEVICE, rescue=..., noacl, user_subvol_rm_allowed, and the opposites datacow, datasum, noflushoncommit, acl;
 /// those of mount(8): sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
 /// user and its kin, context= and its kin where there is SELinux; those of FUSE: allow_other, fsname=NAME, threads=N,
-/// noblkdev, fakeroot (who mounts may read everything, whatever modes and owners say); and of this program: loop and
-/// noloop (see below), transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that
+/// noblkdev, fakeroot (who mounts may read and change everything, and run every command on the mount, whatever modes
+/// and owners say; nobody else may enter); and of this program: loop and
+/// noloop (see below), memory=BYTES (caches and buffers are shares of it; by default it is the memory of the machine, or
+/// the limit of the control group if that is less), transport=auto|uring|classic, writeback (the kernel collects what is written: for programs that
 /// write little at a time), opens (immutable and append-only files are refused when they are opened, not when they are
 /// written to), log=FILE|syslog|stderr, loglevel=LEVEL. What of btrfs has no meaning here (autodefrag, discard, ssd,
 /// ...) is accepted, with a warning where that matters. What is read from the kernel's cache moves no access time, with
@@ -204,11 +209,15 @@ impl Mount {
         };
         // The kernel clears a huge page in one go, for half a millisecond or more, while a request waits.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
+        // Before the image is opened, which a loop device of such a mount would keep in use.
+        mount::clear_dead(mountpoint)?;
+        warn_of_little_memory(options);
         let volume = self.open(&image, options)?;
         let mut session = mount::mount(Arc::clone(&volume), &source, mountpoint, options)
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
-        listen(volume, options, &mut session);
+        let leavers = Leavers::default();
+        listen(volume, options, &leavers, &mut session);
         tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
             // When the command is not there any more to hear it, dropping the session unmounts.
@@ -227,7 +236,12 @@ impl Mount {
         let ended = session.wait();
         if let Err(error) = &ended {
             tracing::error!("{error}");
+            if matches!(error, MountError::Close(_)) {
+                leavers.tell_failure();
+            }
         }
+        // The end of the process ends their connections.
+        std::mem::forget(leavers);
         Ok(ended?)
     }
 
@@ -237,8 +251,13 @@ impl Mount {
         paths.extend_from_slice(&options.devices);
         let devices = self.devices.clone().or_degraded(options.degraded);
         let open = |writable| {
-            let opened = devices.open_with(&paths, options.open_options(writable));
-            opened.map_err(name_the_mount)
+            let access = if writable {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            let open = || devices.open_with(&paths, access, options.open_options(writable));
+            held::when_free(Duration::ZERO, open).map_err(name_the_mount)
         };
         if options.read_only == Some(true) {
             return open(false);
@@ -251,6 +270,17 @@ impl Mount {
             }
             opened => opened.map_err(name_the_way_to_read),
         }
+    }
+}
+
+fn warn_of_little_memory(options: &Options) {
+    let memory = options.memory_bytes();
+    if memory < LEAST_MEMORY_BYTES {
+        tracing::warn!(
+            "{} MiB of memory may be too little for a mount: it needs {} MiB, and may be killed with less",
+            memory >> 20,
+            LEAST_MEMORY_BYTES >> 20
+        );
     }
 }
 
@@ -273,10 +303,10 @@ fn is_write_protected(error: &anyhow::Error) -> bool {
 fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(ubtrfs_engine::Error::LogTree) => {
-            anyhow::anyhow!("{error:#}; -o ro shows the last commit, without it")
+            anyhow::anyhow!("{}; -o ro shows the last commit, without it", Told(&error))
         }
         Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {
-            anyhow::anyhow!("{error:#}; -o ro mounts it for reading")
+            anyhow::anyhow!("{}; -o ro mounts it for reading", Told(&error))
         }
         _ => error,
     }
@@ -338,7 +368,7 @@ fn leave_stderr(options: &Options) {
 }
 
 /// Has commands on paths in the mount be served; the mount is as good without.
-fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
+fn listen(volume: Arc<Volume>, options: &Options, leavers: &Leavers, session: &mut Session) {
     let (Some(root), Some(device), Some(point)) =
         (session.root(), session.device(), session.control().cloned())
     else {
@@ -353,6 +383,8 @@ fn listen(volume: Arc<Volume>, options: &Options, session: &mut Session) {
         device,
         live: session.live_options().clone(),
         stats: session.stats().cloned(),
+        afterlife: Some(session.afterlife()),
+        leavers: leavers.clone(),
         is_fakeroot: options.fakeroot,
     };
     match Control::start(served) {

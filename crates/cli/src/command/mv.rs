@@ -5,9 +5,9 @@ use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
 use crate::changes::{Changes, Target, is_final};
 use crate::console::Console;
-use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume};
+use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
 use crate::location::{Location, VolumeOptions};
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::removal::Removal;
 
 /// Move or rename files within a volume
@@ -48,7 +48,7 @@ impl Mv {
         }
         for source in &self.sources {
             if let Err(error) = self.move_one(&changes, &target, into, source, console) {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
                 if is_final(&error) {
                     break;
                 }
@@ -91,10 +91,14 @@ impl Mv {
             _ => RenameMode::Replace,
         };
         let volume = &target.volume;
+        if to.existing == Some(moved) && mode == RenameMode::Replace {
+            // rename(2) leaves both names of one file, and mv(1) one.
+            return volume.unlink(from.dir, &from.name).with_context(refused);
+        }
         match volume.rename(from.dir, &from.name, (to.dir, &to.name), mode) {
             Err(Error::Exists) if self.no_clobber => Ok(()),
             Err(Error::CrossSubvolume) if !self.exchange => self
-                .copy_and_remove(volume, &from, &to, source, console)
+                .copy_and_remove(volume, &from, (&to, into.is_some()), source, console)
                 .with_context(refused),
             moved => moved.with_context(refused),
         }
@@ -105,7 +109,7 @@ impl Mv {
         &self,
         volume: &Volume,
         from: &Place,
-        to: &Place,
+        (to, is_into): (&Place, bool),
         source: &Location,
         console: &mut Console,
     ) -> anyhow::Result<()> {
@@ -129,7 +133,14 @@ impl Mv {
         let from_volume = FromVolume { volume };
         let to_volume = ToVolume::new(volume, true);
         let mut copier = Copier::new(&from_volume, to_volume, options, console);
-        copier.copy_as(&moved, to.dir, &to.name, &source.path)?;
+        let top = Top {
+            dir: to.dir,
+            shown: match place::split(&self.destination.path) {
+                Some((above, _)) if !is_into => self.destination.outside(above),
+                _ => self.destination.to_outside(),
+            },
+        };
+        copier.copy_as(&moved, top, &to.name, &source.path)?;
         if console.take_failed() {
             console.error_was_reported();
             bail!("not all could be copied, nothing was removed");

@@ -37,7 +37,7 @@ impl Stat {
             let found = match self.read(location) {
                 Ok(found) => found,
                 Err(error) => {
-                    console.error(format_args!("{error:#}"));
+                    console.failed(&error);
                     continue;
                 }
             };

@@ -90,7 +90,7 @@ impl Touch {
         match found {
             Err(Error::NotFound) if self.no_create || self.no_dereference => Ok(None),
             Err(Error::NotFound) => {
-                let place = target.place(location)?;
+                let place = target.place_of_new_file(location)?;
                 let new = NewInode {
                     umask: umask(),
                     ..NewInode::file(EVERYTHING)

@@ -125,7 +125,7 @@ impl Truncate {
         let id = match volume.resolve_following(target.root, &location.path) {
             Err(Error::NotFound) if self.no_create => return Ok(()),
             Err(Error::NotFound) => {
-                let place = target.place(location)?;
+                let place = target.place_of_new_file(location)?;
                 let new = NewInode {
                     umask: umask(),
                     ..NewInode::file(0o666)

@@ -1,16 +1,27 @@
 //! `ubtrfs umount`: the end of a mount.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ubtrfs_fuse::mount::{self, Afterwards, IfBusy, Server};
+use ubtrfs_fuse::mount::{
+    self, Afterwards, Holder, IfBusy, Server, TableEntry, holders_of, mount_meant_by,
+};
 
 use crate::console::Console;
+use crate::control::{Asked, Leaving, Left};
 
-/// How long the server of a mount may take to end. What was written is durable then, which takes as long as it takes.
-const AT_MOST: Duration = Duration::from_secs(600);
+/// How long a server is waited for that has not ended and is not seen working. A commit takes as long as it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Until then a file system whose last mount has gone is gone as well.
+const LINGERS: Duration = Duration::from_secs(1);
+/// More namespaces are counted only.
+const NAMES_HOLDERS: usize = 4;
 
 /// Unmount volumes that `ubtrfs mount` mounted
+///
+/// Returns when all that was written is durable and the image or device is free. If another mount namespace (a
+/// container, a service) has a copy of the mount, what was written is made durable and the processes are named that
+/// keep the volume in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Umount {
     /// Take the name away now, and end when nobody uses the mount any more
@@ -23,35 +34,120 @@ pub(crate) struct Umount {
 
 impl Umount {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let if_busy = if self.lazy {
-            IfBusy::Detach
-        } else {
-            IfBusy::Refuse
-        };
         for target in &self.targets {
-            let server = Server::of(target);
-            match mount::unmount(target, if_busy) {
-                Err(error) => console.error(error),
-                Ok(()) if self.lazy => {}
-                Ok(()) => wait_for_the_end(server, console),
+            match self.lazy {
+                true => {
+                    if let Err(error) = mount::unmount(target, IfBusy::Detach) {
+                        console.error(error);
+                    }
+                }
+                false => unmount(target, console),
             }
         }
         Ok(())
     }
 }
 
-/// The volume is free, for mkfs say, when its server has ended.
-fn wait_for_the_end(server: Option<Server>, console: &mut Console) {
-    let Some(server) = server.filter(Server::runs_this_program) else {
+/// Unmounts, and waits for what the end of the mount takes.
+fn unmount(target: &Path, console: &mut Console) {
+    let meant = mount_meant_by(target).filter(|(entry, _)| entry.is_ours());
+    let server = meant.as_ref().and_then(|_| Server::of(target));
+    let is_stopped = server.as_ref().is_some_and(Server::is_stopped);
+    let asked = match (&meant, is_stopped) {
+        (Some((entry, others)), false) if others.is_empty() => Leaving::begin(entry),
+        _ => Asked::Not,
+    };
+    if let Err(error) = mount::unmount(target, IfBusy::Refuse) {
+        return match asked {
+            Asked::Hangs => console.error(format_args!(
+                "{error}; the process that serves it does not answer: --lazy takes the name away all the same"
+            )),
+            _ => console.error(error),
+        };
+    }
+    let Some((entry, others)) = meant else {
         return;
     };
-    match server.wait(AT_MOST) {
-        Afterwards::Ended => {}
-        Afterwards::LivesOn => {
-            console.warning("unmounted here, but still mounted elsewhere, and served");
+    // A bind mount, say: the kernel says nothing of the others either.
+    if are_there(&others) {
+        return;
+    }
+    let left = match (asked, &server) {
+        (Asked::Agrees(leaving), server) => leaving.unmounted(server.as_ref(), PATIENCE),
+        (_, Some(server)) if server.runs_this_program() => match server.wait(LINGERS, PATIENCE) {
+            Afterwards::Ended => return,
+            Afterwards::LivesOn => {
+                return console.warning(format_args!(
+                    "{}: unmounted here; what was written last is durable with the next commit only; {}",
+                    entry.mountpoint.display(),
+                    elsewhere(&entry)
+                ));
+            }
+            Afterwards::Stalled => Left::Stalled,
+        },
+        _ => return,
+    };
+    say(&entry, left, server.as_ref(), console);
+}
+
+fn are_there(others: &[TableEntry]) -> bool {
+    let table = mount::mount_table().unwrap_or_default();
+    let mut others = others.iter();
+    others.any(|other| {
+        let is_it = |entry: &TableEntry| (entry.id, entry.device) == (other.id, other.device);
+        table.iter().any(is_it)
+    })
+}
+
+fn say(entry: &TableEntry, left: Left, server: Option<&Server>, console: &mut Console) {
+    let place = entry.mountpoint.display();
+    match left {
+        Left::Ended => {}
+        Left::LivesOn => console.warning(format_args!(
+            "{place}: unmounted here, and all that was written is durable; {}",
+            elsewhere(entry)
+        )),
+        Left::NotDurable => console.error(format_args!(
+            "{place}: unmounted, but not all that was written is durable; the log of the mount says why"
+        )),
+        Left::Stalled => {
+            let named = server.map_or("the process".into(), |server| {
+                let how = if server.is_stopped() { " is stopped, and" } else { "" };
+                format!("process {}{how}", server.pid())
+            });
+            console.error(format_args!(
+                "{place}: unmounted, but {named} that served the mount has not ended: what was written last may not be durable"
+            ));
         }
-        Afterwards::Ending => {
-            console.warning("unmounted, but the process that served the mount has not ended yet");
-        }
+    }
+}
+
+/// Names the processes that keep the file system, as far as they can be seen.
+fn elsewhere(entry: &TableEntry) -> String {
+    let holders = holders_of(entry.device);
+    let named = holders.iter().take(NAMES_HOLDERS).map(|holder| {
+        let Holder {
+            pid,
+            command,
+            mountpoint,
+            others,
+        } = holder;
+        let others = match others {
+            0 => String::new(),
+            1 => " and another in its namespace".into(),
+            others => format!(" and {others} others in its namespace"),
+        };
+        format!(
+            "process {pid} ({command}){others} has it on {}",
+            mountpoint.display()
+        )
+    });
+    let mut named: Vec<_> = named.collect();
+    if let Some(more @ 1..) = holders.len().checked_sub(NAMES_HOLDERS) {
+        named.push(format!("{more} more namespaces have it"));
+    }
+    match named.is_empty() {
+        true => "still mounted or in use elsewhere, which cannot be seen from here".into(),
+        false => format!("still mounted elsewhere: {}", named.join(", ")),
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn run_elsewhere(
         };
         must_be_none_besides(first, elsewhere)?;
         return Ok(Outcome::Refused(anyhow!(
-            "'{}' is in a mount of the kernel's btrfs, not of ubtrfs: the command btrfs works there",
+            "'{}' is in a mount of the kernel's btrfs: this command works on images and on mounts of ubtrfs",
             Escaped(first.as_bytes())
         )));
     };
@@ -184,6 +184,7 @@ impl<'a> Line<'a> {
             Kind::File => {
                 self.is(&MAKING)
                     || self.names.first() == Some(&"property")
+                    || self.names == ["filesystem", "du"]
                     || self.names == ["inspect-internal", "rootid"]
             }
             Kind::Nothing => self.is(&MAKING),
@@ -271,7 +272,7 @@ fn ask(
 }
 
 /// Connects to the process that serves the mount.
-fn reach(mount: &Mounted) -> anyhow::Result<UnixStream> {
+pub(super) fn reach(mount: &Mounted) -> anyhow::Result<UnixStream> {
     let address = Address::at(&mount.place)?;
     let mut reasons = Vec::new();
     for socket in address.sockets() {

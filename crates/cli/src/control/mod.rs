@@ -30,6 +30,7 @@
 //! right after that, which else would refuse what came since.
 
 mod client;
+mod leaving;
 mod mounted;
 mod protocol;
 mod relay;
@@ -37,8 +38,9 @@ mod server;
 mod socket_file;
 
 pub(crate) use client::{Outcome, run_elsewhere};
+pub(crate) use leaving::{Asked, Leaving, Left};
 pub(crate) use mounted::mountpoint_of;
-pub(crate) use server::{Control, Served};
+pub(crate) use server::{Control, Leavers, Served};
 
 /// Groups of commands that work on a path in a mount.
 pub(crate) const GROUPS: [&str; 5] = [

@@ -5,6 +5,10 @@
 //! descriptors, then that many bytes: fields, each a length (u32, little-endian) and bytes. Answer: one byte, the exit
 //! code, or that the server is of another version, and which. An end without an answer: the command was not run, or not to
 //! its end.
+//!
+//! A client that unmounts sends `LEAVE` as its only argument. The server answers `READY`, the client unmounts and says
+//! `UNMOUNTED`. If the file system lives on, the server commits and answers `DURABLE` or `NOT_DURABLE`. Otherwise the
+//! end of the server process ends the connection, after `NOT_DURABLE` if the last commit failed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -34,7 +38,12 @@ const MAX_NAME_BYTES: usize = 107;
 /// How a client begins.
 const GREETING: [u8; 4] = *b"ubtr";
 /// The mount knows the number of the greeting.
-const READY: u8 = b'!';
+pub(super) const READY: u8 = b'!';
+/// In place of a command line: the client is about to unmount.
+pub(super) const LEAVE: &[u8] = b"leave";
+pub(super) const UNMOUNTED: u8 = b'u';
+pub(super) const DURABLE: u8 = b'd';
+pub(super) const NOT_DURABLE: u8 = b'n';
 
 /// A command to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,6 +150,19 @@ pub(super) fn say_ready(mut socket: &UnixStream) -> io::Result<()> {
 }
 
 impl Request {
+    /// From a client that is about to unmount.
+    pub(super) fn to_leave(device: (u32, u32)) -> Request {
+        Request {
+            device,
+            args: vec![LEAVE.to_vec()],
+            ..Request::default()
+        }
+    }
+
+    pub(super) fn is_to_leave(&self) -> bool {
+        self.args == [LEAVE]
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut put = |field: &[u8]| {

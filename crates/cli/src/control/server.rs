@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,18 +17,21 @@ use clap::ArgMatches;
 use rustix::process::geteuid;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
-use ubtrfs_fuse::mount::{Companion, ControlPoint, LiveOptions, MountError, is_read_only_to};
+use ubtrfs_fuse::mount::{
+    Afterlife, Companion, ControlPoint, LiveOptions, MountError, is_read_only_to,
+};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
 use super::GROUPS;
-use super::protocol::{self, Address, ProtocolError, Request};
+use super::protocol::{self, Address, DURABLE, NOT_DURABLE, ProtocolError, Request, UNMOUNTED};
 use super::socket_file::SocketFile;
 use crate::clock;
 use crate::command_line;
 use crate::console::{Client, Console};
 use crate::location::LocationParser;
 use crate::session::{MountSession, Session};
+use crate::told::Told;
 
 /// More wait until one has ended.
 const MAX_CLIENTS: usize = 64;
@@ -36,6 +39,8 @@ const MAX_CLIENTS: usize = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of the mount waits for commands that do not notice it.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Until then a connection whose last mount has gone is gone as well, though somebody looked at it just then.
+const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 
 /// The mount that commands are run on.
 #[derive(Clone, Debug)]
@@ -50,8 +55,36 @@ pub(crate) struct Served {
     pub(crate) device: (u32, u32),
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
+    /// None if nobody is to be seen off.
+    pub(crate) afterlife: Option<Afterlife>,
+    pub(crate) leavers: Leavers,
     /// Whoever may use the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
+}
+
+/// Clients that wait for the end of the server, each by a connection that stays open until then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leavers(Arc<Mutex<Vec<Arc<UnixStream>>>>);
+
+impl Leavers {
+    fn add(&self, connection: &Arc<UnixStream>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(connection));
+    }
+
+    fn remove(&self, connection: &Arc<UnixStream>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, connection));
+    }
+
+    /// Tells that the last commit failed.
+    pub(crate) fn tell_failure(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for mut connection in all.iter().map(|connection| &**connection) {
+            // A client that has gone away hears nothing.
+            let _ = connection.write_all(&[NOT_DURABLE]);
+        }
+    }
 }
 
 /// The sockets of a mount, and those who are served there.
@@ -215,8 +248,7 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
         };
         let served = served.clone();
         let started = Builder::new().name("ubtrfs-command".into()).spawn(move || {
-            serve(&served, &connection);
-            drop(running);
+            serve(served, &connection, running);
         });
         if let Err(error) = started {
             tracing::warn!(%error, "cannot run a command");
@@ -225,7 +257,7 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
 }
 
 /// Runs one command; a client that gets no answer knows that it was not run to its end.
-fn serve(served: &Served, connection: &Arc<UnixStream>) {
+fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     let Peer { uid, gid, pid } = match Peer::of(connection) {
         Ok(peer) => peer,
         Err(error) => return tracing::warn!(%error, "a client without a name"),
@@ -257,20 +289,52 @@ fn serve(served: &Served, connection: &Arc<UnixStream>) {
         return tracing::warn!(uid, "a command for another mount was refused");
     }
     tracing::debug!(uid, pid, args = ?request.args, "command");
+    if request.is_to_leave() {
+        let (afterlife, leavers) = (served.afterlife.clone(), served.leavers.clone());
+        // The volume is closed without it, and the end of the mount does not end this.
+        drop((served, running, stdout, stderr));
+        return afterlife.map_or((), |afterlife| see_off(&afterlife, &leavers, connection));
+    }
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,
         connection: Arc::clone(connection),
     });
     let outcome = match client {
-        Ok(client) => run(served, (caller, pid), request, stdout, client),
+        Ok(client) => run(&served, (caller, pid), request, stdout, client),
         Err(error) => Err(error.into()),
     };
     let code = outcome.unwrap_or_else(|error| {
         // Nobody else is there to be told.
-        let _ = writeln!(stderr, "ERROR: {error:#}");
+        let _ = writeln!(stderr, "ERROR: {}", Told(&error));
         1
     });
     let _ = (&**connection).write_all(&[code]);
+}
+
+/// Tells a client that unmounts whether the file system lives on, which is committed then. Otherwise the connection ends
+/// with this process, which so tells the client.
+fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream>) {
+    // From now on, as a mount that ends at once may end the process before this thread runs again.
+    leavers.add(connection);
+    let mut said = [0];
+    let told = connection
+        .set_read_timeout(None)
+        .and_then(|()| protocol::say_ready(connection))
+        .and_then(|()| (&**connection).read_exact(&mut said));
+    if told.is_err() || said != [UNMOUNTED] {
+        return leavers.remove(connection);
+    }
+    if afterlife.ends_within(LINGERS_AT_MOST) {
+        return;
+    }
+    let answer = match afterlife.make_durable() {
+        true => DURABLE,
+        false => NOT_DURABLE,
+    };
+    if !afterlife.ends_within(Duration::ZERO) {
+        leavers.remove(connection);
+        let _ = (&**connection).write_all(&[answer]);
+    }
 }
 
 fn run(
@@ -283,6 +347,7 @@ fn run(
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
     // The client may be anybody's program, and says what it likes of its mounts.
     let sees_only_read_only = is_read_only_to(pid, served.device);
+    let is_own_user = caller.is_our_user();
     let mount = MountSession {
         caller,
         live: served.live.clone(),
@@ -318,6 +383,7 @@ fn run(
     let mut console =
         Console::of_client(stdout, client, global.format, global.verbose, global.quiet);
     console.dry_run = global.dry_run;
+    console.if_refused = (is_own_user && !served.is_fakeroot).then_some(FAKEROOT_WOULD);
     let result = cli.command.run(&mut console);
     Ok(console.finish(result))
 }
@@ -345,6 +411,10 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 4] = [
         &["find-new", "get-default", "list", "show", "sync"],
     ),
 ];
+
+/// What the user who mounted is told of a refusal.
+const FAKEROOT_WOULD: &str = "the mount option fakeroot lets the user who mounts do everything there, \
+     user_subvol_rm_allowed lets users delete subvolumes that are theirs";
 
 /// Refuses what the caller may not ask of any path.
 fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {

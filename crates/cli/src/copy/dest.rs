@@ -23,12 +23,17 @@ const DIR_FLAGS: OFlags = OFlags::DIRECTORY
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const PRIVATE_DIR: Mode = Mode::RWXU;
 
+/// Device and number of the images that are read, which nothing may replace.
+pub(super) type Images = [(u64, u64)];
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestError {
     #[error("refused: the name is not one that a directory can hold")]
     Name,
     #[error("refused: would replace a directory by something else")]
     ReplacesDirectory,
+    #[error("refused: would replace the image that is read")]
+    ReplacesImage,
     #[error("refused: would replace what is not a directory by one")]
     ReplacedByDirectory,
     #[error("{call}: {source}")]
@@ -72,16 +77,21 @@ pub(super) fn directory(parent: impl AsFd, name: &[u8]) -> Result<(OwnedFd, bool
 }
 
 /// Makes an empty file.
-pub(super) fn file(parent: impl AsFd, name: &[u8]) -> Result<File, DestError> {
+pub(super) fn file(parent: impl AsFd, name: &[u8], images: &Images) -> Result<File, DestError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDWR;
-    making(&parent, name, "create", |name| {
+    making(&parent, name, images, "create", |name| {
         rustix::fs::openat(&parent, name, flags, PRIVATE_FILE)
     })
     .map(File::from)
 }
 
-pub(super) fn symlink(parent: impl AsFd, name: &[u8], target: &[u8]) -> Result<(), DestError> {
-    making(&parent, name, "symlink", |name| {
+pub(super) fn symlink(
+    parent: impl AsFd,
+    name: &[u8],
+    target: &[u8],
+    images: &Images,
+) -> Result<(), DestError> {
+    making(&parent, name, images, "symlink", |name| {
         rustix::fs::symlinkat(target, &parent, name)
     })
 }
@@ -92,8 +102,9 @@ pub(super) fn node(
     name: &[u8],
     kind: FileType,
     device: Dev,
+    images: &Images,
 ) -> Result<(), DestError> {
-    making(&parent, name, "mknod", |name| {
+    making(&parent, name, images, "mknod", |name| {
         rustix::fs::mknodat(&parent, name, kind, PRIVATE_FILE, device)
     })
 }
@@ -105,6 +116,7 @@ pub(super) fn link(
     first: &[u8],
     parent: impl AsFd,
     name: &[u8],
+    images: &Images,
 ) -> Result<(), DestError> {
     let mut at = top
         .as_fd()
@@ -121,7 +133,7 @@ pub(super) fn link(
         at = rustix::fs::openat(&at, check(dir)?, flags, Mode::empty()).map_err(failed("open"))?;
     }
     let first = check(first)?;
-    making(&parent, name, "link", |name| {
+    making(&parent, name, images, "link", |name| {
         rustix::fs::linkat(&at, first, &parent, name, AtFlags::empty())
     })
 }
@@ -136,6 +148,7 @@ pub(super) fn refer(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, DestError
 fn making<T>(
     parent: impl AsFd,
     name: &[u8],
+    images: &Images,
     call: &'static str,
     make: impl Fn(&[u8]) -> rustix::io::Result<T>,
 ) -> Result<T, DestError> {
@@ -145,8 +158,12 @@ fn making<T>(
         other => return other.map_err(failed(call)),
     }
     let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    if FileType::from_raw_mode(stat.map_err(failed("stat"))?.st_mode) == FileType::Directory {
+    let stat = stat.map_err(failed("stat"))?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return Err(DestError::ReplacesDirectory);
+    }
+    if images.contains(&(stat.st_dev, stat.st_ino)) {
+        return Err(DestError::ReplacesImage);
     }
     rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed("unlink"))?;
     make(name).map_err(failed(call))

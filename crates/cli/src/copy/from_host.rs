@@ -59,7 +59,7 @@ impl HostFile {
         Ok(HostFile { fd, stat })
     }
 
-    fn kind(&self) -> Result<FileKind, CopyError> {
+    pub(crate) fn kind(&self) -> Result<FileKind, CopyError> {
         FileKind::from_mode(self.stat.st_mode).ok_or(CopyError::UnknownKind)
     }
 

@@ -32,7 +32,7 @@ pub(crate) use self::from_host::{FromHost, HostFile};
 pub(crate) use self::from_volume::FromVolume;
 use self::metadata::MetadataError;
 use self::source::{CopyStep, Source};
-pub(crate) use self::to_host::ToHost;
+pub(crate) use self::to_host::{Made, ToHost};
 pub(crate) use self::to_volume::ToVolume;
 use crate::changes::is_final_error;
 use crate::console::Console;
@@ -94,6 +94,12 @@ pub(crate) enum CopyError {
         call: &'static str,
         source: std::io::Error,
     },
+    /// Something that could not be made or written in the destination, where all that follows would fail as well.
+    #[error("cannot write '{path}'")]
+    At {
+        path: String,
+        source: Box<CopyError>,
+    },
     #[error("gave up at byte {0}: nothing more of it can be read")]
     GaveUp(u64),
     #[error("it cannot share the data of its original")]
@@ -112,6 +118,7 @@ impl CopyError {
         match self {
             CopyError::Make(error) => is_final_error(error),
             CopyError::Keep { source, .. } => is_final_error(source),
+            CopyError::At { source, .. } => source.is_final(),
             _ => false,
         }
     }
@@ -122,6 +129,14 @@ impl CopyError {
 const MAX_LOST_READS: usize = 64;
 /// What becomes a hole if it is zeros.
 const HOLE_BYTES: usize = 4096;
+
+/// Where a copy begins.
+#[derive(Debug)]
+pub(crate) struct Top<D> {
+    pub(crate) dir: D,
+    /// The path for messages.
+    pub(crate) shown: Vec<u8>,
+}
 
 /// A directory that is being filled.
 #[derive(Debug)]
@@ -147,6 +162,8 @@ pub(crate) struct Copier<'a, S: Source, D: Destination> {
     options: CopyOptions,
     links: HashMap<S::Id, Linked<D::Link>>,
     buffer: Vec<u8>,
+    /// The path of the directory where the copy began, for messages.
+    top: Vec<u8>,
 }
 
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
@@ -163,6 +180,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             options,
             links: HashMap::new(),
             buffer: vec![0; READ_BYTES],
+            top: Vec::new(),
         }
     }
 
@@ -171,12 +189,13 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     pub(crate) fn copy_as(
         &mut self,
         file: &S::File,
-        top: D::Dir,
+        top: Top<D::Dir>,
         name: &[u8],
         shown: &[u8],
     ) -> Result<(), CopyError> {
+        self.top = top.shown;
         let mut levels = vec![Level {
-            dir: top,
+            dir: top.dir,
             name: Vec::new(),
             facts: None,
         }];
@@ -186,27 +205,62 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 self.fill(file, levels, shown)
             }
             Ok(None) => Ok(()),
-            Err(error) => self.report(shown, error),
+            Err(error) => self.report(shown, self.located(error, &levels, name)),
         }
+    }
+
+    /// Copies the data of `file` into one that is open, and emptied if it can be. `shown` is as for `copy_as`.
+    pub(crate) fn copy_into(
+        &mut self,
+        file: &S::File,
+        made: &D::File,
+        shown: &[u8],
+    ) -> Result<(), CopyError> {
+        let facts = self.source.facts(file, false);
+        let copied = facts.and_then(|facts| {
+            self.data(file, facts.size, made, shown)?;
+            self.destination.set_size(made, facts.size)
+        });
+        copied.or_else(|error| self.report(shown, error))
     }
 
     /// Copies what is in the directory `dir` into `top`, and the directory's own attributes.
     pub(crate) fn copy_contents(
         &mut self,
         dir: &S::File,
-        top: D::Dir,
+        top: Top<D::Dir>,
         shown: &[u8],
     ) -> Result<(), CopyError> {
+        self.top = top.shown;
         match self.source.facts(dir, self.options.preserve) {
             Ok(facts) => {
                 let level = Level {
-                    dir: top,
+                    dir: top.dir,
                     name: Vec::new(),
                     facts: Some(facts),
                 };
                 self.fill(dir, vec![level], shown)
             }
             Err(error) => self.report(shown, error),
+        }
+    }
+
+    /// Names the place of an error that ends the command. `name` is of an entry of the last of `levels`.
+    fn located(&self, error: CopyError, levels: &[Level<D::Dir>], name: &[u8]) -> CopyError {
+        if !error.is_final() || matches!(error, CopyError::At { .. }) {
+            return error;
+        }
+        let below = path_of(levels);
+        let mut path = self.top.clone();
+        for name in [&*below, name] {
+            if !name.is_empty() && !path.ends_with(b"/") {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        CopyError::At {
+            path: Escaped(&path).to_string(),
+            source: Box::new(error),
         }
     }
 
@@ -244,7 +298,10 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                     });
                     match entered {
                         Ok(level) => levels.extend(level),
-                        Err(error) => self.report(walk.path(), error)?,
+                        Err(error) => {
+                            let error = self.located(error, &levels, &name);
+                            self.report(walk.path(), error)?;
+                        }
                     }
                 }
                 CopyStep::Leave => {
@@ -252,7 +309,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                         && let Some(facts) = &level.facts
                     {
                         let problems = self.destination.keep_directory(&level.dir, facts);
-                        self.kept(problems, walk.path())?;
+                        let kept = self.kept(problems, walk.path());
+                        kept.map_err(|error| self.located(error, &levels, &level.name))?;
                     }
                 }
                 CopyStep::Failed(error) => self.report(walk.path(), error)?,
@@ -337,8 +395,13 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             FileKind::Regular => {
                 let of = self.source.in_volume(file);
                 let made = self.destination.file(parent, name, facts, of)?;
-                copied = self.data(file, facts.size, &made, shown);
-                self.destination.set_size(&made, facts.size)?;
+                // A copy that failed has the size of what was written.
+                copied = self
+                    .data(file, facts.size, &made, shown)
+                    .and_then(|()| self.destination.set_size(&made, facts.size));
+                if copied.as_ref().is_err_and(CopyError::is_final) {
+                    return copied.map(|()| made);
+                }
                 made
             }
             FileKind::Symlink => {

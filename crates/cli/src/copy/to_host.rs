@@ -1,8 +1,10 @@
 //! A directory of this machine as where a copy is made.
 
+use std::cell::Cell;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 
 use rustix::fs::FileType;
 use ubtrfs_engine::{FileId, FileKind, Volume};
@@ -17,13 +19,16 @@ use crate::rdev::DeviceNumber;
 #[derive(Debug)]
 pub(crate) struct ToHost {
     keeper: Keeper,
+    /// Device and number of the images that are read, which nothing may replace.
+    images: Vec<(u64, u64)>,
 }
 
 impl ToHost {
     /// `preserve`: keep mode, owner, times and attributes.
-    pub(crate) fn new(preserve: bool) -> ToHost {
+    pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
             keeper: Keeper::new(preserve),
+            images,
         }
     }
 }
@@ -32,8 +37,51 @@ impl ToHost {
 #[derive(Debug)]
 pub(crate) enum Made {
     File(File),
+    /// A pipe, a terminal or the like, which is written from its beginning to its end.
+    Stream(Stream),
     Other(OwnedFd),
 }
+
+impl Made {
+    /// A file that is open for writing.
+    pub(crate) fn of_open(file: File) -> io::Result<Made> {
+        let kind = file.metadata()?.file_type();
+        Ok(match kind.is_file() || kind.is_block_device() {
+            true => Made::File(file),
+            false => Made::Stream(Stream {
+                file,
+                written: Cell::new(0),
+            }),
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    file: File,
+    written: Cell<u64>,
+}
+
+impl Stream {
+    /// Writes zeros up to an offset that is not reached yet.
+    fn fill_to(&self, end: u64) -> io::Result<()> {
+        let zeros = [0; ZERO_BYTES];
+        while self.written.get() < end {
+            let len = zeros.len().min((end - self.written.get()) as usize);
+            self.append(&zeros[..len])?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.file).write_all(bytes)?;
+        self.written.set(self.written.get() + bytes.len() as u64);
+        Ok(())
+    }
+}
+
+/// Of a hole, at a time.
+const ZERO_BYTES: usize = 64 << 10;
 
 /// Where the first name of a file with several was made.
 #[derive(Debug)]
@@ -63,19 +111,28 @@ impl Destination for ToHost {
         _: &Facts,
         _: Option<(&Volume, FileId)>,
     ) -> Result<Made, CopyError> {
-        Ok(Made::File(dest::file(parent, name)?))
+        Ok(Made::File(dest::file(parent, name, &self.images)?))
     }
 
     fn write(&mut self, file: &Made, at: u64, bytes: &[u8]) -> Result<(), CopyError> {
         match file {
             Made::File(file) => file.write_all_at(bytes, at).map_err(CopyError::Write),
+            Made::Stream(stream) => {
+                let written = stream.fill_to(at).and_then(|()| stream.append(bytes));
+                written.map_err(CopyError::Write)
+            }
             Made::Other(_) => Ok(()),
         }
     }
 
     fn set_size(&mut self, file: &Made, size: u64) -> Result<(), CopyError> {
         match file {
-            Made::File(file) => file.set_len(size).map_err(CopyError::Write),
+            Made::File(file) => match file.set_len(size) {
+                // A device has the size that it has.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                set => set.map_err(CopyError::Write),
+            },
+            Made::Stream(stream) => stream.fill_to(size).map_err(CopyError::Write),
             Made::Other(_) => Ok(()),
         }
     }
@@ -85,7 +142,7 @@ impl Destination for ToHost {
     }
 
     fn symlink(&mut self, parent: &OwnedFd, name: &[u8], target: &[u8]) -> Result<Made, CopyError> {
-        dest::symlink(parent, name, target)?;
+        dest::symlink(parent, name, target, &self.images)?;
         Ok(Made::Other(dest::refer(parent, name)?))
     }
 
@@ -103,7 +160,7 @@ impl Destination for ToHost {
             }
             _ => 0,
         };
-        dest::node(parent, name, kind, device)?;
+        dest::node(parent, name, kind, device, &self.images)?;
         Ok(Made::Other(dest::refer(parent, name)?))
     }
 
@@ -121,12 +178,21 @@ impl Destination for ToHost {
         parent: &OwnedFd,
         name: &[u8],
     ) -> Result<(), CopyError> {
-        Ok(dest::link(top, &first.dir, &first.name, parent, name)?)
+        let images = &self.images;
+        Ok(dest::link(
+            top,
+            &first.dir,
+            &first.name,
+            parent,
+            name,
+            images,
+        )?)
     }
 
     fn keep(&mut self, file: &Made, facts: &Facts) -> Vec<CopyError> {
         let problems = match file {
             Made::File(file) => self.keeper.apply(file, Handle::Open, facts),
+            Made::Stream(_) => Vec::new(),
             Made::Other(fd) => self.keeper.apply(fd, Handle::Reference, facts),
         };
         problems.into_iter().map(CopyError::from).collect()

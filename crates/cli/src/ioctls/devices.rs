@@ -1,14 +1,36 @@
 //! The devices of a volume, and what of them is allocated.
 
+use std::ops::Range;
+
 use rustix::io::Errno;
 use ubtrfs_engine::inspect::DeviceAllocation;
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, RootId, objectid};
-use ubtrfs_format::item::Chunk;
+use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevStatsItem};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, FsInfo};
-use zerocopy::FromZeros;
+use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, DevStats, FsInfo};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Asked;
+
+/// A chunk as the chunk tree has it.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundChunk {
+    pub(crate) logical: u64,
+    pub(crate) len_bytes: u64,
+    pub(crate) flags: BlockGroupFlags,
+    /// The devid, and where on the device.
+    pub(crate) stripes: Vec<(u64, u64)>,
+    pub(crate) used: u64,
+}
+
+/// The numbers in an item of a device's errors; old items hold fewer.
+pub(crate) fn error_counts(item: &[u8]) -> [u64; 5] {
+    let mut stats = DevStatsItem::new_zeroed();
+    let len = item.len().min(size_of::<DevStatsItem>());
+    stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
+    stats.values.map(|value| value.get())
+}
 
 impl Asked {
     pub(crate) fn volume_info(&self) -> Result<FsInfo, Errno> {
@@ -47,6 +69,75 @@ impl Asked {
             Err(Errno::PERM) => Ok(None),
             asked => asked.map(|()| Some(DeviceAllocation::of_chunks(chunks.into_iter()))),
         }
+    }
+
+    /// The errors that were counted of a device; all 0 if nothing was noted.
+    pub(crate) fn device_errors(&self, devid: u64, reset: bool) -> Result<[u64; 5], Errno> {
+        let mut stats = DevStats::new_zeroed();
+        stats.devid.set(devid);
+        stats.nr_items.set(stats.values.len() as u64);
+        if reset {
+            stats.flags.set(args::RESET);
+        }
+        match self.ask::<{ args::GET_DEV_STATS }, _>(&mut stats) {
+            // As they were written by the kernel last.
+            Err(Errno::NOTTY) if !reset => self.noted_errors(devid),
+            asked => asked.map(|()| stats.values.map(|value| value.get())),
+        }
+    }
+
+    fn noted_errors(&self, devid: u64) -> Result<[u64; 5], Errno> {
+        let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid);
+        let item = self.item(RootId::DEV_TREE, key)?.unwrap_or_default();
+        Ok(error_counts(&item))
+    }
+
+    /// What is allocated on a device, ascending.
+    pub(crate) fn device_extents(&self, devid: u64) -> Result<Vec<Range<u64>>, Errno> {
+        let key = |offset| Key::new(devid, KeyType::DEV_EXTENT, offset);
+        let mut extents = Vec::new();
+        let (from, to) = (key(0), key(u64::MAX));
+        self.search(RootId::DEV_TREE, from, to, &mut |key, item| {
+            if let Ok((extent, _)) = DevExtent::ref_from_prefix(item) {
+                extents.push(key.offset..key.offset.saturating_add(extent.length.get()));
+            }
+        })?;
+        Ok(extents)
+    }
+
+    /// All chunks in logical order, and how much of each is used.
+    pub(crate) fn chunks(&self) -> Result<Vec<FoundChunk>, Errno> {
+        let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
+        let mut chunks = Vec::new();
+        let (from, to) = (key(0), key(u64::MAX));
+        self.search(RootId::CHUNK_TREE, from, to, &mut |key, item| {
+            if let Some((chunk, stripes, _)) = Chunk::split(item) {
+                let stripes = stripes.iter().map(|s| (s.devid.get(), s.offset.get()));
+                chunks.push(FoundChunk {
+                    logical: key.offset,
+                    len_bytes: chunk.length.get(),
+                    flags: chunk.flags(),
+                    stripes: stripes.collect(),
+                    used: 0,
+                });
+            }
+        })?;
+        let mut tree = RootId::BLOCK_GROUP_TREE;
+        for chunk in &mut chunks {
+            let group = Key::new(chunk.logical, KeyType::BLOCK_GROUP_ITEM, chunk.len_bytes);
+            let found = match self.item(tree, group) {
+                Err(Errno::NOENT) if tree == RootId::BLOCK_GROUP_TREE => {
+                    tree = RootId::EXTENT_TREE;
+                    self.item(tree, group)?
+                }
+                found => found?,
+            };
+            let found = found.unwrap_or_default();
+            if let Ok((group, _)) = BlockGroupItem::ref_from_prefix(&found) {
+                chunk.used = group.used.get();
+            }
+        }
+        Ok(chunks)
     }
 
     /// As statfs has it, in bytes.

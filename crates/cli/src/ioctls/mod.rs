@@ -8,6 +8,8 @@
 //! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
 
 mod devices;
+mod extents;
+mod names;
 mod search;
 mod subvolume;
 mod subvolumes;
@@ -22,6 +24,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use zerocopy::{FromBytes, IntoBytes};
 
+pub(crate) use self::devices::{FoundChunk, error_counts};
+pub(crate) use self::names::joined;
 pub(crate) use self::subvolume::text;
 pub(crate) use self::subvolumes::{Subvolumes, info_of};
 use crate::console::Console;

@@ -102,6 +102,10 @@ impl Asked {
         Ok(info)
     }
 
+    pub(crate) fn inode(&self) -> Result<InodeNr, Errno> {
+        Ok(InodeNr(rustix::fs::fstat(&self.0)?.st_ino))
+    }
+
     /// The subvolume that it is in.
     pub(crate) fn root_id(&self) -> Result<RootId, Errno> {
         let mut lookup = InoLookup::new_zeroed();

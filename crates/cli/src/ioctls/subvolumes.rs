@@ -1,12 +1,12 @@
 //! Which subvolumes there are: all of them for who may search trees, for others those that they can get to from where
 //! the volume is mounted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rustix::io::Errno;
 use ubtrfs_engine::{FileId, SubvolumeInfo, SubvolumePlace};
-use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid, objectid};
 use ubtrfs_format::item::{RootItem, RootRef, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
@@ -131,8 +131,43 @@ impl Subvolumes {
 }
 
 impl Asked {
+    /// The subvolumes that the root tree has, and whether they are alive, not deleted and waiting to be freed.
+    pub(crate) fn subvolume_states(&self) -> Result<BTreeMap<RootId, bool>, Errno> {
+        let from = Key::new(RootId::FIRST_FREE, KeyType::ROOT_ITEM, 0);
+        let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_ITEM, u64::MAX);
+        let mut states = BTreeMap::new();
+        self.search(RootId::ROOT_TREE, from, to, &mut |key, item| {
+            if let (KeyType::ROOT_ITEM, Some(item)) = (key.item_type, RootItem::decode(item)) {
+                states.insert(RootId(key.objectid), item.refs.get() > 0);
+            }
+        })?;
+        // The kernel's btrfs changes their items with the next commit only.
+        let orphan = |offset| Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, offset);
+        let (from, to) = (orphan(0), orphan(u64::MAX));
+        self.search(RootId::ROOT_TREE, from, to, &mut |key, _| {
+            if let Some(is_alive) = states.get_mut(&RootId(key.offset)) {
+                *is_alive = false;
+            }
+        })?;
+        Ok(states)
+    }
+
+    pub(crate) fn has_root_item(&self, id: RootId) -> Result<bool, Errno> {
+        Ok(self.root_item(id)?.is_some())
+    }
+
+    pub(crate) fn root_item(&self, id: RootId) -> Result<Option<RootItem>, Errno> {
+        let key = |offset| Key::new(id.0, KeyType::ROOT_ITEM, offset);
+        let mut found = None;
+        let (from, to) = (key(0), key(u64::MAX));
+        self.search(RootId::ROOT_TREE, from, to, &mut |_, item| {
+            found = RootItem::decode(item);
+        })?;
+        Ok(found)
+    }
+
     /// The path of a directory from the root of its subvolume.
-    fn directory_path(&self, dir: FileId) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn directory_path(&self, dir: FileId) -> Result<Vec<u8>, Errno> {
         let mut lookup = InoLookup::new_zeroed();
         lookup.treeid.set(dir.root.0);
         lookup.objectid.set(dir.ino.0);

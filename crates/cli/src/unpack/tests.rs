@@ -77,7 +77,7 @@ fn directories_keep_their_times_however_many_there_are() {
     let volume = empty_volume();
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let mut console = Console::new(Format::Text, 0, true).unwrap();
-    let mut unpacker = Unpacker::new(&volume, top, &mut console, false);
+    let mut unpacker = Unpacker::new(&volume, (top, b"/"), &mut console, false);
     unpacker.max_timed = 3;
     unpacker.all(&mut Members::open(file).unwrap()).unwrap();
     for dir in 0..DIRS {

@@ -61,6 +61,25 @@ const READING_DEVICES: &[&str] = &[
     "filesystem show --raw @",
     "device usage @",
     "device usage -b @",
+    "device stats @",
+    "device stats -c @",
+    "--format json device stats @",
+    "device stats @home",
+    "inspect-internal min-dev-size @",
+    "inspect-internal min-dev-size --id 2 @home",
+    "inspect-internal subvolid-resolve 256 @",
+    "inspect-internal subvolid-resolve 258 @home",
+    "inspect-internal subvolid-resolve 5 @",
+    "inspect-internal subvolid-resolve 99999 @",
+    "inspect-internal inode-resolve 257 @home/mine",
+    "inspect-internal inode-resolve 258 @",
+    "inspect-internal inode-resolve 99999 @",
+    "filesystem du @",
+    "filesystem du -s --raw @",
+    "filesystem du @home/mine",
+    "filesystem du -s @home @shut",
+    "filesystem du @home/mine/file",
+    "filesystem du @none",
 ];
 
 /// What btrfs-progs does not say, or not to users.
@@ -76,7 +95,6 @@ const READING_MORE: &[&str] = &[
     "filesystem label --format json @",
     "property get @",
     "property get --format json @",
-    "filesystem du @",
     "filesystem df --degraded @",
 ];
 
@@ -234,11 +252,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     assert_eq!(code, Some(0));
     assert!(shown.starts_with("home/mine\n"), "{shown}");
     assert!(shown.contains("\t\t\t\thome/snap\n"), "{shown}");
-    for refused in [
-        "subvolume list -d @",
-        "subvolume show @shut/inner",
-        "filesystem du @",
-    ] {
+    for refused in ["subvolume list -d @", "subvolume show @shut/inner"] {
         assert_eq!(said_of(refused).0, Some(1), "{refused}");
     }
 
@@ -263,4 +277,114 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     }
     mounted.unmount();
     judged(&image);
+}
+
+/// What a program says, without where and when: generations are numbers.
+fn lines_of(program: &Path, command: &str, dir: &Path) -> (Option<i32>, String) {
+    let output = run(program, 0, command, dir);
+    let (code, text, _) = text(&output, dir);
+    (code, text)
+}
+
+#[test]
+fn contents_are_found_on_the_kernels_mount_as_by_btrfs_progs() {
+    let name = "contents_are_found_on_the_kernels_mount_as_by_btrfs_progs";
+    if !or_skip(name) {
+        return;
+    }
+    let (_scratch, image) = empty_volume();
+    fill(&image);
+    let volume = KernelVolume::of_files(vec![image.clone()], Scratch::new().unwrap());
+    let mount = volume.mount("").unwrap();
+    let dir = mount.path();
+    fs::create_dir_all(dir.join("d/e")).unwrap();
+    fs::write(dir.join("d/e/file"), vec![7; 300_000]).unwrap();
+    fs::hard_link(dir.join("d/e/file"), dir.join("d/hard")).unwrap();
+    fs::write(dir.join("small"), "small").unwrap();
+    let copied = Command::new("cp")
+        .arg("--reflink=always")
+        .args([dir.join("d/e/file"), dir.join("home/mine/clone")])
+        .status();
+    assert!(copied.unwrap().success());
+    let [progs, ours] = [Path::new("btrfs"), Path::new(env!("CARGO_BIN_EXE_ubtrfs"))];
+    for command in [
+        "subvolume find-new @ 0",
+        "subvolume find-new @home/mine 0",
+        "subvolume find-new @home/mine 99999",
+        "filesystem du @",
+        "filesystem du -s @d @home @small",
+    ] {
+        let expected = lines_of(progs, command, dir);
+        assert_eq!(lines_of(ours, command, dir), expected, "{command}");
+    }
+    for command in [
+        "inspect-internal list-chunks @",
+        "inspect-internal list-chunks --raw --sort lstart @home",
+    ] {
+        // btrfs-progs knows no block group tree: of such a volume it says that nothing is used.
+        let without_use = |program: &Path| -> Vec<String> {
+            let listed = lines_of(program, command, dir).1;
+            let lines = listed.lines().map(|line| line.rsplit_once(' ').unwrap().0);
+            lines.map(|line| line.trim_end().to_owned()).collect()
+        };
+        assert_eq!(without_use(ours), without_use(progs), "{command}");
+    }
+    let found = lines_of(ours, "subvolume find-new @ 0", dir).1;
+    let line = found
+        .lines()
+        .find(|line| line.ends_with(" d/hard"))
+        .unwrap();
+    let word = |name: &str| {
+        let mut words = line.split(' ').skip_while(|word| *word != name);
+        words.nth(1).unwrap().to_owned()
+    };
+    let (start, inode) = (word("start"), word("inode"));
+    let paths = format!("inspect-internal inode-resolve {inode} @");
+    let expected = lines_of(progs, &paths, dir);
+    assert_eq!(expected.1, "@/d/hard\n@/d/e/file\n");
+    assert_eq!(lines_of(ours, &paths, dir), expected);
+    for options in ["-P", "-Po"] {
+        let users = format!("inspect-internal logical-resolve {options} {start} @");
+        let sorted = |(code, text): (Option<i32>, String)| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            (code, lines)
+        };
+        let expected = sorted(lines_of(progs, &users, dir));
+        assert_eq!(expected.1.len(), 2, "{expected:?}");
+        assert_eq!(sorted(lines_of(ours, &users, dir)), expected);
+    }
+    // btrfs-progs does not look into subvolumes that are not mounted by themselves.
+    let users = format!("inspect-internal logical-resolve {start} @");
+    let found = lines_of(ours, &users, dir).1;
+    assert_eq!(found, "@/d/hard\n@/d/e/file\n@/home/mine/clone\n");
+    assert_eq!(
+        lines_of(ours, "inspect-internal logical-resolve 1 @", dir).0,
+        Some(1)
+    );
+    mount.unmount().unwrap();
+}
+
+#[test]
+fn deleted_subvolumes_are_waited_for_on_the_kernels_mount() {
+    if !or_skip("deleted_subvolumes_are_waited_for_on_the_kernels_mount") {
+        return;
+    }
+    let (_scratch, image) = empty_volume();
+    fill(&image);
+    let volume = KernelVolume::of_files(vec![image.clone()], Scratch::new().unwrap());
+    let mount = volume.mount("").unwrap();
+    let ours = Path::new(env!("CARGO_BIN_EXE_ubtrfs"));
+    let run = |command: &str| lines_of(ours, command, mount.path());
+    assert_eq!(run("subvolume sync @"), (Some(0), String::new()));
+    let id = run("inspect-internal rootid @home/snap").1;
+    let id = id.trim();
+    // btrfs-progs waits for ever.
+    assert_eq!(run(&format!("subvolume sync @ {id}")).0, Some(1));
+    assert_eq!(run("-q subvolume delete @home/snap").0, Some(0));
+    let said = run("subvolume sync @");
+    let expected = format!("Waiting for 1 subvolume\nSubvolume id {id} is gone (1/1)\n");
+    assert_eq!(said, (Some(0), expected.clone()));
+    assert_eq!(run(&format!("subvolume sync @ {id}")), (Some(0), expected));
+    mount.unmount().unwrap();
 }

@@ -125,19 +125,18 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
         return;
     };
     fs::set_permissions(&mounted.dir, Permissions::from_mode(0o777)).unwrap();
-    for words in [
-        ["filesystem", "stats"].map(OsString::from).to_vec(),
-        ["filesystem", "du"].map(OsString::from).to_vec(),
-        ["subvolume", "sync"].map(OsString::from).to_vec(),
+    let by_owner = "was mounted by user 0";
+    for (words, reason) in [
+        (["filesystem", "stats"], by_owner),
+        (["filesystem", "du"], by_owner),
+        (["subvolume", "sync"], "Operation not permitted"),
     ] {
-        let refused = program.run(
-            STRANGER,
-            words.into_iter().chain([mounted.dir.clone().into()]),
-        );
+        let words = words.map(OsString::from).into_iter();
+        let refused = program.run(STRANGER, words.chain([mounted.dir.clone().into()]));
         assert_eq!(refused.status.code(), Some(1));
         assert_eq!(refused.stdout, b"");
         let said = said(&refused);
-        assert!(said.contains("was mounted by user 0"), "{said}");
+        assert!(said.contains(reason), "{said}");
     }
     // Whoever may look at it may have it synced.
     let sync = ["filesystem", "sync"].map(OsString::from);
@@ -414,6 +413,18 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
             path => dir.join(path).into(),
         };
         let outcomes = as_user(&program.path, at);
+        let label = [
+            "filesystem".into(),
+            "label".into(),
+            dir.clone().into(),
+            "x".into(),
+        ];
+        let refused = program.run(USER, label);
+        assert!(
+            said(&refused).contains("option fakeroot"),
+            "{}",
+            said(&refused)
+        );
         // A mount of a user's is not for others.
         let stranger = ["subvolume".into(), "list".into(), dir.clone().into()];
         assert!(!program.run(STRANGER, stranger).status.success());

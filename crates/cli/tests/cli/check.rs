@@ -69,6 +69,25 @@ fn fault_is_named_and_makes_the_command_fail() {
 }
 
 #[test]
+fn note_is_told_and_does_not_make_the_command_fail() {
+    let image = images::image("crc32c-zstd").unwrap();
+    let device = File::options().write(true).open(&image.devices[0]).unwrap();
+    device.write_all_at(&[0; 4096], SECOND_COPY).unwrap();
+    let (out, _, code) = check(&[], &image.devices);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("note E0101 superblock-damaged: "), "{out}");
+    let verdict = " bytes used, no error found, 1 note(s)\n";
+    assert!(out.contains(verdict), "{out}");
+
+    let (out, _, code) = check(&["--format", "json"], &image.devices);
+    assert_eq!(code, 0);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["check"]["clean"], true);
+    assert_eq!(report["check"]["notes"], 1);
+    assert_eq!(report["check"]["issues"][0]["severity"], "note");
+}
+
+#[test]
 fn issues_beyond_the_limit_are_counted() {
     let image = images::image("crc32c-zstd").unwrap();
     craft::edit_superblock(&image.devices[0], |superblock| {

@@ -1,5 +1,6 @@
 //! Exit codes and messages that a script can use.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -58,8 +59,9 @@ fn usage_errors_exit_with_1() {
         .output()
         .unwrap();
     assert!(help.status.success() && help.stderr.is_empty());
-    let version = succeed(["--version"]);
-    assert!(version.starts_with(b"ubtrfs "));
+    for option in ["--version", "-V"] {
+        assert!(succeed([option]).starts_with(b"ubtrfs "));
+    }
 }
 
 #[test]
@@ -106,11 +108,85 @@ fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish"] {
         let script = String::from_utf8(succeed(["completions", shell])).unwrap();
         assert!(script.contains("logical-resolve"), "{shell}");
+        assert!(script.contains("user_subvol_rm_allowed"), "{shell}");
+        assert!(!script.contains("ubtrfs-mount-options"), "{shell}");
     }
     let dir = tempfile::tempdir().unwrap();
     succeed(["man".as_ref(), dir.path().as_os_str()]);
     for page in ["ubtrfs.1", "ubtrfs-cp.1", "ubtrfs-filesystem-usage.1"] {
         assert!(dir.path().join(page).exists(), "{page}");
+    }
+    let page = fs::read_to_string(dir.path().join("ubtrfs-cp.1")).unwrap();
+    let page = page.replace('\\', "");
+    assert!(page.contains("[--device <DEVICE>]"), "{page}");
+    assert!(page.contains("<SOURCE>... <DESTINATION>"), "{page}");
+}
+
+#[test]
+fn bash_completes_the_last_of_several_mount_options() {
+    let script = String::from_utf8(succeed(["completions", "bash"])).unwrap();
+    let ask = "COMP_WORDS=(ubtrfs mount -o ro,commi); COMP_CWORD=3
+        _ubtrfs ubtrfs ro,commi -o; echo \"${COMPREPLY[@]}\"";
+    let Ok(output) = Command::new("bash")
+        .args(["-c", &format!("{script}\n{ask}")])
+        .output()
+    else {
+        eprintln!("skipped: there is no bash");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ro,commit=\n");
+}
+
+#[test]
+fn options_may_stand_between_and_behind_operands() {
+    let (dir, image) = empty_volume();
+    fs::create_dir_all(dir.path().join("tree/below")).unwrap();
+    let run = |line: &str| {
+        let output = ubtrfs()
+            .args(line.split(' '))
+            .current_dir(&dir)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    run("cp tree -r v.img:/");
+    run("cp v.img:/tree -r --subvol / v.img:/copy");
+    run("cp -r tree -- v.img:/last");
+    run("mv v.img:/copy -v v.img:/moved");
+    run("ln a -s v.img:/link");
+    let listed = succeed([OsStr::new("ls"), image.as_os_str()]);
+    let listed = String::from_utf8(listed).unwrap();
+    assert_eq!(listed, "last\nlink\nmoved\ntree\n");
+    let operand = location(&image, "last");
+    fail(
+        [
+            OsStr::new("cp"),
+            operand.as_os_str(),
+            OsStr::new("--nothing"),
+        ],
+        "--nothing",
+    );
+}
+
+#[test]
+fn cause_of_an_error_is_told_once() {
+    let (dir, image) = empty_volume();
+    let none = dir.path().join("none");
+    let root = location(&image, "");
+    let none = none.as_os_str();
+    for line in [
+        vec![OsStr::new("check"), none],
+        vec![
+            OsStr::new("ls"),
+            image.as_os_str(),
+            OsStr::new("--device"),
+            none,
+        ],
+        vec![OsStr::new("cp"), none, root.as_os_str()],
+    ] {
+        let output = fail(line, "No such file or directory");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
     }
 }
 

@@ -396,10 +396,43 @@ fn what_is_no_archive_is_said() {
     let packed = scratch.path().join("packed.tar.gz");
     fs::write(&packed, b"\x1f\x8b\x08rest").unwrap();
     let into = location(&image, "in");
-    fail(["import".into(), packed.into(), into.clone()], "gzip -dc");
+    fail(["import".into(), packed.into(), into.clone()], "gzip: ");
     let none = scratch.path().join("none.tar");
     fail(["import".into(), none.into(), into], "No such file");
     let args = ["import".into(), "-".into(), location(&image, "victim")];
     fail::<_, OsString>(args, "is not a directory");
     succeed(["check".as_ref(), "-q".as_ref(), image.as_os_str()]);
+}
+
+#[test]
+fn compressed_archives_are_unpacked_from_files_and_pipes() {
+    let (scratch, image) = empty_volume();
+    let (tree, packed) = (scratch.path().join("tree"), scratch.path().join("v.tar.gz"));
+    fs::create_dir(&tree).unwrap();
+    let content = vec![b'x'; 3 << 20];
+    fs::write(tree.join("file"), &content).unwrap();
+    let tar = Command::new("tar")
+        .arg("-czf")
+        .args([&packed, Path::new("-C"), &tree])
+        .arg(".")
+        .status();
+    assert!(tar.unwrap().success());
+    for (name, archive) in [("one", packed.as_os_str()), ("two", "-".as_ref())] {
+        succeed(["mkdir".into(), location(&image, name)]);
+        let mut cat = Command::new("cat")
+            .arg(&packed)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = ubtrfs()
+            .args(["import".into(), archive.to_owned(), location(&image, name)])
+            .stdin(cat.stdout.take().unwrap())
+            .output()
+            .unwrap();
+        cat.wait().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+        let file = location(&image, &format!("{name}/file"));
+        assert!(succeed(["cat".into(), file]) == content);
+    }
 }

@@ -1,14 +1,19 @@
 //! The command as a process, beside the kernel's mount, btrfs-progs and GNU tar.
 
 mod access_times;
+mod as_btrfs;
 mod by_ioctls;
 mod callers;
 mod check;
+mod coherent;
 mod copies;
 mod copies_in;
+mod copies_onto;
 mod crafted;
 mod edits;
 mod errors;
+mod foreign;
+mod held;
 mod imports;
 mod kept_images;
 mod listings;
@@ -19,6 +24,7 @@ mod namespaces;
 mod process;
 mod progs_verbs;
 mod shell;
+mod siblings;
 mod stopped;
 mod stored;
 mod subvolumes;

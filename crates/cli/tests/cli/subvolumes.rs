@@ -15,6 +15,7 @@ use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 pub(crate) const COMMANDS: &[&str] = &[
     "subvolume create @a @b",
     "subvolume create -p @x/y/z",
+    "subvolume create -p @p/./q/r @p/x/./y",
     "subvolume create @a",
     "subvolume create @none/c",
     "subvolume create @a/inner",
@@ -314,4 +315,53 @@ fn a_received_subvolume_is_made_writable_by_force_only() {
     succeed(set(true));
     assert!(received().ends_with('-'));
     volume.check().unwrap();
+}
+
+/// Tells the kernel that a subvolume was received.
+#[allow(unsafe_code)]
+fn set_received(subvolume: &Path) {
+    use rustix::ioctl::{Updater, ioctl, opcode};
+    const SET_RECEIVED_SUBVOL: u32 = opcode::read_write::<[u8; 200]>(0x94, 37);
+    let mut argument = [0; 200];
+    argument[..16].fill(7);
+    let file = std::fs::File::open(subvolume).unwrap();
+    // SAFETY: the number is of an ioctl with an argument of 200 bytes, any of which are one.
+    let done = unsafe { ioctl(file, Updater::<SET_RECEIVED_SUBVOL, _>::new(&mut argument)) };
+    done.unwrap();
+}
+
+#[test]
+fn writable_subvolume_that_was_received_is_shown_with_a_warning() {
+    if !or_skip("writable_subvolume_that_was_received_is_shown_with_a_warning") {
+        return;
+    }
+    let (_scratch, image) = empty_volume();
+    let create = ["subvolume", "create", "-q"].map(OsString::from);
+    succeed(create.into_iter().chain([location(&image, "s")]));
+    let volume = KernelVolume::of_files(vec![image.clone()], Scratch::new().unwrap());
+    let mount = volume.mount("").unwrap();
+    let subvolume = mount.path().join("s");
+    set_received(&subvolume);
+    let warned = |program: &str, at: &std::ffi::OsStr| {
+        let show = Command::new(program)
+            .args(["subvolume", "show"])
+            .arg(at)
+            .output();
+        let show = show.unwrap();
+        assert!(show.status.success(), "{show:?}");
+        String::from_utf8(show.stderr).unwrap()
+    };
+    let expected = warned("btrfs", subvolume.as_os_str());
+    assert!(expected.contains("has received_uuid set"), "{expected}");
+    let ours = env!("CARGO_BIN_EXE_ubtrfs");
+    assert_eq!(warned(ours, subvolume.as_os_str()), expected);
+    mount.unmount().unwrap();
+    assert_eq!(warned(ours, &location(&image, "s")), expected);
+    let property = ["property", "set"].map(OsString::from);
+    let read_only = [location(&image, "s"), "ro".into(), "true".into()];
+    ubtrfs()
+        .args(property.into_iter().chain(read_only))
+        .output()
+        .unwrap();
+    assert_eq!(warned(ours, &location(&image, "s")), "");
 }

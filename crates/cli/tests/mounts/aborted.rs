@@ -123,6 +123,29 @@ fn is_read_only_once_its_device_takes_no_writes(disk: &Disk, source: &Path) {
 }
 
 #[test]
+fn umount_fails_if_the_last_commit_does() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let disk = Disk::new();
+    let mountpoint = &disk.place.mountpoint;
+    let mut server = disk.place.serve_with("commit=300");
+    disk.fill();
+    for number in 0..500 {
+        File::create(mountpoint.join(format!("new{number}"))).unwrap();
+    }
+    let umount = ubtrfs().arg("umount").arg(mountpoint).output().unwrap();
+    let said = String::from_utf8_lossy(&umount.stderr);
+    assert_eq!(umount.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("not all that was written is durable"),
+        "{said}"
+    );
+    assert!(!server.end().expect("it ends").success());
+}
+
+#[test]
 fn a_mount_is_read_only_once_its_image_takes_no_writes() {
     if !can_mount() {
         return;

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::sync::mpsc::channel;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -160,6 +159,39 @@ fn a_forced_umount_ends_the_server_and_loses_nothing_that_was_written() {
     }
 }
 
+/// With a namespace or an open file that keeps it, the kernel has the device until these are gone.
+#[test]
+fn a_forced_umount_of_a_device_that_is_kept_elsewhere_loses_nothing_that_was_written() {
+    if !kernel::or_skip("a_forced_umount_of_a_device_that_is_kept_elsewhere") {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let device = LoopDevice::attach(&place.image).unwrap();
+    for name in ["namespace", "open", "mapped"] {
+        let mut server = Server::start(device.path(), &place.mountpoint);
+        let path = place.mountpoint.join(name);
+        fs::write(&path, name).unwrap();
+        let elsewhere = (name == "namespace").then(Elsewhere::new);
+        let open = (name == "open").then(|| File::open(&path).unwrap());
+        let mapped = (name == "mapped").then(|| {
+            fs::write(&path, vec![b'm'; MAPPED_BYTES]).unwrap();
+            Mapped::new(&path)
+        });
+        unmount(
+            &place.mountpoint,
+            UnmountFlags::FORCE | UnmountFlags::DETACH,
+        )
+        .unwrap();
+        assert!(server.end().expect("it is served on").success(), "{name}");
+        drop((elsewhere, open, mapped));
+        assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
+        let file = format!("{}:/{name}", place.image.display());
+        let found = ubtrfs().arg("cat").arg(file).output().unwrap();
+        assert_eq!(found.stdout.first(), name.as_bytes().first(), "{name}");
+    }
+}
+
 #[test]
 fn a_signal_leaves_what_lies_over_the_mount() {
     if !can_mount() {
@@ -269,31 +301,4 @@ fn a_second_signal_ends_a_busy_mount_with_what_was_mapped() {
     busy.server.signal(Signal::TERM);
     busy.server.end().expect("it goes on");
     assert_eq!(busy.stored("mapped"), Some(b'2'));
-}
-
-#[test]
-fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
-    if !can_mount() {
-        return;
-    }
-    let _alone = alone();
-    let place = Place::new(256 << 20);
-    let mut server = place.serve();
-    let elsewhere = Elsewhere::new();
-    let log = File::create(place.scratch.path().join("log")).unwrap();
-    let mut umount = Server {
-        child: ubtrfs()
-            .arg("umount")
-            .arg(&place.mountpoint)
-            .stderr(log)
-            .spawn()
-            .unwrap(),
-        lines: channel().1,
-    };
-    assert!(umount.end().expect("it waits").success());
-    let said = fs::read_to_string(place.scratch.path().join("log")).unwrap();
-    assert!(said.contains("mounted elsewhere"), "{said}");
-    assert!(types_at(&place.mountpoint).is_empty());
-    drop(elsewhere);
-    assert!(server.end().unwrap().success());
 }

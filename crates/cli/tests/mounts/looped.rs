@@ -30,7 +30,7 @@ impl Place {
         unmount(&self.mountpoint, UnmountFlags::empty()).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         let inside = format!("{}:/{name}", self.image.display());
         let read = ubtrfs().arg("cat").arg(inside).output().unwrap();
         String::from_utf8(read.stdout).unwrap()
@@ -69,8 +69,11 @@ fn what_was_synced_is_there_after_the_server_was_killed() {
         server.signal(Signal::KILL);
         server.end().unwrap();
         assert_eq!(place.loops().len(), 1);
+        // Mounted at its own place it would take that of the one that is not served.
+        let elsewhere = place.scratch.path().join(format!("elsewhere{number}"));
+        fs::create_dir(&elsewhere).unwrap();
         let mut again = ubtrfs();
-        again.arg("mount").args([&place.image, &place.mountpoint]);
+        again.arg("mount").args([&place.image, &elsewhere]);
         let again = said(&mut again);
         assert!(again.contains("still mounted on"), "{again}");
         place.unmount();

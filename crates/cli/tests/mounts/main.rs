@@ -1,9 +1,11 @@
 //! Mounts as processes: what becomes of them, and what is on the image then.
 
 mod aborted;
+mod elsewhere;
 mod ends;
 mod looped;
 #[path = "../cli/mapped.rs"]
 mod mapped;
 mod options;
+mod requests;
 mod served;

@@ -127,16 +127,32 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// None if it does not end.
-    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
-        let timeout = Timespec::try_from(MOMENT).unwrap();
-        let mut ended = [PollFd::new(&process, PollFlags::IN)];
-        match poll(&mut ended, Some(&timeout)).unwrap() {
-            0 => None,
-            _ => Some(self.child.wait().unwrap()),
+    /// Returns when each thread has stopped: one that is about to take a request takes it still.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let runs = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat"));
+            stat.is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        };
+        let until = Instant::now() + MOMENT;
+        while fs::read_dir(&tasks).unwrap().flatten().any(runs) {
+            assert!(Instant::now() < until, "it does not stop");
+            thread::yield_now();
         }
     }
+
+    /// None if it does not end.
+    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
+        ended_within_a_moment(Pid::from_child(&self.child)).then(|| self.child.wait().unwrap())
+    }
+}
+
+pub(crate) fn ended_within_a_moment(process: Pid) -> bool {
+    let process = pidfd_open(process, PidfdFlags::empty()).unwrap();
+    let timeout = Timespec::try_from(MOMENT).unwrap();
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut ended, Some(&timeout)).unwrap() > 0
 }
 
 impl Drop for Server {
@@ -170,6 +186,10 @@ impl Elsewhere {
             child,
             _stays: stays,
         }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 

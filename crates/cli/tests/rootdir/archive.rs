@@ -10,7 +10,7 @@ use ubtrfs_sim::kernel::{self, KernelMount};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 
 use crate::judges::{assert_sound, assert_sound_by, manifest};
-use crate::process::{assert_success, mkfs};
+use crate::process::{assert_success, mkfs, refusal};
 use crate::repeats::make_again;
 use crate::tree;
 
@@ -377,4 +377,52 @@ fn pipe_that_ends_early_leaves_no_volume() {
         .arg(&image)
         .output();
     assert!(!listed.unwrap().status.success());
+}
+
+#[test]
+fn compressed_archive_gives_the_bytes_of_the_plain_one() {
+    let scratch = Scratch::new().unwrap();
+    let source = folder(&scratch, 22);
+    let (plain, compressed) = (
+        scratch.path().join("v.tar"),
+        scratch.path().join("v.tar.gz"),
+    );
+    tar(&source, &plain, ALL);
+    let zipped = Command::new("gzip")
+        .arg("-kc")
+        .arg(&plain)
+        .output()
+        .unwrap();
+    fs::write(&compressed, zipped.stdout).unwrap();
+    let image = scratch.path().join("v.img");
+    let expected = make_again("", &plain, &[&image]);
+    assert!(expected == make_again("", &compressed, &[&image]));
+    let output = through_pipe("", &compressed, &image);
+    assert_success("a pipe", &output);
+    assert!(expected == [fs::read(&image).unwrap()]);
+    // One that is cut short is told.
+    fs::remove_file(&image).unwrap();
+    let short = fs::read(&compressed).unwrap();
+    fs::write(&compressed, &short[..short.len() - 9]).unwrap();
+    let said = refusal([
+        "--rootdir".as_ref(),
+        compressed.as_os_str(),
+        image.as_os_str(),
+    ]);
+    assert!(said.contains("gzip: "), "{said}");
+}
+
+#[test]
+fn archive_is_not_overwritten_by_its_volume() {
+    let scratch = Scratch::new().unwrap();
+    let archive = scratch.path().join("v.tar");
+    tar(&folder(&scratch, 23), &archive, "");
+    let before = fs::read(&archive).unwrap();
+    let said = refusal([
+        "--rootdir".as_ref(),
+        archive.as_os_str(),
+        archive.as_os_str(),
+    ]);
+    assert!(said.contains("is the archive itself"), "{said}");
+    assert!(fs::read(&archive).unwrap() == before);
 }

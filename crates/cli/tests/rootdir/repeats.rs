@@ -65,6 +65,67 @@ fn copies_of_a_folder_give_the_same_bytes() {
     }
 }
 
+/// Makes a volume of files without being told its UUID, and gives its bytes.
+fn make_unnamed(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<Vec<u8>> {
+    for image in images {
+        let _ = fs::remove_file(image);
+    }
+    let output = mkfs()
+        .env("SOURCE_DATE_EPOCH", EPOCH.to_string())
+        .arg("-q")
+        .args(words.split_whitespace())
+        .arg("--rootdir")
+        .arg(rootdir)
+        .args(images)
+        .output()
+        .unwrap();
+    assert_success(words, &output);
+    let bytes = images.iter().map(|image| fs::read(image).unwrap());
+    bytes.collect()
+}
+
+#[test]
+fn uuids_follow_from_files_and_options_with_an_epoch() {
+    let scratch = Scratch::new().unwrap();
+    let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
+    fs::create_dir(&one).unwrap();
+    tree::fill(&one, 7);
+    let copied = std::process::Command::new("cp")
+        .args(["-a", "--reflink=never"])
+        .args([&one, &other])
+        .status();
+    assert!(copied.unwrap().success());
+    let images = [scratch.path().join("a.img"), scratch.path().join("b.img")];
+    let fsid = |image: &[u8]| image[0x1_0020..0x1_0030].to_vec();
+    let mut fsids = Vec::new();
+    for words in [
+        "",
+        "--compress zstd --subvol crowd --shrink",
+        "-d raid1 -m raid1",
+    ] {
+        let images: Vec<&Path> = match words.contains("raid1") {
+            true => images.iter().map(|image| image.as_path()).collect(),
+            false => vec![&images[0]],
+        };
+        let first = make_unnamed(words, &one, &images);
+        assert!(first == make_unnamed(words, &other, &images), "{words}");
+        let owned: Vec<_> = images.iter().map(|image| image.to_path_buf()).collect();
+        assert_sound(words, &owned);
+        fsids.push(fsid(&first[0]));
+    }
+    // Other content of the same size and time.
+    let file = other.join("changed");
+    for content in ["one", "two"] {
+        fs::write(&file, content).unwrap();
+        fsids.push(fsid(&make_unnamed("", &other, &[&images[0]])[0]));
+    }
+    let mut different = fsids.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), fsids.len(), "{fsids:?}");
+    assert!(fsids.iter().all(|fsid| *fsid != [0; 16]));
+}
+
 #[test]
 fn no_time_is_later_than_the_epoch_asked_for() {
     if !kernel::or_skip("no_time_is_later_than_the_epoch_asked_for") {

@@ -3,6 +3,7 @@
 //! Not here: where members belong. A path is any bytes, and may well lead out of where it is unpacked.
 
 mod acl_text;
+mod compressed;
 mod error;
 mod member;
 mod pax;

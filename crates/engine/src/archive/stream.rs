@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::compressed::{ArchiveDecoder, ArchiveFormat, MAGIC_BYTES};
 use super::error::ArchiveError;
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -15,6 +16,8 @@ pub(crate) struct TarStream {
     file: Arc<File>,
     /// Of a file that can be read anywhere.
     len_bytes: Option<u64>,
+    /// Of what is compressed. Then all offsets are those of the decompressed bytes.
+    decoder: Option<ArchiveDecoder>,
     buffer: Vec<u8>,
     taken: usize,
     /// Of what follows the buffer, in the file.
@@ -30,13 +33,36 @@ impl TarStream {
             Some(_) => file.stream_position()?,
             None => 0,
         };
-        Ok(TarStream {
+        let start = read_start(&file, len_bytes.map(|_| next))?;
+        let mut stream = TarStream {
             file: Arc::new(file),
             len_bytes,
+            decoder: None,
             buffer: Vec::new(),
             taken: 0,
             next,
-        })
+        };
+        match (ArchiveFormat::of(&start), len_bytes) {
+            (Some(format), _) => {
+                // What was read of a file comes again.
+                let start = if len_bytes.is_some() {
+                    Vec::new()
+                } else {
+                    start
+                };
+                let rest = Descriptor(Arc::clone(&stream.file));
+                let input = io::Cursor::new(start).chain(rest);
+                stream.decoder = Some(ArchiveDecoder::new(format, input)?);
+                stream.len_bytes = None;
+                stream.next = 0;
+            }
+            (None, Some(_)) => {}
+            (None, None) => {
+                stream.next = start.len() as u64;
+                stream.buffer = start;
+            }
+        }
+        Ok(stream)
     }
 
     pub(crate) fn file(&self) -> Arc<File> {
@@ -57,9 +83,10 @@ impl TarStream {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.taken = 0;
         let read = loop {
-            let read = match self.len_bytes {
-                Some(_) => self.file.read_at(&mut self.buffer, self.next),
-                None => (&*self.file).read(&mut self.buffer),
+            let read = match (&mut self.decoder, self.len_bytes) {
+                (Some(decoder), _) => decoder.read(&mut self.buffer),
+                (None, Some(_)) => self.file.read_at(&mut self.buffer, self.next),
+                (None, None) => (&*self.file).read(&mut self.buffer),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -124,4 +151,33 @@ impl TarStream {
         }
         Ok(())
     }
+}
+
+/// A file that is read on from where it stands.
+struct Descriptor(Arc<File>);
+
+impl Read for Descriptor {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(buf)
+    }
+}
+
+/// The first bytes, which a pipe does not give again. `at` is where a file stands that can be read anywhere.
+fn read_start(file: &File, at: Option<u64>) -> io::Result<Vec<u8>> {
+    let mut start = vec![0; MAGIC_BYTES];
+    let mut done = 0;
+    while done < start.len() {
+        let read = match at {
+            Some(at) => file.read_at(&mut start[done..], at + done as u64),
+            None => (&mut &*file).read(&mut start[done..]),
+        };
+        match read {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    start.truncate(done);
+    Ok(start)
 }

@@ -88,6 +88,7 @@ impl WriteBuffer {
             false => 0,
         };
         let need = sectors.end - sectors.start - known + spare;
+        debug_assert!(promise.data_bytes() >= need, "BUFFER-3");
         promise.shrink(promise.data_bytes().saturating_sub(need));
         self.promise.join(promise);
         self.dirty.write(offset, bytes);
@@ -117,6 +118,7 @@ impl WriteBuffer {
         }
         self.dirty.write(offset, bytes);
     }
+
     /// How much should be promised ahead with a write of `range`: if it goes on behind a long piece, as much as the
     /// window has room for.
     pub(super) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
@@ -145,13 +147,15 @@ impl WriteBuffer {
         (offset + len).next_multiple_of(sectorsize) - start + sectorsize
     }
 
-    /// Forgets what is dirty in `range`. What was promised for it stays promised until the next write-back.
-    pub(super) fn forget(&mut self, range: Range<u64>) {
+    /// Forgets what is dirty in `range`. What was promised for it stays promised until the next write-back. If nothing is
+    /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
+    pub(super) fn forget(&mut self, range: Range<u64>) -> Promise {
         self.dirty.clear(range);
-        if self.dirty.is_empty() {
-            self.promise = Promise::default();
-            self.ahead = 0..0;
+        if !self.dirty.is_empty() {
+            return Promise::default();
         }
+        self.ahead = 0..0;
+        std::mem::take(&mut self.promise)
     }
 
     /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
@@ -165,6 +169,14 @@ impl WriteBuffer {
         let promise = std::mem::take(&mut self.promise);
         self.ahead = 0..0;
         Some(Taken { pieces, promise })
+    }
+
+    /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).
+    pub(super) fn put_in_flight(&mut self, pieces: Pieces) -> Arc<Pieces> {
+        debug_assert!(self.in_flight.is_none(), "BUFFER-1");
+        let pieces = Arc::new(pieces);
+        self.in_flight = Some(Arc::clone(&pieces));
+        pieces
     }
 
     /// What was in flight has its extents, or is lost.

@@ -196,7 +196,10 @@ impl Volume {
     }
 
     /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
-    /// which is less than `len` only at the source's end.
+    /// which is less than `len` only at the source's end, and where the rest failed.
+    ///
+    /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
+    /// of one file that overlap.
     pub fn copy_range(
         &self,
         src: FileId,
@@ -241,12 +244,21 @@ impl Volume {
         let mut buf = vec![0; COPY_BYTES.min((len - done) as usize)];
         while done < len {
             let part = buf.len().min((len - done) as usize);
-            let read = self.read(src, src_offset + done, &mut buf[..part])?;
-            if read == 0 {
-                break;
+            let read = self.read(src, src_offset + done, &mut buf[..part]);
+            let copied = read.and_then(|read| {
+                self.write(dst, dst_offset + done, &buf[..read])?;
+                Ok(read as u64)
+            });
+            match copied {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                // Callers would take an error for a file that is as before.
+                Err(error) if done > 0 => {
+                    tracing::debug!(?dst, done, %error, "a part is copied");
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            self.write(dst, dst_offset + done, &buf[..read])?;
-            done += read as u64;
         }
         Ok(done)
     }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
@@ -62,6 +63,22 @@ const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it, or a hole, cost.
 const EXTENT_ITEMS: u64 = 4;
 
+/// How often the space for a change is counted, while others change the file.
+const BEGIN_TRIES: usize = 8;
+
+/// What a change was promised.
+#[derive(Debug)]
+struct Means {
+    /// For sectors that are written, and the items of a step.
+    edges: Promise,
+    /// For sectors that get reserved.
+    space: Promise,
+    steps: Steps,
+}
+
+/// The parts of a range that something is true of.
+type PartsOf = fn(&Splice, Range<u64>) -> Vec<Range<u64>>;
+
 /// How far a change goes at once.
 #[derive(Clone, Copy, Debug)]
 struct Steps {
@@ -104,70 +121,121 @@ impl Volume {
         let range = offset..end;
         let inode = self.inode_to_change(id)?;
         refuse_flags(&inode, mode.guards())?;
-        let sectorsize = self.sectorsize();
-        let whole = whole_sectors(&range, sectorsize);
-        let touched = touched_sectors(&range, sectorsize);
-        let data_bytes = match mode {
-            Fallocate::Reserve { .. } => self.unreserved_bytes(&inode, touched.clone())?,
-            Fallocate::ZeroRange { .. } => whole.end - whole.start,
-            Fallocate::PunchHole => 0,
-        };
-        let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
-        let grow_bytes = 2 * GROW_SECTORS * sectorsize;
-        // Whole sectors become a hole without any data, as in the kernel.
-        let is_whole_hole = mode == Fallocate::PunchHole && whole == touched;
-        let small_bytes = match is_whole_hole {
-            true => 0,
-            false => edge_bytes + grow_bytes,
-        };
-        let pieces = self.writer()?.space.piece_of_data();
-        let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
-        let met = self.extents_in(&inode, touched.clone(), STEP)?;
-        // A new one may come before, behind and between those that are there.
-        let met = (2 * met + 1).saturating_add(pieces as usize);
-        let (mut edges, steps) = self.promise_steps(mode, small_bytes, met)?;
-        let mut space = self.promise(data_bytes, Cost::default())?;
-        let mut extents = inode.extents.lock();
-        let (size, item_size) = {
+        let touched = touched_sectors(&range, self.sectorsize());
+        let (mut means, mut extents) = self.begin_fallocate(&inode, mode, &range)?;
+        let steps = means.steps;
+        let size = {
             let state = inode.lock.read();
-            let item_size = read_file(&inode)?.size.get();
-            (state.buffer.size_over(item_size), item_size)
+            state.buffer.size_over(read_file(&inode)?.size.get())
         };
-        if is_whole_hole && item_size < size {
-            // What is forgotten of the buffer shall not be what the size follows from.
-            self.write_back_locked(&inode, &mut extents)?;
-        }
         let changes = match mode {
             Fallocate::PunchHole => self.has_any_data(&inode, &touched)?,
             _ => true,
         };
         match mode {
             Fallocate::Reserve { .. } => {
-                self.write_back_locked(&inode, &mut extents)?;
-                self.reserve(&inode, touched.clone(), &mut space, steps)?;
+                self.reserve(&inode, touched.clone(), &mut means.space, steps)?;
             }
             Fallocate::PunchHole => {
                 let end = if end >= size {
-                    end.next_multiple_of(sectorsize)
+                    end.next_multiple_of(self.sectorsize())
                 } else {
                     end
                 };
                 let range = offset..end;
-                self.zero(&inode, &mut extents, range, &mut edges, None, steps)?;
+                let edges = &mut means.edges;
+                self.zero(&inode, &mut extents, range, edges, None, steps)?;
             }
             Fallocate::ZeroRange { .. } => {
-                let space = Some(&mut space);
-                self.zero(&inode, &mut extents, range, &mut edges, space, steps)?;
+                let (edges, space) = (&mut means.edges, Some(&mut means.space));
+                self.zero(&inode, &mut extents, range, edges, space, steps)?;
             }
         }
         if !mode.keeps_size() && end > size {
-            self.grow_locked(&inode, &mut extents, end, edges)?;
+            self.grow_locked(&inode, &mut extents, end, means.edges)?;
         }
         match changes {
             true => self.note_fallocate(&inode, mode),
             // As in the kernel, times stay.
             false => Ok(()),
         }
+    }
+
+    /// Locks the extents of a file with all space promised that the change takes.
+    fn begin_fallocate<'a>(
+        &self,
+        inode: &'a Arc<Inode>,
+        mode: Fallocate,
+        range: &Range<u64>,
+    ) -> Result<(Means, MutexGuard<'a, FileExtentsState>)> {
+        let sectorsize = self.sectorsize();
+        let touched = touched_sectors(range, sectorsize);
+        // Whole sectors become a hole without any data, as in the kernel.
+        let is_whole_hole =
+            mode == Fallocate::PunchHole && whole_sectors(range, sectorsize) == touched;
+        for _ in 0..BEGIN_TRIES {
+            let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
+            let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
+            let pieces = self.writer()?.space.piece_of_data();
+            let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
+            let met = self.extents_in(inode, touched.clone(), STEP)?;
+            // A new one may come before, behind and between those that are there.
+            let met = (2 * met + 1).saturating_add(pieces as usize);
+            let (edges, steps) = self.promise_steps(mode, small_bytes, met)?;
+            let space = match self.promise(data_bytes, Cost::default()) {
+                // Buffered data of the range has its extents by now.
+                Err(error)
+                    if error.is_no_space()
+                        && self.bytes_to_reserve(inode, mode, range)? < data_bytes =>
+                {
+                    continue;
+                }
+                space => space?,
+            };
+            let mut extents = inode.extents.lock();
+            let is_longer = {
+                let state = inode.lock.read();
+                let size = read_file(inode)?.size.get();
+                state.buffer.size_over(size) > size
+            };
+            // What a hole forgets of the buffer shall not be what the size follows from.
+            if matches!(mode, Fallocate::Reserve { .. }) || is_whole_hole && is_longer {
+                self.write_back_locked(inode, &mut extents)?;
+            }
+            // Others may have punched holes since.
+            if self.bytes_to_reserve(inode, mode, range)? <= space.data_bytes() {
+                let means = Means {
+                    edges,
+                    space,
+                    steps,
+                };
+                return Ok((means, extents));
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Space for sectors that the range cuts, and for that of the file's end if the file is to grow.
+    fn small_bytes(
+        &self,
+        inode: &Inode,
+        mode: Fallocate,
+        range: &Range<u64>,
+        is_whole_hole: bool,
+    ) -> Result<u64> {
+        let sectorsize = self.sectorsize();
+        let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
+        let grow_bytes = 2 * GROW_SECTORS * sectorsize;
+        if let Fallocate::Reserve { keep_size } = mode {
+            let state = inode.lock.read();
+            let size = state.buffer.size_over(read_file(inode)?.size.get());
+            let grows = !keep_size && range.end > size;
+            return Ok(if grows { grow_bytes } else { 0 });
+        }
+        Ok(match is_whole_hole {
+            true => 0,
+            false => edge_bytes + grow_bytes,
+        })
     }
 
     /// Room for `data_bytes` and for a step, which need not meet more than `met` extents; a small one if there is not enough
@@ -187,8 +255,18 @@ impl Volume {
         Ok((self.promise(data_bytes, steps.cost())?, steps))
     }
 
-    /// How much space reserving `range` takes, as things stand.
-    fn unreserved_bytes(&self, inode: &Inode, range: Range<u64>) -> Result<u64> {
+    /// How much space the change takes for sectors that get reserved, as things stand.
+    fn bytes_to_reserve(&self, inode: &Inode, mode: Fallocate, range: &Range<u64>) -> Result<u64> {
+        let sectorsize = self.sectorsize();
+        let (range, parts): (_, PartsOf) = match mode {
+            Fallocate::PunchHole => return Ok(0),
+            Fallocate::Reserve { .. } => (touched_sectors(range, sectorsize), |splice, part| {
+                holes(splice, part).collect()
+            }),
+            Fallocate::ZeroRange { .. } => (whole_sectors(range, sectorsize), |splice, part| {
+                unless_reserved(splice, part)
+            }),
+        };
         let _state = inode.lock.read();
         read_file(inode)?;
         let mut bytes = 0;
@@ -203,9 +281,11 @@ impl Volume {
                 continue;
             }
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
-            let splice = Splice::load(inode, self.sectorsize(), part.clone())?;
-            bytes += holes(&splice, part.clone())
-                .map(|hole| hole.end - hole.start)
+            let splice = Splice::load(inode, sectorsize, part.clone())?;
+            let of_part = parts(&splice, part.clone());
+            bytes += of_part
+                .iter()
+                .map(|part| part.end - part.start)
                 .sum::<u64>();
             at = part.end;
         }
@@ -370,7 +450,7 @@ impl Volume {
         let mut state = inode.lock.write();
         let item = read_file(inode)?;
         let size = state.buffer.size_over(item.size.get());
-        state.buffer.forget(whole.clone());
+        edges.join(state.buffer.forget(whole.clone()));
         let cut = match first == last {
             true => vec![first],
             false => vec![first, last],

@@ -49,7 +49,8 @@ pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
 /// The same where `item` differs by times only.
 pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
     if !inode.tree.inode_items.lazy.keep(inode.id, item) {
-        put_inode(txn, inode, item);
+        item.transid = txn.transid().0.into();
+        txn.put_times(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
     }
 }
 

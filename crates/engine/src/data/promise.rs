@@ -6,6 +6,7 @@
 //! Not here: the sums that promises count in (`space`, `Writer`).
 
 use std::sync::Arc;
+use std::thread;
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::Logical;
@@ -20,6 +21,15 @@ use crate::volume::Volume;
 /// What an extent's own item, its record and its item of checksums take. Extents of data that comes in pieces lie side by
 /// side in all three trees.
 const PIECE_BYTES: u64 = 256;
+
+/// How often a reservation makes room. Others may take it, or free more, meanwhile.
+const RECLAIM_TRIES: u32 = 4;
+
+/// How often an allocation that has its reservation looks for space: what others give back may come behind it.
+const ALLOCATE_TRIES: u32 = 100;
+
+/// How often the room for one more extent of data that was accepted is looked for.
+const PIECE_TRIES: u32 = 50;
 
 /// In how many pieces so few sectors are makes no difference.
 const FEW_SECTORS: u64 = 4;
@@ -117,12 +127,14 @@ impl Promise {
         writer.owe(cost);
         self.cost = self.cost.and(cost);
         let room = Cost::of_freeing();
-        if writer.has_room_now(room) {
-            return Ok(());
+        for _ in 0..PIECE_TRIES {
+            if writer.has_room_now(room) {
+                return Ok(());
+            }
+            // What is done costs less than what may have to be done, also by others.
+            volume.commit_running()?;
+            writer.wait_for_readers(volume);
         }
-        // What is done costs less than what may have to be done.
-        volume.commit_running()?;
-        volume.release_freed();
         match writer.has_room_now(room) {
             true => Ok(()),
             false => Err(Error::NoSpace),
@@ -159,6 +171,8 @@ impl Promise {
             min_bytes,
             hint,
         } = *wanted;
+        let takes_pieces = min_bytes <= volume.sectorsize();
+        let mut tries = ALLOCATE_TRIES;
         let (start, len) = loop {
             let running = writer.running_transid();
             let taken = writer.space.allocate_data(bytes, min_bytes, hint, running);
@@ -166,6 +180,10 @@ impl Promise {
             let is_outdated = || writer.running_transid() != running;
             match taken {
                 Err(SpaceError::NoSpace { .. }) if is_outdated() => {}
+                Err(SpaceError::NoSpace { .. }) if takes_pieces && tries > 0 => {
+                    tries -= 1;
+                    thread::yield_now();
+                }
                 taken => break taken?,
             }
         };
@@ -175,21 +193,40 @@ impl Promise {
 }
 
 impl Volume {
-    /// Promises space for `data_bytes`, whole sectors. If there is none, what is buffered is written back, which
-    /// may take less than was promised for it, and what was freed is committed.
+    /// Promises space for `data_bytes`, whole sectors. If there is none, makes what others have freed or reserved too much
+    /// of available, until that can bring no more.
     ///
     /// Locks: none may be held, as for [`Volume::admit`].
     pub(super) fn promise(&self, data_bytes: u64, cost: Cost) -> Result<Promise> {
-        match Promise::make(self, data_bytes, cost) {
-            Err(error) if error.is_no_space() => {}
-            made => return made,
+        let mut tries = RECLAIM_TRIES;
+        loop {
+            match Promise::make(self, data_bytes, cost) {
+                Err(error) if error.is_no_space() && tries > 0 => {}
+                made => return made,
+            }
+            waiting::check()?;
+            let frees_more = self.reclaim_data_space()?;
+            let space = &self.writer()?.space;
+            tries = match frees_more || space.may_get_data(data_bytes) {
+                true => tries - 1,
+                false => 0,
+            };
         }
-        waiting::check()?;
-        self.sync()?;
-        self.release_freed();
+    }
+
+    /// Deletes orphans, writes back what is buffered, as that may take less than its reservation, and commits. Returns
+    /// whether another commit frees more.
+    ///
+    /// Errors: a failed commit. Data that is lost in this is told to those who sync it.
+    fn reclaim_data_space(&self) -> Result<bool> {
+        let writer = self.writer()?;
+        self.evict_unnamed();
+        let _ = self.write_back_all();
+        self.commit_running()?;
+        writer.wait_for_readers(self);
         // There may have been nothing to commit.
-        self.writer()?.renew_promise();
-        Promise::make(self, data_bytes, cost)
+        writer.renew_promise();
+        Ok(writer.is_unclean())
     }
 
     /// What the items of new data cost: for each extent itself, its record in the extent tree, and the halves of what it

@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::thread;
+use std::time::Duration;
 
 use ubtrfs_format::compress::Compression;
 
@@ -28,6 +30,9 @@ const REPLACED_ITEMS: u64 = 2;
 const NEW_ITEMS: u64 = 2;
 /// There is room for what this many cost if there is for any operation that frees space.
 const LEAST_ITEMS: u64 = FREEING_ITEMS;
+/// How often the smallest part asks for room.
+const LEAST_TRIES: u32 = 100;
+const OTHERS_TAKE: Duration = Duration::from_millis(1);
 
 fn cost_of(items: u64) -> Cost {
     Cost::neighbours(items).freeing()
@@ -262,15 +267,22 @@ impl Volume {
         if let Some(permit) = self.admit_items(items)? {
             return Ok(Some(permit));
         }
-        self.commit_running()?;
-        self.release_freed();
         let (writer, cost) = (self.writer()?, cost_of(items));
-        if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
-            return Ok(Some(permit));
+        for _ in 0..LEAST_TRIES {
+            self.commit_running()?;
+            writer.wait_for_readers(self);
+            if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
+                return Ok(Some(permit));
+            }
+            if items > LEAST_ITEMS {
+                return Ok(None);
+            }
+            if let Some(permit) = writer.admit_now(cost) {
+                return Ok(Some(permit));
+            }
+            // Operations of others have the room, and give it back when they leave.
+            thread::sleep(OTHERS_TAKE);
         }
-        if items > LEAST_ITEMS {
-            return Ok(None);
-        }
-        writer.admit_now(cost).map(Some).ok_or(Error::NoSpace)
+        Err(Error::NoSpace)
     }
 }

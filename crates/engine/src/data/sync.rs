@@ -13,6 +13,14 @@ use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode, OpenFile, known_inode};
 use crate::volume::Volume;
 
+/// The part of a file that a sync makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Durable {
+    All,
+    /// All but times.
+    Data,
+}
+
 /// Files whose data goes to the devices together.
 pub(super) const FILES_AT_ONCE: usize = 64;
 
@@ -42,13 +50,24 @@ impl Volume {
     pub fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
-        self.sync_inode(&inode, Losses::tell)
+        self.sync_inode(&inode, Durable::All, Losses::tell)
     }
 
-    /// The same, with what `told` is to be told of losses.
+    /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
+    /// as where data was overwritten in place, this is a flush of the devices.
+    ///
+    /// Errors: as [`Volume::fsync`].
+    pub fn fdatasync(&self, id: FileId) -> Result<()> {
+        waiting::check()?;
+        let inode = self.inodes.get(self, id)?;
+        self.sync_inode(&inode, Durable::Data, Losses::tell)
+    }
+
+    /// Makes `what` durable; `told` is told of losses.
     fn sync_inode(
         &self,
         inode: &Arc<Inode>,
+        what: Durable,
         told: impl FnOnce(&mut Losses) -> Option<String>,
     ) -> Result<()> {
         if self.data.settings.flush_on_commit() {
@@ -56,14 +75,33 @@ impl Volume {
             let _ = self.write_back_all();
         }
         let written = self.write_back(inode);
-        self.write_times_of(inode)?;
+        if what == Durable::All {
+            self.write_times_of(inode)?;
+        }
         let loss = told(inode.lock.write().buffer.losses_mut());
         if let Some(reason) = loss {
             let file = inode.id;
             return Err(Error::DataLost { file, reason });
         }
         written?;
-        self.commit_running()
+        match what {
+            Durable::All => self.commit_running(),
+            Durable::Data => self.commit_data_of(inode),
+        }
+    }
+
+    /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.
+    fn commit_data_of(&self, inode: &Inode) -> Result<()> {
+        let items = &inode.tree.inode_items;
+        match items.changed_in(inode.id) {
+            Ok(changed) => self.commit_through(changed),
+            Err(ticket) => {
+                let running = self.writer()?.running_transid();
+                self.commit_through(running)?;
+                items.note_changed_by(ticket, inode.id, running);
+                Ok(())
+            }
+        }
     }
 
     /// Whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is asked
@@ -85,8 +123,19 @@ impl OpenFile {
     ///
     /// Errors: data of the file was lost since this was opened, of which it is told once; a failed commit.
     pub fn fsync(&self) -> Result<()> {
+        self.sync(Durable::All)
+    }
+
+    /// As [`Volume::fdatasync`].
+    ///
+    /// Errors: as [`OpenFile::fsync`].
+    pub fn fdatasync(&self) -> Result<()> {
+        self.sync(Durable::Data)
+    }
+
+    fn sync(&self, what: Durable) -> Result<()> {
         waiting::check()?;
         let told = |losses: &mut Losses| losses.tell_to(self.heard_losses());
-        self.volume().sync_inode(self.inode(), told)
+        self.volume().sync_inode(self.inode(), what, told)
     }
 }

@@ -99,10 +99,12 @@ impl Volume {
         let sectorsize = self.sectorsize();
         let mut state = inode.lock.write();
         let mut item = read_file(inode)?;
-        state.buffer.forget(size..u64::MAX);
+        let forgotten = state.buffer.forget(size..u64::MAX);
         if item.size.get() < size {
-            // The size was that of buffered data, which may end before the new one now.
+            // The size was that of buffered data, which may end before the new one now. On a full volume its reservation
+            // is all that there is for the sector of the old end.
             drop(state);
+            promise.join(forgotten);
             self.grow_locked(inode, extents, size, promise)?;
             state = inode.lock.write();
             item = read_file(inode)?;

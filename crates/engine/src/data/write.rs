@@ -8,11 +8,14 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLockWriteGuard;
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::file::{end_of, note_times, note_write, read_file};
+use super::in_place::FileExtentsState;
+use super::pieces::Pieces;
 use super::promise::Promise;
 use super::sync::FILES_AT_ONCE;
 use super::write_back::Job;
@@ -26,8 +29,8 @@ use crate::volume::Volume;
 const LARGE_BYTES: usize = 1 << 20;
 /// What is stored and entered at once.
 const PAST_BUFFER_BYTES: usize = 32 << 20;
-/// How often what others have buffered is written back first by who writes in place only.
-const TRIES_ALONE: u32 = 16;
+/// How often a write that finds no space writes back what others have buffered behind the file's end.
+const TRIES_AT_END: u32 = 16;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,21 +233,9 @@ impl Volume {
         space: Space,
     ) -> Result<u64> {
         let mut state = lock::write(&inode.lock)?;
-        self.buffer_locked(inode, &mut state, target, bytes, space)
-    }
-
-    /// The same for who has the file locked.
-    fn buffer_locked(
-        &self,
-        inode: &Arc<Inode>,
-        state: &mut InodeState,
-        target: Target,
-        bytes: &[u8],
-        space: Space,
-    ) -> Result<u64> {
         let sectorsize = self.sectorsize();
         let item = read_file(inode)?;
-        let offset = target.offset(state, &item);
+        let offset = target.offset(&state, &item);
         let end = end_of(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(offset);
@@ -271,7 +262,11 @@ impl Volume {
         Ok(())
     }
 
-    /// There is no space, but none is needed if all of it can be written where it lies.
+    /// Overwrites a file where it lies, for which there need be no space. Sectors that are dirty have their reservation:
+    /// they take their part in the buffer. The rest goes to the device by itself, so that a refusal concerns nothing that
+    /// others have written.
+    ///
+    /// Errors: no space, and then nothing of it is written.
     pub(super) fn write_in_place_only(
         &self,
         inode: &Arc<Inode>,
@@ -279,31 +274,63 @@ impl Volume {
         bytes: &[u8],
         need: Promise,
     ) -> Result<u64> {
-        let space = Space {
-            need,
-            ahead: Promise::default(),
-        };
+        let sectorsize = self.sectorsize();
         let mut extents = lock::lock(&inode.extents)?;
-        let mut tries = 0;
-        let mut state = loop {
-            self.write_back_locked(inode, &mut extents)?;
-            let state = lock::write(&inode.lock)?;
-            tries += 1;
-            if !state.buffer.is_dirty() || tries == TRIES_ALONE {
-                break state;
+        let (mut state, item, offset) = self.lock_for_own(inode, &mut extents, target, bytes)?;
+        if bytes.is_empty() {
+            return Ok(offset);
+        }
+        let end = offset + bytes.len() as u64;
+        let mut own = Pieces::new(self.data.dirty.windows());
+        own.write(offset, bytes);
+        let mut buffered = state.buffer.sectors(sectorsize);
+        buffered.retain(|sectors| sectors.start < end && offset < sectors.end);
+        for sectors in &buffered {
+            own.clear(sectors.clone());
+        }
+        match own.is_empty() {
+            true => self.enter_write(inode, item)?,
+            false => {
+                let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
+                drop(state);
+                self.carry_out(vec![job])?;
+                state = lock::write(&inode.lock)?;
             }
-        };
-        let is_alone = !state.buffer.is_dirty();
-        let offset = self.buffer_locked(inode, &mut state, target, bytes, space)?;
-        let job = Job::from_state(self, inode, &mut state, &mut extents, None)?;
-        drop(state);
-        let job = match is_alone {
-            true => job.map(Job::of_caller),
-            // Somebody goes on writing, whose data goes the same way, and who hears of a loss.
-            false => job,
-        };
-        self.carry_out(job.into_iter().collect())?;
+        }
+        for sectors in buffered {
+            let part = sectors.start.max(offset)..sectors.end.min(end);
+            let part_bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
+            // Nobody has written them back since: that takes the extents.
+            let buffer = &mut state.buffer;
+            buffer.write_promised(part.start, part_bytes, sectorsize);
+        }
         Ok(offset)
+    }
+
+    /// Locks a file for a write that does not wait for what is buffered. Returns its item and where the bytes go.
+    ///
+    /// Errors: no space, if the write would make the file longer and others go on buffering data behind the end, whose
+    /// extents the size must not precede (WRITEBACK-2).
+    fn lock_for_own<'a>(
+        &self,
+        inode: &'a Arc<Inode>,
+        extents: &mut FileExtentsState,
+        target: Target,
+        bytes: &[u8],
+    ) -> Result<(RwLockWriteGuard<'a, InodeState>, InodeItem, u64)> {
+        for _ in 0..TRIES_AT_END {
+            let state = lock::write(&inode.lock)?;
+            let item = read_file(inode)?;
+            let offset = target.offset(&state, &item);
+            let size = item.size.get();
+            if end_of(offset, bytes.len() as u64)? <= size || state.buffer.size_over(size) <= size {
+                return Ok((state, item, offset));
+            }
+            drop(state);
+            // A loss is told by the next sync.
+            let _ = self.write_back_locked(inode, extents);
+        }
+        Err(Error::NoSpace)
     }
 
     /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to

@@ -8,7 +8,8 @@
 //! - WRITEBACK-1: no item names data that is not on the devices.
 //! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
 //!   transaction that brings the extents.
-//! - WRITEBACK-3: what could not be written is forgotten, and told to whoever syncs the file next.
+//! - WRITEBACK-3: a write-back that fails forgets its data. Of data that a caller was told is written, the next sync of
+//!   the file tells; of other data the caller hears at once, and nobody else does.
 //!
 //! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
 //! enter. Space and admission were promised when the data was written; a commit is waited for only where it became more
@@ -68,7 +69,7 @@ pub(super) struct Taken<'a> {
 #[derive(Debug)]
 enum Source<'a> {
     Buffer(Arc<Pieces>),
-    /// What was buffered by the caller alone, who hears of a loss.
+    /// Bytes of one write that no other has buffered anything of: its caller hears of a failure.
     Own(Arc<Pieces>),
     /// The caller's own bytes, whole sectors.
     Caller(u64, &'a [u8]),
@@ -123,7 +124,7 @@ impl<'a> Job<'a> {
         let item = match known_inode(&inode.tree, inode.id) {
             Ok(item) => item,
             Err(Error::NoSuchInode(_)) => {
-                state.buffer.forget(0..u64::MAX);
+                drop(state.buffer.forget(0..u64::MAX));
                 volume.data.dirty.remove(inode.id);
                 return Ok(None);
             }
@@ -177,12 +178,44 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// What is lost of it is the caller's, who hears of it at once, and nobody else does.
-    pub(super) fn of_caller(mut self) -> Job<'a> {
-        if let Source::Buffer(pieces) = self.taken.source {
-            self.taken.source = Source::Own(pieces);
+    /// Bytes of the caller's in sectors that are not dirty, which stay in flight until the job is done. The file holds
+    /// nothing in flight, and `item` is what it has now.
+    pub(super) fn of_own(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        state: &mut InodeState,
+        extents: &'a mut FileExtentsState,
+        (item, pieces, promise): (InodeItem, Pieces, Promise),
+    ) -> Job<'a> {
+        let size = item.size.get().max(pieces.end().unwrap_or(0));
+        let is_listed = state.buffer.is_dirty();
+        let source = Source::Own(state.buffer.put_in_flight(pieces));
+        if !is_listed {
+            // DIRTY-1
+            volume.data.dirty.add(inode);
         }
-        self
+        let taken = Taken {
+            inode,
+            source,
+            item,
+            size,
+        };
+        Job {
+            taken,
+            extents,
+            promise,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Whether the writers have been told that it is written.
+    fn is_acknowledged(&self) -> bool {
+        match self {
+            // A file that only grows has none.
+            Source::Buffer(pieces) => !pieces.is_empty(),
+            Source::Own(_) | Source::Caller(..) => false,
+        }
     }
 }
 
@@ -367,12 +400,11 @@ impl Volume {
         state.buffer.landed();
         match &outcome {
             Ok(()) => state.buffer.losses_mut().note_landed(),
-            Err(error) => {
+            Err(error) if file.source.is_acknowledged() => {
                 tracing::error!(file = ?file.inode.id, %error, "written data is lost");
-                if let Source::Buffer(_) = file.source {
-                    state.buffer.losses_mut().add(error.to_string());
-                }
+                state.buffer.losses_mut().add(error.to_string());
             }
+            Err(error) => tracing::debug!(file = ?file.inode.id, %error, "a write is refused"),
         }
         if !state.buffer.is_dirty() {
             self.data.dirty.remove(file.inode.id);
@@ -453,10 +485,12 @@ impl Volume {
         }
         self.enter_size(&mut group.splice, &mut item, group.size.clone(), generation);
         let stays = group.splice.is_idle() && group.size.is_empty() && !incompressible;
-        if let Source::Caller(offset, bytes) = &file.source {
-            if group.ends {
-                state.buffer.forget(*offset..*offset + bytes.len() as u64);
-            }
+        if let Source::Caller(offset, bytes) = &file.source
+            && group.ends
+        {
+            drop(state.buffer.forget(*offset..*offset + bytes.len() as u64));
+        }
+        if !matches!(file.source, Source::Buffer(_)) {
             note_write(&mut item);
             if stays {
                 note_times(&txn, inode, &mut item);

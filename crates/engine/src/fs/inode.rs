@@ -59,6 +59,8 @@ pub(crate) struct InodeState {
 #[derive(Debug)]
 pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
+    /// How many inodes of a shard stay although nobody holds them.
+    kept_per_shard: usize,
     /// See the head of this file.
     pub(crate) moves: Mutex<()>,
 }
@@ -72,7 +74,7 @@ struct Shard {
 
 impl Shard {
     /// Lets go of a few that nobody holds: bounded work, as a call waits for it.
-    fn trim(&mut self) {
+    fn trim(&mut self, kept: usize) {
         for _ in 0..TURNS {
             let Some(id) = self.turns.pop_front() else {
                 return;
@@ -81,7 +83,7 @@ impl Shard {
                 continue;
             };
             let is_free = Arc::strong_count(inode) == 1 && !inode.must_stay();
-            if is_free && self.inodes.len() > KEPT_PER_SHARD {
+            if is_free && self.inodes.len() > kept {
                 self.inodes.remove(&id);
             } else {
                 self.turns.push_back(id);
@@ -112,25 +114,27 @@ impl Hasher for IdHasher {
 }
 
 const SHARDS: usize = 64;
-/// How many inodes of a shard stay although nobody holds them.
-const KEPT_PER_SHARD: usize = 1024;
+/// About what an inode takes with its places in the tables.
+const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 128;
+const MOST_PER_SHARD: u64 = 1024;
 /// How many are looked at when one comes.
 const TURNS: usize = 3;
 
-impl Default for InodeTable {
-    fn default() -> Self {
+impl InodeTable {
+    /// That keeps, of those that nobody holds, as many as there is memory for, within reason.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        let kept = (budget_bytes / INODE_BYTES / SHARDS as u64).min(MOST_PER_SHARD);
         let shard = || Shard {
             inodes: HashMap::default(),
             turns: VecDeque::new(),
         };
         InodeTable {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            kept_per_shard: kept as usize,
             moves: Mutex::default(),
         }
     }
-}
 
-impl InodeTable {
     fn shard(&self, id: FileId) -> &Mutex<Shard> {
         let hash = BuildHasherDefault::<IdHasher>::default().hash_one(id);
         // The map's own buckets are chosen by the low bits, and it looks at the highest.
@@ -155,8 +159,8 @@ impl InodeTable {
         });
         shard.inodes.insert(id, Arc::clone(&inode));
         shard.turns.push_back(id);
-        if shard.turns.len() > KEPT_PER_SHARD {
-            shard.trim();
+        if shard.turns.len() > self.kept_per_shard {
+            shard.trim(self.kept_per_shard);
         }
         Ok(inode)
     }

@@ -49,6 +49,7 @@ pub use keeper::Keeper;
 pub use new_inode::NewInode;
 pub(crate) use new_inode::{next_objectid, note_objectids};
 pub use open::OpenFile;
+pub use path::{LastName, PathEnd};
 pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;
 pub use setattr::{SetAttr, SetTime};

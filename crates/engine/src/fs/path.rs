@@ -1,70 +1,194 @@
-//! Paths within a volume.
+//! Paths within a volume, by the rules of the kernel's path walk.
+//!
+//! Invariants
+//! - PATH-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
+//! - PATH-2: links of one walk share one budget, so that every walk ends.
 
 use ubtrfs_format::item::FileKind;
 
 use super::FileId;
+use super::entry::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 /// Links followed on one path before it counts as a loop; the kernel's limit.
 const MAX_SYMLINKS: usize = 40;
 
+/// The last part of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LastName {
+    Name(Vec<u8>),
+    /// ".", which names the directory itself.
+    Current,
+    /// "..", which names the parent of the directory.
+    Parent,
+    /// The path is of the root.
+    Root,
+}
+
+/// The end of a path: a name in a directory, which something has or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathEnd {
+    pub dir: FileId,
+    pub last: LastName,
+    /// The inode of that name; None if there is none, or if `last` is no name.
+    pub id: Option<FileId>,
+    /// Whether the path ends with a slash: only a directory may be meant.
+    pub has_slash: bool,
+}
+
+/// A walk under way.
+struct PathWalk {
+    top: FileId,
+    at: FileId,
+    /// The names to come, last first.
+    pending: Vec<Vec<u8>>,
+    links: usize,
+}
+
 impl Volume {
-    /// What `path` leads to from `base`. Links in the middle are followed, one at the end is not. A
+    /// Resolves `path` from `base`. Links in the middle are followed, one at the end is not. A
     /// path or link that begins with '/' starts at `base`'s subvolume root.
     pub fn resolve(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, false)
     }
 
-    /// The same, but a link at the end is followed as well.
+    /// Resolves `path` from `base` with a link at the end followed as well.
     pub fn resolve_following(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, true)
     }
 
-    fn walk(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<FileId> {
-        let top = self.root_dir(base.root)?;
-        let mut at = if path.starts_with(b"/") { top } else { base };
-        let mut pending = components(path);
-        let mut links = 0;
-        while let Some(name) = pending.pop() {
-            match name.as_slice() {
-                b"." => continue,
-                b".." => {
-                    at = if at == top { top } else { self.parent(at)? };
-                    continue;
-                }
-                _ => {}
+    /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are followed to
+    /// the name that the last of them leads to, as open(2) does to create a file; not if the path ends with a slash.
+    pub fn resolve_end(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<PathEnd> {
+        let mut walk = self.begin_walk(base, path)?;
+        let mut has_slash = path.ends_with(b"/");
+        while let Some(name) = walk.pending.pop() {
+            if !walk.pending.is_empty() {
+                self.step(&mut walk, &name, true)?;
+                continue;
             }
-            let next = self.lookup(at, &name)?.ok_or(Error::NotFound)?;
-            let follow = follow_last || !pending.is_empty();
-            if follow && self.attr(next)?.kind == FileKind::Symlink {
-                links += 1;
-                if links > MAX_SYMLINKS {
-                    return Err(Error::TooManySymlinks);
-                }
-                let target = self.readlink(next)?;
-                if target.starts_with(b"/") {
-                    at = top;
-                }
-                pending.extend(components(&target));
+            let last = match name.as_slice() {
+                b"." => LastName::Current,
+                b".." => LastName::Parent,
+                _ => LastName::Name(name),
+            };
+            let mut id = None;
+            if let LastName::Name(name) = &last {
+                id = self.lookup_component(walk.at, name)?;
             } else {
-                at = next;
+                self.check_directory(walk.at)?;
             }
+            if let Some(link) = id
+                && follow_last
+                && !has_slash
+                && self.attr(link)?.kind == FileKind::Symlink
+            {
+                let target = self.read_target(&mut walk, link)?;
+                has_slash = target.ends_with(b"/");
+                walk.pending.extend(names(&target));
+                continue;
+            }
+            return Ok(PathEnd {
+                dir: walk.at,
+                last,
+                id,
+                has_slash,
+            });
         }
-        Ok(at)
+        Ok(PathEnd {
+            dir: walk.at,
+            last: LastName::Root,
+            id: None,
+            has_slash,
+        })
+    }
+
+    fn walk(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<FileId> {
+        let mut walk = self.begin_walk(base, path)?;
+        // PATH-1
+        if path.ends_with(b"/") && !walk.pending.is_empty() {
+            walk.pending.insert(0, b".".to_vec());
+        }
+        while let Some(name) = walk.pending.pop() {
+            let follow = follow_last || !walk.pending.is_empty();
+            self.step(&mut walk, &name, follow)?;
+        }
+        Ok(walk.at)
+    }
+
+    fn begin_walk(&self, base: FileId, path: &[u8]) -> Result<PathWalk> {
+        let top = self.root_dir(base.root)?;
+        Ok(PathWalk {
+            top,
+            at: if path.starts_with(b"/") { top } else { base },
+            pending: names(path),
+            links: 0,
+        })
+    }
+
+    /// Goes through one name, and puts the names of a link that is followed before those to come.
+    fn step(&self, walk: &mut PathWalk, name: &[u8], follow: bool) -> Result<()> {
+        match name {
+            b"." => return self.check_directory(walk.at),
+            b".." => {
+                self.check_directory(walk.at)?;
+                if walk.at != walk.top {
+                    walk.at = self.parent(walk.at)?;
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let next = self.lookup_component(walk.at, name)?;
+        let next = next.ok_or(Error::NotFound)?;
+        if !follow || self.attr(next)?.kind != FileKind::Symlink {
+            walk.at = next;
+            return Ok(());
+        }
+        let target = self.read_target(walk, next)?;
+        // PATH-1
+        if target.ends_with(b"/") {
+            walk.pending.push(b".".to_vec());
+        }
+        walk.pending.extend(names(&target));
+        Ok(())
+    }
+
+    /// Reads a link that the walk follows, and starts anew at the top if its target does.
+    fn read_target(&self, walk: &mut PathWalk, link: FileId) -> Result<Vec<u8>> {
+        walk.links += 1;
+        if walk.links > MAX_SYMLINKS {
+            return Err(Error::TooManySymlinks);
+        }
+        let target = self.readlink(link)?;
+        match target.first() {
+            None => return Err(Error::NotFound),
+            Some(b'/') => walk.at = walk.top,
+            Some(_) => {}
+        }
+        Ok(target)
+    }
+
+    fn lookup_component(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
+        match name.len() > MAX_NAME_BYTES {
+            true => Err(Error::NameTooLong),
+            false => self.lookup(dir, name),
+        }
+    }
+
+    fn check_directory(&self, at: FileId) -> Result<()> {
+        match self.attr(at)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Error::NotADirectory(at)),
+        }
     }
 }
 
-/// The names of a path, last first; a trailing slash asks for what a "." would.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    let mut names: Vec<Vec<u8>> = path
-        .split(|&b| b == b'/')
-        .filter(|name| !name.is_empty())
-        .map(<[u8]>::to_vec)
-        .collect();
-    if path.ends_with(b"/") && !names.is_empty() {
-        names.push(b".".to_vec());
-    }
+/// The names of a path, last first.
+fn names(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty());
+    let mut names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
     names.reverse();
     names
 }

@@ -126,6 +126,7 @@ impl DeviceAllocation {
 impl Volume {
     /// Sums over the block groups: data, system, metadata, mixed; within each by profile. A volume with mixed
     /// groups may have others as well, but the kernel counts them as mixed.
+    /// A volume that is open for writing counts what was allocated and is in no commit yet.
     pub fn space_infos(&self) -> Result<Vec<SpaceInfo>> {
         let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         let mixed = self
@@ -133,9 +134,8 @@ impl Volume {
             .incompat()
             .contains(Incompat::MIXED_GROUPS);
         let mut sums: BTreeMap<(usize, u64), SpaceInfo> = BTreeMap::new();
-        self.for_each_block_group(&mut |group| {
-            let mut flags =
-                group.flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
+        let mut add = |flags: BlockGroupFlags, length: u64, used: u64| {
+            let mut flags = flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
             if mixed && flags.intersects(both) {
                 flags |= both;
             }
@@ -148,9 +148,19 @@ impl Volume {
                 total: 0,
                 used: 0,
             });
-            sum.total = sum.total.saturating_add(group.length);
-            sum.used = sum.used.saturating_add(group.used);
-        })?;
+            sum.total = sum.total.saturating_add(length);
+            sum.used = sum.used.saturating_add(used);
+        };
+        match self.writer() {
+            Ok(writer) => {
+                let groups = writer.space.groups();
+                let groups = groups.iter();
+                groups.for_each(|group| add(group.flags(), group.len(), group.allocated()));
+            }
+            Err(_) => {
+                self.for_each_block_group(&mut |group| add(group.flags, group.length, group.used))?;
+            }
+        }
         Ok(sums.into_values().collect())
     }
 
@@ -231,11 +241,19 @@ impl Volume {
         let dev_stripes = if profile == Profile::Dup { 2 } else { 1 };
         let smallest = dev_stripes * STRIPE_LEN;
         let mut room: Vec<u64> = Vec::new();
+        let allocations = self.device_allocations();
         for device in self.pool().devices() {
             let Some(item) = device.item.filter(|_| device.path.is_some()) else {
                 continue;
             };
-            let unused = item.total_bytes.get().saturating_sub(item.bytes_used.get());
+            let devid = item.devid.get();
+            let own = allocations.iter().filter(|own| own.devid.0 == devid);
+            // The item is as of the last commit.
+            let used = match self.is_writable() {
+                true => own.map(DeviceAllocation::device_bytes).sum(),
+                false => item.bytes_used.get(),
+            };
+            let unused = item.total_bytes.get().saturating_sub(used);
             let unused = unused / STRIPE_LEN * STRIPE_LEN;
             if unused > DEVICE_RESERVED + smallest {
                 room.push(unused - DEVICE_RESERVED);

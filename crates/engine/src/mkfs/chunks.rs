@@ -204,6 +204,22 @@ impl ChunkLayout {
         })
     }
 
+    /// Gives devices other UUIDs than they had when the chunks were added.
+    pub(super) fn set_device_uuids(&mut self, identity: &Identity) {
+        for (device, &uuid) in self.devices.iter_mut().zip(&identity.device_uuids) {
+            device.uuid = uuid;
+        }
+        for chunk in &mut self.chunks {
+            for stripe in &mut chunk.stripes {
+                let of_stripe = |device: &&PlannedDevice| device.devid.0 == stripe.devid.get();
+                if let Some(device) = self.devices.iter().find(of_stripe) {
+                    stripe.dev_uuid = device.uuid;
+                }
+            }
+            chunk.map.set_device_uuids(&chunk.stripes);
+        }
+    }
+
     pub(super) fn add_chunk(
         &mut self,
         geometry: &Geometry,

@@ -7,7 +7,7 @@
 //! The layout is what mkfs.btrfs 6.14 leaves, but for places and transaction numbers: one transaction, 1,
 //! makes it all, where mkfs.btrfs takes several and moves things about.
 //!
-//! Not here: whether a device may be overwritten (`signature` tells what lies on it, the caller decides),
+//! Not here: whether a device may be overwritten (`device::find_signature` tells what lies on it, the caller decides),
 //! files (a volume starts with an empty top-level subvolume).
 
 mod chunk_growth;
@@ -21,7 +21,6 @@ mod options;
 mod place;
 mod plan;
 mod settle;
-mod signature;
 mod superblock;
 mod targets;
 mod trees;
@@ -35,5 +34,4 @@ pub use fill::{
 };
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
 pub use plan::Plan;
-pub use signature::{Signature, find_signature};
 pub use targets::PlannedWrite;

@@ -44,6 +44,8 @@ pub struct MkfsOptions {
     pub sectorsize: u32,
     pub csum_type: CsumType,
     pub features: FeatureSet,
+    /// User and group of the top level's root directory, where the volume is not filled with files.
+    pub root_owner: (u32, u32),
 }
 
 impl Default for MkfsOptions {
@@ -56,6 +58,7 @@ impl Default for MkfsOptions {
             sectorsize: MIN_SECTORSIZE,
             csum_type: CsumType::Crc32c,
             features: FeatureSet::default(),
+            root_owner: (0, 0),
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Identity {
     pub created: Timespec,
     /// Whether the UUIDs of subvolumes follow from the fsid.
     pub is_derived: bool,
+    /// Whether all UUIDs that are nil follow from the options and from what the volume is filled with.
+    pub is_of_contents: bool,
 }
 
 impl Identity {
@@ -84,6 +89,7 @@ impl Identity {
             device_uuids: (0..devices).map(|_| random_uuid()).collect(),
             created,
             is_derived: false,
+            is_of_contents: false,
         }
     }
 
@@ -97,7 +103,34 @@ impl Identity {
             device_uuids: (1..=devices as u64).map(device).collect(),
             created,
             is_derived: true,
+            is_of_contents: false,
         }
+    }
+
+    /// UUIDs that follow from the options and from what the volume is filled with: the same files make the same volume.
+    pub fn of_contents(devices: usize, created: Timespec) -> Identity {
+        Identity {
+            fsid: NIL,
+            chunk_tree_uuid: NIL,
+            fs_tree_uuid: NIL,
+            device_uuids: vec![NIL; devices],
+            created,
+            is_derived: true,
+            is_of_contents: true,
+        }
+    }
+
+    /// Fills in what follows from the contents, of which `hash` is one.
+    pub(super) fn with_contents(&self, hash: &[u8; 16]) -> Identity {
+        let fsid = uuid::Builder::from_custom_bytes(*hash).into_uuid();
+        let devices = self.device_uuids.len();
+        let mut derived = Identity::derived(Uuid(fsid.into_bytes()), devices, self.created);
+        for (uuid, &given) in derived.device_uuids.iter_mut().zip(&self.device_uuids) {
+            if given != NIL {
+                *uuid = given;
+            }
+        }
+        derived
     }
 
     /// For a subvolume other than the top level.
@@ -108,6 +141,8 @@ impl Identity {
         }
     }
 }
+
+const NIL: Uuid = Uuid([0; 16]);
 
 fn random_uuid() -> Uuid {
     Uuid(uuid::Uuid::new_v4().into_bytes())
@@ -154,6 +189,7 @@ pub struct Geometry {
     pub csum_type: CsumType,
     /// With what follows from the other options.
     pub features: FeatureSet,
+    pub root_owner: (u32, u32),
 }
 
 impl MkfsOptions {
@@ -189,6 +225,7 @@ impl MkfsOptions {
             sectorsize: self.sectorsize,
             csum_type: self.csum_type,
             features,
+            root_owner: self.root_owner,
         })
     }
 

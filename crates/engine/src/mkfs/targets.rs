@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use ubtrfs_device::{BlockDevice, DeviceWrite, MappedChunk};
+use ubtrfs_device::{BlockDevice, DeviceWrite, MappedChunk, find_signatures};
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 
@@ -228,6 +228,19 @@ impl Target<'_> {
         let end = self.device.len_bytes().saturating_sub(WIPED_BYTES);
         if self.used_bytes > end {
             self.zero(end, WIPED_BYTES)?;
+        }
+        self.wipe_signatures()
+    }
+
+    /// Wipes the marks of other formats wherever they are, as behind a smaller volume.
+    fn wipe_signatures(&self) -> Result<(), MkfsError> {
+        let found = find_signatures(self.device).map_err(|source| MkfsError::Read {
+            devid: self.devid,
+            physical: Physical(0),
+            source,
+        })?;
+        for mark in found.into_iter().flat_map(|found| found.marks) {
+            self.zero(mark.start, mark.end - mark.start)?;
         }
         Ok(())
     }

@@ -105,6 +105,9 @@ impl Placement {
     }
 }
 
+/// User and group of directories that no user sees.
+const ROOT: (u32, u32) = (0, 0);
+
 /// What the items are made of.
 #[derive(Clone, Copy)]
 pub(super) struct Contents<'a> {
@@ -147,7 +150,8 @@ impl Contents<'_> {
             RootId::ROOT_TREE => self.root_tree(known),
             RootId::CHUNK_TREE => self.chunk_tree(),
             RootId::DEV_TREE => self.dev_tree(),
-            RootId::FS_TREE | RootId::DATA_RELOC_TREE => self.root_dir(InodeNr::FIRST_FREE.0),
+            RootId::FS_TREE => self.root_dir(InodeNr::FIRST_FREE.0, self.geometry.root_owner),
+            RootId::DATA_RELOC_TREE => self.root_dir(InodeNr::FIRST_FREE.0, ROOT),
             RootId::UUID_TREE => self.uuid_tree(),
             RootId::FREE_SPACE_TREE => self.free_space_tree(known),
             RootId::BLOCK_GROUP_TREE => self.block_groups(known),
@@ -159,7 +163,7 @@ impl Contents<'_> {
     }
 
     fn root_tree(&self, known: &Placement) -> Vec<Item> {
-        let mut items = self.root_dir(objectid::ROOT_TREE_DIR);
+        let mut items = self.root_dir(objectid::ROOT_TREE_DIR, ROOT);
         let fs_tree = RootId::FS_TREE.0;
         let dir = objectid::ROOT_TREE_DIR;
         items.push(inode_ref(fs_tree, dir, DEFAULT_SUBVOL_NAME));
@@ -240,13 +244,15 @@ impl Contents<'_> {
     }
 
     /// A directory that is its own parent.
-    fn root_dir(&self, ino: u64) -> Vec<Item> {
+    fn root_dir(&self, ino: u64, (uid, gid): (u32, u32)) -> Vec<Item> {
         let created = self.identity.created;
         let mut inode = InodeItem::new_zeroed();
         inode.generation = GENERATION.into();
         inode.nbytes = u64::from(self.geometry.nodesize).into();
         inode.nlink = 1.into();
         inode.mode = DIR_MODE.into();
+        inode.uid = uid.into();
+        inode.gid = gid.into();
         inode.atime = created;
         inode.ctime = created;
         inode.mtime = created;

@@ -56,6 +56,7 @@ pub(crate) struct BlockGroup {
     room: AtomicU64,
     longest: AtomicU64,
     runs: AtomicU64,
+    allocated: AtomicU64,
     gate: Gate,
     state: Mutex<GroupState>,
 }
@@ -109,6 +110,7 @@ impl BlockGroup {
             room: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             runs: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
             gate: Gate::default(),
             state: Mutex::new(GroupState {
                 free: Free::NotLoaded(BTreeMap::new()),
@@ -179,6 +181,12 @@ impl BlockGroup {
     /// Bytes in extent items, as of the commit in progress.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are not to be had for others, as of now: those in extent items, and those that were allocated and are in
+    /// none yet. What the commit in progress has freed is not among them.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
     }
 
     /// The commit's to call: what it inserted less what it deleted. What it deletes is pinned before.
@@ -451,6 +459,14 @@ impl BlockGroup {
             Free::Loaded(free) => (free.free_bytes(), free.longest_bytes(), free.run_count()),
             Free::Unusable => (0, 0, 0),
         };
+        let allocated = match &state.free {
+            Free::Loaded(_) => {
+                let not_allocated = room.saturating_add(state.pinned);
+                self.len
+                    .saturating_sub(not_allocated.saturating_add(self.superblock_bytes()))
+            }
+            Free::NotLoaded(_) | Free::Unusable => self.used(),
+        };
         if self.gate.is_closed() || state.removed {
             (room, longest, runs) = (0, 0, 0);
         }
@@ -461,5 +477,6 @@ impl BlockGroup {
         self.room.store(room, Ordering::Relaxed);
         self.longest.store(longest, Ordering::Relaxed);
         self.runs.store(runs, Ordering::Relaxed);
+        self.allocated.store(allocated, Ordering::Relaxed);
     }
 }

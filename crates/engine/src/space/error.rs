@@ -8,7 +8,7 @@ use super::class::SpaceKind;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpaceError {
-    #[error("no space left: {bytes} bytes of {} wanted", kind.name())]
+    #[error("no space left on device: {bytes} bytes of {} wanted", kind.name())]
     NoSpace { kind: SpaceKind, bytes: u64 },
     /// Chunks with parity can be read and written, but no new ones are made.
     #[error("no new chunk of {}: profile {} is read-only", kind.name(), profile.name())]

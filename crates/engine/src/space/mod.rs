@@ -37,7 +37,7 @@ mod tests;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::Pool;
@@ -102,6 +102,8 @@ pub(crate) struct Space {
     cursors: Cursors,
     chunks: Mutex<Chunks>,
     chunks_made: AtomicU64,
+    /// Used bytes of mixed groups that hold data.
+    mixed_data: AtomicU64,
     pinned: Mutex<Vec<Range<u64>>>,
 }
 
@@ -153,6 +155,7 @@ impl Space {
             params,
             chunks: Mutex::new(Chunks::new(devices, &pool)),
             chunks_made: AtomicU64::new(0),
+            mixed_data: AtomicU64::new(0),
             pool,
             source,
             groups,
@@ -188,6 +191,33 @@ impl Space {
         let _list = self.groups.hold();
         let _groups: Vec<_> = groups.iter().map(|group| group.hold()).collect();
         during()
+    }
+
+    /// Whether data and metadata share their groups.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.params.mixed
+    }
+
+    /// Bytes of tree blocks in extent items, those of the chunk tree apart.
+    pub(crate) fn metadata_used(&self) -> u64 {
+        let used = self.class(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        used.saturating_sub(self.mixed_data.load(Ordering::SeqCst))
+    }
+
+    /// Tells how many bytes tree blocks take in mixed groups, as they were opened.
+    pub(crate) fn set_metadata_used(&self, bytes: u64) {
+        let used = self.class(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let data = used.saturating_sub(bytes);
+        self.mixed_data.store(data, Ordering::SeqCst);
+    }
+
+    /// The commit's to call: data extents in extent items have become more, or fewer.
+    pub(crate) fn change_data_used(&self, delta: i64) {
+        if self.params.mixed {
+            let data = self.mixed_data.load(Ordering::SeqCst);
+            let data = data.saturating_add_signed(delta);
+            self.mixed_data.store(data, Ordering::SeqCst);
+        }
     }
 
     /// Announces a write to where data lies. None if it must go elsewhere.

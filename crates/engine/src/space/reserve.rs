@@ -9,6 +9,9 @@ use std::sync::atomic::Ordering;
 use super::class::{SpaceClass, SpaceKind, release};
 use super::{Space, SpaceError};
 
+/// How often a promise is counted that is in the way of another one, which is counted at the same time.
+const PROMISE_TRIES: usize = 100;
+
 impl Space {
     /// Promises space for data. `allocate_data` takes what it gives off the promise. Where that much cannot be had, no
     /// chunk is left for it.
@@ -39,6 +42,14 @@ impl Space {
             made += 1;
         }
         Ok(())
+    }
+
+    /// Whether so much might be promised once what is pinned is released and others have given their promises back.
+    pub(crate) fn may_get_data(&self, bytes: u64) -> bool {
+        let class = self.class(SpaceKind::Data);
+        let pinned = class.pinned.load(Ordering::SeqCst);
+        let most = class.room().saturating_add(pinned);
+        bytes <= most.saturating_add(class.growth())
     }
 
     /// Takes back a promise of `reserve_data` as far as nothing was allocated of it.
@@ -99,16 +110,20 @@ impl SpaceClass {
 
 /// Counts a promise if the groups can keep it.
 fn promise_data(class: &SpaceClass, bytes: u64) -> bool {
-    // What cannot be kept anyway is in nobody's way.
-    let now = class.reserved().checked_add(bytes);
-    if now.is_none_or(|sum| sum > class.room()) {
-        return false;
-    }
-    class.reserved_data.fetch_add(bytes, Ordering::SeqCst);
-    // CLASS-2
-    let keeps = class.reserved() <= class.room();
-    if !keeps {
+    for _ in 0..PROMISE_TRIES {
+        // What cannot be kept anyway is in nobody's way.
+        let now = class.reserved().checked_add(bytes);
+        if now.is_none_or(|sum| sum > class.room()) {
+            return false;
+        }
+        class.reserved_data.fetch_add(bytes, Ordering::SeqCst);
+        // CLASS-2
+        if class.reserved() <= class.room() {
+            return true;
+        }
         release(&class.reserved_data, bytes);
+        // Two that count theirs at once see both, though there may be room for one.
+        std::thread::yield_now();
     }
-    keeps
+    false
 }

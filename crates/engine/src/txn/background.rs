@@ -11,7 +11,9 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use ubtrfs_device::waiting;
+use ubtrfs_format::ids::Transid;
 
 use super::writer::{Wakening, Writer};
 use crate::error::{Error, Result};
@@ -63,9 +65,27 @@ impl Volume {
         let wanted = writer.running_transid();
         let alone = writer.committing.lock();
         writer.check_alive()?;
-        if writer.committed() >= wanted {
-            return Ok(());
+        // The commit that another thread has made meanwhile flushed what was written before.
+        match writer.committed() >= wanted {
+            true => Ok(()),
+            false => self.commit_alone(writer, alone),
         }
+    }
+
+    /// Makes durable what entered up to transaction `wanted`, and what was written. That is a flush where `wanted` is
+    /// committed already, and none where nothing was written since the last one.
+    pub(crate) fn commit_through(&self, wanted: Transid) -> Result<()> {
+        waiting::check()?;
+        let writer = self.writer()?;
+        let alone = writer.committing.lock();
+        writer.check_alive()?;
+        match writer.committed() >= wanted {
+            true => writer.flush_data(self.pool()),
+            false => self.commit_alone(writer, alone),
+        }
+    }
+
+    fn commit_alone(&self, writer: &Writer, alone: MutexGuard<'_, ()>) -> Result<()> {
         let outcome = self.commit_or_panic(writer);
         if let Err(error) = &outcome {
             writer.abort(error);

@@ -21,7 +21,7 @@ use super::allowances::{Allowances, Units};
 use super::handle::Cost;
 use super::need::{Load, TreeSizes};
 use super::running::Running;
-use crate::space::{Space, SpaceKind};
+use crate::space::Space;
 
 /// What is kept back for operations that free space, in bytes: at least enough for one of them.
 const LEAST_RESERVE: u64 = 2 << 20;
@@ -55,7 +55,7 @@ impl Balance {
         sharing: Arc<AtomicBool>,
     ) -> Balance {
         Balance {
-            used: AtomicU64::new(metadata_used(space)),
+            used: AtomicU64::new(space.metadata_used()),
             space: Arc::clone(space),
             nodesize,
             extent_tree: AtomicU64::new(extent_tree),
@@ -275,19 +275,11 @@ impl Balance {
     /// The commit under way is durable.
     pub(super) fn publish(&self, extent_tree: Option<u64>) {
         self.used
-            .store(metadata_used(&self.space), Ordering::Relaxed);
+            .store(self.space.metadata_used(), Ordering::Relaxed);
         if let Some(bytes) = extent_tree {
             self.extent_tree.store(bytes, Ordering::Relaxed);
         }
         self.frozen_need.store(0, Ordering::Relaxed);
         self.frozen_growth.store(0, Ordering::Relaxed);
     }
-}
-
-fn metadata_used(space: &Space) -> u64 {
-    let totals = space.totals();
-    let metadata = totals
-        .iter()
-        .filter(|class| class.kind == SpaceKind::Metadata);
-    metadata.map(|class| class.used).sum()
 }

@@ -9,6 +9,7 @@
 //! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit,
 //!   never from the allocator, which already serves the next transaction.
 //! - COMMIT-4: every changed block went through the checker before it is written.
+//! - COMMIT-5: a commit to a device that another program has made something else of fails before it writes.
 //!
 //! Locks: `Writer::committing` throughout; the freeze guard alone for the pointer swaps.
 //! Not here: when to commit (`background`), what a block shared with a snapshot costs (`blocks`).
@@ -129,6 +130,7 @@ impl Commit<'_> {
     /// All phases but the freeze.
     fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
         let pool = self.volume.pool();
+        pool.check_unchanged()?;
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;
         self.make_births()?;

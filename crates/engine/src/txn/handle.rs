@@ -23,7 +23,7 @@ use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::volume::{NameChanges, Tree, Volume};
+use crate::volume::{ItemChange, NameChanges, Tree, Volume};
 
 /// So much room is kept back for operations that free space: who frees more items does it in steps, which are
 /// no larger than this when there is no room for larger ones.
@@ -229,6 +229,12 @@ impl Txn<'_> {
         self.edit(tree, [Edit::Put(key, value.into())]);
     }
 
+    /// Puts an INODE_ITEM that differs by times only from the one before.
+    pub(crate) fn put_times(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        let edit = [Edit::Put(key, value.into())];
+        self.edit_as(tree, edit, None, ItemChange::Times);
+    }
+
     /// Several edits of one tree under one lock. None changes a name.
     pub(crate) fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
     where
@@ -244,6 +250,21 @@ impl Txn<'_> {
         I: IntoIterator<Item = Edit>,
         I::IntoIter: ExactSizeIterator,
     {
+        self.edit_as(tree, edits, names, ItemChange::Any);
+    }
+
+    #[inline]
+    fn edit_as<I>(
+        &self,
+        tree: &Arc<Tree>,
+        edits: I,
+        names: Option<&NameChanges>,
+        change: ItemChange,
+    ) where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let transid = self.guard.transid;
         let edits = edits.into_iter();
         let count = edits.len() as u64;
         let items = &tree.inode_items;
@@ -253,7 +274,7 @@ impl Txn<'_> {
             if let (None, Some(names)) = (&tickets, names) {
                 tickets = Some(names.take_out(&tree.names));
             }
-            items.follow(tree.id(), edit);
+            items.follow(tree.id(), edit, change, transid);
         });
         let grown = tree.live().edit(edits);
         if let (Some(tickets), Some(names)) = (tickets, names) {

@@ -6,10 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ubtrfs_tree::{Epoch, FrozenSet};
 
+use super::writer::Writer;
 use crate::space::{Pinned, Space};
 use crate::volume::Volume;
 
@@ -17,6 +20,8 @@ use crate::volume::Volume;
 #[derive(Debug, Default)]
 pub(crate) struct Unreleased {
     waiting: VecDeque<(Arc<Epoch>, Pinned)>,
+    /// How many are not waiting any more.
+    released: u64,
 }
 
 impl Unreleased {
@@ -29,6 +34,11 @@ impl Unreleased {
         self.waiting.is_empty()
     }
 
+    /// How many commits have freed space so far.
+    fn count(&self) -> u64 {
+        self.released + self.waiting.len() as u64
+    }
+
     /// A reader of an older epoch may look at what a newer one freed: hence in order.
     fn release(&mut self, space: &Space) {
         while let Some((epoch, _)) = self.waiting.front()
@@ -36,6 +46,27 @@ impl Unreleased {
             && let Some((_, pinned)) = self.waiting.pop_front()
         {
             space.unpin(pinned);
+            self.released += 1;
+        }
+    }
+}
+
+/// Readers hold what was freed for a search or a step of a cursor.
+pub(super) const READERS_TAKE: Duration = Duration::from_millis(1);
+/// How often it is waited for those who hold it longer, or one after another.
+pub(super) const READERS_TRIES: u32 = 100;
+
+impl Writer {
+    /// Gives out what commits have freed so far, once nobody looks at it any more. Readers that take long are not waited
+    /// for.
+    pub(crate) fn wait_for_readers(&self, volume: &Volume) {
+        let freed = self.unreleased.lock().count();
+        for _ in 0..READERS_TRIES {
+            volume.release_freed();
+            if self.unreleased.lock().released >= freed {
+                return;
+            }
+            thread::sleep(READERS_TAKE);
         }
     }
 }

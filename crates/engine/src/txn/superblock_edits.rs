@@ -3,6 +3,9 @@
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
 
+#[cfg(test)]
+mod tests;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SuperblockEdits {
     pub(crate) label: Option<[u8; LABEL_SIZE]>,
@@ -45,8 +48,12 @@ impl SuperblockEdits {
             sb.compat_ro_flags = rest.bits().into();
         }
         sb.compat_ro_flags = (sb.compat_ro_flags.get() | self.compat_ro).into();
+        let cached = sb.cache_generation.get();
         if self.drops_v1_cache {
             sb.cache_generation = 0.into();
+        } else if cached != 0 && cached >= sb.generation.get() {
+            // After a return to earlier roots, caches of the state that was given up would be taken for current.
+            sb.cache_generation = u64::MAX.into();
         }
         if self.uuid_tree_made || sb.uuid_tree_generation.get() != 0 {
             // The kernel scans all subvolumes at a mount if the two differ.

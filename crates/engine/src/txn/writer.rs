@@ -28,7 +28,7 @@ use super::balance::Balance;
 use super::gate::Gate;
 use super::handle::{Cost, Permit};
 use super::need::Load;
-use super::published::{Discarded, Unreleased};
+use super::published::{Discarded, READERS_TAKE, READERS_TRIES, Unreleased};
 use super::running::Running;
 use super::waits::{WaitCounter, Waiting, Waits};
 use crate::error::{Error, Result};
@@ -142,10 +142,6 @@ struct Wake {
 /// How often room is made while others use it up; more often by who frees space.
 const TRIES: usize = 4;
 const FREEING_TRIES: usize = 100;
-/// Readers hold what was freed for a search or a step of a cursor.
-const READERS_TAKE: Duration = Duration::from_millis(1);
-/// How often it is waited for those who hold it longer, or one after another.
-const READERS_TRIES: u32 = 100;
 
 /// Why the background thread woke.
 pub(super) enum Wakening {
@@ -357,7 +353,7 @@ impl Writer {
             }
             let is_owing = self.balance.is_owing();
             let is_all_there = self.running.read().edits() == 0 && !is_owing;
-            if !comes_more && (is_all_there || !cost.frees) {
+            if !comes_more && (is_all_there || !cost.frees && !is_owing) {
                 break;
             }
             if is_owing {

@@ -8,6 +8,7 @@
 mod inode_items;
 mod lazy_times;
 mod mapping;
+mod memory;
 mod names;
 mod options;
 mod reconfigure;
@@ -31,8 +32,11 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{CommittedRoot, LiveTree, NodeStore, View};
 use zerocopy::{FromBytes, FromZeros};
 
-pub(crate) use inode_items::is_inode_item;
+use inode_items::InodeItems;
+pub(crate) use inode_items::{ItemChange, is_inode_item};
 pub(crate) use lazy_times::{LONGEST, LazyTimes};
+pub use memory::LEAST_MEMORY_BYTES;
+use names::Names;
 pub(crate) use names::{Name, NameChanges};
 pub use options::OpenOptions;
 pub use rescue::Rescue;
@@ -71,6 +75,7 @@ pub struct Volume {
     sectorsize: u64,
     csum_bytes: u64,
     tree_use: TreeUse,
+    known_statfs: space::KnownStatFs,
 }
 
 impl Volume {
@@ -122,8 +127,8 @@ impl Volume {
             writable: options.writable,
             acls: options.acls,
             new_file_flags: Arc::new(options.data.new_file_flags().bits().into()),
-            inode_items: Arc::default(),
-            names: Arc::default(),
+            inode_items: Arc::new(InodeItems::new(options.lookup_bytes)),
+            names: Arc::new(Names::new(options.lookup_bytes)),
             sharing: Arc::default(),
         };
         tree_use.inode_items.lazy.set_wanted(options.lazy_times);
@@ -135,7 +140,7 @@ impl Volume {
             trees: TreeTable::default(),
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
-            inodes: InodeTable::default(),
+            inodes: InodeTable::new(options.inode_bytes),
             keeper: RwLock::default(),
             unnamed: Unnamed::default(),
             writer: OnceLock::new(),
@@ -143,6 +148,7 @@ impl Volume {
             sectorsize: u64::from(pool.superblock().sectorsize.get()),
             csum_bytes: pool.superblock().csum_type().size_bytes() as u64,
             tree_use,
+            known_statfs: space::KnownStatFs::default(),
             pool,
             store,
         };

@@ -19,11 +19,13 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 use ubtrfs_format::ids::{InodeNr, RootId};
 
+use super::inode_items::pages_of;
+
 #[cfg(test)]
 mod tests;
 
-/// Memory is taken page by page, as sets come into use.
-const PAGES: usize = 512;
+/// Memory is taken page by page, as sets come into use. So many pages at most, a power of two.
+const MOST_PAGES: usize = 512;
 /// Names that differ in two digits fit a page.
 const PAGE_SETS: usize = 128;
 const WAYS: usize = 4;
@@ -97,7 +99,7 @@ fn set_of(id: &NameId, name: &[u8]) -> Option<u32> {
         hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= hash >> 32;
     }
-    let page = hash as usize % PAGES;
+    let page = hash as usize % MOST_PAGES;
     let first = (hash >> 32) as usize;
     Some((page * PAGE_SETS + (first + number) % PAGE_SETS) as u32)
 }
@@ -111,16 +113,26 @@ pub(crate) struct Ticket {
 
 impl Default for Names {
     fn default() -> Self {
-        Names {
-            pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
-        }
+        Self::new(u64::MAX)
     }
 }
 
 impl Names {
+    /// As many as there is memory for, within reason.
+    pub(super) fn new(budget_bytes: u64) -> Self {
+        let pages = pages_of(
+            budget_bytes,
+            PAGE_SETS * size_of::<Mutex<Set>>(),
+            MOST_PAGES,
+        );
+        Names {
+            pages: (0..pages).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
     fn set(&self, name: &Name) -> &Mutex<Set> {
         let at = name.set as usize;
-        let page = self.pages[at / PAGE_SETS].get_or_init(|| {
+        let page = self.pages[(at / PAGE_SETS) & (self.pages.len() - 1)].get_or_init(|| {
             let sets = std::iter::repeat_with(Mutex::default);
             sets.take(PAGE_SETS).collect()
         });

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ubtrfs_device::{Access, PoolOptions};
+use ubtrfs_device::{Access, CopyChoice, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
 use super::rescue::Rescue;
@@ -14,13 +14,18 @@ use crate::data::{Compress, DataOptions};
 pub struct OpenOptions {
     degraded: bool,
     scan: Vec<PathBuf>,
-    cache_bytes: u64,
+    pub(super) cache_bytes: u64,
     pub(super) decompressed_bytes: u64,
+    /// Budget of the inodes that nobody holds.
+    pub(super) inode_bytes: u64,
+    /// Budget of the inode items and of the names that are kept beside the trees, each.
+    pub(super) lookup_bytes: u64,
     pub(super) writable: bool,
     pub(super) delta_bytes: u64,
     pub(super) commit_interval: Option<Duration>,
     pub(super) lazy_times: bool,
     pub(super) clear_free_space_tree: bool,
+    pub(super) free_space_tree: bool,
     pub(super) acls: bool,
     pub(super) data: DataOptions,
 }
@@ -32,11 +37,14 @@ impl Default for OpenOptions {
             scan: Vec::new(),
             cache_bytes: 256 << 20,
             decompressed_bytes: 32 << 20,
+            inode_bytes: 32 << 20,
+            lookup_bytes: 32 << 20,
             writable: false,
             delta_bytes: 128 << 20,
             commit_interval: Some(Duration::from_secs(30)),
             lazy_times: false,
             clear_free_space_tree: false,
+            free_space_tree: false,
             acls: true,
             data: DataOptions::default(),
         }
@@ -108,10 +116,18 @@ impl OpenOptions {
     }
 
     /// Distrusts the free-space tree, and makes it anew with the first commit that has room for it. One comes although
-    /// nothing else is changed. Only for writing.
+    /// nothing else is changed. Only for writing, and without effect on a volume that has no such tree.
     #[must_use]
     pub fn clear_free_space_tree(mut self, clear: bool) -> Self {
         self.clear_free_space_tree = clear;
+        self
+    }
+
+    /// Gives a volume without a free-space tree one, as the mount option `space_cache=v2` of the kernel, and drops the
+    /// caches of free space that it has. Only for writing.
+    #[must_use]
+    pub fn free_space_tree(mut self, wanted: bool) -> Self {
+        self.free_space_tree = wanted;
         self
     }
 
@@ -177,6 +193,10 @@ impl OpenOptions {
             .degraded(self.degraded)
             .ignore_super_flags(self.data.rescue.ignore_super_flags && !self.writable)
             .scan(self.scan.clone())
+            .superblock_copies(match self.data.rescue.use_backup_root {
+                true => CopyChoice::Any,
+                false => CopyChoice::First,
+            })
             .access(if self.writable {
                 Access::Write
             } else {

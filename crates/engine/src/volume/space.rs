@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::CompatRo;
-use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::BlockGroupItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::flags;
@@ -13,6 +14,7 @@ use zerocopy::FromBytes;
 use super::Volume;
 use crate::error::{CorruptItem, Error, Result};
 use crate::inspect::data_copies;
+use crate::space::SpaceTotals;
 
 /// A block group item with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,28 @@ pub struct StatFs {
     pub free_bytes: u64,
     pub available_bytes: u64,
 }
+
+/// What `statfs` follows from on a volume that is open for writing.
+#[derive(Clone, Debug)]
+struct AsOf {
+    committed: Transid,
+    totals: Vec<SpaceTotals>,
+}
+
+impl PartialEq for AsOf {
+    fn eq(&self, other: &AsOf) -> bool {
+        // Not what is reserved, which changes with each operation.
+        let shown = |sums: &SpaceTotals| (sums.kind, sums.total, sums.used, sums.pinned, sums.room);
+        let same = |(a, b): (&SpaceTotals, &SpaceTotals)| shown(a) == shown(b);
+        self.committed == other.committed
+            && self.totals.len() == other.totals.len()
+            && self.totals.iter().zip(&other.totals).all(same)
+    }
+}
+
+/// What `statfs` said last: programs ask again and again, and there may be thousands of block groups.
+#[derive(Debug, Default)]
+pub(super) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
 impl Volume {
     /// Calls `each` with every block group in address order.
@@ -118,6 +142,21 @@ impl Volume {
     /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
     /// for deletions counted as used.
     pub fn statfs(&self) -> Result<StatFs> {
+        let as_of = self.writer().ok().map(|writer| AsOf {
+            committed: writer.committed(),
+            totals: writer.space.totals(),
+        });
+        if let Some((known, statfs)) = &*self.known_statfs.0.lock()
+            && *known == as_of
+        {
+            return Ok(*statfs);
+        }
+        let statfs = self.statfs_anew()?;
+        *self.known_statfs.0.lock() = Some((as_of, statfs));
+        Ok(statfs)
+    }
+
+    fn statfs_anew(&self) -> Result<StatFs> {
         match self.statfs_by_groups() {
             // The trees that tell are not needed to read files.
             Err(error) if self.data.rescue.goes_on_without(&error) => {

@@ -8,6 +8,7 @@ use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{DevId, Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{QgroupStatusItem, RootItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::ITEM_HEAD_SIZE;
 use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{BlockFormat, CommittedRoot, View};
@@ -88,6 +89,9 @@ impl Volume {
             Arc::clone(&self.pool),
             self.free_space_source(options.clear_free_space_tree)?,
         ));
+        if space.is_mixed() {
+            space.set_metadata_used(self.most_tree_bytes()?);
+        }
         let writer = Writer::new(
             superblock.transid(),
             options.delta_bytes,
@@ -101,8 +105,17 @@ impl Volume {
             space,
         );
         let _ = self.writer.set(Arc::new(writer));
-        if options.clear_free_space_tree {
+        let has_tree = superblock.compat_ro().contains(CompatRo::FREE_SPACE_TREE);
+        let makes_tree = match has_tree {
+            true => options.clear_free_space_tree,
+            false => options.free_space_tree,
+        };
+        if makes_tree {
             self.writer()?.clear_free_space_tree();
+        } else if !has_tree {
+            tracing::info!(
+                "the volume has no free-space tree: what is free is read from the extent tree"
+            );
         }
         self.distrust_quotas()?;
         note_objectids(&self.root_tree)?;
@@ -113,6 +126,26 @@ impl Volume {
             self.start_background(interval)?;
         }
         Ok(())
+    }
+
+    /// What all trees take at most: blocks that snapshots share count once for each. Mixed block groups do not tell.
+    fn most_tree_bytes(&self) -> Result<u64> {
+        const ROOT_TREE_BLOCKS: u64 = 16;
+        let nodesize = u64::from(self.superblock().nodesize.get());
+        // The root tree has no item: its blocks are half full at least.
+        let mut bytes = ROOT_TREE_BLOCKS * nodesize;
+        let mut cursor = self.root_tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::new(0, KeyType(0), 0))?;
+        while more && let Some((key, value)) = cursor.current() {
+            bytes = bytes.saturating_add(2 * (ITEM_HEAD_SIZE + value.len()) as u64);
+            if key.item_type == KeyType::ROOT_ITEM
+                && let Some(item) = RootItem::decode(value)
+            {
+                bytes = bytes.saturating_add(item.bytes_used.get());
+            }
+            more = cursor.advance()?;
+        }
+        Ok(bytes)
     }
 
     fn refuse_parity(&self) -> Result<()> {
@@ -191,7 +224,7 @@ impl Volume {
         let compat = self.superblock().compat_ro();
         let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
         if clears_tree || !compat.contains(whole) {
-            // The first commit that has room builds it; until the volume is closed this does.
+            // If a commit makes the tree, this does until the volume is closed.
             let tree = self.tree(RootId::EXTENT_TREE)?;
             return Ok(Arc::new(FreeByExtents {
                 nodesize: u64::from(self.superblock().nodesize.get()),

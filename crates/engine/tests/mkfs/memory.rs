@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicUsize;
 
-use ubtrfs_device::{BlockDevice, DeviceSuperblocks, MemDevice};
-use ubtrfs_engine::mkfs::{Plan, Signature, find_signature};
+use ubtrfs_device::{
+    BlockDevice, DeviceSuperblocks, MemDevice, Signature, find_signature, find_signatures,
+};
+use ubtrfs_engine::mkfs::Plan;
 use ubtrfs_engine::{FileKind, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
@@ -197,6 +199,9 @@ fn nothing_of_an_older_volume_is_left_to_be_found() {
         device.write_at(&MAGIC, offset + 64).unwrap();
     }
     device.write_at(b"XFSB", 0).unwrap();
+    // A member of an array, which would show up as one for ever.
+    let raid = b"\xfc\x4e\x2b\xa9\x01\0\0\0";
+    device.write_at(raid, 2 * GIB - 8192).unwrap();
     // Smaller than the device: the copy at 64 MiB is of the old volume, and beyond the new one.
     let case = Case::new(1, 20 * MIB).mixed();
     case.plan().write(&[&device], false).unwrap();
@@ -204,6 +209,7 @@ fn nothing_of_an_older_volume_is_left_to_be_found() {
         find_signature(&device).unwrap(),
         Some(Signature::FileSystem("btrfs"))
     );
+    assert_eq!(find_signatures(&device).unwrap().len(), 1);
     let mut old = [0; 8];
     device
         .read_at(&mut old, SUPERBLOCK_OFFSETS[1] + 64)

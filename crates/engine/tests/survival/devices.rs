@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, check_devices};
-use ubtrfs_device::{BlockDevice, MemDevice, write_superblocks};
+use ubtrfs_check::{CheckOptions, Fault, Issue, Report, Severity, check_devices};
+use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
 use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{OpenOptions, Result, Volume};
 use ubtrfs_format::block_group_flags::Profile;
@@ -116,36 +116,71 @@ pub(crate) fn distrust_free_space_tree(devices: &Devices) {
     }
 }
 
-/// What the checker finds wrong, or nothing. `excused` are numbers of faults that are no faults here.
-pub(crate) fn check_but(devices: &Devices, excused: &[u16]) -> std::result::Result<(), String> {
+/// Puts a sound copy of the superblock in the place of each copy 0 that a power cut has torn, as `btrfs rescue
+/// super-recover` does. Returns whether there was one: the volume is not opened before.
+pub(crate) fn recover_superblocks(devices: &Devices) -> bool {
+    let path = Path::new("device");
+    let mut is_torn = false;
+    for device in devices {
+        let device = &**device;
+        let found = DeviceSuperblocks::read(device);
+        if found.require(device, path, CopyChoice::First).is_ok() {
+            continue;
+        }
+        is_torn = true;
+        let copy = found.require(device, path, CopyChoice::Any).unwrap();
+        write_superblocks(device, path, copy).unwrap();
+    }
+    is_torn
+}
+
+fn report(devices: &Devices) -> std::result::Result<Report, String> {
     let options = CheckOptions {
         memory_bytes: 16 << 20,
         data_csums: true,
         ..CheckOptions::default()
     };
     let report = check_devices(named(devices), &options, &mut |_| {});
-    let report = report.map_err(|error| error.to_string())?;
-    let is_sound = report
-        .numbers()
-        .iter()
-        .all(|number| excused.contains(number));
-    if is_sound {
-        Ok(())
-    } else {
-        Err(report.to_string())
+    report.map_err(|error| error.to_string())
+}
+
+fn is_sound(
+    report: &Report,
+    is_excused: impl Fn(&Issue) -> bool,
+) -> std::result::Result<(), String> {
+    let is_sound = report.unlisted() == 0 && report.issues.iter().all(is_excused);
+    match is_sound {
+        true => Ok(()),
+        false => Err(report.to_string()),
     }
+}
+
+/// What the checker finds wrong, or nothing. `excused` are numbers of faults that are no faults here.
+pub(crate) fn check_but(devices: &Devices, excused: &[u16]) -> std::result::Result<(), String> {
+    is_sound(&report(devices)?, |issue| {
+        excused.contains(&issue.fault.number())
+    })
 }
 
 pub(crate) fn check(devices: &Devices) -> std::result::Result<(), String> {
     check_but(devices, &[])
 }
 
-/// A power cut may leave copies of the superblock that are torn or behind others, on one device or between
-/// devices, with the device item in them.
+/// Has the checker judge what a power cut leaves. Copies of the superblock may be torn, or behind others, on one
+/// device or between devices: the latter is no error.
 pub(crate) fn check_after_cut(devices: &Devices) -> std::result::Result<(), String> {
-    const DAMAGED: u16 = 101;
-    const STALE: u16 = 104;
-    const DEVICE_STALE: u16 = 105;
-    const DEVICE_ITEM: u16 = 113;
-    check_but(devices, &[DAMAGED, STALE, DEVICE_STALE, DEVICE_ITEM])
+    is_sound(&report(devices)?, |issue| match issue.fault {
+        Fault::SuperblockDamaged { .. } => true,
+        Fault::SuperblockStale { .. } | Fault::DeviceStale { .. } => {
+            issue.severity() < Severity::Error
+        }
+        _ => false,
+    })
+}
+
+/// Has the checker judge what a power cut leaves that tore no superblock: nothing is more than noted.
+pub(crate) fn check_after_clean_cut(devices: &Devices) -> std::result::Result<(), String> {
+    is_sound(&report(devices)?, |issue| {
+        issue.severity() == Severity::Note
+    })
 }

@@ -16,6 +16,7 @@ use super::source::FileId;
 use crate::request::{NodeId, Notifier};
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
+const DROPPING_AT_MOST: Duration = Duration::from_millis(20);
 const SETTLING_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
@@ -84,6 +85,26 @@ impl Changes {
     /// Contents of a file and attributes with them.
     pub fn contents(&self, id: FileId) {
         self.node_changed(id, Some((0, None)));
+    }
+
+    /// Before a write past the kernel's cache is answered, which has changed a range of a file.
+    pub(super) fn written_past_cache(&self, id: FileId, range: Range) {
+        if let (Some(notifier), (offset, Some(len))) = (self.notifier(), range) {
+            notifier.contents_written(self.nodes.node(id), offset, len);
+        }
+    }
+
+    /// Contents of a range of a file.
+    pub(super) fn pages(&self, id: FileId, range: Range) {
+        self.node_changed(id, Some(range));
+    }
+
+    /// Has the kernel drop what it holds of a range of a file; false if it has not in time. For who serves a request
+    /// for which the kernel may hold locks of pages in the range.
+    pub(super) fn drop_pages(&self, id: FileId, range: Range) -> bool {
+        self.pages(id, range);
+        self.notifier()
+            .is_none_or(|notifier| notifier.settle_nodes(Some(Instant::now() + DROPPING_AT_MOST)))
     }
 
     fn node_changed(&self, id: FileId, contents: Option<Range>) {

@@ -175,6 +175,7 @@ impl<S: Source> Adapter<S> {
         how: &ReadHow,
     ) -> Result<usize> {
         let id = self.node(node)?.id;
+        self.known.note_read(node.0);
         let len = self.source.read(id, offset, out)?;
         if !how.no_atime {
             self.note_read(id, self.live.atime());
@@ -206,7 +207,8 @@ impl<S: Source> Adapter<S> {
     ) -> Result<usize> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        if how.sync {
+        let is_buffered = !how.direct && !how.from_cache;
+        if how.sync || how.direct || is_buffered && self.known.was_reread(node.0) {
             // What is repeated elsewhere must not be done already: it may append.
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
         }
@@ -236,11 +238,40 @@ impl<S: Source> Adapter<S> {
                 Err(_) => part.failed(),
             }
         }
+        let range = (offset, Some(bytes.len() as u64));
+        if how.direct {
+            self.drop_written_past_cache(node, id, range);
+        } else if is_buffered {
+            self.drop_reread(node, id, range);
+        }
         written?;
         if how.sync {
             fsync(volume, id, open.as_deref()).map_err(errno)?;
         }
         Ok(bytes.len())
+    }
+
+    /// The kernel has dropped its pages before it sent a direct write. Those that were read since are older than the
+    /// write, as attributes may be: it drops them again only where somebody waits for the write (no AIO). A write that
+    /// failed may have changed a part.
+    fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: changes::Range) {
+        self.known.note_drop(node.0);
+        self.changes.written_past_cache(id, range);
+        self.known.note_drop(node.0);
+    }
+
+    /// Has the kernel drop what was read between an earlier drop and a buffered write. The kernel may have the first
+    /// and the last page of the write locked until the answer, so this waits only for a while.
+    fn drop_reread(&self, node: NodeId, id: FileId, range: changes::Range) {
+        if waiting::is_forbidden() {
+            // The read has come since the write began. The next write has the kernel drop this again.
+            if self.known.was_reread(node.0) {
+                self.changes.pages(id, range);
+            }
+        } else if self.known.take_reread(node.0) && !self.changes.drop_pages(id, range) {
+            self.known.note_drop(node.0);
+            self.known.note_read(node.0);
+        }
     }
 
     /// Refuses what flags of a file forbid to who has not asked when it was opened.
@@ -265,14 +296,22 @@ impl<S: Source> Adapter<S> {
         self.appends.enter(id, range, size).map(Some)
     }
 
-    pub(super) fn sync_file(&self, node: NodeId, open: Option<&OpenHandle>) -> Result<()> {
+    pub(super) fn sync_file(
+        &self,
+        node: NodeId,
+        open: Option<&OpenHandle>,
+        data_only: bool,
+    ) -> Result<()> {
         let Ok(volume) = self.writing() else {
             // Nothing ever waits to be written; the kernel is told not to ask again.
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
-        let outcome = fsync(volume, id, open).map_err(errno);
-        self.statfs.forget();
+        let outcome = match data_only {
+            true => fdatasync(volume, id, open),
+            false => fsync(volume, id, open),
+        };
+        let outcome = outcome.map_err(errno);
         if outcome.is_ok() && self.wishes.writeback_cache && self.handles.may_be_written(id) {
             // The kernel does not count the blocks of what it has written, until the file is closed.
             self.changes.attributes(id);
@@ -284,9 +323,7 @@ impl<S: Source> Adapter<S> {
         let Ok(volume) = self.writing() else {
             return Ok(());
         };
-        let outcome = volume.sync().map_err(errno);
-        self.statfs.forget();
-        outcome
+        volume.sync().map_err(errno)
     }
 
     pub(super) fn allocate(
@@ -304,7 +341,12 @@ impl<S: Source> Adapter<S> {
         };
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        volume.fallocate(id, how, offset, len).map_err(errno)
+        let outcome = volume.fallocate(id, how, offset, len);
+        if outcome.as_ref().is_err_and(Error::is_no_space) {
+            // A part may be done, of which the kernel takes the error for none.
+            self.changes.contents(id);
+        }
+        outcome.map_err(errno)
     }
 
     pub(super) fn copy(&self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<u64> {
@@ -411,6 +453,18 @@ impl<S: Source> Adapter<S> {
             Some(volume) if self.wishes.writable => Ok(volume),
             _ => Err(Errno::ROFS),
         }
+    }
+}
+
+/// As `fsync`, but for times.
+fn fdatasync(
+    volume: &Volume,
+    id: FileId,
+    open: Option<&OpenHandle>,
+) -> std::result::Result<(), Error> {
+    match open {
+        Some(open) => open.file.fdatasync(),
+        None => volume.fdatasync(id),
     }
 }
 

@@ -70,7 +70,12 @@ impl KernelPages {
 
     pub(super) fn flush(&self, why: For, ranges: Vec<(NodeId, Range)>) -> Result<()> {
         let _turn = self.flushing.enter(why).ok_or(Errno::BUSY)?;
-        if self.changes.flush(ranges) {
+        let nodes: Vec<_> = ranges.iter().map(|(node, _)| node.0).collect();
+        let note_drop = || nodes.iter().for_each(|&node| self.known.note_drop(node));
+        note_drop();
+        let is_flushed = self.changes.flush(ranges);
+        note_drop();
+        if is_flushed {
             return Ok(());
         }
         // Who goes on would go on without it: a copy by holes, a snapshot.

@@ -6,6 +6,7 @@
 //! Invariants
 //! - KNOWN-1: a node is in the table while entries were given for it that the kernel has not forgotten.
 //! - KNOWN-2: a node that is marked as kept is held by the volume, and let go of when it leaves the table.
+//! - KNOWN-3: `dropped` counts the nodes whose pages are not `Pages::Kept`.
 //!
 //! Locks: a mutex a shard, leaves. The volume asks under the locks of inodes.
 //! Not here: what numbers stand for (`number`, `nodes`).
@@ -13,6 +14,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_engine::Keeper;
@@ -34,6 +36,22 @@ struct Node {
     is_kept: bool,
     /// It may have pages in the kernel.
     is_file: bool,
+    /// The index at which listings of the directory end; 0 if none has begun.
+    listing_end: u64,
+    pages: Pages,
+}
+
+/// What became of a file's cached pages since the last buffered write.
+///
+/// The kernel copies such a write into a page, unlocks the page, and sends the write. If the page is dropped meanwhile,
+/// a read that is served before the write brings the old contents back, and they stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    Kept,
+    /// The kernel was told to drop some.
+    Dropped,
+    /// And some were read since.
+    Reread,
 }
 
 /// Numbers are given out in turn: nobody chooses them to collide.
@@ -63,13 +81,21 @@ type Shard = HashMap<u64, Node, BuildHasherDefault<NumberHasher>>;
 pub(super) struct KnownNodes {
     numbering: Numbering,
     shards: Vec<Mutex<Shard>>,
+    /// The root of the mount, which no entry is given of.
+    root_number: u64,
+    root_listing_end: AtomicU64,
+    /// KNOWN-3
+    dropped: AtomicUsize,
 }
 
 impl KnownNodes {
-    pub(super) fn new(numbering: Numbering) -> Self {
+    pub(super) fn new(numbering: Numbering, root: FileId) -> Self {
         Self {
             numbering,
+            root_number: numbering.number(root).unwrap_or(NodeId::ROOT.0),
+            root_listing_end: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            dropped: AtomicUsize::new(0),
         }
     }
 
@@ -90,6 +116,8 @@ impl KnownNodes {
             without_capability: 0,
             is_kept: false,
             is_file: kind == FileKind::Regular,
+            listing_end: 0,
+            pages: Pages::Kept,
         });
         node.lookups += 1;
     }
@@ -105,7 +133,9 @@ impl KnownNodes {
             node.get_mut().lookups -= lookups;
             return false;
         }
-        node.remove().is_kept
+        let node = node.remove();
+        self.count(node.pages, Pages::Kept);
+        node.is_kept
     }
 
     /// The kernel is gone. Returns those to be let go of.
@@ -113,6 +143,9 @@ impl KnownNodes {
         let mut kept = Vec::new();
         for shard in &self.shards {
             let nodes = std::mem::take(&mut *shard.lock());
+            for node in nodes.values() {
+                self.count(node.pages, Pages::Kept);
+            }
             let nodes = nodes.into_iter().filter(|(_, node)| node.is_kept);
             kept.extend(nodes.map(|(number, _)| number));
         }
@@ -131,6 +164,76 @@ impl KnownNodes {
         if let Some(node) = self.shard(number).lock().get_mut(&number) {
             node.without_capability = count;
         }
+    }
+
+    /// The index at which listings of a directory end; None if none has begun since the kernel knows it.
+    pub(super) fn listing_end(&self, number: u64) -> Option<u64> {
+        let end = match number == self.root_number {
+            true => self.root_listing_end.load(Ordering::Relaxed),
+            false => self.shard(number).lock().get(&number)?.listing_end,
+        };
+        (end != 0).then_some(end)
+    }
+
+    pub(super) fn set_listing_end(&self, number: u64, end: u64) {
+        if number == self.root_number {
+            self.root_listing_end.store(end, Ordering::Relaxed);
+        } else if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            node.listing_end = end;
+        }
+    }
+
+    /// KNOWN-3, after pages have become something else.
+    fn count(&self, from: Pages, to: Pages) {
+        match (from == Pages::Kept, to == Pages::Kept) {
+            (true, false) => self.dropped.fetch_add(1, Ordering::SeqCst),
+            (false, true) => self.dropped.fetch_sub(1, Ordering::SeqCst),
+            _ => 0,
+        };
+    }
+
+    /// Has the pages of a node go from one state into another, if they are in it. True: they were.
+    fn change_pages(&self, number: u64, from: Pages, to: Pages) -> bool {
+        let mut shard = self.shard(number).lock();
+        let Some(node) = shard.get_mut(&number).filter(|node| node.pages == from) else {
+            return false;
+        };
+        node.pages = to;
+        self.count(from, to);
+        true
+    }
+
+    fn were_pages_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst) != 0
+    }
+
+    /// The kernel is being told to drop pages of a file, or has just been: both are to be noted.
+    pub(super) fn note_drop(&self, number: u64) {
+        self.change_pages(number, Pages::Kept, Pages::Dropped);
+    }
+
+    /// Before a file is read.
+    pub(super) fn note_read(&self, number: u64) {
+        if self.were_pages_dropped() {
+            self.change_pages(number, Pages::Dropped, Pages::Reread);
+        }
+    }
+
+    /// Whether a buffered write may be older than the drop of its page, and a read between them.
+    pub(super) fn was_reread(&self, number: u64) -> bool {
+        let shard = |number| self.shard(number).lock();
+        self.were_pages_dropped()
+            && shard(number)
+                .get(&number)
+                .is_some_and(|node| node.pages == Pages::Reread)
+    }
+
+    /// A buffered write is about to be answered. The kernel begins the file's next one after that: so only this one can
+    /// be older than drops that are over. True: a read may have been served between the two.
+    pub(super) fn take_reread(&self, number: u64) -> bool {
+        self.were_pages_dropped()
+            && !self.change_pages(number, Pages::Dropped, Pages::Kept)
+            && self.change_pages(number, Pages::Reread, Pages::Kept)
     }
 
     /// The regular files.

@@ -2,10 +2,11 @@
 //!
 //! Offsets are those of the kernel's btrfs: 0 before `.`, 1 before `..`, then the index of the entry
 //! that comes next (indexes grow from 2 and are never reused), so a listing goes on at the right place
-//! whatever came and went in between.
+//! whatever came and went in between. They are small, because programs without large files read 31 bits of them.
 //!
-//! A listing ends before what is made after it began: who renames each file that it meets would never see the
-//! end. So that no state is kept for it, an offset carries the index at which its listing ends.
+//! A listing ends before what is made after it began: a program that renames each file that it meets would never see
+//! the end. The end is kept with the directory's node (`KnownNodes`), as opens of directories are not sent. A listing
+//! that begins, or an offset behind the end, moves it.
 
 use std::ops::ControlFlow;
 
@@ -16,49 +17,8 @@ use crate::request::{DirEntry, DirPlusSink, DirSink, Errno, FileKind, NodeId, Re
 
 const BEFORE_DOT_DOT: u64 = 1;
 const FIRST_INDEX: u64 = 2;
-
-/// An offset with an end: the lowest 32 bits are the index, the 30 above them the end.
-const BOUNDED: u64 = 1 << 62;
-const END_SHIFT: u32 = 32;
-const INDEX: u64 = (1 << END_SHIFT) - 1;
-
-/// Where a listing stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Position {
-    index: u64,
-    /// Ends below this; None if it is not known, or too large for an offset.
-    end: Option<u64>,
-}
-
-impl Position {
-    fn from_offset(offset: u64) -> Self {
-        match offset & BOUNDED != 0 {
-            true => Self {
-                index: offset & INDEX,
-                end: Some((offset & !BOUNDED) >> END_SHIFT),
-            },
-            false => Self {
-                index: offset,
-                end: None,
-            },
-        }
-    }
-
-    fn ending_at(self, end: u64) -> Self {
-        Self {
-            end: self.end.or((end < BOUNDED >> END_SHIFT).then_some(end)),
-            ..self
-        }
-    }
-
-    /// The offset for `index`; None if the C library, whose offsets are signed, has none.
-    fn offset_of(self, index: u64) -> Option<u64> {
-        match self.end {
-            Some(end) => Some(BOUNDED | end << END_SHIFT | index),
-            None => (index < BOUNDED).then_some(index),
-        }
-    }
-}
+/// The C library's offsets are signed.
+const LAST_OFFSET: u64 = i64::MAX as u64;
 
 /// Takes an entry, and the child itself unless it is `.` or `..`.
 type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Result<Room>;
@@ -134,50 +94,52 @@ impl<S: Source> Adapter<S> {
         if dir.is_stub() {
             return Ok(());
         }
-        let mut position = Position::from_offset(offset);
-        if position.end.is_none() {
-            position = position.ending_at(self.source.dir_end(dir.id)?);
-        }
+        let end = self.listing_end(dir, offset)?;
         if offset == 0 {
             self.note_read(dir.id, self.live.dir_atime());
         }
         let mut taken = offset < FIRST_INDEX;
         let mut failed = None;
-        let outcome =
-            self.source.readdir(
-                dir.id,
-                position.index.max(FIRST_INDEX),
-                &mut |child| match self.emit_child(dir, &child, position, emit) {
-                    Ok(Room::Taken) => {
-                        taken = true;
-                        ControlFlow::Continue(())
-                    }
-                    Ok(Room::Full) => ControlFlow::Break(()),
-                    Err(error) => {
-                        failed = Some(error);
-                        ControlFlow::Break(())
-                    }
-                },
-            );
+        let outcome = self
+            .source
+            .readdir(dir.id, offset.max(FIRST_INDEX), &mut |child| match self
+                .emit_child(dir, &child, end, emit)
+            {
+                Ok(Room::Taken) => {
+                    taken = true;
+                    ControlFlow::Continue(())
+                }
+                Ok(Room::Full) => ControlFlow::Break(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            });
         match failed.map_or(outcome, Err) {
             Err(error) if !taken => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn emit_child(
-        &self,
-        dir: &Node,
-        child: &Child<'_>,
-        position: Position,
-        emit: Emit<'_>,
-    ) -> Result<Room> {
-        if position.end.is_some_and(|end| child.index >= end) {
+    /// The index at which a listing that reads from `offset` ends.
+    fn listing_end(&self, dir: &Node, offset: u64) -> Result<u64> {
+        let known = self.known.listing_end(dir.number);
+        if let Some(end) = known.filter(|&end| (1..=end).contains(&offset)) {
+            return Ok(end);
+        }
+        let end = self.source.dir_end(dir.id)?;
+        self.known.set_listing_end(dir.number, end);
+        Ok(end)
+    }
+
+    fn emit_child(&self, dir: &Node, child: &Child<'_>, end: u64, emit: Emit<'_>) -> Result<Room> {
+        if child.index >= end {
             return Ok(Room::Full);
         }
-        let next = child.index.checked_add(1);
-        let next_offset = next.and_then(|next| position.offset_of(next));
-        let next_offset = next_offset.ok_or(Errno::OVERFLOW)?;
+        if child.index >= LAST_OFFSET {
+            return Err(Errno::OVERFLOW);
+        }
+        let next_offset = child.index + 1;
         let entry = DirEntry {
             ino: self.shown_number(dir, child.name, child.id),
             kind: child.kind,

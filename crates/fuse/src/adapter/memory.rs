@@ -97,6 +97,11 @@ impl Memory {
         self.files.entry(id).or_insert(file);
     }
 
+    /// Adds a directory that holds itself.
+    pub(crate) fn add_top(&mut self, id: FileId) {
+        self.insert(id, FileKind::Directory, id);
+    }
+
     /// Puts a name into a directory, and makes the file unless it is there.
     pub(crate) fn add(&mut self, dir: FileId, name: &str, id: FileId, kind: FileKind) -> &mut File {
         self.insert(id, kind, dir);

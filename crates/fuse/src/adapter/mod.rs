@@ -15,6 +15,7 @@
 
 mod appends;
 mod attributes;
+mod by_handle;
 mod changes;
 mod contents;
 mod control;
@@ -31,7 +32,6 @@ mod names;
 mod nodes;
 mod number;
 mod source;
-mod statfs;
 mod volume;
 mod xattr;
 
@@ -58,7 +58,6 @@ pub(crate) use self::live::LiveRules;
 use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
-use self::statfs::KnownStatFs;
 pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::request::{
     AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
@@ -82,7 +81,6 @@ pub(crate) struct Adapter<S: Source> {
     nodes: Arc<NodeTable>,
     known: Arc<KnownNodes>,
     handles: Arc<Handles>,
-    statfs: KnownStatFs,
     changes: Changes,
     /// How often a capability was given to a file, and one.
     capabilities: AtomicU64,
@@ -127,7 +125,7 @@ impl<S: Source> Adapter<S> {
     /// Serves the subvolume whose root directory is `root`, and what is below it.
     pub(crate) fn new(source: S, root: FileId, wishes: Wishes) -> Self {
         let numbering = Numbering::new(root.root);
-        let known = Arc::new(KnownNodes::new(numbering));
+        let known = Arc::new(KnownNodes::new(numbering, root));
         if let Some(volume) = source.volume()
             && wishes.writable
         {
@@ -146,7 +144,6 @@ impl<S: Source> Adapter<S> {
             nodes: Arc::default(),
             known,
             handles: Arc::default(),
-            statfs: KnownStatFs::default(),
             changes: Changes::new(root, numbering),
             capabilities: AtomicU64::new(1),
             flushing: Arc::default(),
@@ -330,7 +327,7 @@ impl<S: Source> Adapter<S> {
     fn entry_of(&self, number: u64, inode: &Inode) -> Entry {
         Entry {
             node: NodeId(number),
-            generation: inode.generation,
+            generation: self.numbering.generation(number, inode.generation),
             attributes: Self::attributes_of(number, inode),
             ttl: FOREVER,
         }
@@ -502,9 +499,9 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.write_file(context, node, handle, offset, bytes, how)
     }
 
-    fn fsync(&self, _context: &Context, node: NodeId, handle: Handle, _data: bool) -> Result<()> {
+    fn fsync(&self, _: &Context, node: NodeId, handle: Handle, data_only: bool) -> Result<()> {
         let open = self.handles.get(handle);
-        self.sync_file(node, open.as_deref())
+        self.sync_file(node, open.as_deref(), data_only)
     }
 
     fn fsyncdir(
@@ -512,9 +509,9 @@ impl<S: Source> FileSystem for Adapter<S> {
         _context: &Context,
         node: NodeId,
         _handle: Handle,
-        _data: bool,
+        data_only: bool,
     ) -> Result<()> {
-        self.sync_file(node, None)
+        self.sync_file(node, None, data_only)
     }
 
     fn syncfs(&self, _context: &Context) -> Result<()> {
@@ -607,8 +604,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn statfs(&self, _context: &Context, _node: NodeId) -> Result<StatFs> {
-        self.statfs
-            .get(self.wishes.writable, || self.source.statfs())
+        self.source.statfs()
     }
 
     fn access(&self, _context: &Context, _node: NodeId, _mask: u32) -> Result<()> {

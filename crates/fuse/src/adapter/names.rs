@@ -25,6 +25,11 @@ impl<S: Source> Adapter<S> {
             return Err(Errno::NAMETOOLONG);
         }
         let dir = self.node(dir)?;
+        match name {
+            b"." => return self.find_itself(&dir),
+            b".." => return self.find_parent(&dir),
+            _ => {}
+        }
         let child = match dir.is_stub() {
             true => None,
             false => self.source.lookup(dir.id, name)?,

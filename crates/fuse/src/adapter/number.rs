@@ -113,6 +113,16 @@ impl Numbering {
         }
     }
 
+    /// The generation that the kernel keeps with a number, 32 bits. A handle of a file is good in each mount of the same
+    /// subvolume and stale in others: snapshots share numbers and generations of inodes.
+    pub(super) fn generation(&self, number: u64, generation: u64) -> u64 {
+        let salt = match number < FOREIGN {
+            true => self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
+            false => 0,
+        };
+        (generation ^ salt) & u64::from(u32::MAX)
+    }
+
     /// The number in the listed form with this hash.
     pub(super) fn listed(hash: u64) -> u64 {
         FORM_LISTED << FORM_SHIFT | (hash & PAYLOAD)

@@ -1,5 +1,6 @@
 //! The adapter over a tree in memory, asked as a transport would.
 
+mod by_handle;
 mod writing;
 
 use super::memory::{Memory, TOP, file, stub_in};

@@ -87,7 +87,7 @@ impl Caller {
     }
 
     /// Whether it is the user, not root, whose process this is.
-    fn is_our_user(&self) -> bool {
+    pub fn is_our_user(&self) -> bool {
         let ours = rustix::process::geteuid();
         !ours.is_root() && self.uid == ours.as_raw()
     }

@@ -2,7 +2,7 @@
 //! syncfs(2), and waits at umount(2) until the last commit is done. For root only.
 //!
 //! The claim that the volume has on the device must go for the kernel's; the lock that keeps other processes
-//! of ours away stays throughout.
+//! of ours away stays throughout. A claim that is renewed does not say what others did in between: the superblock does.
 //!
 //! An image becomes one by a loop device, which is only what the kernel calls it by: the volume goes on using the
 //! image, so that nothing is cached twice. What somebody has read through the loop device may be out of date; the
@@ -19,8 +19,8 @@ use ubtrfs_device::{Access, BlockDevice, FileDevice};
 use ubtrfs_engine::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
-use super::detach::control_of;
 use super::error::MountError;
+use super::holders::{holders_of, keeps_dead};
 use super::options::{BlockMount, Options};
 use super::table::{BLOCK_FS_TYPE, mount_table};
 use crate::adapter::ShownBy;
@@ -68,8 +68,9 @@ fn attach_device(
         Err(error) => error,
     };
     if volume.is_writable() {
-        device
-            .renew_claim()
+        let renewed = device.renew_claim();
+        renewed
+            .and_then(|()| volume.pool().check_unchanged())
             .map_err(|error| MountError::Volume(error.into()))?;
     }
     if must {
@@ -131,8 +132,8 @@ impl Reclaim {
         is_block.then_some(Self { file, device })
     }
 
-    /// Makes sure that nobody else has the device.
-    pub(super) fn claim(&self) -> Result<(), Error> {
+    /// Makes sure that nobody else has the device, or had it meanwhile.
+    pub(super) fn claim(&self, volume: &Volume) -> Result<(), Error> {
         let Some(file) = self.file.as_file() else {
             return Ok(());
         };
@@ -141,13 +142,11 @@ impl Reclaim {
             match file.renew_claim() {
                 Ok(()) => {
                     tracing::info!("claimed the device again");
-                    return Ok(());
+                    return Ok(volume.pool().check_unchanged()?);
                 }
                 Err(_) if Instant::now() < until => thread::sleep(TRY_EVERY),
                 // The kernel has it for our mount still.
-                Err(_) if is_mounted(self.device) || control_of(self.device).exists() => {
-                    return Ok(());
-                }
+                Err(_) if is_kept(self.device) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -162,10 +161,17 @@ fn is_mounted(device: (u32, u32)) -> bool {
     })
 }
 
+/// Whether the kernel keeps the file system of a mount whose connection has ended: a namespace has the mount, or a
+/// process something in it. The device's lock is ours, so no other mount of ours is meant.
+fn is_kept(device: (u32, u32)) -> bool {
+    !holders_of(device).is_empty() || keeps_dead(device)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::io;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
     use rustix::fs::OFlags;
     use ubtrfs_engine::{NewInode, OpenOptions};
@@ -181,6 +187,52 @@ mod tests {
     const GONE: (u32, u32) = (0, 0xf_ffff);
 
     #[test]
+    fn nothing_is_written_to_a_device_that_somebody_had_meanwhile() {
+        if !kernel::or_skip("nothing_is_written_to_a_device_that_somebody_had_meanwhile") {
+            return;
+        }
+        let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let device = LoopDevice::attach(&made.devices()[0]).unwrap();
+        let options = OpenOptions::default().writable(true);
+        let volume = Volume::open(&[device.path().into()], &options).unwrap();
+        let file = device_at(&volume, device.path()).unwrap();
+        file.as_file().unwrap().release_claim();
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let new = NewInode::file(0o644);
+        volume.create(top, b"lost", &new).unwrap();
+        let stranger = File::options().write(true).open(device.path()).unwrap();
+        stranger.write_all_at(&[0; 4096], 64 << 10).unwrap();
+        stranger.write_all_at(b"XFSB", 0).unwrap();
+        stranger.sync_all().unwrap();
+        drop(stranger);
+        let before = std::fs::read(device.path()).unwrap();
+
+        let reclaim = Reclaim { file, device: GONE };
+        let mut closing = Closing::new(volume, CloseFailure::default(), Some(reclaim));
+        assert!(closing.end().is_err());
+        drop(closing);
+        assert!(std::fs::read(device.path()).unwrap() == before);
+    }
+
+    /// A process that another test starts has a copy of a claim until it executes its program.
+    fn claimed_by_a_stranger(device: &Path) -> File {
+        let mut exclusive = File::options();
+        exclusive.read(true);
+        exclusive.custom_flags(OFlags::EXCL.bits().cast_signed());
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            match exclusive.open(device) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until =>
+                {
+                    thread::sleep(TRY_EVERY);
+                }
+                opened => return opened.unwrap(),
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_written_to_a_device_that_somebody_else_has_taken() {
         if !kernel::or_skip("nothing_is_written_to_a_device_that_somebody_else_has_taken") {
             return;
@@ -193,10 +245,7 @@ mod tests {
             let before = volume.superblock().generation.get();
             let file = device_at(&volume, device.path()).unwrap();
             file.as_file().unwrap().release_claim();
-            let mut exclusive = File::options();
-            exclusive.read(true);
-            exclusive.custom_flags(OFlags::EXCL.bits().cast_signed());
-            let stranger = is_taken.then(|| exclusive.open(device.path()).unwrap());
+            let stranger = is_taken.then(|| claimed_by_a_stranger(device.path()));
             let top = volume.root_dir(RootId::FS_TREE).unwrap();
             let new = NewInode::file(0o644);
             let name = if is_taken { &b"lost"[..] } else { b"new" };

@@ -36,7 +36,7 @@ impl Closing {
 impl Companion for Closing {
     fn end(&mut self) -> Result<(), MountError> {
         if let Some(reclaim) = self.reclaim.take().filter(|_| !self.volume.is_closed())
-            && let Err(error) = reclaim.claim()
+            && let Err(error) = reclaim.claim(&self.volume)
         {
             // What is written now would be written to somebody else's.
             self.volume.abandon(&error);

@@ -2,17 +2,19 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use super::another;
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
 use super::server::connection;
 use super::table::{self, TableEntry};
 
-/// Where the kernel's file system of controls is.
+/// Where the kernel's file system of controls is, if it is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// What to do with a mount that is in use.
@@ -35,6 +37,15 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
         }),
         Some(entry) => detach_entry(entry, &table, if_busy),
     }
+}
+
+/// The mount that `unmount` takes for `path`, and the others of its file system in the table.
+pub fn mount_meant_by(path: &Path) -> Option<(TableEntry, Vec<TableEntry>)> {
+    let table = table::mount_table().ok()?;
+    let meant = find(&table, &resolve(path).ok()?)?.clone();
+    let is_other = |entry: &TableEntry| entry.device == meant.device && entry.id != meant.id;
+    let others = table.into_iter().filter(is_other).collect();
+    Some((meant, others))
 }
 
 /// Unmounts a mount of the table, and no other that lies over it.
@@ -106,8 +117,12 @@ pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountEr
     }
 }
 
-/// Ends the connection of a FUSE mount whoever uses it, and takes its name away if it has one here still.
-pub(super) fn abort(mount: &TableEntry) -> Result<(), UnmountError> {
+/// Ends the connection of a FUSE mount that is in use, and takes its name away if it has one here still. `device` is a
+/// descriptor of the connection.
+pub(super) fn abort(
+    mount: &TableEntry,
+    device: Option<BorrowedFd<'_>>,
+) -> Result<(), UnmountError> {
     let table = table::mount_table().map_err(UnmountError::Table)?;
     let named = table.iter().find(|entry| entry.is_same(mount));
     let named = named.filter(|entry| !entry.is_covered(&table));
@@ -116,20 +131,25 @@ pub(super) fn abort(mount: &TableEntry) -> Result<(), UnmountError> {
     if unmounted.is_some_and(|outcome| outcome.is_ok()) {
         return Ok(());
     }
-    // Who is not root may end a connection of one's own, where the kernel's controls are mounted.
-    let control = control_of(mount.device).join("abort");
-    fs::write(control, "1").map_err(|error| UnmountError::Failed {
-        path: mount.mountpoint.clone(),
-        error,
-    })?;
-    match named {
-        Some(entry) => through_helper(&entry.mountpoint, IfBusy::Detach),
-        None => Ok(()),
+    let aborted = fs::write(control_of(mount.device).join("abort"), "1");
+    match aborted {
+        // A user may end a connection by the kernel's controls alone.
+        Ok(()) => named.map_or(Ok(()), |entry| {
+            through_helper(&entry.mountpoint, IfBusy::Detach)
+        }),
+        Err(error) => {
+            let by_another = device.map(|device| another::abort(mount, device));
+            let outcome = by_another.unwrap_or(Err(error));
+            outcome.map_err(|error| UnmountError::NotAborted {
+                path: mount.mountpoint.clone(),
+                error,
+            })
+        }
     }
 }
 
-/// The kernel's controls of a connection, there as long as it lives and if they are mounted.
-pub(super) fn control_of(device: (u32, u32)) -> PathBuf {
+/// The kernel's controls of a connection. Containers and minimal systems do not mount them.
+fn control_of(device: (u32, u32)) -> PathBuf {
     Path::new(CONNECTIONS).join(connection(device).to_string())
 }
 

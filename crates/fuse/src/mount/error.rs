@@ -20,6 +20,21 @@ pub enum MountError {
         source_path: PathBuf,
         mountpoint: PathBuf,
     },
+    #[error(
+        "{}: the process that served the mount there has ended, and what is left of the mount cannot be taken away: {error}",
+        mountpoint.display()
+    )]
+    ServerGone {
+        mountpoint: PathBuf,
+        error: UnmountError,
+    },
+    #[error(
+        "{}: the process that served the mount has ended: unmount what is left, or mount anew",
+        .0.display()
+    )]
+    NotServed(PathBuf),
+    #[error("the root directory cannot be read: {0}")]
+    RootDirectory(#[source] ubtrfs_engine::Error),
     #[error("{}: not a block device, or not root: mount option 'blkdev' needs both", .0.display())]
     NotABlockMount(PathBuf),
     #[error("{}: no loop device can be had: {error}", image.display())]
@@ -92,6 +107,11 @@ pub enum UnmountError {
     Covered(PathBuf),
     #[error("{}: must be superuser or the user who mounted it to unmount", .0.display())]
     NotPermitted(PathBuf),
+    #[error(
+        "{}: the connection cannot be ended: {error} (it takes root, or fusectl at /sys/fs/fuse/connections)",
+        path.display()
+    )]
+    NotAborted { path: PathBuf, error: io::Error },
     #[error("{}: unmount failed: {error}", path.display())]
     Failed { path: PathBuf, error: io::Error },
     #[error("{0}")]

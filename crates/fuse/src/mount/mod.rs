@@ -4,6 +4,8 @@
 //! that stands for the image, is `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs` lists ours. Set-user-id bits and device nodes count when root mounts, as with
 //! `mount -t btrfs`, unless an option forbids them or leaves the mounting to users. A user's mount never has them.
 
+mod afterlife;
+mod another;
 mod attach;
 mod background;
 mod block;
@@ -12,8 +14,8 @@ mod companion;
 mod detach;
 mod error;
 mod forced_ro;
+mod holders;
 mod live;
-mod memory;
 mod options;
 mod remount;
 mod server;
@@ -27,6 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use ubtrfs_engine::{AtimePolicy, Volume};
@@ -40,16 +43,18 @@ use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::request::{FileSystem, Watched, Wishes};
 use crate::stats::Stats;
-use crate::transport::Connection;
+use crate::transport::{Capacity, Connection};
 
+pub use self::afterlife::Afterlife;
 pub use self::background::{Launched, Readiness, launch};
 pub use self::companion::Companion;
-pub use self::detach::{IfBusy, unmount};
+pub use self::detach::{IfBusy, mount_meant_by, unmount};
 pub use self::error::{MountError, UnmountError};
+pub use self::holders::{Holder, holders_of};
 pub use self::live::LiveOptions;
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
 pub use self::remount::{Remount, Remounted};
-pub use self::server::{Afterwards, Server, mountpoint_of, mountpoint_served_by};
+pub use self::server::{Afterwards, Server, Work, mountpoint_of, mountpoint_served_by};
 pub use self::session::Session;
 pub(crate) use self::table::mount_table_of;
 pub use self::table::{
@@ -66,6 +71,8 @@ pub fn mount(
     options: &Options,
 ) -> Result<Session, MountError> {
     let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
+    // As the kernel does: nothing in a mount can be reached without its root.
+    volume.attr(root).map_err(MountError::RootDirectory)?;
     let writable = volume.is_writable();
     let wishes = Wishes {
         posix_acl: volume.counts_acls(),
@@ -168,7 +175,7 @@ fn serve<F: FileSystem>(
         if connected.is_err() {
             // Nobody will ever answer there. The first error says more than one of this.
             if let Ok(Some(entry)) = mount_at(mountpoint) {
-                let _ = detach::abort(&entry);
+                let _ = detach::abort(&entry, None);
             }
         }
         connected
@@ -196,13 +203,35 @@ fn connect<F: FileSystem>(
     transport: TransportChoice,
 ) -> Result<Session, Unserved<F>> {
     let threads = options.threads.unwrap_or_else(default_threads);
+    let capacity = Capacity::of(options.memory_bytes());
     let watched = device.try_clone().map_err(MountError::Handshake)?;
-    let connection = Connection::establish(file_system, device, threads, transport);
+    let connection = Connection::establish(file_system, device, threads, transport, capacity);
     let connection = connection.map_err(|refused| Unserved {
         error: MountError::Handshake(refused.error),
         but_for_rings: refused.but_for_rings,
     })?;
     Ok(Session::start(mountpoint.into(), watched, connection)?)
+}
+
+/// Takes away mounts of ours at `mountpoint` whose server is gone, those that lie over each other as well. They would
+/// refuse everything, and a loop device of theirs keeps the image in use.
+pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
+    // Whoever uses the path says what is wrong with it.
+    let Ok(place) = detach::resolve(mountpoint) else {
+        return Ok(());
+    };
+    while let Ok(Some(entry)) = mount_at(&place)
+        && entry.is_ours()
+        && matches!(rustix::fs::statfs(&place), Err(Errno::NOTCONN))
+    {
+        detach::detach(&place, IfBusy::Detach).map_err(|error| MountError::ServerGone {
+            mountpoint: place.clone(),
+            error,
+        })?;
+        tracing::warn!(source = %entry.source.display(), mountpoint = %place.display(),
+            "the process that served the mount has ended: what was left of the mount is taken away");
+    }
+    Ok(())
 }
 
 /// The absolute path of a directory that can be mounted over.
@@ -214,6 +243,7 @@ fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountEr
             error,
         },
     };
+    clear_dead(mountpoint)?;
     let path = mountpoint.canonicalize().map_err(failed)?;
     if let Ok(Some(there)) = mount_at(&path)
         && there.is_ours()

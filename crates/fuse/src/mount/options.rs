@@ -70,10 +70,14 @@ pub struct Options {
     pub no_data_cow: bool,
     pub no_data_sum: bool,
     pub max_inline_bytes: Option<u64>,
+    /// How much memory caches and budgets are shares of; if not said, what the machine and the control groups allow.
+    pub memory_bytes: Option<u64>,
     pub commit: Option<Duration>,
     pub flush_on_commit: bool,
     /// The free-space tree is made anew.
     pub clear_cache: bool,
+    /// A volume without a free-space tree gets one.
+    pub free_space_tree: bool,
     /// Words for the kernel's security module.
     pub security: Vec<String>,
     /// Users may delete subvolumes of theirs.

@@ -144,9 +144,13 @@ impl Remount {
             }
             None => return Err(MountError::Unmount(UnmountError::NotMounted(path.into()))),
         };
-        let failed = |error: Errno| MountError::Mount {
-            mountpoint: entry.mountpoint.clone(),
-            error: error.into(),
+        let mountpoint = entry.mountpoint.clone();
+        let failed = |error: Errno| match error {
+            Errno::NOTCONN => MountError::NotServed(mountpoint.clone()),
+            error => MountError::Mount {
+                mountpoint: mountpoint.clone(),
+                error: error.into(),
+            },
         };
         let mut before = flags_of(statvfs(&entry.mountpoint).map_err(failed)?.f_flag);
         before.set(MountFlags::LAZYTIME, has(&entry.options, "lazytime"));

@@ -1,13 +1,14 @@
 //! The process behind a mount.
 //!
-//! When a mount is gone its server still has to let the volume go, locks included. Whoever unmounts to
-//! do something else with the volume waits for that. Nothing names the server of a mount directly; but
-//! the kernel tells, for each descriptor of `/dev/fuse`, which connection it is of, and the number of the
-//! connection is that of the mount's device. Kernels that do not tell, and processes that
-//! this user may not look into, just give no server.
+//! A mount's server outlives the mount until the volume is closed and its locks are free, and umount waits for that.
+//! Nothing names the server of a mount directly; but the kernel tells, for each descriptor of `/dev/fuse`, which
+//! connection it is of, and the number of the connection is that of the mount's device. Kernels that do not tell, and
+//! processes that this user may not look into, just give no server.
+//!
+//! Not here: the server's own word on whether its connection lives (`Afterlife`), which needs neither `/proc` nor rights.
 
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -15,27 +16,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::detach::{control_of, find, resolve};
-use super::table::{TableEntry, table_of};
+use super::detach::{find, resolve};
+use super::holders::holders_of;
+use super::table::TableEntry;
 
 /// How long it is looked for a server.
 const LOOKS_AT_MOST: Duration = Duration::from_secs(5);
-/// Until then a connection whose last mount has gone is gone as well.
-const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 /// In the names of processes that serve mounts: the kernel keeps 15 bytes, of `mount.fuse.ubtrfs` too.
 const OUR_NAME: &str = "ubtr";
+/// Of `/proc/PID/stat`, counted behind the name of the program: user and system time.
+const CPU_TIMES: [usize; 2] = [11, 12];
+const WORKS_SEEN_EVERY: Duration = Duration::from_millis(500);
 
 /// A process that serves a mount.
 #[derive(Debug)]
 pub struct Server {
+    pid: u32,
     process: OwnedFd,
     folder: PathBuf,
     /// That of the mount.
     device: (u32, u32),
-    /// What tells the controls of its connection from those of another that gets the same number.
-    control: Option<u64>,
+    /// The server's descriptor of the connection.
+    descriptor: RawFd,
 }
 
 /// What became of a server after its mount was unmounted.
@@ -44,8 +48,8 @@ pub enum Afterwards {
     Ended,
     /// The file system is mounted elsewhere still: in another namespace, say.
     LivesOn,
-    /// It has not ended in time.
-    Ending,
+    /// It has not ended, and was not seen working for a while.
+    Stalled,
 }
 
 /// Where a process serves a mount of ours, if it does.
@@ -53,7 +57,8 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     let table = super::mount_table().ok()?;
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let ours = table.into_iter().filter(TableEntry::is_ours);
-    let mut served = ours.filter(|entry| serves(&folder, connection(entry.device)));
+    let mut served =
+        ours.filter(|entry| descriptor_of(&folder, connection(entry.device)).is_some());
     served.next().map(|entry| entry.mountpoint)
 }
 
@@ -96,19 +101,27 @@ impl Server {
             !name.contains(OUR_NAME)
         });
         folders.into_iter().find_map(|folder| {
-            let pid: i32 = folder.file_name()?.to_str()?.parse().ok()?;
-            if pid as u32 == std::process::id() || !serves(&folder, connection) {
+            let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
+            if pid == std::process::id() {
                 return None;
             }
-            let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            descriptor_of(&folder, connection)?;
+            let process = Pid::from_raw(pid.cast_signed())?;
+            let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
             // It was still the same process when it was opened.
-            serves(&folder, connection).then_some(Server {
+            let descriptor = descriptor_of(&folder, connection)?;
+            Some(Server {
+                pid,
                 process,
                 folder,
                 device,
-                control: control_inode(device),
+                descriptor,
             })
         })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Whether it runs the program that this process runs, and so ends when its mount does.
@@ -121,63 +134,118 @@ impl Server {
         this.is_some() && program(&self.folder) == this
     }
 
-    /// Waits for its end, as long as there is something to wait for.
-    pub fn wait(&self, at_most: Duration) -> Afterwards {
-        let until = Instant::now() + at_most;
+    /// Waits for its end, unless its file system lives on, or it is not seen working for `patience`.
+    pub fn wait(&self, lingers: Duration, patience: Duration) -> Afterwards {
         // Somebody may look at the file system just when it is unmounted.
-        if self.ends_within(at_most.min(LINGERS_AT_MOST)) {
+        if self.ends_within(lingers.min(patience)) {
             return Afterwards::Ended;
         }
         if self.is_connected() {
             return Afterwards::LivesOn;
         }
-        match self.ends_within(until.saturating_duration_since(Instant::now())) {
-            true => Afterwards::Ended,
-            false => Afterwards::Ending,
+        let mut work = Work::of(Some(self));
+        while !self.ends_within(WORKS_SEEN_EVERY) {
+            if work.is_stalled(patience) {
+                return Afterwards::Stalled;
+            }
         }
+        Afterwards::Ended
     }
 
-    fn ends_within(&self, time: Duration) -> bool {
+    /// Whether it ends in that time.
+    pub fn ends_within(&self, time: Duration) -> bool {
         let timeout = Timespec::try_from(time).ok();
         let mut process = [PollFd::new(&self.process, PollFlags::IN)];
         poll(&mut process, timeout.as_ref()).is_ok_and(|ended| ended > 0)
     }
 
-    /// Whether the connection lives, as far as can be told: by the kernel's controls, or by a mount that the server
-    /// or this process sees.
+    /// Whether a signal has stopped it, so that it does nothing until it is continued.
+    pub fn is_stopped(&self) -> bool {
+        let state = self.stat().and_then(|fields| fields.chars().next());
+        matches!(state, Some('T' | 't'))
+    }
+
+    /// Whether the connection lives. Its descriptor says so to those who may have a copy of it; otherwise a mount does
+    /// that any process has.
     fn is_connected(&self) -> bool {
-        if self.control.is_some() {
-            return self.control == control_inode(self.device);
+        match self.connection() {
+            Some(is_connected) => is_connected,
+            None => !holders_of(self.device).is_empty(),
         }
-        let sees = |table: &Path| {
-            table_of(table).is_ok_and(|table| {
-                let mut mounts = table.iter();
-                mounts.any(|entry| entry.device == self.device && entry.is_ours())
-            })
-        };
-        sees(Path::new("/proc/self")) || sees(&self.folder)
+    }
+
+    /// None where the descriptor is not to be had.
+    fn connection(&self) -> Option<bool> {
+        if descriptor_of(&self.folder, connection(self.device)) != Some(self.descriptor) {
+            return None;
+        }
+        // A copy that outlives the server would keep its connection from ending with it.
+        let copy = pidfd_getfd(&self.process, self.descriptor, PidfdGetfdFlags::empty()).ok()?;
+        let mut device = [PollFd::new(&copy, PollFlags::empty())];
+        poll(&mut device, Some(&Timespec::default())).ok()?;
+        Some(!device[0].revents().contains(PollFlags::ERR))
+    }
+
+    /// The fields of `/proc/PID/stat` behind the name of the program, which may hold anything.
+    fn stat(&self) -> Option<String> {
+        let stat = fs::read_to_string(self.folder.join("stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        Some(fields.to_owned())
+    }
+
+    /// What changes while it works: its time of CPUs, and what it has read and written where that is shown.
+    fn work_done(&self) -> Option<Vec<String>> {
+        let stat = self.stat()?;
+        let fields: Vec<_> = stat.split(' ').collect();
+        let mut done: Vec<String> = CPU_TIMES
+            .iter()
+            .filter_map(|&at| fields.get(at).map(|&field| field.to_owned()))
+            .collect();
+        done.extend(fs::read_to_string(self.folder.join("io")));
+        Some(done)
     }
 }
 
-/// None where they are not mounted, or the connection is gone.
-fn control_inode(device: (u32, u32)) -> Option<u64> {
-    let control = fs::metadata(control_of(device)).ok()?;
-    Some(control.ino())
+/// Whether a process that is waited for goes on working, as it does while it commits. One that nobody can look at is
+/// not seen working.
+#[derive(Debug)]
+pub struct Work<'a> {
+    server: Option<&'a Server>,
+    done: Option<Vec<String>>,
+    since: Instant,
 }
 
-/// Whether a process has a descriptor of the connection.
-fn serves(process: &Path, connection: u32) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-        return false;
-    };
+impl Work<'_> {
+    pub fn of(server: Option<&Server>) -> Work<'_> {
+        Work {
+            server,
+            done: server.and_then(Server::work_done),
+            since: Instant::now(),
+        }
+    }
+
+    /// Whether it is stopped, or has not been seen working for `patience`. To be asked now and then.
+    pub fn is_stalled(&mut self, patience: Duration) -> bool {
+        if self.server.is_some_and(Server::is_stopped) {
+            return true;
+        }
+        let done = self.server.and_then(Server::work_done);
+        if done != self.done {
+            self.done = done;
+            self.since = Instant::now();
+        }
+        self.since.elapsed() >= patience
+    }
+}
+
+/// A descriptor of the connection that a process has.
+fn descriptor_of(process: &Path, connection: u32) -> Option<RawFd> {
     let wanted = format!("fuse_connection:\t{connection}");
-    descriptors
-        .flatten()
-        .filter(|descriptor| {
-            fs::read_link(descriptor.path()).is_ok_and(|file| file == Path::new("/dev/fuse"))
-        })
-        .any(|descriptor| {
-            let info = process.join("fdinfo").join(descriptor.file_name());
-            fs::read_to_string(info).is_ok_and(|info| info.lines().any(|line| line == wanted))
-        })
+    let mut descriptors = fs::read_dir(process.join("fd")).ok()?.flatten();
+    let found = descriptors.find(|descriptor| {
+        let info = process.join("fdinfo").join(descriptor.file_name());
+        fs::read_link(descriptor.path()).is_ok_and(|file| file == Path::new("/dev/fuse"))
+            && fs::read_to_string(info).is_ok_and(|info| info.lines().any(|line| line == wanted))
+    })?;
+    found.file_name().to_str()?.parse().ok()
 }

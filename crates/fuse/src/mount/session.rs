@@ -11,12 +11,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use ubtrfs_engine::{FileId, Volume};
 
+use super::afterlife::{Afterlife, Written};
 use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach, detach_entry};
 use super::error::{MountError, UnmountError};
@@ -48,42 +50,9 @@ pub struct Session {
     pub(super) stats: Option<Arc<Stats>>,
 }
 
-/// What users have written to the file system, if that is a volume.
-#[derive(Clone, Debug, Default)]
-struct Written {
-    pages: Weak<KernelPages>,
-    volume: Weak<Volume>,
-}
-
-impl Written {
-    /// With what the kernel holds, whose pages are in no process's way.
-    fn make_durable(&self) {
-        let Some(volume) = self.volume.upgrade() else {
-            return;
-        };
-        if let Some(Err(error)) = self.pages.upgrade().map(|pages| pages.write_back(None)) {
-            tracing::error!(%error, "not all that was mapped is written");
-        }
-        match volume.sync() {
-            Ok(()) => tracing::info!("what was written is durable"),
-            Err(error) => tracing::error!(%error, "not all that was written is durable"),
-        }
-    }
-
-    /// Has a thread make it durable, and then do what is to follow.
-    fn make_durable_then(&self, next: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let written = self.clone();
-        let thread = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
-            written.make_durable();
-            next();
-        });
-        thread.map(drop)
-    }
-}
-
 /// Where the file system is mounted, and whether it still is.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     mountpoint: PathBuf,
     /// As the kernel's table showed it at first, if that could be read.
     entry: Option<TableEntry>,
@@ -103,10 +72,16 @@ impl Place {
 
     /// Whether the connection lives, by this or another mount.
     fn is_mounted(&self) -> bool {
+        !self.ends_within(Duration::ZERO)
+    }
+
+    /// Waits for the end of the connection; false if it lives on.
+    pub(super) fn ends_within(&self, time: Duration) -> bool {
+        let timeout = Timespec::try_from(time).ok();
         let mut device = [PollFd::new(&self.device, PollFlags::empty())];
-        match poll(&mut device, Some(&Timespec::default())) {
-            Ok(_) => !device[0].revents().contains(PollFlags::ERR),
-            Err(_) => true,
+        match poll(&mut device, timeout.as_ref()) {
+            Ok(_) => device[0].revents().contains(PollFlags::ERR),
+            Err(_) => false,
         }
     }
 
@@ -132,7 +107,7 @@ impl Place {
             return;
         }
         let aborted = match &self.entry {
-            Some(ours) => abort(ours),
+            Some(ours) => abort(ours, Some(self.device.as_fd())),
             None => detach(&self.mountpoint, IfBusy::Detach),
         };
         if let Err(error) = aborted {
@@ -283,15 +258,24 @@ impl Session {
             readers.push((signal, reader));
         }
         let place = Arc::clone(&self.place);
-        let written = Written {
-            pages: self.pages.as_ref().map(Arc::downgrade).unwrap_or_default(),
-            volume: self.volume.clone().unwrap_or_default(),
-        };
+        let written = self.written();
         Builder::new()
             .name("ubtrfs-signals".into())
             .spawn(move || handle_signals(&place, &written, &mut readers))
             .map_err(MountError::Threads)?;
         Ok(())
+    }
+
+    fn written(&self) -> Written {
+        Written {
+            pages: self.pages.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            volume: self.volume.clone().unwrap_or_default(),
+        }
+    }
+
+    /// What a process that unmounts is told.
+    pub fn afterlife(&self) -> Afterlife {
+        Afterlife::new(Arc::clone(&self.place), self.written())
     }
 
     /// Only root may, and the mount is as good without.

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +16,7 @@ mod idle;
 #[path = "../../../../benches/transport/src/switch.rs"]
 mod switch;
 
-use self::idle::unmount_once_idle;
+use self::idle::{BUSY_LIMIT, unmount_once_idle};
 use super::*;
 use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
@@ -511,6 +512,50 @@ fn a_mount_whose_server_was_killed_can_be_unmounted() {
     assert!(fs::metadata(dir.path()).is_err());
     unmount(dir.path(), IfBusy::Refuse).unwrap();
     assert_eq!(mount_at(dir.path()).unwrap(), None);
+}
+
+/// A process in a mount namespace that keeps copies of all mounts.
+fn elsewhere() -> Child {
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .args(["sh", "-c", "echo; exec 1>&-; read _"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut made = Vec::new();
+    let stdout = child.stdout.as_mut().unwrap();
+    stdout.read_to_end(&mut made).unwrap();
+    assert_eq!(made, b"\n", "no namespace");
+    child
+}
+
+#[test]
+fn a_server_lives_on_with_a_mount_elsewhere_and_ends_with_it() {
+    if !geteuid().is_root() {
+        skip("needs root to make a mount namespace");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Ok(mut server) = Server::start(&this_program(), dir.path(), None) else {
+        skip("cannot mount here");
+        return;
+    };
+    let process = super::Server::of(dir.path()).unwrap();
+    assert_eq!(process.pid(), server.child.id());
+    let device = mount_at(dir.path()).unwrap().unwrap().device;
+    let mut elsewhere = elsewhere();
+    unmount(dir.path(), IfBusy::Refuse).unwrap();
+    let wait = || process.wait(Duration::from_millis(100), BUSY_LIMIT);
+    assert_eq!(wait(), Afterwards::LivesOn);
+    let holders = holders_of(device);
+    assert!(holders.iter().any(|holder| {
+        (holder.pid, holder.mountpoint.as_path()) == (elsewhere.id(), dir.path())
+    }));
+    elsewhere.kill().unwrap();
+    elsewhere.wait().unwrap();
+    assert!(server.child.wait().unwrap().success());
+    assert_eq!(wait(), Afterwards::Ended);
 }
 
 #[test]

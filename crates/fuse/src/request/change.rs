@@ -86,7 +86,7 @@ pub struct WriteHow {
     pub from_cache: bool,
     /// Takes set-id bits away.
     pub kill_setid: bool,
-    /// Past the cache (`O_DIRECT`).
+    /// Past the kernel's cache: no page of it is locked meanwhile.
     pub direct: bool,
     /// At the end of the file, whatever the offset (`O_APPEND`).
     pub append: bool,

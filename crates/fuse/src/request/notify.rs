@@ -22,6 +22,13 @@ pub trait Notifier: Debug + Send + Sync {
     /// there is a range.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
+    /// A request has written `len` bytes past the kernel's cache. Returns when the kernel remembers nothing of the
+    /// range and no attributes that are older, or, if that takes long, when it is about to be told.
+    ///
+    /// For the thread that serves the request, under no lock and where it may wait. No page of the range may be
+    /// locked for the request.
+    fn contents_written(&self, node: NodeId, offset: u64, len: u64);
+
     /// Whether so few names wait to be told that more may come. Who may wait for the kernel (`settle`) does that instead.
     fn has_room_for_names(&self) -> bool;
 

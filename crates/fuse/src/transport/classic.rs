@@ -17,12 +17,7 @@ use parking_lot::Mutex;
 
 use super::answer::Server;
 use super::device::{Device, Frame, Received};
-use super::settle::MAX_BACKGROUND;
 use crate::request::FileSystem;
-
-/// Threads that come and go with requests that wait.
-const SURPLUS: usize = 80;
-const _: () = assert!(SURPLUS > 2 * MAX_BACKGROUND as usize);
 
 /// The threads of a connection.
 pub(super) struct Readers<F> {
@@ -41,11 +36,12 @@ pub(super) struct Readers<F> {
 
 impl<F: FileSystem> Readers<F> {
     pub(super) fn new(server: Arc<Server<F>>, device: Device, threads: NonZeroUsize) -> Arc<Self> {
+        let surplus = server.settled.surplus_threads;
         Arc::new(Self {
             server,
             device,
             lasting: threads.get(),
-            limit: threads.get() + SURPLUS,
+            limit: threads.get() + surplus,
             reading: AtomicUsize::new(0),
             alive: AtomicUsize::new(0),
             threads: Mutex::new(Vec::new()),

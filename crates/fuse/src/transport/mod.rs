@@ -6,7 +6,7 @@
 //!
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
 //! - `answer`: calls the verb that a request asks for; `guard`: keeps its panics in
-//! - `settle`: the first request, with which both sides agree on options
+//! - `settle`: the first request, with which both sides agree on options; `capacity`: how large requests are
 //! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring; `aside`: what that does not carry
 //! - `ending`: how threads hear of the end
 //! - `notifier`: the way back to the kernel's caches
@@ -14,6 +14,7 @@
 mod abi;
 mod answer;
 mod aside;
+mod capacity;
 mod classic;
 mod device;
 mod encode;
@@ -34,12 +35,14 @@ use zerocopy::{FromZeros, IntoBytes};
 use self::abi::init::{InitOut, flag};
 use self::abi::{InHeader, opcode};
 use self::answer::Server;
+pub(crate) use self::capacity::Capacity;
+use self::capacity::REQUEST_MAX_BYTES;
 use self::classic::Readers;
 use self::device::{Device, Frame, Received, out_header};
 use self::ending::Ending;
 use self::guard::Guard;
 use self::notifier::Teller;
-use self::settle::{Offer, REQUEST_MAX_BYTES, settle};
+use self::settle::{Offer, settle};
 use self::uring::Queues;
 use crate::request::{FileSystem, Watched};
 
@@ -88,14 +91,17 @@ impl Connection {
         device: OwnedFd,
         threads: NonZeroUsize,
         choice: TransportChoice,
+        capacity: Capacity,
     ) -> Result<Self, Refused<F>> {
         let file_system = Watched::new(file_system, Guard);
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
-        let (queues, fallback) = queues(&device, &offer, choice).inspect_err(refuse)?;
+        let (queues, fallback) = queues(&device, &offer, choice, &capacity).inspect_err(refuse)?;
         let wishes = file_system.wishes();
-        let (settled, answer) = settle(&offer, &wishes, queues.is_some()).inspect_err(refuse)?;
+        let agreed = queues.as_ref().map_or(capacity, Queues::capacity);
+        let (settled, answer) =
+            settle(&offer, &wishes, queues.is_some(), &agreed).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?).inspect_err(refuse)?;
         file_system.start(teller.queue());
         let was_on = uring::is_on();
@@ -198,13 +204,14 @@ fn queues<F: FileSystem>(
     device: &Device,
     offer: &Offer,
     choice: TransportChoice,
+    capacity: &Capacity,
 ) -> io::Result<(Option<Queues<F>>, Option<String>)> {
     if choice == TransportChoice::Classic {
         tracing::info!("requests come through /dev/fuse, as wanted");
         return Ok((None, None));
     }
     let made = if offer.has(flag::OVER_IO_URING) {
-        Queues::prepare(device, REQUEST_MAX_BYTES)
+        Queues::prepare(device, capacity)
     } else {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,

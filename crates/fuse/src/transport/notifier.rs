@@ -17,7 +17,12 @@
 //!   who holds the directory's lock may wait for its answer; and a program that lists a directory into memory that does
 //!   not come holds it without end. So an ioctl begins no change while `EXACT_MAX` names wait.
 //!
+//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_written`): it has let go of
+//! all locks by then, and the kernel holds none for it that it waits for here.
+//!
 //! Locks: a lane's, a leaf, never held while the kernel is told something.
+
+mod places;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,6 +33,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use self::places::Places;
 use super::abi;
 use super::abi::output::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut};
 use super::device::Device;
@@ -167,6 +173,9 @@ impl Lane {
 pub(super) struct Queue {
     names: Arc<Lane>,
     nodes: Arc<Lane>,
+    /// None in tests.
+    device: Option<Arc<Device>>,
+    places: Places,
 }
 
 impl Notifier for Queue {
@@ -187,6 +196,14 @@ impl Notifier for Queue {
 
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
         self.nodes.put(Notice::Node { node, contents });
+    }
+
+    fn contents_written(&self, node: NodeId, offset: u64, len: u64) {
+        let contents = Some((offset, Some(len)));
+        match (&self.device, self.places.enter()) {
+            (Some(device), Some(_place)) => tell(device, &Notice::Node { node, contents }),
+            _ => self.node_changed(node, contents),
+        }
     }
 
     fn has_room_for_names(&self) -> bool {
@@ -213,7 +230,10 @@ impl Teller {
     pub(super) fn start(device: Device) -> std::io::Result<Self> {
         let device = Arc::new(device);
         let mut teller = Self {
-            queue: Arc::default(),
+            queue: Arc::new(Queue {
+                device: Some(Arc::clone(&device)),
+                ..Queue::default()
+            }),
             threads: Vec::new(),
         };
         let queue = teller.queue();

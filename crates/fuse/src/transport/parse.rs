@@ -668,10 +668,13 @@ fn read_how(asked: &input::ReadIn) -> ReadHow {
 fn write_how(asked: &input::WriteIn) -> WriteHow {
     let bits = OFlags::from_bits_retain(asked.flags);
     let from_cache = asked.write_flags & input::WRITE_CACHE != 0;
+    // The kernel names an owner of locks for what passes its cache, and for nothing else. `O_DIRECT` is also said of what
+    // it could not write past its cache: it waits for that with pages locked.
+    let is_past_cache = asked.write_flags & input::WRITE_LOCKOWNER != 0;
     WriteHow {
         from_cache,
         kill_setid: asked.write_flags & input::WRITE_KILL_SUIDGID != 0,
-        direct: bits.contains(OFlags::DIRECT) && !from_cache,
+        direct: is_past_cache && !from_cache,
         append: bits.contains(OFlags::APPEND) && !from_cache,
         sync: bits.intersects(OFlags::SYNC) && !from_cache,
     }

@@ -8,7 +8,7 @@
 //!   find and rsync do, and each stat then costs a request of its own.
 //! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel does them by itself.
 //! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount; it says itself what did.
-//! - `SECURITY_CTX`, `EXPORT_SUPPORT`, `ALLOW_IDMAP`, `PASSTHROUGH`: not offered by the file system.
+//! - `SECURITY_CTX`, `ALLOW_IDMAP`, `PASSTHROUGH`: not offered by the file system.
 
 use std::io;
 
@@ -16,18 +16,9 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::abi::init::{InitIn, InitInMore, InitOut, flag};
 use super::abi::{self, output};
+use super::capacity::{Capacity, REQUEST_SMALL_BYTES};
 use super::encode::{self, Fixed};
 use crate::request::{Errno, Opened, Result, Wishes, WriteHow};
-
-/// The kernel takes at most 256 pages of 4 KiB in a request.
-pub(super) const REQUEST_MAX_BYTES: usize = 1 << 20;
-/// Without `MAX_PAGES`: 32 pages.
-const REQUEST_SMALL_BYTES: usize = 1 << 17;
-/// Requests that nobody waits for (read-ahead, write-back) in flight at once. All of them may wait for a slow
-/// device: a transport takes in many more requests, so that those that somebody waits for find a place.
-pub(super) const MAX_BACKGROUND: u16 = 32;
-/// From how many of them on the kernel slows down who makes more.
-const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +33,8 @@ pub(super) struct Settled {
     pub(super) uring: bool,
     /// The largest payload of a request or an answer.
     pub(super) request_bytes: usize,
+    /// Threads that may be started beside the lasting ones.
+    pub(super) surplus_threads: usize,
 }
 
 impl Settled {
@@ -107,6 +100,7 @@ pub(super) fn settle(
     offer: &Offer,
     wishes: &Wishes,
     uring: bool,
+    capacity: &Capacity,
 ) -> io::Result<(Settled, InitOut)> {
     if offer.major != abi::MAJOR || offer.minor < abi::OLDEST_MINOR {
         return Err(io::Error::new(
@@ -123,9 +117,10 @@ pub(super) fn settle(
     let agreed = wanted(wishes, uring) & offer.flags;
     let has = |flag| agreed & flag != 0;
     let request_bytes = if has(flag::MAX_PAGES) {
-        REQUEST_MAX_BYTES
+        capacity.request_bytes
     } else {
-        REQUEST_SMALL_BYTES
+        // 32 pages.
+        capacity.request_bytes.min(REQUEST_SMALL_BYTES)
     };
     let settled = Settled {
         minor: offer.minor.min(abi::MINOR),
@@ -134,6 +129,7 @@ pub(super) fn settle(
         elide_opendir: has(flag::NO_OPENDIR_SUPPORT),
         uring: has(flag::OVER_IO_URING),
         request_bytes,
+        surplus_threads: capacity.surplus_threads(),
     };
     let pages = request_bytes / rustix::param::page_size();
     let answer = InitOut {
@@ -142,8 +138,9 @@ pub(super) fn settle(
         max_readahead: request_bytes as u32,
         flags: agreed as u32,
         flags2: (agreed >> 32) as u32,
-        max_background: MAX_BACKGROUND,
-        congestion_threshold: CONGESTION,
+        max_background: capacity.background,
+        // From how many on the kernel slows down who makes more.
+        congestion_threshold: capacity.background / 4 * 3,
         max_write: request_bytes as u32,
         time_gran: 1,
         max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
@@ -155,6 +152,7 @@ pub(super) fn settle(
 fn wanted(wishes: &Wishes, uring: bool) -> u64 {
     let mut wanted = flag::ASYNC_READ
         | flag::BIG_WRITES
+        | flag::EXPORT_SUPPORT
         | flag::DONT_MASK
         | flag::HAS_IOCTL_DIR
         | flag::DO_READDIRPLUS

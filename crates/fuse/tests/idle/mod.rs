@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{MountError, Session, UnmountError};
 
-const BUSY_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A thread of another test that starts a program holds copies of all open files between fork and exec, those of this
 /// mount too.

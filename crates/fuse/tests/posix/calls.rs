@@ -382,6 +382,39 @@ pub(crate) fn entries(dir: &Fd, room: usize) -> Result<Vec<(Vec<u8>, u8, i64)>, 
     Ok(found)
 }
 
+/// A file's handle, as name_to_handle_at(2) gives it.
+#[derive(Debug)]
+pub(crate) struct FileHandle(Vec<u8>);
+
+/// Length and type, before the handle itself.
+const HANDLE_HEAD: usize = 8;
+const HANDLE_MAX: usize = 128;
+
+pub(crate) fn handle_of(dir: i32, name: &[u8]) -> Result<FileHandle, Errno> {
+    let mut handle = vec![0u8; HANDLE_HEAD + HANDLE_MAX];
+    handle[..4].copy_from_slice(&(HANDLE_MAX as u32).to_ne_bytes());
+    let (name, mut mount) = (path(name), 0i32);
+    let args = [
+        fd(dir),
+        name.as_ptr() as usize,
+        handle.as_mut_ptr() as usize,
+        &raw mut mount as usize,
+        0,
+    ];
+    call(libc::SYS_name_to_handle_at, &args)?;
+    Ok(FileHandle(handle))
+}
+
+/// Opens a handle on the file system that `mount` is on.
+pub(crate) fn open_handle(mount: i32, handle: &FileHandle, flags: c_int) -> Result<Fd, Errno> {
+    let args = [fd(mount), handle.0.as_ptr() as usize, flags as usize];
+    call(libc::SYS_open_by_handle_at, &args).map(|number| Fd(number as i32))
+}
+
+pub(crate) fn sync_file_system(of: &Fd) -> Outcome {
+    call(libc::SYS_syncfs, &[fd(of.0)])
+}
+
 /// Where a file is mapped.
 #[derive(Debug)]
 pub(crate) struct Map {

@@ -128,6 +128,13 @@ pub(crate) fn places(stage: &mut Stage) {
                 .map(|(name, kind, offset)| (text(&name), kind, offset)),
         );
     }
+    let is_short = |(_, _, offset): &(String, u8, i64)| *offset <= i64::from(i32::MAX);
+    stage.note("offsets fit 31 bits", offsets.iter().all(is_short));
+    for offset in [52, 53, 1000, 1 << 31, 1 << 40, (1 << 62) + 7, i64::MAX] {
+        let came = calls::seek(&dir, offset, libc::SEEK_SET);
+        stage.note(format!("seek past the end to {offset}"), came);
+        stage.note(format!("entries at {offset}"), rest(&dir, 1000));
+    }
     let ascend = offsets.windows(2).all(|pair| pair[0].2 < pair[1].2);
     stage.note("offsets ascend", ascend);
     for (name, _, offset) in offsets.iter().rev().step_by(7) {

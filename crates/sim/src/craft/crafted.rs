@@ -80,6 +80,7 @@ impl Crafted {
         let mut live = BTreeSet::new();
         crafted.collect(superblock.chunk_root.get(), &mut live);
         crafted.collect(superblock.root.get(), &mut live);
+        crafted.collect(superblock.log_root.get(), &mut live);
         crafted.blocks.retain(|bytenr, _| live.contains(bytenr));
         crafted
     }

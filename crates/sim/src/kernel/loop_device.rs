@@ -28,6 +28,12 @@ impl LoopDevice {
         Self::attach_with(file, &["--read-only"])
     }
 
+    /// Attaches a range of the file.
+    pub fn attach_part(file: &Path, offset: u64, len_bytes: u64) -> Result<LoopDevice> {
+        let (offset, len_bytes) = (offset.to_string(), len_bytes.to_string());
+        Self::attach_with(file, &["--offset", &offset, "--sizelimit", &len_bytes])
+    }
+
     fn attach_with(file: &Path, options: &[&str]) -> Result<LoopDevice> {
         let mut args: Vec<&std::ffi::OsStr> = options.iter().map(AsRef::as_ref).collect();
         args.extend(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);

@@ -23,6 +23,28 @@ impl KernelMount {
     /// commas; `noatime` is always added, so that looking changes nothing.
     pub fn new(devices: &[PathBuf], options: &str) -> Result<KernelMount> {
         let read_only = options.split(',').any(|option| option == "ro");
+        KernelMount::attached(devices, options, read_only)
+    }
+
+    /// Mounts the volume from devices that can be written, so that the kernel replays a log even if the mount is
+    /// `read_only`.
+    pub fn writable_devices(
+        devices: &[PathBuf],
+        options: &str,
+        read_only: bool,
+    ) -> Result<KernelMount> {
+        let options = match read_only {
+            true => format!("ro,{options}"),
+            false => options.to_owned(),
+        };
+        KernelMount::attached(devices, &options, false)
+    }
+
+    fn attached(
+        devices: &[PathBuf],
+        options: &str,
+        read_only_devices: bool,
+    ) -> Result<KernelMount> {
         let scratch = Scratch::new()?;
         let point = scratch.path().join("mnt");
         fs::create_dir(&point).at("create", &point)?;
@@ -35,7 +57,7 @@ impl KernelMount {
                 paths.push(device.clone());
                 continue;
             }
-            let attached = if read_only {
+            let attached = if read_only_devices {
                 LoopDevice::attach_read_only(device)?
             } else {
                 LoopDevice::attach(device)?

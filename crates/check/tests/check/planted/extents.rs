@@ -289,6 +289,29 @@ fn csum_key(bytenr: u64) -> Key {
     Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, bytenr)
 }
 
+/// Removes the checksums of a range of addresses.
+pub(super) fn drop_csums(volume: &mut Crafted, start: u64, length: u64) {
+    const SUM: usize = 4;
+    volume.edit_leaves(CSUM_TREE, |items| {
+        let mut left: Vec<(Key, Vec<u8>)> = Vec::new();
+        for (key, bytes) in std::mem::take(items) {
+            let mut next = None;
+            for (sum, at) in bytes.chunks(SUM).zip((key.offset..).step_by(4096)) {
+                if (start..start + length).contains(&at) {
+                    continue;
+                }
+                match left.last_mut().filter(|_| next == Some(at)) {
+                    Some((_, run)) => run.extend(sum),
+                    None => left.push((csum_key(at), sum.to_vec())),
+                }
+                next = Some(at + 4096);
+            }
+        }
+        *items = left;
+        true
+    });
+}
+
 fn csum_plants() -> Vec<Plant> {
     vec![
         plant(801, &[], |volume| {
@@ -301,6 +324,19 @@ fn csum_plants() -> Vec<Plant> {
                     bytes.truncate(len - 4);
                 },
             );
+        }),
+        plant(801, &[], |volume| {
+            let is_compressed = |key: Key, bytes: &[u8]| {
+                key.item_type == KeyType::EXTENT_DATA
+                    && matches!(
+                        FileExtent::decode(bytes),
+                        Some(FileExtent::Regular { head, body, .. })
+                            if head.compression != 0 && body.disk().is_some()
+                    )
+            };
+            let (_, mut bytes) = find(volume, RootId::FS_TREE, is_compressed);
+            let disk = extent(&mut bytes).1.disk_bytenr.get();
+            drop_csums(volume, disk, 4096);
         }),
         plant(802, &[805], |volume| {
             let bytenr = unsummed_data(volume);

@@ -1,14 +1,16 @@
 //! Inodes, names and file extents.
 
 use ubtrfs_format::ids::{RootId, objectid};
-use ubtrfs_format::item::{DirHead, FileExtent, FileExtentHead, FileKind, InodeItem};
+use ubtrfs_format::item::{DirHead, FileExtent, FileExtentHead, FileKind, InodeFlags, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::flags;
 use ubtrfs_sim::craft::Crafted;
 use zerocopy::FromBytes;
 
 use super::editing::{
     add_u64, edit, edit_key, extent, find, inode, insert, is_plain, items, remove,
 };
+use super::extents::drop_csums;
 use super::{OLDEST, Plant, SMALL_NODES, plant};
 
 const TREE: RootId = RootId::FS_TREE;
@@ -93,6 +95,9 @@ fn inode_plants() -> Vec<Plant> {
             assert!(done, "no leaf begins with an inode");
         })
         .on(SMALL_NODES),
+        plant(701, &[309], |volume| {
+            insert(volume, TREE, Key::new(5, KeyType(130), 7), b"unknown");
+        }),
         plant(702, &[], |volume| {
             edit(volume, TREE, is_inode_of(FileKind::Regular), |_, bytes| {
                 inode(bytes).nlink = 2.into();
@@ -159,12 +164,35 @@ fn inode_plants() -> Vec<Plant> {
                 add_u64(&mut inode(bytes).size, 1);
             });
         }),
+        plant(726, &[], |volume| {
+            edit(volume, TREE, is_inode_of(FileKind::Symlink), |_, bytes| {
+                set_flag(inode(bytes), InodeFlags::IMMUTABLE);
+            });
+        }),
+        plant(726, &[], |volume| {
+            edit(volume, TREE, is_inode_of(FileKind::Symlink), |_, bytes| {
+                set_flag(inode(bytes), InodeFlags::APPEND);
+            });
+        }),
     ]
+}
+
+fn set_flag(inode: &mut InodeItem, flag: InodeFlags) {
+    inode.flags = (inode.flags() | flag).bits().into();
 }
 
 fn is_hole(key: Key, bytes: &[u8]) -> bool {
     key.item_type == KeyType::EXTENT_DATA
         && matches!(FileExtent::decode(bytes), Some(FileExtent::Regular { body, .. }) if body.disk().is_none())
+}
+
+fn is_compressed(key: Key, bytes: &[u8]) -> bool {
+    key.item_type == KeyType::EXTENT_DATA
+        && matches!(
+            FileExtent::decode(bytes),
+            Some(FileExtent::Regular { head, body, .. })
+                if head.compression != 0 && body.disk().is_some()
+        )
 }
 
 fn is_prealloc(key: Key, bytes: &[u8]) -> bool {
@@ -225,6 +253,27 @@ fn extent_plants() -> Vec<Plant> {
                 extent(bytes).0.generation = 0.into();
             });
         }),
+        plant(725, &[801], |volume| {
+            let (key, _) = find(volume, TREE, is_compressed);
+            let extents: Vec<(u64, u64)> = items(volume, TREE)
+                .iter_mut()
+                .filter(|(other, bytes)| {
+                    other.objectid == key.objectid && is_compressed(*other, bytes)
+                })
+                .map(|(_, bytes)| {
+                    let body = extent(bytes).1;
+                    (body.disk_bytenr.get(), body.disk_num_bytes.get())
+                })
+                .collect();
+            edit_inode_of(
+                volume,
+                |other, _| other == key,
+                |inode| set_flag(inode, InodeFlags::NODATASUM),
+            );
+            for (start, length) in extents {
+                drop_csums(volume, start, length);
+            }
+        }),
         plant(713, &[704], |volume| {
             let compressed = |key: Key, bytes: &[u8]| {
                 key.item_type == KeyType::EXTENT_DATA
@@ -277,6 +326,31 @@ fn name_plants() -> Vec<Plant> {
             let (index, _, _) = entry(volume);
             edit_key(volume, TREE, index, |key, _| key.offset = 1 << 40);
         }),
+        plant(723, &[], |volume| name_twice(volume, true)),
+        plant(723, &[], |volume| name_twice(volume, false)),
+        plant(728, &[], |volume| {
+            let (_, bytes, _) = entry(volume);
+            let (_, mut inode_bytes) = find(volume, TREE, is_inode_of(FileKind::Directory));
+            let dir = inode(&mut inode_bytes);
+            dir.nlink = 0.into();
+            dir.size = 0.into();
+            let number = 99_999;
+            for (objectid, item_type, offset, bytes) in [
+                (number, KeyType::INODE_ITEM, 0, &inode_bytes),
+                (number, KeyType::DIR_INDEX, 2, &bytes),
+                (objectid::ORPHAN, KeyType::ORPHAN_ITEM, number, &Vec::new()),
+            ] {
+                insert(volume, TREE, Key::new(objectid, item_type, offset), bytes);
+            }
+        }),
+        plant(727, &[], |volume| {
+            volume.edit_superblocks(
+                |_, _| true,
+                |sb| sb.flags = (sb.flags.get() | flags::METADUMP).into(),
+            );
+            let (_, _, item) = entry(volume);
+            edit_key(volume, TREE, item, |key, _| key.offset += 1);
+        }),
         plant(723, &[703], |volume| {
             let (index, bytes, _) = entry(volume);
             let key = Key {
@@ -286,4 +360,40 @@ fn name_plants() -> Vec<Plant> {
             insert(volume, TREE, key, &bytes);
         }),
     ]
+}
+
+/// Gives a directory a second entry of one name, with all that belongs to it: to the same inode or another one.
+fn name_twice(volume: &mut Crafted, is_same: bool) {
+    let (index, bytes, item) = entry(volume);
+    let first = child(&bytes);
+    let file = is_inode_of(FileKind::Regular);
+    let (other, _) = find(volume, TREE, |key, bytes| {
+        file(key, bytes) && (key.objectid == first) == is_same
+    });
+    let mut second = bytes.clone();
+    head(&mut second).location.objectid = other.objectid.into();
+    edit_key(volume, TREE, item, |_, bytes| bytes.extend(&second));
+    let new_index = Key {
+        offset: 1 << 40,
+        ..index
+    };
+    insert(volume, TREE, new_index, &second);
+
+    let name = &bytes[size_of::<DirHead>()..];
+    let mut reference = new_index.offset.to_le_bytes().to_vec();
+    reference.extend((name.len() as u16).to_le_bytes());
+    reference.extend(name);
+    let ref_key = Key::new(other.objectid, KeyType::INODE_REF, index.objectid);
+    let has_ref = items(volume, TREE).iter().any(|(key, _)| *key == ref_key);
+    match has_ref {
+        true => edit_key(volume, TREE, ref_key, |_, bytes| bytes.extend(&reference)),
+        false => insert(volume, TREE, ref_key, &reference),
+    }
+    edit_key(volume, TREE, other, |_, bytes| {
+        inode(bytes).nlink = 2.into()
+    });
+    let dir = Key::new(index.objectid, KeyType::INODE_ITEM, 0);
+    edit_key(volume, TREE, dir, |_, bytes| {
+        add_u64(&mut inode(bytes).size, 2 * name.len() as u64);
+    });
 }

@@ -18,12 +18,13 @@ use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::Node;
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fault::FaultDevice;
 use ubtrfs_sim::images;
 use zerocopy::FromBytes;
 
-type Devices = Vec<(PathBuf, Arc<FaultDevice>)>;
+pub(crate) type Devices = Vec<(PathBuf, Arc<FaultDevice>)>;
 
 /// A kept image of current defaults, one that has no feature, and one with small nodes.
 const DEFAULT: &str = "crc32c-zstd";
@@ -31,8 +32,8 @@ const OLDEST: &str = "sha256-zlib-oldest";
 const SMALL_NODES: &str = "xxhash-lzo-4k-mixed";
 const RAID1: &str = "raid1";
 
-struct Plant {
-    number: u16,
+pub(crate) struct Plant {
+    pub(crate) number: u16,
     follows: &'static [u16],
     image: &'static str,
     edit: fn(&mut Crafted),
@@ -55,12 +56,17 @@ impl Plant {
         Plant { image, ..self }
     }
 
-    fn report(&self) -> Report {
+    /// The volume with the fault.
+    pub(crate) fn devices(&self) -> Devices {
         let mut volume = crafted(self.image);
         (self.edit)(&mut volume);
         let mut devices = volume.devices();
         (self.break_devices)(&volume, &mut devices);
-        check_it(devices)
+        devices
+    }
+
+    fn report(&self) -> Report {
+        check_it(self.devices())
     }
 
     fn breaking(self, break_devices: fn(&Crafted, &mut Devices)) -> Plant {
@@ -79,7 +85,7 @@ fn crafted(image: &'static str) -> Crafted {
     read.entry(image).or_insert_with(load).clone()
 }
 
-fn check_it(devices: Devices) -> Report {
+pub(crate) fn check_it(devices: Devices) -> Report {
     let devices = devices
         .into_iter()
         .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
@@ -92,7 +98,7 @@ fn check_it(devices: Devices) -> Report {
     check_devices(devices, &options, &mut |_| {}).unwrap()
 }
 
-fn all() -> Vec<Plant> {
+pub(crate) fn all() -> Vec<Plant> {
     let mut plants = volume::plants();
     plants.extend(extents::plants());
     plants.extend(space::plants());
@@ -160,7 +166,7 @@ fn half_deleted_subvolume_lacks_its_beginning() {
 }
 
 /// The kept images have no log and one leaf of device extents: `kernel_volumes` plants these.
-const NOT_PLANTED: &[u16] = &[209, 308];
+const NOT_PLANTED: &[u16] = &[209, 308, 807];
 
 #[test]
 fn each_number_is_planted() {
@@ -181,4 +187,62 @@ fn numbers_and_names_are_distinct() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), Fault::ALL.len());
+}
+
+/// Counts of errors, warnings and notes.
+fn severities(image: &'static str, edit: impl FnOnce(&mut Crafted)) -> [u64; 3] {
+    let mut volume = crafted(image);
+    edit(&mut volume);
+    let report = check_it(volume.devices());
+    [report.errors, report.warnings, report.notes]
+}
+
+#[test]
+fn superblocks_one_commit_apart_are_noted() {
+    let behind = |wanted: (usize, usize), by: u64| {
+        move |volume: &mut Crafted| {
+            volume.edit_superblocks(
+                |device, copy| (device, copy) == wanted,
+                |sb| sb.generation = (sb.generation.get() - by).into(),
+            );
+        }
+    };
+    assert_eq!(severities(DEFAULT, behind((0, 1), 1)), [0, 0, 1]);
+    assert_eq!(severities(DEFAULT, behind((0, 1), 2)), [0, 1, 0]);
+    let device_behind = |by: u64| {
+        move |volume: &mut Crafted| {
+            volume.edit_superblocks(
+                |device, _| device == 1,
+                |sb| sb.generation = (sb.generation.get() - by).into(),
+            );
+        }
+    };
+    assert_eq!(severities(RAID1, device_behind(1)), [0, 0, 1]);
+    assert_eq!(severities(RAID1, device_behind(2)), [0, 1, 0]);
+}
+
+#[test]
+fn copy_that_was_never_written_is_noted() {
+    let offset = SUPERBLOCK_OFFSETS[1];
+    let absent = |volume: &mut Crafted| volume.write((0, offset), &[0; SUPERBLOCK_SIZE]);
+    assert_eq!(severities(DEFAULT, absent), [0, 0, 1]);
+    let torn = |volume: &mut Crafted| volume.write((0, offset + 512), &[9; 512]);
+    assert_eq!(severities(DEFAULT, torn), [0, 1, 0]);
+}
+
+/// The kernel writes none there: a volume that was made smaller keeps an old one.
+#[test]
+fn copy_behind_the_end_of_the_volume_is_no_copy() {
+    let shrink = |volume: &mut Crafted| {
+        let total = SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_SIZE as u64;
+        volume.edit_superblocks(
+            |_, copy| copy == 0,
+            |sb| sb.dev_item.total_bytes = total.into(),
+        );
+        volume.edit_superblocks(|_, copy| copy == 1, |sb| sb.generation = 1.into());
+    };
+    let mut volume = crafted(DEFAULT);
+    shrink(&mut volume);
+    let report = check_it(volume.devices());
+    assert_eq!(report.numbers(), [113], "{report}");
 }

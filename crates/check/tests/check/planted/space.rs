@@ -82,5 +82,9 @@ pub(super) fn plants() -> Vec<Plant> {
             let key = Key::new(65536, KeyType::FREE_SPACE_EXTENT, 4096);
             insert(volume, TREE, key, &[]);
         }),
+        plant(507, &[309], |volume| {
+            let key = Key::new(1 << 40, KeyType(130), 7);
+            insert(volume, TREE, key, b"unknown");
+        }),
     ]
 }

@@ -5,7 +5,7 @@ use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem, RootItem, Stripe};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::node::Node;
-use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, Superblock};
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fault;
@@ -171,13 +171,37 @@ fn superblock_plants() -> Vec<Plant> {
         plant(111, &[], |volume| {
             superblocks(volume, |sb| add_u64(&mut sb.total_bytes, 1 << 20));
         }),
+        plant(111, &[], |volume| {
+            superblocks(volume, |sb| add_u64(&mut sb.total_bytes, -4096i64 as u64));
+        }),
         plant(112, &[], |volume| {
             superblocks(volume, |sb| add_u64(&mut sb.bytes_used, 4096));
         }),
         plant(113, &[], |volume| {
             superblocks(volume, |sb| add_u64(&mut sb.dev_item.bytes_used, 4096));
         }),
+        plant(114, &[], |volume| {
+            let shrink = |bytes: &mut _| add_u64(bytes, -512i64 as u64);
+            device_items(volume, |item| shrink(&mut item.total_bytes));
+            superblocks(volume, |sb| shrink(&mut sb.total_bytes));
+        }),
+        plant(114, &[111], |volume| {
+            device_items(volume, |item| {
+                add_u64(&mut item.total_bytes, -512i64 as u64)
+            });
+            superblocks(volume, |sb| add_u64(&mut sb.total_bytes, -4096i64 as u64));
+        }),
+        plant(115, &[], |volume| {
+            superblocks(volume, |sb| set_flag(sb, flags::CHANGING_BG_TREE));
+        }),
+        plant(115, &[], |volume| {
+            superblocks(volume, |sb| set_flag(sb, flags::CHANGING_DATA_CSUM));
+        }),
     ]
+}
+
+fn set_flag(superblock: &mut Superblock, flag: u64) {
+    superblock.flags = (superblock.flags.get() | flag).into();
 }
 
 fn chunk_plants() -> Vec<Plant> {
@@ -318,6 +342,10 @@ fn block_plants() -> Vec<Plant> {
                 items.all(|(key, _)| key.item_type != KeyType::EXTENT_DATA)
             });
             volume.edit_header(leaf.unwrap(), |header| header.owner = 256.into());
+        }),
+        plant(309, &[], |volume| {
+            let key = Key::new(257, KeyType(130), 7);
+            insert(volume, RootId::FS_TREE, key, b"unknown");
         }),
     ]
 }

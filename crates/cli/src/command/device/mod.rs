@@ -34,6 +34,7 @@ impl Device {
 
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match &self.command {
+            DeviceCommand::Stats(command) => Some(command),
             DeviceCommand::Usage(command) => Some(command),
             _ => None,
         }

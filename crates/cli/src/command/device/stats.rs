@@ -4,16 +4,15 @@
 
 use std::io::Write;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::{RootId, objectid};
-use ubtrfs_format::item::DevStatsItem;
 use ubtrfs_format::key::{Key, KeyType};
-use zerocopy::{FromZeros, IntoBytes};
 
 use crate::console::Console;
 use crate::device_sizes::DeviceSizes;
+use crate::ioctls::{Asked, ByIoctls, error_counts};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 use crate::table::{Table, left, right};
@@ -46,8 +45,8 @@ pub(crate) struct Stats {
     /// Print a table
     #[arg(short = 'T')]
     tabular: bool,
-    /// Not done: ubtrfs does not write these numbers
-    #[arg(short = 'z', long, hide = true)]
+    /// Have the kernel's btrfs count from 0 again; only on its mounts
+    #[arg(short = 'z', long)]
     reset: bool,
     #[command(flatten)]
     devices: DeviceOptions,
@@ -70,14 +69,24 @@ impl Stats {
             bail!("--reset is not supported: ubtrfs does not write these numbers");
         }
         let volume = self.devices.open(&self.location)?;
+        let devices = DeviceSizes::of(&volume);
+        self.print(console, devices, |devid| counts(&volume, devid))
+    }
+
+    fn print(
+        &self,
+        console: &mut Console,
+        devices: Vec<DeviceSizes>,
+        counts: impl Fn(u64) -> anyhow::Result<[u64; 5]>,
+    ) -> anyhow::Result<()> {
         let mut rows = Vec::new();
-        for device in DeviceSizes::of(&volume) {
+        for device in devices {
             let devid = device.devid.0;
             let name = match device.is_missing() {
                 true => format!("devid:{devid}"),
                 false => device.shown(),
             };
-            rows.push((name, devid, counts(&volume, devid)?));
+            rows.push((name, devid, counts(devid)?));
         }
         if self.check && rows.iter().any(|(.., counts)| *counts != [0; 5]) {
             console.end_with(ERRORS_COUNTED);
@@ -98,17 +107,24 @@ impl Stats {
     }
 }
 
+impl ByIoctls for Stats {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let devices = DeviceSizes::ask(&asked)?;
+        self.print(console, devices, |devid| {
+            let counted = asked.device_errors(devid, self.reset);
+            counted.with_context(|| format!("cannot get the errors of device {devid}"))
+        })
+    }
+}
+
 /// All 0 for a device of which nothing was noted.
 fn counts(volume: &Volume, devid: u64) -> anyhow::Result<[u64; 5]> {
     let tree = volume.tree(RootId::DEV_TREE)?;
     let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid);
-    let mut stats = DevStatsItem::new_zeroed();
-    if let Some(item) = tree.view.get(&key)? {
-        // Old items hold fewer numbers.
-        let len = item.len().min(size_of::<DevStatsItem>());
-        stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
-    }
-    Ok(stats.values.map(|value| value.get()))
+    let item = tree.view.get(&key)?;
+    Ok(item.map_or([0; 5], |item| error_counts(&item)))
 }
 
 fn to_json((device, devid, counts): (String, u64, [u64; 5])) -> StatsJson {

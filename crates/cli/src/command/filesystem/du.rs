@@ -1,5 +1,7 @@
 //! `ubtrfs filesystem du`: what files use, alone and together.
 
+mod mounted;
+
 use std::collections::HashSet;
 use std::io::Write;
 
@@ -9,6 +11,7 @@ use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
 use ubtrfs_engine::{FileId, FileKind, Volume};
 
 use crate::console::Console;
+use crate::ioctls::{self, ByIoctls};
 use crate::json::{self, JsonList};
 use crate::location::{Location, Opened, VolumeOptions};
 use crate::quoting::Escaped;
@@ -44,30 +47,39 @@ enum Output {
     Json(JsonList),
 }
 
-impl Du {
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let mut output = match console.is_json() {
-            true => Output::Json(JsonList::start(&mut console.out, "filesystem-du")?),
-            false => {
-                let head = ("Total", "Exclusive", "Set shared", "Filename");
-                writeln!(
-                    console.out,
-                    "{:>10}  {:>10}  {:>10}  {}",
-                    head.0, head.1, head.2, head.3
-                )?;
-                Output::Text(self.units.units())
-            }
-        };
-        for location in &self.locations {
-            match self.volume.open(location) {
-                Ok(opened) => self.measure(console, &mut output, location, &opened)?,
-                Err(error) => console.error(format_args!("{error:#}")),
-            }
-        }
-        match output {
+impl Output {
+    fn end(self, console: &mut Console) -> anyhow::Result<()> {
+        match self {
             Output::Json(list) => Ok(list.end(&mut console.out)?),
             Output::Text(_) => Ok(()),
         }
+    }
+}
+
+impl Du {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let mut output = self.start(console)?;
+        for location in &self.locations {
+            match self.volume.open(location) {
+                Ok(opened) => self.measure(console, &mut output, location, &opened)?,
+                Err(error) => console.failed(&error),
+            }
+        }
+        output.end(console)
+    }
+
+    fn start(&self, console: &mut Console) -> anyhow::Result<Output> {
+        if console.is_json() {
+            let list = JsonList::start(&mut console.out, "filesystem-du")?;
+            return Ok(Output::Json(list));
+        }
+        let head = ("Total", "Exclusive", "Set shared", "Filename");
+        writeln!(
+            console.out,
+            "{:>10}  {:>10}  {:>10}  {}",
+            head.0, head.1, head.2, head.3
+        )?;
+        Ok(Output::Text(self.units.units()))
     }
 
     fn measure(
@@ -131,6 +143,42 @@ impl Du {
             }
         }
         Ok(())
+    }
+}
+
+impl ByIoctls for Du {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let mut output: Option<Output> = None;
+        for location in &self.locations {
+            let mut meter = mounted::Meter::default();
+            let measured = meter.measure(
+                location.written_path(),
+                &mut |console, path, usage, set| {
+                    let is_shown = set.is_some() || !self.summarize;
+                    let output = match &mut output {
+                        Some(output) => output,
+                        // A mount that tells of no extents is refused without a word.
+                        None => output.insert(self.start(console)?),
+                    };
+                    match is_shown {
+                        true => print(console, output, path, usage, set),
+                        false => Ok(()),
+                    }
+                },
+                console,
+            );
+            if let Err(error) = measured {
+                if ioctls::is_unknown(&error) {
+                    return Err(error);
+                }
+                console.failed(&error);
+            }
+        }
+        match output {
+            Some(output) => output.end(console),
+            None => self.start(console)?.end(console),
+        }
     }
 }
 

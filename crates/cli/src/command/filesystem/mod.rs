@@ -49,6 +49,7 @@ impl Filesystem {
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match &self.command {
             FilesystemCommand::Df(command) => Some(command),
+            FilesystemCommand::Du(command) => Some(command),
             FilesystemCommand::Label(command) => Some(command),
             FilesystemCommand::Show(command) => Some(command),
             FilesystemCommand::Sync(command) => Some(command),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs_device::{FoundDevice, scan};
+use ubtrfs_device::{FoundDevice, all_siblings, scan};
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::DevId;
 use ubtrfs_format::superblock::Superblock;
@@ -41,6 +41,9 @@ pub(crate) struct Show {
     #[command(flatten)]
     devices: DeviceOptions,
 }
+
+/// What btrfs-progs says of a device that is not there.
+const MISSING: &str = "size 0 used 0 path <missing disk> MISSING";
 
 #[derive(Debug, Serialize)]
 struct VolumeJson {
@@ -98,11 +101,14 @@ impl Show {
             units.size(volume.bytes_used)
         )?;
         for device in &volume.devices {
-            let Some(path) = &device.path else { continue };
+            let devid = device.devid;
+            let Some(path) = &device.path else {
+                writeln!(out, "\tdevid {devid:>4} {MISSING}")?;
+                continue;
+            };
             writeln!(
                 out,
-                "\tdevid {:>4} size {} used {} path {}",
-                device.devid,
+                "\tdevid {devid:>4} size {} used {} path {}",
                 units.size(device.size),
                 units.size(device.used),
                 Escaped(path.as_bytes())
@@ -139,6 +145,9 @@ impl Show {
             places.push(PathBuf::from("/dev"));
         }
         let mut found = scan(&places);
+        if named && self.devices.scan_places().is_empty() {
+            found.extend(all_siblings(&places));
+        }
         if named && found.is_empty() {
             // Opening says what is wrong with a place that was named.
             self.devices.open_all(&places)?;
@@ -193,7 +202,8 @@ fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
     let mounted: BTreeSet<Uuid> = named.iter().map(|device| device.fsid).collect();
     // The table names one device of each.
     for device in named.iter().filter(|device| device.num_devices > 1) {
-        places.extend(device.path.parent().map(PathBuf::from));
+        let beside = all_siblings(std::slice::from_ref(&device.path));
+        places.extend(beside.into_iter().map(|device| device.path));
     }
     places.push(PathBuf::from("/dev"));
     let mut found = scan(&places);

@@ -170,7 +170,7 @@ impl DumpSuper {
             }
         };
         if let Err(error) = result {
-            console.error(error);
+            console.report(error);
         }
         Ok(true)
     }

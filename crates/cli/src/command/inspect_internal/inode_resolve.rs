@@ -1,11 +1,13 @@
 //! `ubtrfs inspect-internal inode-resolve`: the paths of an inode.
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::InodeNr;
 
+use super::mounted_paths::MountedPaths;
 use super::{paths_from, write_location};
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::json;
 use crate::location::{Location, VolumeOptions};
 
@@ -24,9 +26,7 @@ impl InodeResolve {
         let opened = self.volume.open(&self.location)?;
         let file = FileId::new(opened.target.root, InodeNr(self.inode));
         let paths = paths_from(&opened.volume, opened.root, file)?;
-        if paths.is_empty() {
-            bail!("inode {} of subvolume {} has no path", file.ino, file.root);
-        }
+        must_have_paths(file, &paths)?;
         if console.is_json() {
             let paths = paths.iter().map(|path| json::text(path));
             return Ok(json::write_list(&mut console.out, "inode-resolve", paths)?);
@@ -36,4 +36,30 @@ impl InodeResolve {
         }
         Ok(())
     }
+}
+
+impl ByIoctls for InodeResolve {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let mounted = MountedPaths::of(&self.location)?;
+        let file = FileId::new(mounted.asked.root_id()?, InodeNr(self.inode));
+        let paths = mounted.of_file(file);
+        let paths = paths.with_context(|| format!("cannot find inode {}", file.ino))?;
+        must_have_paths(file, &paths)?;
+        if console.is_json() {
+            let paths = paths.iter().map(|path| json::text(path));
+            return Ok(json::write_list(&mut console.out, "inode-resolve", paths)?);
+        }
+        for path in paths {
+            mounted.write(console, &path)?;
+        }
+        Ok(())
+    }
+}
+
+fn must_have_paths(file: FileId, paths: &[Vec<u8>]) -> anyhow::Result<()> {
+    if paths.is_empty() {
+        bail!("inode {} of subvolume {} has no path", file.ino, file.root);
+    }
+    Ok(())
 }

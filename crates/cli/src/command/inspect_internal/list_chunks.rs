@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use ubtrfs_engine::Volume;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls, FoundChunk};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 use crate::profiles::profile_name;
@@ -86,7 +86,21 @@ struct RowJson {
 impl ListChunks {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let mut rows = rows(&volume)?;
+        let chunks = volume.chunk_uses()?.into_iter().map(|found| {
+            let chunk = &found.chunk;
+            let stripes = chunk.stripes().iter();
+            FoundChunk {
+                logical: chunk.logical().0,
+                len_bytes: chunk.len_bytes(),
+                flags: chunk.flags(),
+                stripes: stripes.map(|s| (s.devid.0, s.physical.0)).collect(),
+                used: found.used.unwrap_or(0),
+            }
+        });
+        self.print(console, rows(chunks))
+    }
+
+    fn print(&self, console: &mut Console, mut rows: Vec<Row>) -> anyhow::Result<()> {
         rows.sort_by(|a, b| self.compare(a, b));
         if console.is_json() {
             let rows = rows.iter().map(|row| RowJson {
@@ -123,23 +137,31 @@ impl ListChunks {
     }
 }
 
-fn rows(volume: &Volume) -> anyhow::Result<Vec<Row>> {
+impl ByIoctls for ListChunks {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let chunks = Asked::open(&self.location)?.chunks()?;
+        self.print(console, rows(chunks.into_iter()))
+    }
+}
+
+/// Of chunks in logical order.
+fn rows(chunks: impl Iterator<Item = FoundChunk>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut logical_counts: BTreeMap<u64, u64> = BTreeMap::new();
-    for chunk_use in volume.chunk_uses()? {
-        let chunk = &chunk_use.chunk;
-        for stripe in chunk.stripes() {
-            let lnumber = logical_counts.entry(stripe.devid.0).or_default();
+    for chunk in chunks {
+        for (devid, physical) in chunk.stripes {
+            let lnumber = logical_counts.entry(devid).or_default();
             *lnumber += 1;
             rows.push(Row {
-                devid: stripe.devid.0,
+                devid,
                 pnumber: 0,
-                flags: chunk.flags(),
-                pstart: stripe.physical.0,
-                length: chunk.len_bytes(),
+                flags: chunk.flags,
+                pstart: physical,
+                length: chunk.len_bytes,
                 lnumber: *lnumber,
-                lstart: chunk.logical().0,
-                used: chunk_use.used.unwrap_or(0),
+                lstart: chunk.logical,
+                used: chunk.used,
             });
         }
     }
@@ -154,7 +176,7 @@ fn rows(volume: &Volume) -> anyhow::Result<Vec<Row>> {
         devid = Some(row.devid);
         row.pnumber = pnumber;
     }
-    Ok(rows)
+    rows
 }
 
 const HEADS: [&str; 9] = [

@@ -1,18 +1,22 @@
 //! `ubtrfs inspect-internal logical-resolve`: the files that use an address.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use rustix::io::Errno;
 use serde::Serialize;
 use ubtrfs_engine::inspect::{ExtentUser, RootsOfBlocks};
 use ubtrfs_format::ids::Logical;
 
+use super::mounted_paths::MountedPaths;
 use super::{paths_from, write_location};
 use crate::console::Console;
+use crate::ioctls::ByIoctls;
 use crate::json;
 use crate::location::{Location, VolumeOptions};
+use crate::told::Told;
 
 /// Show the files that use a logical address
 #[derive(Debug, clap::Args)]
@@ -56,11 +60,24 @@ impl LogicalResolve {
             users.insert(user);
             ControlFlow::Continue(())
         })?;
+        let paths_of = |user: &ExtentUser| paths_from(volume, opened.root, user.file());
+        let write =
+            |console: &mut Console, path: &[u8]| write_location(console, &self.location, path);
+        self.print(console, users, paths_of, write)
+    }
+
+    fn print(
+        &self,
+        console: &mut Console,
+        users: BTreeSet<ExtentUser>,
+        paths_of: impl Fn(&ExtentUser) -> anyhow::Result<Vec<Vec<u8>>>,
+        write: impl Fn(&mut Console, &[u8]) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         if console.is_json() {
             let rows: Vec<UserJson> = users
                 .iter()
                 .map(|user| {
-                    let paths = paths_from(volume, opened.root, user.file())?;
+                    let paths = paths_of(user)?;
                     Ok(UserJson {
                         inode: user.ino.0,
                         offset: user.offset,
@@ -77,17 +94,33 @@ impl LogicalResolve {
                 writeln!(console.out, "inode {ino} offset {offset} root {root}")?;
                 continue;
             }
-            match paths_from(volume, opened.root, user.file()) {
+            match paths_of(&user) {
                 Ok(paths) => {
                     for path in paths {
-                        write_location(console, &self.location, &path)?;
+                        write(console, &path)?;
                     }
                 }
                 Err(error) => {
-                    console.error(format_args!("inode {ino} of subvolume {root}: {error:#}"))
+                    let error = Told(&error);
+                    console.error(format_args!("inode {ino} of subvolume {root}: {error}"))
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl ByIoctls for LogicalResolve {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let mounted = MountedPaths::of(&self.location)?;
+        let users = mounted.asked.extent_users(self.logical, self.ignore_offset);
+        let users = users.map_err(|error| match error {
+            Errno::NOENT => anyhow!("no file data at logical {}", self.logical),
+            error => error.into(),
+        })?;
+        let paths_of = |user: &ExtentUser| Ok(mounted.of_file(user.file())?);
+        let write = |console: &mut Console, path: &[u8]| mounted.write(console, path);
+        self.print(console, users.into_iter().collect(), paths_of, write)
     }
 }

@@ -16,6 +16,7 @@ use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 use zerocopy::FromBytes;
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 use crate::units::Units;
@@ -46,7 +47,11 @@ struct MinDevSizeJson {
 impl MinDevSize {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let bytes = min_bytes(&extents_on(&volume, self.id)?);
+        self.print(console, &extents_on(&volume, self.id)?)
+    }
+
+    fn print(&self, console: &mut Console, extents: &[Range<u64>]) -> anyhow::Result<()> {
+        let bytes = min_bytes(extents);
         if console.is_json() {
             let devid = self.id;
             let map = MinDevSizeJson { devid, bytes };
@@ -54,6 +59,14 @@ impl MinDevSize {
         }
         let human = Units::default().size(bytes);
         Ok(writeln!(console.out, "{bytes} bytes ({human})")?)
+    }
+}
+
+impl ByIoctls for MinDevSize {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let extents = Asked::open(&self.location)?.device_extents(self.id)?;
+        self.print(console, &extents)
     }
 }
 

@@ -6,6 +6,7 @@ mod inode_resolve;
 mod list_chunks;
 mod logical_resolve;
 mod min_dev_size;
+mod mounted_paths;
 mod rootid;
 mod subvolid_resolve;
 mod tree_stats;
@@ -44,7 +45,12 @@ impl InspectInternal {
 
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match &self.command {
+            InspectCommand::InodeResolve(command) => Some(command),
+            InspectCommand::ListChunks(command) => Some(command),
+            InspectCommand::LogicalResolve(command) => Some(command),
+            InspectCommand::MinDevSize(command) => Some(command),
             InspectCommand::Rootid(command) => Some(command),
+            InspectCommand::SubvolidResolve(command) => Some(command),
             _ => None,
         }
     }

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_format::ids::RootId;
 
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::json;
 use crate::location::{DeviceOptions, Location};
 
@@ -34,12 +35,26 @@ impl SubvolidResolve {
         if path.is_empty() && id != RootId::FS_TREE {
             bail!("subvolume {id} stands nowhere");
         }
-        if console.is_json() {
-            let path = json::text(&path);
-            json::write_map(&mut console.out, "subvolid-resolve", &PathJson { path })?;
-            return Ok(());
-        }
-        console.write_path(&path)?;
-        Ok(writeln!(console.out)?)
+        print(console, &path)
     }
+}
+
+impl ByIoctls for SubvolidResolve {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.devices.refuse_for_mount()?;
+        let id = RootId(self.subvolid);
+        let found = Asked::open(&self.location)?.subvolume_path(id, RootId::FS_TREE);
+        let (_, path) = found.with_context(|| format!("cannot find subvolume {id}"))?;
+        print(console, &path)
+    }
+}
+
+fn print(console: &mut Console, path: &[u8]) -> anyhow::Result<()> {
+    if console.is_json() {
+        let path = json::text(path);
+        json::write_map(&mut console.out, "subvolid-resolve", &PathJson { path })?;
+        return Ok(());
+    }
+    console.write_path(path)?;
+    Ok(writeln!(console.out)?)
 }

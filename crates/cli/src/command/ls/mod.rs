@@ -69,7 +69,7 @@ impl Ls {
     fn open(&self, location: &Location, console: &mut Console) -> Option<Opened> {
         self.volume
             .open(location)
-            .inspect_err(|error| console.error(format_args!("{error:#}")))
+            .inspect_err(|error| console.failed(error))
             .ok()
     }
 

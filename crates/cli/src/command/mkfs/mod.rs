@@ -27,6 +27,7 @@ use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
 
+use crate::command::chown::Ownership;
 use crate::console::Console;
 use rootdir::{Rootdir, RootdirArgs};
 use size_suffix::parse_size;
@@ -97,7 +98,19 @@ pub(crate) struct Mkfs {
     #[arg(long, value_name = "UUID", help_heading = "Features")]
     device_uuid: Option<String>,
 
+    /// Give the root directory to this user and group [default: to the user who runs the command]
+    ///
+    /// Names, or numbers. mkfs.btrfs gives it to root. With --rootdir it belongs to the owner of the folder.
+    #[arg(
+        long,
+        value_name = "USER[:GROUP]",
+        conflicts_with = "rootdir",
+        help_heading = "Creation"
+    )]
+    root_owner: Option<Ownership>,
     /// Use SIZE of each device; image files that do not exist are made with it
+    ///
+    /// With --rootdir image files become as large as the files need.
     #[arg(short, long, value_name = "SIZE", help_heading = "Creation")]
     byte_count: Option<String>,
     #[command(flatten)]
@@ -153,15 +166,15 @@ impl Mkfs {
     ) -> anyhow::Result<()> {
         let byte_count = self.byte_count.as_deref().map(parse_size).transpose()?;
         let epoch = source_date_epoch()?;
-        let identity = self.identity(epoch)?;
+        let mut identity = self.identity(epoch)?;
         let geometry = options.resolve(self.devices.len())?;
         let least = geometry.min_device_bytes();
         // Files make images as large as they need them.
         let image_bytes = rootdir.map(|_| least);
         let (paths, force) = (&self.devices, self.force);
-        let targets = Target::find_all(paths, byte_count, image_bytes, force, console)?;
-        let byte_count = byte_count.filter(|_| rootdir.is_none());
-        target::check_sizes(&targets, byte_count, least, console)?;
+        let mut targets = Target::find_all(paths, byte_count, image_bytes, force, console)?;
+        let required = byte_count.filter(|_| rootdir.is_none());
+        target::check_sizes(&targets, required, least, console)?;
         let sizes: Vec<u64> = targets.iter().map(|target| target.used_bytes).collect();
         let empty = match rootdir {
             Some(_) => None,
@@ -173,9 +186,11 @@ impl Mkfs {
             }
             summary::warn_of_sectorsize(&geometry, console);
         }
-        let input = rootdir.map(Rootdir::input).transpose()?;
-        let devices: Vec<FileDevice> =
-            targets.iter().map(Target::open).collect::<Result<_, _>>()?;
+        let input = rootdir.map(|rootdir| rootdir.input(&targets)).transpose()?;
+        let devices: Vec<FileDevice> = targets
+            .iter_mut()
+            .map(Target::open)
+            .collect::<Result<_, _>>()?;
         if !self.nodiscard && !console.quiet {
             for device in devices.iter().filter(|device| device.is_block()) {
                 summary::announce_discard(device, &mut console.out)?;
@@ -198,8 +213,10 @@ impl Mkfs {
                     summary::warn_of_acls(left_out, console);
                 }
                 if !console.quiet {
+                    summary::warn_of_growth(&filled.layout, byte_count, console);
                     rootdir.print(&filled, &mut console.out)?;
                 }
+                identity = filled.identity;
                 (filled.geometry, filled.layout)
             }
             (_, _, Some(plan)) => {
@@ -245,7 +262,24 @@ impl Mkfs {
             sectorsize: node_or_sector(&self.sectorsize)?,
             csum_type,
             features: self.feature_set(console)?,
+            root_owner: self.root_owner(),
         })
+    }
+
+    /// A user can write to a volume of the user's own once it is mounted.
+    fn root_owner(&self) -> (u32, u32) {
+        let own = || {
+            let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+            (uid.as_raw(), gid.as_raw())
+        };
+        let runs = match own() {
+            (0, _) => (0, 0),
+            user => user,
+        };
+        match &self.root_owner {
+            Some(owner) => (owner.uid.unwrap_or(runs.0), owner.gid.unwrap_or(runs.1)),
+            None => runs,
+        }
     }
 
     fn feature_set(&self, console: &mut Console) -> anyhow::Result<FeatureSet> {
@@ -267,7 +301,8 @@ impl Mkfs {
         Ok(features)
     }
 
-    /// With a time and a UUID that are given, the volume can be made again.
+    /// With a time that is given, and a UUID or files from which UUIDs follow, the volume can be made again. Empty
+    /// volumes are alike, and yet must have UUIDs of their own.
     fn identity(&self, epoch: Option<i64>) -> anyhow::Result<Identity> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs() as i64);
@@ -281,6 +316,8 @@ impl Mkfs {
             if epoch.is_some() {
                 identity = Identity::derived(identity.fsid, self.devices.len(), created);
             }
+        } else if epoch.is_some() && self.rootdir.is_given() {
+            identity = Identity::of_contents(self.devices.len(), created);
         }
         if let Some(text) = &self.device_uuid {
             let uuid = uuid(text).ok_or_else(|| anyhow!("could not parse device UUID: {text}"))?;

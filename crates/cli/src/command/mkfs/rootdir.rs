@@ -1,7 +1,7 @@
 //! The options that fill a new volume, in the words of mkfs.btrfs.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Write, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use ubtrfs_device::memory_limit;
 use ubtrfs_engine::mkfs::{
     FillOptions, FilledVolume, FlagsWish, Growth, Input, Scratch, SubvolumeWish, TimeRule,
 };
@@ -27,6 +28,10 @@ const TEMPORARY: &str = "/var/tmp";
 #[derive(Debug, clap::Args)]
 pub(super) struct RootdirArgs {
     /// Fill the volume with the files of a folder or a tar archive; "-" reads one from standard input
+    ///
+    /// An archive may be compressed by gzip, zstd, xz or bzip2. With SOURCE_DATE_EPOCH in the environment the volume is the
+    /// same, byte for byte, each time that it is made of the same files with the same options: without -U its UUIDs follow
+    /// from these as well, so that two such volumes cannot be mounted at the same time.
     #[arg(short, long, value_name = "DIR|TAR|-", help_heading = "Creation")]
     rootdir: Option<PathBuf>,
     /// Compress files by algorithm and level: no, zlib (1-9), lzo, zstd (1-15)
@@ -64,6 +69,10 @@ pub(super) struct Rootdir<'a> {
 }
 
 impl RootdirArgs {
+    pub(super) fn is_given(&self) -> bool {
+        self.rootdir.is_some()
+    }
+
     /// Checks the options; none if the volume is to be empty.
     pub(super) fn resolve(&self) -> anyhow::Result<Option<Rootdir<'_>>> {
         let Some(rootdir) = &self.rootdir else {
@@ -200,7 +209,8 @@ impl Rootdir<'_> {
         Ok(below.to_owned())
     }
 
-    pub(super) fn input(&self) -> anyhow::Result<Input> {
+    /// Opens the files, before any target is opened for writing.
+    pub(super) fn input(&self, targets: &[Target]) -> anyhow::Result<Input> {
         if self.is_folder {
             return Ok(Input::Folder(self.path.clone()));
         }
@@ -208,6 +218,14 @@ impl Rootdir<'_> {
             true => File::from(stdin().as_fd().try_clone_to_owned()?),
             false => File::open(&self.path).with_context(|| self.path.display().to_string())?,
         };
+        let archive = file.metadata()?;
+        for target in targets {
+            let existing = std::fs::metadata(&target.path).ok();
+            let identity = |file: &Metadata| (file.dev(), file.ino());
+            if existing.as_ref().map(identity) == Some(identity(&archive)) {
+                bail!("{} is the archive itself", target.path.display());
+            }
+        }
         Ok(Input::Archive(file))
     }
 
@@ -237,7 +255,7 @@ impl Rootdir<'_> {
             shrink: self.args.shrink,
             growth,
             times: latest.map_or(TimeRule::Keep, TimeRule::Clamp),
-            scratch: Scratch::new(scratch_dir(targets)),
+            scratch: Scratch::new(scratch_dir(targets)).limit_memory(memory_limit()),
             targets: files,
             discard,
             owners: owner_names(),

@@ -55,6 +55,17 @@ pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
     ));
 }
 
+/// Images that are larger than was asked for, as mkfs.btrfs makes them, too.
+pub(super) fn warn_of_growth(layout: &ChunkLayout, asked: Option<u64>, console: &mut Console) {
+    let sizes = layout.devices.iter().map(|device| device.total_bytes);
+    let largest = sizes.max().unwrap_or(0);
+    if let Some(asked) = asked.filter(|&asked| asked < largest) {
+        console.warning(format_args!(
+            "size {asked} is too small for this volume: the image has {largest} bytes\n"
+        ));
+    }
+}
+
 pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> anyhow::Result<()> {
     let (path, size) = (
         device.path().display(),

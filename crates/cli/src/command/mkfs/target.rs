@@ -1,4 +1,7 @@
-//! A device or image file that a volume is to be made on, before it is opened for writing.
+//! A device or image file that a volume is to be made on.
+//!
+//! What is there is opened for writing and locked before it is looked at, and stays so: what was found to be free to
+//! overwrite is what is overwritten.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -7,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::{major, minor};
-use ubtrfs_device::{Access, BlockDevice, FileDevice};
-use ubtrfs_engine::mkfs::find_signature;
+use ubtrfs_device::{Access, BlockDevice, FileDevice, find_signature};
 
 use crate::console::Console;
 
@@ -19,6 +21,8 @@ pub(super) struct Target {
     pub(super) used_bytes: u64,
     /// Nobody asked for a size, and an image that is there is too small to mean one.
     pub(super) may_have_any_size: bool,
+    /// What is there already, until it is taken by [`Target::open`].
+    device: Option<FileDevice>,
     exists: bool,
     /// Its directory in sysfs, of a block device.
     sysfs: Option<PathBuf>,
@@ -82,6 +86,7 @@ impl Target {
             used_bytes: byte_count.unwrap_or(len_bytes).max(least.unwrap_or(0)),
             may_have_any_size: byte_count.is_none() && least.is_some_and(|least| len_bytes < least),
             exists: true,
+            device: Some(device),
             sysfs: sysfs(metadata),
         };
         if target
@@ -107,16 +112,17 @@ impl Target {
             used_bytes,
             may_have_any_size: byte_count.is_none(),
             exists: false,
+            device: None,
             sysfs: None,
         })
     }
 
     /// Opens it for writing. An image that is too short is lengthened.
-    pub(super) fn open(&self) -> anyhow::Result<FileDevice> {
-        if !self.exists {
-            return Ok(FileDevice::create(&self.path, self.used_bytes)?);
-        }
-        let device = FileDevice::open(&self.path, Access::Write)?;
+    pub(super) fn open(&mut self) -> anyhow::Result<FileDevice> {
+        let Some(device) = self.device.take() else {
+            // A file that somebody else has made since is not overwritten.
+            return Ok(FileDevice::create_new(&self.path, self.used_bytes)?);
+        };
         if device.len_bytes() < self.used_bytes {
             let resized = device.resize(self.used_bytes);
             resized.with_context(|| self.path.display().to_string())?;

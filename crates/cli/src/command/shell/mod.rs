@@ -16,7 +16,7 @@ use ubtrfs_engine::FileKind;
 
 use self::words::WordsError;
 use super::{Command, absent};
-use crate::command_line::{Verbosity, with_verbosity};
+use crate::command_line::{Verbosity, options_first, with_verbosity};
 use crate::console::{Console, Format, is_broken_pipe};
 use crate::location::{Access, Location, LocationParser, VolumeOptions};
 use crate::operand::{Operand, OperandParser};
@@ -139,7 +139,7 @@ impl Shell {
                 Ok(flow) => flow,
                 Err(error) if is_broken_pipe(&error) => break Err(error),
                 Err(error) => {
-                    console.error(format_args!("{error:#}"));
+                    console.failed(&error);
                     Flow::Continue
                 }
             };
@@ -240,7 +240,8 @@ fn run_line(
     session: &Arc<Session>,
     console: &mut Console,
 ) -> anyhow::Result<Flow> {
-    let matches = command.clone().try_get_matches_from(words);
+    let words = options_first(command, words.to_vec(), 0);
+    let matches = command.clone().try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
         let verbosity = Verbosity::after(&matches);
@@ -254,7 +255,7 @@ fn run_line(
             return Ok(Flow::Continue);
         }
         Err(error) => {
-            if let Some(name) = absent::named(command, words, &error) {
+            if let Some(name) = absent::named(command, &words, &error) {
                 bail!("{}", absent::refusal(&name));
             }
             let text = error.render().to_string();

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use ubtrfs_engine::NewInode;
@@ -71,7 +71,7 @@ impl ByIoctls for Create {
         refuse_qgroups(&self.qgroups)?;
         for location in &self.locations {
             if let Err(error) = report(location, self.ask(location), console) {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
             }
         }
         Ok(())
@@ -84,6 +84,8 @@ impl Create {
         let (dir, name) = place::split(path).ok_or(PlaceError::NoName)?;
         let dir = Path::new(OsStr::from_bytes(dir));
         if self.parents {
+            // Names that are made are not followed by dots.
+            let dir: PathBuf = dir.components().collect();
             std::fs::create_dir_all(dir)?;
         }
         let dir = Asked::at(dir).with_context(|| format!("cannot access '{location}'"))?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use ubtrfs_engine::{Error, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Refused;
@@ -65,7 +66,7 @@ impl Delete {
                 self.delete(&target, location, console)
             });
             if let Err(error) = deleted {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
                 if is_final(&error) {
                     break;
                 }
@@ -186,6 +187,9 @@ impl Delete {
     }
 }
 
+/// Why a user may not.
+const NEEDS_OPTION: &str =
+    "the mount option user_subvol_rm_allowed lets users delete subvolumes that are theirs";
 const HOLDS_OTHERS: &str = "it holds other subvolumes (-R deletes them)";
 
 fn cannot_destroy(id: RootId) -> String {
@@ -215,7 +219,7 @@ impl ByIoctls for Delete {
         let mut volumes = BTreeMap::new();
         for location in &self.locations {
             if let Err(error) = self.ask(location, &mut volumes, console) {
-                console.error(format_args!("{error:#}"));
+                console.failed(&error);
             }
         }
         if self.commit_after && !self.dry_run && !console.dry_run {
@@ -310,6 +314,7 @@ impl Delete {
         destroy()
             .map_err(|error| match error {
                 Errno::NOTEMPTY => anyhow!(HOLDS_OTHERS),
+                Errno::PERM if !geteuid().is_root() => anyhow!("{error} ({NEEDS_OPTION})"),
                 error => anyhow!(error),
             })
             .with_context(|| cannot_destroy_at(&shown))?;

@@ -4,15 +4,18 @@
 //! behind the last key of the one before.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
+use super::ask_for_subvolume;
 use crate::console::{Console, PIECE_BYTES, write_path_to};
+use crate::ioctls::{Asked, ByIoctls, joined};
 use crate::json;
 use crate::location::{Access, Location, VolumeOptions};
 
@@ -113,7 +116,7 @@ impl FindNew {
 }
 
 impl Found {
-    fn write(&self, path: &[u8], is_terminal: bool, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write(&self, path: &[u8], is_terminal: bool, out: &mut impl Write) -> io::Result<()> {
         write!(
             out,
             "inode {} file offset {} len {} disk start {} offset {} gen {} flags {} ",
@@ -245,5 +248,94 @@ fn to_json(found: &Found, path: &[u8]) -> ExtentJson {
         flags: found.flags.clone(),
         path: json::text(path),
         path_hex: json::hex_if_lossy(path),
+    }
+}
+
+impl ByIoctls for FindNew {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = ask_for_subvolume(&self.location)?;
+        asked.sync().context("cannot commit")?;
+        let root = asked.root_id()?;
+        let item = asked.root_item(root)?;
+        let transid = item.map_or(0, |item| item.generation.get());
+        let mut found = Vec::new();
+        let is_terminal = console.is_terminal();
+        let mut names = AskedNames {
+            asked: &asked,
+            root,
+            last: None,
+            last_dir: None,
+        };
+        let mut outcome = Ok(());
+        let from = Key::new(0, KeyType(0), 0);
+        let since = Transid(self.since);
+        asked.search_since(since, root, from, Key::MAX, &mut |key, item| {
+            let extent = match key.item_type == KeyType::EXTENT_DATA {
+                true => FileExtent::decode(item).filter(|e| e.transid().0 >= self.since),
+                false => None,
+            };
+            let Some(extent) = extent else {
+                return ControlFlow::Continue(());
+            };
+            let extent = self::found(key, &extent);
+            let shown = names.path_of(extent.inode).and_then(|path| {
+                match path {
+                    Some(path) if console.is_json() => found.push(to_json(&extent, path)),
+                    Some(path) => extent.write(path, is_terminal, &mut console.out)?,
+                    None => {}
+                }
+                Ok(())
+            });
+            match shown {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    outcome = Err(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        outcome?;
+        if console.is_json() {
+            let found = FoundJson {
+                transid,
+                extents: found,
+            };
+            return Ok(json::write_map(&mut console.out, "find-new", &found)?);
+        }
+        Ok(writeln!(console.out, "transid marker was {transid}")?)
+    }
+}
+
+/// Paths of files in a subvolume that is asked by ioctls.
+struct AskedNames<'a> {
+    asked: &'a Asked,
+    root: RootId,
+    /// The last inode, with its path.
+    last: Option<(u64, Option<Vec<u8>>)>,
+    last_dir: Option<(FileId, Vec<u8>)>,
+}
+
+impl AskedNames<'_> {
+    /// The first path of a file; None if it has none.
+    fn path_of(&mut self, inode: u64) -> anyhow::Result<Option<&[u8]>> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != inode) {
+            let path = self.look_up(FileId::new(self.root, InodeNr(inode)))?;
+            self.last = Some((inode, path));
+        }
+        Ok(self.last.as_ref().and_then(|(_, path)| path.as_deref()))
+    }
+
+    fn look_up(&mut self, file: FileId) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some((dir, name)) = self.asked.names_of(file)?.into_iter().next() else {
+            return Ok(None);
+        };
+        let dir_path = match self.last_dir.take() {
+            Some((last, path)) if last == dir => path,
+            _ => self.asked.directory_path(dir)?,
+        };
+        let path = joined(&dir_path, &name);
+        self.last_dir = Some((dir, dir_path));
+        Ok(Some(path))
     }
 }

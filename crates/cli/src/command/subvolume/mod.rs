@@ -68,7 +68,8 @@ impl Subvolume {
             SubvolumeCommand::SetDefault(command) => Some(command),
             SubvolumeCommand::Show(command) => Some(command),
             SubvolumeCommand::Snapshot(command) => Some(command),
-            SubvolumeCommand::FindNew(_) | SubvolumeCommand::Sync(_) => None,
+            SubvolumeCommand::FindNew(command) => Some(command),
+            SubvolumeCommand::Sync(command) => Some(command),
         }
     }
 

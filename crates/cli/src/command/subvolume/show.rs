@@ -34,6 +34,12 @@ pub(crate) struct Show {
     volume: VolumeOptions,
 }
 
+/// In the words of btrfs-progs.
+const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has received_uuid set,\n\
+     \t don't use it for incremental send. Please see section\n\
+     \t 'SUBVOLUME FLAGS' in manual page btrfs-subvolume for\n\
+     \t further information.";
+
 /// What is shown, as text; nothing of it for what the subvolume has not.
 struct Facts<'a> {
     info: &'a SubvolumeInfo,
@@ -70,6 +76,9 @@ impl Show {
     }
 
     fn show(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
+        if facts.flags().is_none() && !facts.info.item.received_uuid.is_nil() {
+            console.warning(WRITABLE_BUT_RECEIVED);
+        }
         match console.is_json() {
             true => Ok(json::write_map(
                 &mut console.out,

@@ -1,6 +1,7 @@
 //! `ubtrfs subvolume sync`: the space of deleted subvolumes freed.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ubtrfs_engine::Volume;
@@ -8,6 +9,7 @@ use ubtrfs_format::ids::RootId;
 
 use crate::changes::Changes;
 use crate::console::Console;
+use crate::ioctls::{Asked, ByIoctls};
 use crate::location::{Location, VolumeOptions};
 
 /// Free the space of deleted subvolumes
@@ -18,9 +20,9 @@ pub(crate) struct Sync {
     /// Wait for these subvolumes; otherwise for all that are deleted
     #[arg(value_name = "ID")]
     ids: Vec<u64>,
-    /// Seconds between looks (no effect)
+    /// Seconds between looks, at mounts that are asked by ioctls
     #[arg(short = 's', value_name = "SECONDS")]
-    _seconds: Option<u64>,
+    seconds: Option<u64>,
     #[command(flatten)]
     volume: VolumeOptions,
 }
@@ -34,16 +36,11 @@ impl Sync {
             return changes.commit();
         }
         let all = ids.len();
-        let plural = if all == 1 { "" } else { "s" };
-        writeln!(console.out, "Waiting for {all} subvolume{plural}")?;
+        say_how_many(all, console)?;
         let freed = volume.free_deleted_subvolumes();
         freed.context("cannot free the space of deleted subvolumes")?;
         for (index, id) in ids.into_iter().enumerate() {
-            writeln!(
-                console.out,
-                "Subvolume id {id} is gone ({}/{all})",
-                index + 1
-            )?;
+            say_gone(id, index + 1, all, console)?;
         }
         changes.commit()
     }
@@ -53,18 +50,84 @@ impl Sync {
         if self.ids.is_empty() {
             return Ok(deleted.into_iter().map(|info| info.id).collect());
         }
+        let alive = volume.subvolumes()?;
+        self.check_ids(|id| {
+            alive.iter().any(|info| info.id == id) && !deleted.iter().any(|info| info.id == id)
+        })?;
+        Ok(self.ids.iter().copied().map(RootId).collect())
+    }
+
+    /// Refuses ids that nobody should wait for.
+    fn check_ids(&self, is_alive: impl Fn(RootId) -> bool) -> anyhow::Result<()> {
         for &id in &self.ids {
             if !(RootId::FIRST_FREE..=RootId::LAST_FREE).contains(&id) {
                 bail!("subvolume id {id} out of range");
             }
-            let is_alive = volume
-                .subvolumes()?
-                .iter()
-                .any(|info| info.id == RootId(id));
-            if is_alive && !deleted.iter().any(|info| info.id == RootId(id)) {
+            if is_alive(RootId(id)) {
                 bail!("subvolume {id} was not deleted");
             }
         }
-        Ok(self.ids.iter().copied().map(RootId).collect())
+        Ok(())
+    }
+}
+
+fn say_how_many(all: usize, console: &mut Console) -> anyhow::Result<()> {
+    let plural = if all == 1 { "" } else { "s" };
+    Ok(writeln!(
+        console.out,
+        "Waiting for {all} subvolume{plural}"
+    )?)
+}
+
+fn say_gone(id: RootId, number: usize, all: usize, console: &mut Console) -> anyhow::Result<()> {
+    let out = &mut console.out;
+    Ok(writeln!(out, "Subvolume id {id} is gone ({number}/{all})")?)
+}
+
+/// Between looks whether subvolumes are gone, if nothing else is said.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl ByIoctls for Sync {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let states = asked.subvolume_states();
+        let states = states.context("cannot see which subvolumes are deleted")?;
+        let mut left: Vec<RootId> = match self.ids.is_empty() {
+            true => {
+                let deleted = states.iter().filter(|(_, is_alive)| !**is_alive);
+                deleted.map(|(id, _)| *id).collect()
+            }
+            false => self.ids.iter().copied().map(RootId).collect(),
+        };
+        self.check_ids(|id| states.get(&id) == Some(&true))?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let all = left.len();
+        say_how_many(all, console)?;
+        console.out.flush()?;
+        // Whoever deletes them wakes up with a commit.
+        asked.sync()?;
+        let pause = self.seconds.map_or(PAUSE, Duration::from_secs);
+        let mut gone = 0;
+        loop {
+            let mut waiting = Vec::new();
+            for id in left {
+                match asked.has_root_item(id)? {
+                    true => waiting.push(id),
+                    false => {
+                        gone += 1;
+                        say_gone(id, gone, all, console)?;
+                    }
+                }
+            }
+            console.out.flush()?;
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            left = waiting;
+            std::thread::sleep(pause);
+        }
     }
 }

@@ -45,6 +45,8 @@ fn served(volume: &Arc<Volume>) -> Served {
         device: DEVICE,
         live: LiveOptions::default(),
         stats: None,
+        afterlife: None,
+        leavers: Leavers::default(),
         // A stranger has no rights even where everything is allowed.
         is_fakeroot: true,
     }

@@ -9,6 +9,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 
+use super::refused::take_all_but;
 use super::rig::{MIB, assert_sound, new_device, options};
 use crate::data::Fallocate;
 use crate::data::promise::Promise;
@@ -314,4 +315,24 @@ fn a_flush_that_fails_is_told_to_all_who_sync() {
     broken.device.add(Fault::Flush { nth });
     assert!(volume.fsync(id).is_err());
     assert!(matches!(volume.fsync(id), Err(Error::Aborted(_))));
+}
+
+#[test]
+fn writer_without_space_does_not_hear_of_losses_of_others() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let (lost, other) = (broken.file("lost"), broken.file("other"));
+    volume.sync().unwrap();
+    let taken = take_all_but(volume, 40_000);
+    volume.write(lost, 0, &[1; 20_000]).unwrap();
+    let nth = broken.device.counts().writes;
+    // The batch, and the first write of it alone.
+    (nth..nth + 3).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    let refused = volume.write(other, 0, &[1; 100_000]).unwrap_err();
+    broken.device.heal();
+    assert!(refused.is_no_space(), "{refused}");
+    volume.fsync(other).unwrap();
+    assert!(matches!(volume.fsync(lost), Err(Error::DataLost { .. })));
+    drop(taken);
+    assert_sound(&broken.inner);
 }

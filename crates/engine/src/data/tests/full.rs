@@ -264,3 +264,29 @@ fn write_that_finds_no_space_takes_nothing_along_that_others_write() {
     }
     rig.assert_sound();
 }
+
+/// Used bytes of groups that both share tell nothing of how large the trees are.
+#[test]
+fn names_are_made_on_mixed_groups_that_data_fills() {
+    let mut mkfs = MkfsOptions::default();
+    mkfs.features.apply_list("mixed-bg").unwrap();
+    let mut rig = Rig::on(&mkfs, 192 * MIB, options());
+    let id = rig.file(InodeFlags::empty());
+    let write = |rig: &Rig, part: u64| rig.volume().write(id, part * MIB, &[1; MIB as usize]);
+    for part in 0..160 {
+        write(&rig, part).unwrap();
+    }
+    // As counted from the beginning, and as found.
+    for _ in 0..2 {
+        rig.volume().sync().unwrap();
+        for _ in 0..100 {
+            rig.file(InodeFlags::empty());
+        }
+        rig.assert_sound();
+        rig.reopen();
+    }
+    let more = (160..).find(|&part| write(&rig, part).is_err()).unwrap();
+    assert!(more > 175, "{more} MiB");
+    rig.volume().truncate(id, 0).unwrap();
+    rig.assert_sound();
+}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 mod tests;
 
 const USUAL_MEMORY_BYTES: usize = 384 << 20;
+const LEAST_MEMORY_BYTES: usize = 16 << 20;
 /// Bytes that a reader fetches at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -29,6 +30,16 @@ impl Scratch {
         Scratch {
             dir,
             memory_bytes: USUAL_MEMORY_BYTES,
+        }
+    }
+
+    /// Lowers the budget to a share of so much memory: what is read ahead takes more beside it.
+    #[must_use]
+    pub fn limit_memory(self, memory_bytes: u64) -> Scratch {
+        let share = usize::try_from(memory_bytes / 4).unwrap_or(usize::MAX);
+        Scratch {
+            memory_bytes: self.memory_bytes.min(share.max(LEAST_MEMORY_BYTES)),
+            ..self
         }
     }
 

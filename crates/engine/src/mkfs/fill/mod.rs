@@ -14,6 +14,7 @@
 mod archive;
 mod arena;
 mod byte_log;
+mod contents_hash;
 mod csum_log;
 mod data_space;
 mod encode;
@@ -151,6 +152,8 @@ pub struct FilledVolume {
     /// Bytes that the image shares with the folder's files, if that was wanted; an error if it cannot.
     pub shared: Option<Result<u64, std::io::Error>>,
     pub left_out: Option<LeftOutAcls>,
+    /// With all UUIDs, also where they follow from the contents.
+    pub identity: Identity,
 }
 
 impl FilledVolume {
@@ -211,10 +214,16 @@ pub fn fill(
         spare,
         sizes,
     };
-    let (layout, stats, sharing) = volume.finish(data, walked, fill)?;
+    let Finished {
+        layout,
+        stats,
+        sharing,
+        identity,
+    } = volume.finish(data, walked, fill)?;
     Ok(FilledVolume {
         layout,
         stats,
+        identity,
         left_out,
         shared: match sharing {
             Sharing::NotWanted => None,
@@ -310,6 +319,14 @@ fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
     }
 }
 
+/// A volume that is complete.
+struct Finished {
+    layout: ChunkLayout,
+    stats: FillStats,
+    sharing: Sharing,
+    identity: Identity,
+}
+
 /// A volume whose files are in place and whose trees are not.
 struct Unfinished<'a> {
     geometry: &'a Geometry,
@@ -326,12 +343,12 @@ impl Unfinished<'_> {
         mut data: DataSpace<'_>,
         walked: Walked,
         fill: &FillOptions,
-    ) -> Result<(ChunkLayout, FillStats, Sharing), FillError> {
+    ) -> Result<Finished, FillError> {
         let is_over = data.is_over();
         let sharing = std::mem::replace(&mut data.sharing, Sharing::NotWanted);
-        let (base, placed, mut writer) = data.finish()?;
+        let (mut base, placed, mut writer) = data.finish()?;
         let stats = walked.stats;
-        let files = Filled {
+        let mut files = Filled {
             geometry: self.geometry,
             subvolumes: walked.subvolumes,
             default_subvolume: walked.default_subvolume,
@@ -342,10 +359,14 @@ impl Unfinished<'_> {
         if is_over {
             return Err(self.no_space(&files, base));
         }
+        let identity = &match self.identity.is_of_contents {
+            true => contents_hash::identify(self.identity, &mut files, &mut base, &self.sizes)?,
+            false => self.identity.clone(),
+        };
         let Settled {
             mut layout,
             placement,
-        } = match self.settle(&files, base.clone(), self.spare) {
+        } = match self.settle(identity, &files, base.clone(), self.spare) {
             Err(MkfsError::NoRoomForChunk { .. }) => return Err(self.no_space(&files, base)),
             settled => settled?,
         };
@@ -357,7 +378,7 @@ impl Unfinished<'_> {
         }
         let contents = Contents {
             geometry: self.geometry,
-            identity: self.identity,
+            identity,
             layout: &layout,
             files: &files,
         };
@@ -370,16 +391,22 @@ impl Unfinished<'_> {
         }
         self.targets.flush()?;
         let superblock = superblock::superblock(&contents, &placement)?;
-        for write in superblock::writes(&superblock, self.geometry, self.identity, &layout) {
+        for write in superblock::writes(&superblock, self.geometry, identity, &layout) {
             self.targets.put(&write)?;
         }
         self.targets.flush()?;
-        Ok((layout, stats, sharing))
+        Ok(Finished {
+            layout,
+            stats,
+            sharing,
+            identity: identity.clone(),
+        })
     }
 
     /// Places all trees behind the data.
     fn settle(
         &self,
+        identity: &Identity,
         files: &Filled<'_>,
         base: ChunkLayout,
         spare: Spare,
@@ -390,7 +417,7 @@ impl Unfinished<'_> {
             self.trim(&mut base, &files.data)?;
             is_trimmed = true;
         }
-        settle(self.geometry, self.identity, files, &mut |needed| {
+        settle(self.geometry, identity, files, &mut |needed| {
             loop {
                 let room = base.room_from(self.geometry, files.data.end);
                 match base.with_metadata(self.geometry, needed, room, spare) {
@@ -419,7 +446,7 @@ impl Unfinished<'_> {
     /// Tells how large the devices would have to be.
     fn no_space(&self, files: &Filled<'_>, mut base: ChunkLayout) -> FillError {
         base.lift_limits();
-        match self.settle(files, base, Spare::Least) {
+        match self.settle(self.identity, files, base, Spare::Least) {
             Ok(settled) => FillError::NoSpace {
                 needed: settled.layout.reached_bytes(),
                 available: self.sizes.iter().sum(),

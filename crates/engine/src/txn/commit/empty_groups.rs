@@ -15,8 +15,14 @@ impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
         let space = &self.writer.space;
         for group in space.spare_groups(self.transid) {
+            let Some(caches) = self.v1_cache_of(&group)? else {
+                continue;
+            };
             match space.remove_group(group.start()) {
-                Ok(removed) => self.forget_chunk(&group, removed)?,
+                Ok(removed) => {
+                    self.forget_chunk(&group, removed)?;
+                    self.drop_caches(caches)?;
+                }
                 // Pinned, promised, or just allocated from.
                 Err(SpaceError::InUse { .. }) => {}
                 Err(error) => return Err(error.into()),

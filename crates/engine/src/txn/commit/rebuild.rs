@@ -1,5 +1,9 @@
-//! Giving a volume a free-space tree that it lacks, or whose one is not valid or not trusted, and dropping the caches of
-//! free space that preceded it.
+//! Making a free-space tree anew that is not valid or not trusted, giving one to a volume that is to have it, and
+//! dropping the caches of free space that preceded it.
+//!
+//! A volume without the feature keeps its format unless it is asked for, as in the kernel: its free space is read from
+//! the extent tree. Caches of the first version are neither read nor written. They are not trusted any more once a
+//! commit has left their generation behind.
 //!
 //! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
 //! any other. Nobody was promised room for it: a volume that has none goes on without a valid one, as the kernel allows,
@@ -15,7 +19,7 @@ use zerocopy::FromBytes;
 
 use super::Commit;
 use crate::error::Result;
-use crate::space::free_space_tree;
+use crate::space::{BlockGroup, free_space_tree};
 use crate::txn::delayed_refs::RefKey;
 use crate::txn::need::Load;
 
@@ -23,9 +27,9 @@ type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
 const WHOLE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
 
-/// The caches of the first version, which are files of the root tree.
+/// Caches of the first version, which are files of the root tree.
 #[derive(Default)]
-struct Caches {
+pub(super) struct Caches {
     /// Deletes their items.
     changes: Changes,
     /// With their lengths.
@@ -39,11 +43,18 @@ impl Commit<'_> {
         self.rebuilt || has_one && !self.edits.distrusts_free_space_tree
     }
 
+    /// Whether the volume is one with a free-space tree, valid or not.
+    fn uses_free_space_tree(&self) -> bool {
+        let compat = self.volume.superblock().compat_ro();
+        compat.contains(CompatRo::FREE_SPACE_TREE)
+    }
+
     pub(super) fn rebuild_free_space_tree(&mut self) -> Result<()> {
-        if self.has_free_space_tree() && !self.writer.clears_free_space_tree() {
+        let is_invalid = self.uses_free_space_tree() && !self.has_free_space_tree();
+        if !is_invalid && !self.writer.clears_free_space_tree() {
             return Ok(());
         }
-        let caches = self.v1_caches()?;
+        let caches = self.v1_caches(None)?;
         let load = self.load_of_rebuilding(&caches)?;
         if !self.writer.promise_more(self.load, load) {
             tracing::debug!(?load, "no room for the free-space tree");
@@ -54,6 +65,7 @@ impl Commit<'_> {
         self.begin_tree()?;
         self.fill_tree()?;
         self.drop_caches(caches)?;
+        self.edits.drops_v1_cache = true;
         self.edits.use_compat_ro(WHOLE);
         self.rebuilt = true;
         self.writer.made_free_space_tree();
@@ -149,23 +161,41 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn drop_caches(&mut self, caches: Caches) -> Result<()> {
+    /// The cache of a block group that is about to go, if there is room for dropping it.
+    pub(super) fn v1_cache_of(&mut self, group: &BlockGroup) -> Result<Option<Caches>> {
+        let has_caches = self.volume.superblock().cache_generation.get() != 0;
+        if !has_caches || self.uses_free_space_tree() {
+            return Ok(Some(Caches::default()));
+        }
+        let caches = self.v1_caches(Some(group.start()))?;
+        let load = Load {
+            edits: (caches.changes.len() + caches.extents.len()) as u64,
+            ..Load::default()
+        };
+        let has_room = load.edits == 0 || self.writer.promise_more(self.load, load);
+        Ok(has_room.then_some(caches))
+    }
+
+    pub(super) fn drop_caches(&mut self, caches: Caches) -> Result<()> {
         for (start, len, reference) in caches.extents {
             self.blocks.refs.change(start, len, reference, -1, None);
         }
-        self.edits.drops_v1_cache = true;
         self.apply_owned(RootId::ROOT_TREE, &caches.changes)
     }
 
-    fn v1_caches(&mut self) -> Result<Caches> {
+    /// Those of all block groups, or of the one that begins there.
+    fn v1_caches(&mut self, of: Option<Logical>) -> Result<Caches> {
         let view = self.view(RootId::ROOT_TREE)?;
         let mut caches = Caches::default();
         let changes = &mut caches.changes;
         let mut files = Vec::new();
         let mut cursor = view.cursor();
-        let mut more = cursor.seek(&Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, 0))?;
+        let first = of.map_or(0, |start| start.0);
+        let mut more = cursor.seek(&Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, first))?;
         while more && let Some((key, bytes)) = cursor.current() {
-            if (key.objectid, key.item_type) != (objectid::FREE_SPACE, KeyType::UNTYPED) {
+            if (key.objectid, key.item_type) != (objectid::FREE_SPACE, KeyType::UNTYPED)
+                || of.is_some_and(|start| key.offset != start.0)
+            {
                 break;
             }
             if let Ok((header, _)) = FreeSpaceHeader::ref_from_prefix(bytes) {

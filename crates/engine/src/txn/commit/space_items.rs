@@ -56,6 +56,9 @@ impl Commit<'_> {
     pub(super) fn note_used(&mut self, used: &Used) -> Result<()> {
         let group = self.group_of(used.start, used.len)?;
         group.change_used(used.len as i64);
+        if used.is_data {
+            self.writer.space.change_data_used(used.len as i64);
+        }
         let changes = self.groups.entry(group.start()).or_default();
         changes.note(used.start.0, used.len, true);
         Ok(())
@@ -67,6 +70,9 @@ impl Commit<'_> {
         self.writer.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));
+            if let FreedKind::Data = freed.kind {
+                self.writer.space.change_data_used(-(freed.len as i64));
+            }
             let changes = self.groups.entry(group.start()).or_default();
             changes.note(freed.start.0, freed.len, false);
         }

@@ -26,14 +26,18 @@ fn size(items: &InodeItems, ino: u64) -> Option<u64> {
     items.get(ROOT, ino).ok().map(|item| item.size.get())
 }
 
+fn follow(items: &InodeItems, edit: &Edit) {
+    items.follow(ROOT, edit, ItemChange::Any, Transid(7));
+}
+
 #[test]
 fn last_edit_is_shown_until_the_inode_goes() {
     let items = InodeItems::default();
-    items.follow(ROOT, &put(257, 1));
-    items.follow(ROOT, &put(258, 2));
-    items.follow(ROOT, &put(257, 3));
+    follow(&items, &put(257, 1));
+    follow(&items, &put(258, 2));
+    follow(&items, &put(257, 3));
     assert_eq!((size(&items, 257), size(&items, 258)), (Some(3), Some(2)));
-    items.follow(ROOT, &Edit::Delete(key(257)));
+    follow(&items, &Edit::Delete(key(257)));
     assert_eq!((size(&items, 257), size(&items, 258)), (None, Some(2)));
     items.forget(ROOT, 258);
     assert_eq!(size(&items, 258), None);
@@ -42,7 +46,7 @@ fn last_edit_is_shown_until_the_inode_goes() {
 #[test]
 fn inode_of_another_tree_is_another() {
     let items = InodeItems::default();
-    items.follow(ROOT, &put(257, 1));
+    follow(&items, &put(257, 1));
     for root in 258..1000 {
         assert!(items.get(RootId(root), 257).is_err());
     }
@@ -52,8 +56,8 @@ fn inode_of_another_tree_is_another() {
 fn what_was_read_before_an_edit_does_not_enter_after_it() {
     let items = InodeItems::default();
     let early = items.get(ROOT, 257).unwrap_err();
-    items.follow(ROOT, &put(257, 2));
-    items.follow(ROOT, &Edit::Delete(key(257)));
+    follow(&items, &put(257, 2));
+    follow(&items, &Edit::Delete(key(257)));
     items.enter(early, ROOT, 257, &item(1));
     assert_eq!(size(&items, 257), None);
     let late = items.get(ROOT, 257).unwrap_err();
@@ -64,19 +68,63 @@ fn what_was_read_before_an_edit_does_not_enter_after_it() {
 #[test]
 fn inodes_of_one_slot_take_turns() {
     let items = InodeItems::default();
-    let other = 257 + (PAGES * PAGE_SLOTS) as u64;
-    items.follow(ROOT, &put(257, 1));
-    items.follow(ROOT, &put(other, 2));
+    let other = 257 + (MOST_PAGES * PAGE_SLOTS) as u64;
+    follow(&items, &put(257, 1));
+    follow(&items, &put(other, 2));
     assert_eq!((size(&items, 257), size(&items, other)), (None, Some(2)));
-    items.follow(ROOT, &Edit::Delete(key(257)));
+    follow(&items, &Edit::Delete(key(257)));
     assert_eq!(size(&items, other), Some(2));
 }
 
 #[test]
 fn other_items_of_an_inode_are_none_of_this() {
     let items = InodeItems::default();
-    items.follow(ROOT, &put(257, 1));
+    follow(&items, &put(257, 1));
     let name = Key::new(257, KeyType::INODE_REF, 256);
-    items.follow(ROOT, &Edit::Delete(name));
+    follow(&items, &Edit::Delete(name));
     assert_eq!(size(&items, 257), Some(1));
+}
+
+#[test]
+fn changes_of_times_leave_the_last_other_change_as_it_was() {
+    let items = InodeItems::default();
+    let id = FileId::new(ROOT, InodeNr(257));
+    let times = |transid| items.follow(ROOT, &put(257, 1), ItemChange::Times, Transid(transid));
+    let changed = || items.changed_in(id).ok();
+    assert_eq!(changed(), None);
+    items.follow(ROOT, &put(257, 1), ItemChange::Any, Transid(7));
+    times(8);
+    assert_eq!(changed(), Some(Transid(7)));
+    // Another inode takes the slot: what came before is not known any more.
+    let other = 257 + (MOST_PAGES * PAGE_SLOTS) as u64;
+    follow(&items, &put(other, 2));
+    assert_eq!(changed(), None);
+    times(9);
+    assert_eq!(changed(), Some(Transid(9)));
+    items.follow(
+        ROOT,
+        &Edit::Delete(key(other)),
+        ItemChange::Any,
+        Transid(10),
+    );
+    assert_eq!(changed(), Some(Transid(9)));
+}
+
+#[test]
+fn what_is_not_known_of_changes_is_noted_unless_there_was_one_meanwhile() {
+    let items = InodeItems::default();
+    let id = FileId::new(ROOT, InodeNr(257));
+    let enter = || {
+        follow(&items, &put(257 + (MOST_PAGES * PAGE_SLOTS) as u64, 2));
+        let ticket = items.get(ROOT, 257).unwrap_err();
+        items.enter(ticket, ROOT, 257, &InodeItem::new_zeroed());
+        items.changed_in(id).unwrap_err()
+    };
+    let ticket = enter();
+    items.note_changed_by(ticket, id, Transid(12));
+    assert_eq!(items.changed_in(id).ok(), Some(Transid(12)));
+    let ticket = enter();
+    items.follow(ROOT, &put(257, 1), ItemChange::Any, Transid(14));
+    items.note_changed_by(ticket, id, Transid(13));
+    assert_eq!(items.changed_in(id).ok(), Some(Transid(14)));
 }

@@ -103,7 +103,7 @@ fn kernel_agrees(way: &Way, devices: &[Arc<MemDevice>], ours: &Manifest) {
     let mut files = Vec::new();
     for (number, device) in devices.iter().enumerate() {
         let file = scratch.path().join(format!("{number}.img"));
-        save_image(device, &file).unwrap();
+        save_image(&**device, &file).unwrap();
         files.push(file);
     }
     let volume = KernelVolume::of_files(files, scratch);

@@ -1,5 +1,6 @@
-//! A sample of cuts that the kernel and `btrfs check` judge.
+//! A sample of cuts that three judges see: this checker, `btrfs check` and the kernel. All call them sound.
 
+use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{self, KernelVolume};
@@ -10,7 +11,7 @@ use ubtrfs_sim::script::{Shape, generate};
 use ubtrfs_sim::seed;
 
 use super::{each_cut, history, legal, recorded};
-use crate::devices::{Layout, MIB, quiet};
+use crate::devices::{Layout, MIB, check_after_clean_cut, quiet, shared};
 use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::soak::count;
@@ -41,6 +42,7 @@ fn kernel_agrees(name: &str, layout: &Layout, shape: Shape) {
 }
 
 fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::error::Error>> {
+    check_after_clean_cut(&shared(state.devices.clone()))?;
     let scratch = Scratch::new()?;
     let mut files = Vec::new();
     for (number, device) in state.devices.iter().enumerate() {
@@ -61,7 +63,16 @@ fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::erro
     mount.sync()?;
     mount.scrub()?;
     mount.unmount()?;
-    Ok(volume.check()?)
+    volume.check()?;
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = check(volume.devices(), &options, &mut |_| {})?;
+    match report.is_spotless() {
+        true => Ok(()),
+        false => Err(report.to_string().into()),
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use ubtrfs_sim::oracle::{History, Mark, Promise, Rules, every_sync, judge_crash}
 use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder, Recording};
 use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Step};
 
-use crate::devices::{Devices, Layout, check, check_after_cut, shared};
+use crate::devices::{Devices, Layout, check, check_after_cut, recover_superblocks, shared};
 use crate::engine::Engine;
 use crate::shown::manifest;
 
@@ -62,11 +62,17 @@ struct Survivor {
 }
 
 impl Survivor {
-    /// Checks the volume and opens it.
+    /// Checks the volume and opens it. Where the cut tore a first superblock, that is refused before it is recovered.
     fn open(state: &CrashState, options: &OpenOptions) -> Result<Survivor, String> {
         let devices = shared(state.devices.clone());
         check_after_cut(&devices)?;
-        let engine = Engine::open(&devices, options).map_err(|error| error.to_string())?;
+        let opened = Engine::open(&devices, options);
+        let opened = match recover_superblocks(&devices) {
+            true if opened.is_ok() => return Err("opened with a torn superblock".to_owned()),
+            true => Engine::open(&devices, options),
+            false => opened,
+        };
+        let engine = opened.map_err(|error| error.to_string())?;
         Ok(Survivor { devices, engine })
     }
 

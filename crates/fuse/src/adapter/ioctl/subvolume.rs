@@ -40,6 +40,8 @@ impl<S: Source> Call<'_, S> {
     fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<()> {
         let changes = &self.adapter.changes;
         changes.entry(dir, name);
+        // The kernel takes the directory's lock for that: what was being listed without the change is cached by then.
+        changes.settle();
         // A name that the kernel had not heard of is not in the listing that it keeps, either.
         changes.contents(dir);
         changes.settle();

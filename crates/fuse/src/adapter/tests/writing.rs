@@ -1,7 +1,9 @@
 //! A writable volume in memory, changed as a transport would.
 
+mod drops;
 mod kept;
 mod news;
+mod syncing;
 
 use std::path::PathBuf;
 use std::sync::Arc;

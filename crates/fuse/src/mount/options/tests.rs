@@ -118,6 +118,8 @@ fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
     for bad in [
         "compress=zip",
         "max_inline=x",
+        "memory=x",
+        "memory=0",
         "commit=soon",
         "discard=later",
         "subvol=",
@@ -129,7 +131,9 @@ fn how_data_is_stored_follows_the_last_word_with_the_kernel_s_consequences() {
 
 #[test]
 fn numbers_of_a_writer_are_read() {
-    let options = parse("commit=5,max_inline=1k,flushoncommit,user_subvol_rm_allowed").unwrap();
+    let options =
+        parse("commit=5,max_inline=1k,memory=96m,flushoncommit,user_subvol_rm_allowed").unwrap();
+    assert_eq!(options.memory_bytes(), 96 << 20);
     assert_eq!(options.commit, Some(Duration::from_secs(5)));
     assert_eq!(options.max_inline_bytes, Some(1024));
     assert!(options.flush_on_commit && options.user_subvol_rm_allowed);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use ubtrfs_device::memory_limit;
 use ubtrfs_engine::{Compress, OpenOptions};
 
-use super::super::memory;
 use super::words::NO_DISCARD;
 use super::{Options, values};
 
@@ -13,13 +13,15 @@ impl Options {
     pub fn open_options(&self, writable: bool) -> OpenOptions {
         let mut options = OpenOptions::new()
             .writable(writable)
-            .delta_bytes(memory::delta_bytes())
+            .delta_bytes(MOST_DELTA_BYTES)
+            .limit_memory(self.memory_bytes())
             .compress(self.compress)
             .no_data_cow(self.no_data_cow)
             .no_data_sum(self.no_data_sum)
             .flush_on_commit(self.flush_on_commit)
             .lazy_times(self.lazy_times)
             .clear_free_space_tree(self.clear_cache)
+            .free_space_tree(self.free_space_tree)
             .rescue(self.rescue.of_engine())
             // The kernel checks permissions where there are ACLs, which `fakeroot` is not to have.
             .acls(!self.no_acl && !self.fakeroot);
@@ -30,6 +32,11 @@ impl Options {
             options = options.commit_interval(Some(interval));
         }
         options
+    }
+
+    /// How much memory the mount may take: as asked for, or what the machine and the control groups allow.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.unwrap_or_else(memory_limit)
     }
 
     /// Takes a word without a value; false if it is none of these.
@@ -71,6 +78,7 @@ impl Options {
             "compress" | "compress-force" => {
                 self.set_compress(values::compress(value, name == "compress-force")?);
             }
+            "memory" => self.memory_bytes = Some(values::bytes(value).filter(|&bytes| bytes > 0)?),
             "max_inline" => self.max_inline_bytes = Some(values::bytes(value)?),
             "commit" => {
                 let seconds = values::number(value).filter(|&seconds| seconds <= MAX_COMMIT)?;
@@ -78,7 +86,7 @@ impl Options {
             }
             "discard" if matches!(value, "sync" | "async") => self.idle(name, Some(NO_DISCARD)),
             "discard" => return None,
-            "space_cache" if value == "v2" => {}
+            "space_cache" if value == "v2" => self.free_space_tree = true,
             // Any other is refused with the reason.
             "space_cache" => return Some(false),
             _ => return Some(false),
@@ -95,6 +103,10 @@ impl Options {
         self.compress = compress;
     }
 }
+
+/// A transaction that is longer rewrites each tree block less often. The kernel keeps its dirty tree blocks in the page
+/// cache and so lets them grow with the machine; a mount does likewise, up to this.
+const MOST_DELTA_BYTES: u64 = 1 << 30;
 
 /// Longer than a century overflows clocks.
 const MAX_COMMIT: u64 = u32::MAX as u64;

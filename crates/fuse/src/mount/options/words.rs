@@ -83,6 +83,7 @@ pub(super) const NEEDS_VALUE: &[&str] = &[
     "log",
     "loglevel",
     "max_inline",
+    "memory",
     "metadata_ratio",
     "rescue",
     "rootcontext",
@@ -94,7 +95,8 @@ pub(super) const NEEDS_VALUE: &[&str] = &[
 ];
 
 /// The kernel refuses them, too, of a volume that has the tree.
-const ONLY_V2: &str = "free space is kept in a tree: space_cache=v2 is the only kind";
+const ONLY_V2: &str =
+    "no cache of free space is written but the tree of space_cache=v2, where a volume has it";
 const SETTLED: &str = "the mount settles it itself";
 const OWNERS: &str = "owners and modes are those on disk";
 const MOVES: &str = "it is for a directory, not for an image";

@@ -45,6 +45,7 @@ sizes!(InitIn = 16, InitInMore = 48, InitOut = 64);
 /// Bits 32 and up are carried by `flags2`.
 pub(crate) mod flag {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;

@@ -147,6 +147,7 @@ pub(crate) const EXT_GROUPS: u32 = 32;
 
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
 pub(crate) const WRITE_CACHE: u32 = 1;
+pub(crate) const WRITE_LOCKOWNER: u32 = 1 << 1;
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub(crate) const FSYNC_FDATASYNC: u32 = 1;
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1;

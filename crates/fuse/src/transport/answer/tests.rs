@@ -147,6 +147,7 @@ fn server() -> Server<Balky> {
             elide_opendir: false,
             uring: false,
             request_bytes: 4096,
+            surplus_threads: 80,
         },
     }
 }

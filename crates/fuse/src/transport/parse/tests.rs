@@ -329,7 +329,7 @@ fn contents_are_as_long_as_the_request_says() {
         fh: 1,
         offset: 2,
         size: 4,
-        write_flags: input::WRITE_KILL_SUIDGID,
+        write_flags: input::WRITE_KILL_SUIDGID | input::WRITE_LOCKOWNER,
         flags: (OFlags::DIRECT | OFlags::APPEND | OFlags::SYNC).bits(),
         ..input::WriteIn::new_zeroed()
     };
@@ -350,6 +350,9 @@ fn contents_are_as_long_as_the_request_says() {
         }
     );
     // What comes from the cache was made by any open file: its flags say nothing.
+    // What the kernel has in its cache it writes with pages locked, whatever the flags of the open file.
+    asked.write_flags = 0;
+    assert!(!write_how(&asked).direct);
     asked.write_flags = input::WRITE_CACHE;
     let how = WriteHow {
         from_cache: true,

@@ -3,6 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::*;
+use crate::transport::capacity::REQUEST_MAX_BYTES;
 
 const READ_ONLY: Wishes = Wishes {
     posix_acl: true,
@@ -14,6 +15,10 @@ const WRITABLE: Wishes = Wishes {
     writable: true,
     writeback_cache: true,
 };
+
+fn ample() -> Capacity {
+    Capacity::of(1 << 40)
+}
 
 fn offer(minor: u32, flags: u64) -> Offer {
     Offer {
@@ -31,10 +36,10 @@ fn flags(answer: &InitOut) -> u64 {
 fn nothing_is_asked_for_that_was_not_offered() {
     for bit in 0..64 {
         let offered = 1 << bit;
-        let (_, answer) = settle(&offer(45, offered), &WRITABLE, true).unwrap();
+        let (_, answer) = settle(&offer(45, offered), &WRITABLE, true, &ample()).unwrap();
         assert_eq!(flags(&answer) & !offered, 0);
     }
-    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY, false).unwrap();
+    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY, false, &ample()).unwrap();
     assert_eq!(flags(&answer), 0);
     assert!(!settled.uring && !settled.elide_open && !settled.setxattr_ext);
     assert_eq!(settled.request_bytes, REQUEST_SMALL_BYTES);
@@ -42,7 +47,13 @@ fn nothing_is_asked_for_that_was_not_offered() {
 
 #[test]
 fn wishes_decide_what_only_they_need() {
-    let asked = |wishes, uring| flags(&settle(&offer(45, u64::MAX), wishes, uring).unwrap().1);
+    let asked = |wishes, uring| {
+        flags(
+            &settle(&offer(45, u64::MAX), wishes, uring, &ample())
+                .unwrap()
+                .1,
+        )
+    };
     let reading = asked(&READ_ONLY, false);
     assert_ne!(reading & flag::POSIX_ACL, 0);
     assert_eq!(
@@ -64,16 +75,17 @@ fn wishes_decide_what_only_they_need() {
 #[test]
 fn the_version_is_the_older_of_both() {
     for (offered, minor) in [(31, 31), (45, 45), (99, 45)] {
-        let (settled, answer) = settle(&offer(offered, u64::MAX), &READ_ONLY, false).unwrap();
+        let (settled, answer) =
+            settle(&offer(offered, u64::MAX), &READ_ONLY, false, &ample()).unwrap();
         assert_eq!((settled.minor, answer.minor), (minor, minor));
         assert_eq!(answer.max_write as usize, REQUEST_MAX_BYTES);
     }
-    assert!(settle(&offer(30, u64::MAX), &READ_ONLY, false).is_err());
+    assert!(settle(&offer(30, u64::MAX), &READ_ONLY, false, &ample()).is_err());
     let old = Offer {
         major: 6,
         ..offer(45, 0)
     };
-    assert!(settle(&old, &READ_ONLY, false).is_err());
+    assert!(settle(&old, &READ_ONLY, false, &ample()).is_err());
 }
 
 #[test]
@@ -102,7 +114,7 @@ fn offers_are_read_in_both_lengths() {
 #[test]
 fn parts_of_a_write_that_the_kernel_syncs_need_not_be_durable() {
     let left = |minor, sync, direct| {
-        let (settled, _) = settle(&offer(minor, u64::MAX), &WRITABLE, false).unwrap();
+        let (settled, _) = settle(&offer(minor, u64::MAX), &WRITABLE, false, &ample()).unwrap();
         let how = WriteHow {
             sync,
             direct,

@@ -32,15 +32,11 @@ use self::pool::Pool;
 use self::queue::{Queue, Service};
 use self::ring::Ring;
 use super::answer::Server;
+use super::capacity::Capacity;
 use super::device::Device;
 use super::ending::Ending;
-use super::settle::MAX_BACKGROUND;
 use crate::request::FileSystem;
 
-/// Requests of one CPU under way at once; further ones wait in the kernel, also those that would not have to.
-/// Memory of large ones is taken when they come, and the kernel uses again what it used last.
-const DEPTH: usize = 96;
-const _: () = assert!(DEPTH > 2 * MAX_BACKGROUND as usize);
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What a queue's thread needs to begin.
@@ -56,12 +52,23 @@ struct Begin<F> {
 pub(super) struct Queues<F> {
     threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
     pulses: Arc<Pulses>,
+    /// Of each request.
+    capacity: Capacity,
 }
 
 impl<F: FileSystem> Queues<F> {
     /// Makes all queues, with their threads and memory, for a connection whose first request is not answered yet.
-    pub(super) fn prepare(device: &Device, request_bytes: usize) -> io::Result<Self> {
+    /// `most`: what there is memory for.
+    pub(super) fn prepare(device: &Device, most: &Capacity) -> io::Result<Self> {
         let count = possible_cpus()?;
+        let capacity = most.of_queues(count).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!(
+                    "the memory is too little for {count} queues of io_uring, one for each CPU"
+                ),
+            )
+        })?;
         Ring::new(0, 1)?.try_command(device.as_fd())?;
         let pulses = Pulses::new(count.into());
         let (ready, made) = channel();
@@ -72,12 +79,20 @@ impl<F: FileSystem> Queues<F> {
             let pulses = Arc::clone(&pulses);
             let thread = Builder::new()
                 .name(format!("ubtrfs-ring-{number}"))
-                .spawn(move || live(number, request_bytes, &pulses, &ready, &told))?;
+                .spawn(move || live(number, &capacity, &pulses, &ready, &told))?;
             threads.push((begin, thread));
         }
         drop(ready);
         made.iter().take(count.into()).collect::<io::Result<()>>()?;
-        Ok(Self { threads, pulses })
+        Ok(Self {
+            threads,
+            pulses,
+            capacity,
+        })
+    }
+
+    pub(super) fn capacity(&self) -> Capacity {
+        self.capacity
     }
 
     /// Registers all queues. Answers come from them from now on, or none at all.
@@ -88,7 +103,7 @@ impl<F: FileSystem> Queues<F> {
         ending: &Arc<Ending>,
     ) -> io::Result<Serving> {
         // One for every request that there can be: none waits for a thread that waits for a device.
-        let limit = DEPTH * self.threads.len();
+        let limit = self.capacity.places() * self.threads.len();
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
         let pool = Pool::new(limit)?;
@@ -146,14 +161,14 @@ impl Serving {
 /// The life of a queue's thread.
 fn live<F: FileSystem>(
     number: u16,
-    request_bytes: usize,
+    capacity: &Capacity,
     pulses: &Pulses,
     ready: &Sender<io::Result<()>>,
     told: &Receiver<Begin<F>>,
 ) {
     pin(number);
     let pulse = pulses.sign_on(number.into());
-    let mut queue = match Queue::new(number, DEPTH, request_bytes) {
+    let mut queue = match Queue::new(number, capacity) {
         Ok(queue) => queue,
         Err(error) => {
             let _ = ready.send(Err(error));

@@ -27,6 +27,7 @@ use super::slot::Slot;
 use crate::request::FileSystem;
 use crate::transport::abi::opcode;
 use crate::transport::answer::{Outcome, Pending, Server};
+use crate::transport::capacity::Capacity;
 use crate::transport::device::Device;
 use crate::transport::ending::Ending;
 
@@ -85,9 +86,10 @@ pub(super) struct Queue {
 
 impl Queue {
     /// To be made on the thread that serves it. The kernel does not know of it yet.
-    pub(super) fn new(number: u16, depth: usize, request_bytes: usize) -> io::Result<Self> {
+    pub(super) fn new(number: u16, capacity: &Capacity) -> io::Result<Self> {
+        let depth = capacity.places();
         let slots = (0..depth)
-            .map(|_| Slot::new(request_bytes).map(Some))
+            .map(|_| Slot::new(capacity.request_bytes).map(Some))
             .collect::<io::Result<Vec<_>>>()?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {

@@ -41,7 +41,7 @@ fn a_refusal_is_known_before_io_uring_is_agreed_on() {
 #[test]
 fn slots_that_are_refused_make_registering_fail() {
     let ending = Ending::new().unwrap();
-    match Queue::new(0, 3, 4096) {
+    match Queue::new(0, &Capacity::of(0)) {
         Ok(mut queue) => {
             let error = queue.register(&no_fuse(), &ending).unwrap_err();
             assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));

@@ -5,11 +5,16 @@
 //! ubtrfs-conform show DIR
 //! ubtrfs-conform compare [--copy | --filled | --live] LEFT RIGHT      each a folder, or a file that `show` wrote
 //! ubtrfs-conform crowd DIR SEED SECONDS PROCESSES
+//! ubtrfs-conform full DIR STATE SEED SECONDS PROCESSES               STATE: a folder elsewhere
+//! ubtrfs-conform full-verify DIR STATE                               what `full` wrote is in DIR
+//! ubtrfs-conform full-again DIR BYTES                                DIR is emptied; as much was available in the beginning
+//! ubtrfs-conform available DIR
 //! ubtrfs-conform model UBTRFS IMAGE DIR OPTIONS SEED OPERATIONS
 //! ```
 
 mod compare;
 mod crowd;
+mod full;
 mod mounted;
 
 use std::path::Path;
@@ -48,6 +53,24 @@ fn run(words: &[&str]) -> Outcome {
             seconds.parse()?,
             number.parse()?,
         ),
+        ["full", dir, state, seed, seconds, processes] => full::run(
+            Path::new(dir),
+            Path::new(state),
+            (seed.parse()?, seconds.parse()?, processes.parse()?),
+        ),
+        ["full-member", dir, state, seed, seconds, number] => full::member(
+            Path::new(dir),
+            Path::new(state),
+            seed.parse()?,
+            seconds.parse()?,
+            number.parse()?,
+        ),
+        ["full-store", file, offset, len, tag] => {
+            full::store_child(Path::new(file), offset.parse()?, len.parse()?, tag.parse()?)
+        }
+        ["full-verify", dir, state] => full::verify(Path::new(dir), Path::new(state)),
+        ["full-again", dir, before] => full::again(Path::new(dir), before.parse()?),
+        ["available", dir] => full::available(Path::new(dir)),
         ["model", ubtrfs, image, dir, options, seed, operations] => mounted::run(
             &mounted::Ours::new(ubtrfs, image, dir, options),
             seed.parse()?,

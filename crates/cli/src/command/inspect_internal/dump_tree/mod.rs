@@ -1,6 +1,7 @@
 //! `ubtrfs inspect-internal dump-tree`: the trees of a volume, block by block.
 //!
-//! A block that cannot be read or is not sound is reported, and the dump goes on beside it.
+//! A block that cannot be read or is not sound is reported, and the dump goes on beside it; as with btrfs-progs, that is
+//! no failure of the command.
 
 mod tree_id;
 mod walk;
@@ -54,7 +55,7 @@ pub(crate) struct DumpTree {
     /// With -b, print the blocks below as well
     #[arg(long, requires = "blocks")]
     follow: bool,
-    /// Use only the devices that are named; this is the case unless --scan is given
+    /// Use only the devices that are named
     #[arg(long, conflicts_with = "scan")]
     noscan: bool,
     /// Print the blocks of a tree level by level
@@ -72,17 +73,21 @@ pub(crate) struct DumpTree {
     /// Print the checksums of data
     #[arg(long)]
     csum_items: bool,
-    /// Look for the volume's other devices in this folder (/dev: among the block devices); repeat for more
+    /// Look for the volume's other devices in this folder (/dev: among the block devices), and not beside the one that
+    /// is named; repeat for more
     #[arg(long, value_name = "DIR")]
     scan: Vec<PathBuf>,
-    /// Go on although devices are missing, as far as the profiles allow
-    #[arg(long)]
+    /// Go on although devices are missing; always so
+    #[arg(long, hide = true)]
     degraded: bool,
 }
 
 impl DumpTree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let options = DeviceOptions::scanning(self.scan.clone(), self.degraded);
+        // What can be read of devices is shown, whatever is missing.
+        let is_mount = self.images.iter().any(|image| image.session().is_some());
+        let options = DeviceOptions::scanning(self.scan.clone(), self.degraded || !is_mount)
+            .only_named(self.noscan);
         let volume = options.open_locations(&self.images)?;
         self.check_blocks(&volume.superblock())?;
         let dump = Dump {
@@ -251,7 +256,7 @@ impl Dump<'_> {
             if self.command.shows(RootId(key.objectid)) {
                 match root_at(roots, &key)? {
                     Some(Ok(root)) => self.tree(console, roots, key, &root)?,
-                    Some(Err(_)) => console.error(format_args!("root item {key} cannot be read")),
+                    Some(Err(_)) => console.report(format_args!("root item {key} cannot be read")),
                     None => {}
                 }
             }

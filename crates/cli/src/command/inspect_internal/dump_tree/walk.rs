@@ -116,7 +116,7 @@ impl Piece {
         let mut written = 0;
         for (end, report) in &self.reports {
             console.out.write_all(&self.text[written..*end])?;
-            console.error(report);
+            console.report(report);
             written = *end;
         }
         Ok(console.out.write_all(&self.text[written..])?)
@@ -161,7 +161,7 @@ impl<'v> Walk<'v> {
     pub(super) fn block(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
         let (shown, report) = self.read(RootId(0), &Expect::at(bytenr));
         if let Some(report) = report {
-            console.error(report);
+            console.report(report);
         }
         if let Some(node) = shown.as_ref().and_then(Shown::node) {
             print_block(&mut console.out, node, &self.options)?;

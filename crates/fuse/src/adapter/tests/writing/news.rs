@@ -20,6 +20,8 @@ impl Notifier for Deaf {
 
     fn node_changed(&self, _: NodeId, _: Option<(u64, Option<u64>)>) {}
 
+    fn contents_written(&self, _: NodeId, _: u64, _: u64) {}
+
     fn has_room_for_names(&self) -> bool {
         self.has_room.load(Ordering::Relaxed)
     }
@@ -59,5 +61,72 @@ fn no_ioctl_changes_a_name_while_too_many_wait_to_be_told() {
         deaf.has_room.store(true, Ordering::Relaxed);
         assert_eq!(ask(command), Ok(()));
         assert_eq!(is_there(), is_made);
+    }
+}
+
+/// What a kernel is told, and when somebody waits for it.
+#[derive(Debug, Default)]
+struct Listening {
+    heard: parking_lot::Mutex<Vec<&'static str>>,
+}
+
+impl Listening {
+    fn hear(&self, news: &'static str) {
+        self.heard.lock().push(news);
+    }
+}
+
+impl Notifier for Listening {
+    fn entry_changed(&self, _: NodeId, _: &[u8]) {
+        self.hear("entry");
+    }
+
+    fn entry_deleted(&self, _: NodeId, _: &[u8], _: NodeId) {
+        self.hear("deleted");
+    }
+
+    fn node_changed(&self, _: NodeId, contents: Option<(u64, Option<u64>)>) {
+        assert_eq!(contents, Some((0, None)));
+        self.hear("listing");
+    }
+
+    fn contents_written(&self, _: NodeId, _: u64, _: u64) {}
+
+    fn has_room_for_names(&self) -> bool {
+        true
+    }
+
+    fn settle_nodes(&self, _: Option<Instant>) -> bool {
+        true
+    }
+
+    fn settle(&self, _: Option<Instant>) -> bool {
+        self.hear("wait");
+        true
+    }
+}
+
+/// A program that lists the directory holds its lock, and may yet put into the cache what it was answered before.
+#[test]
+fn the_kernel_forgets_a_listing_once_nobody_lists_what_was_there_before() {
+    let mount = mount();
+    let kernel = Arc::new(Listening::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let context = Context {
+        pid: std::process::id(),
+        ..ROOT
+    };
+    let mut args = [0; 4096];
+    args[8..11].copy_from_slice(b"sub");
+    for (command, news) in [
+        (SUBVOL_CREATE, &["entry", "wait", "listing", "wait"][..]),
+        (
+            SNAP_DESTROY,
+            &["deleted", "entry", "wait", "listing", "wait"],
+        ),
+    ] {
+        let answer = mount.ioctl(&context, NodeId::ROOT, command, &args, &mut []);
+        answer.unwrap();
+        assert_eq!(std::mem::take(&mut *kernel.heard.lock()), news);
     }
 }

@@ -1,0 +1,189 @@
+//! What files in a mount use, by the extents that the kernel tells of.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata, ReadDir};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use rustix::io::Errno;
+use ubtrfs_engine::inspect::{FileUsage, SharedRanges};
+use ubtrfs_fuse::ioctl_args as args;
+
+use super::{add, complain};
+use crate::console::Console;
+use crate::ioctls::Asked;
+use crate::quoting::Escaped;
+
+/// Is given each path with what it uses, and for the argument itself how much of that is shared within it.
+pub(super) type Show<'a> =
+    dyn FnMut(&mut Console, &[u8], FileUsage, Option<u64>) -> anyhow::Result<()> + 'a;
+
+/// Measures one argument.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    ranges: SharedRanges,
+    /// Files with several names that were counted.
+    seen: HashSet<(u64, u64)>,
+    /// Directories that are open, from the argument down.
+    open: Vec<Directory>,
+}
+
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    /// Of the file system.
+    device: u64,
+    entries: ReadDir,
+    usage: FileUsage,
+}
+
+impl Meter {
+    /// # Errors
+    ///
+    /// The argument cannot be measured, or the mount tells of no extents.
+    pub(super) fn measure(
+        &mut self,
+        path: &Path,
+        show: &mut Show<'_>,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
+        let not_measured = || {
+            let shown = Escaped(path.as_os_str().as_bytes());
+            format!("cannot check space of '{shown}'")
+        };
+        let metadata = fs::metadata(path).with_context(not_measured)?;
+        if !is_btrfs(path) {
+            // FUSE tells of no extents.
+            return Err(Errno::NOTTY.into());
+        }
+        if metadata.is_file() {
+            let usage = self.file(path).with_context(not_measured)?;
+            return show(
+                console,
+                path.as_os_str().as_bytes(),
+                usage,
+                Some(usage.shared),
+            );
+        }
+        if !metadata.is_dir() {
+            return Ok(());
+        }
+        self.enter(path.to_owned(), &metadata)
+            .with_context(not_measured)?;
+        while let Some(directory) = self.open.last_mut() {
+            let Some(entry) = directory.entries.next() else {
+                self.leave(show, console)?;
+                continue;
+            };
+            let outcome = match entry {
+                Ok(entry) => self.entry(&entry.path(), show, console),
+                Err(error) => Err((directory.path.clone(), error.into())),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err((_, error)) if is_final(&error) => return Err(error),
+                Err((path, error)) => complain(console, path.as_os_str().as_bytes(), error),
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, path: PathBuf, metadata: &Metadata) -> std::io::Result<()> {
+        let entries = fs::read_dir(&path)?;
+        self.open.push(Directory {
+            path,
+            device: metadata.dev(),
+            entries,
+            usage: FileUsage::default(),
+        });
+        Ok(())
+    }
+
+    fn leave(&mut self, show: &mut Show<'_>, console: &mut Console) -> anyhow::Result<()> {
+        let Some(left) = self.open.pop() else {
+            return Ok(());
+        };
+        let shared_within = self.open.is_empty().then(|| self.ranges.bytes());
+        self.count(left.usage);
+        show(
+            console,
+            left.path.as_os_str().as_bytes(),
+            left.usage,
+            shared_within,
+        )
+    }
+
+    fn count(&mut self, usage: FileUsage) {
+        if let Some(directory) = self.open.last_mut() {
+            add(std::slice::from_mut(&mut directory.usage), usage);
+        }
+    }
+
+    /// The error has the path that it is about.
+    fn entry(
+        &mut self,
+        path: &Path,
+        show: &mut Show<'_>,
+        console: &mut Console,
+    ) -> Result<(), (PathBuf, anyhow::Error)> {
+        let failed = |error: anyhow::Error| (path.to_owned(), error);
+        let metadata = path
+            .symlink_metadata()
+            .map_err(|error| failed(error.into()))?;
+        if metadata.is_dir() {
+            let above = self.open.last().map(|directory| directory.device);
+            if above != Some(metadata.dev()) && !is_btrfs(path) {
+                return Ok(());
+            }
+            let entered = self.enter(path.to_owned(), &metadata);
+            return entered.map_err(|error| failed(error.into()));
+        }
+        let is_new = metadata.nlink() == 1 || self.seen.insert((metadata.dev(), metadata.ino()));
+        if !metadata.is_file() || !is_new {
+            return Ok(());
+        }
+        let usage = self.file(path).map_err(failed)?;
+        self.count(usage);
+        show(console, path.as_os_str().as_bytes(), usage, None)
+            .map_err(|error| failed(anyhow!(Unshown(error))))
+    }
+
+    fn file(&mut self, path: &Path) -> anyhow::Result<FileUsage> {
+        let asked = Asked::at(path)?;
+        let mut usage = FileUsage::default();
+        let told = asked.extents(&mut |extent| {
+            let flags = extent.flags.get();
+            if flags & (args::FIEMAP_UNKNOWN | args::FIEMAP_DELALLOC | args::FIEMAP_INLINE) != 0 {
+                return;
+            }
+            let (start, len) = (extent.physical.get(), extent.length.get());
+            usage.total = usage.total.saturating_add(len);
+            if flags & args::FIEMAP_SHARED != 0 {
+                usage.shared = usage.shared.saturating_add(len);
+                self.ranges.insert(start..start.saturating_add(len));
+            }
+        });
+        match told {
+            // Of the kernel itself, for file systems that tell of no extents.
+            Err(Errno::OPNOTSUPP) => Err(Errno::NOTTY.into()),
+            told => Ok(told.map(|()| usage)?),
+        }
+    }
+}
+
+/// Standard output failed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Unshown(anyhow::Error);
+
+/// Whether there is no use in going on.
+fn is_final(error: &anyhow::Error) -> bool {
+    crate::ioctls::is_unknown(error) || error.is::<Unshown>()
+}
+
+fn is_btrfs(dir: &Path) -> bool {
+    const MAGIC: u32 = 0x9123_683e;
+    rustix::fs::statfs(dir).is_ok_and(|found| found.f_type as u32 == MAGIC)
+}

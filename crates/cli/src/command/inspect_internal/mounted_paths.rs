@@ -1,0 +1,81 @@
+//! The paths of inodes as they are in a mount that is asked by ioctls.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use rustix::io::Errno;
+use ubtrfs_engine::FileId;
+use ubtrfs_format::ids::{InodeNr, RootId};
+
+use crate::console::Console;
+use crate::control::mountpoint_of;
+use crate::ioctls::{Asked, joined};
+use crate::location::Location;
+
+/// A path in a mount, and where paths are written from.
+#[derive(Debug)]
+pub(super) struct MountedPaths {
+    pub(super) asked: Asked,
+    /// What paths begin with, and the subvolume whose root that is; the first that holds a file counts.
+    bases: Vec<(PathBuf, RootId)>,
+}
+
+impl MountedPaths {
+    pub(super) fn of(location: &Location) -> anyhow::Result<MountedPaths> {
+        let asked = Asked::open(location)?;
+        let written = location.written_path();
+        let not_there = || format!("cannot access '{location}'");
+        let mut bases = Vec::new();
+        if asked.inode()? == InodeNr::FIRST_FREE {
+            bases.push((written.to_owned(), asked.root_id()?));
+        }
+        let path = written.canonicalize().with_context(not_there)?;
+        let mountpoint = mountpoint_of(&path).with_context(not_there)?;
+        // One that lies under another mount is out of sight.
+        if let Ok(top) = Asked::at(&mountpoint)
+            && let Ok(root) = top.root_id()
+        {
+            bases.push((mountpoint, root));
+        }
+        Ok(MountedPaths { asked, bases })
+    }
+
+    /// All paths of a file; those that are not in the mount begin with `<FS_TREE>`.
+    pub(super) fn of_file(&self, file: FileId) -> Result<Vec<Vec<u8>>, Errno> {
+        let base = self.base_for(file.root)?;
+        let paths = self.asked.paths_of(file)?;
+        let below = |path: &Vec<u8>| match path.is_empty() {
+            true => base.clone(),
+            false => joined(&base, path),
+        };
+        Ok(paths.iter().map(below).collect())
+    }
+
+    fn base_for(&self, root: RootId) -> Result<Vec<u8>, Errno> {
+        for (base, from) in &self.bases {
+            let (reached, path) = self.asked.subvolume_path(root, *from)?;
+            if reached.is_some() {
+                let base = base.as_os_str().as_bytes();
+                let base = base.strip_suffix(b"/").unwrap_or(base);
+                return Ok([base, &separated(&path)].concat());
+            }
+        }
+        let (_, path) = self.asked.subvolume_path(root, RootId::FS_TREE)?;
+        Ok([&b"<FS_TREE>"[..], &separated(&path)].concat())
+    }
+
+    pub(super) fn write(&self, console: &mut Console, path: &[u8]) -> io::Result<()> {
+        use io::Write;
+        console.write_path(path)?;
+        console.out.write_all(b"\n")
+    }
+}
+
+fn separated(path: &[u8]) -> Vec<u8> {
+    match path {
+        [] => Vec::new(),
+        path => [b"/", path].concat(),
+    }
+}

@@ -1,0 +1,133 @@
+//! Unmounting with the word of the server: whether the file system lives on elsewhere, and that all is durable.
+//!
+//! The server is asked before the mount is gone, as the mount says where to ask. Where none answers (another user's
+//! mount, a server that was killed, an older version) umount does with what `/proc` shows.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use anyhow::bail;
+use rustix::process::geteuid;
+use ubtrfs_fuse::mount::{Server, TableEntry, Work};
+
+use super::client::reach;
+use super::mounted::Mounted;
+use super::protocol::{self, DURABLE, READY, Request, UNMOUNTED};
+
+/// How long the server may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// How long a process takes to end once its sockets are closed.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// A server that has been told of the unmounting to come.
+#[derive(Debug)]
+pub(crate) struct Leaving(UnixStream);
+
+/// What became of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Its server has ended.
+    Ended,
+    /// It is mounted elsewhere, or in use, and what was written is durable.
+    LivesOn,
+    /// Not all that was written could be made durable.
+    NotDurable,
+    /// The server has not answered nor ended, and was not seen working for a while.
+    Stalled,
+}
+
+/// What a server says of the unmounting to come.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Agrees(Leaving),
+    /// It is not there, of another version, or does not take the caller's word.
+    Not,
+    /// It answers nothing. Its mount cannot be taken away in order, as it is being asked.
+    Hangs,
+}
+
+impl Leaving {
+    pub(crate) fn begin(entry: &TableEntry) -> Asked {
+        let mount = Mounted {
+            device: entry.device,
+            owner: entry.owner().unwrap_or(0),
+            is_read_only: entry.refuses_writes(),
+            mountpoint: entry.mountpoint.clone(),
+            place: entry.mountpoint.clone(),
+            path: Vec::new(),
+        };
+        let caller = geteuid();
+        if !caller.is_root() && caller.as_raw() != mount.owner {
+            return Asked::Not;
+        }
+        // A server that hangs answers no request for the mount's attribute either, which no timeout ends.
+        let (sender, receiver) = mpsc::channel();
+        let asks = Builder::new().spawn(move || sender.send(Leaving::ask(&mount)));
+        if asks.is_err() {
+            return Asked::Not;
+        }
+        match receiver.recv_timeout(ANSWERS_WITHIN) {
+            Ok(Ok(leaving)) => Asked::Agrees(leaving),
+            Ok(Err(error)) => {
+                tracing::debug!(error = format!("{error:#}"), "the server is not asked");
+                Asked::Not
+            }
+            Err(_) => Asked::Hangs,
+        }
+    }
+
+    fn ask(mount: &Mounted) -> anyhow::Result<Leaving> {
+        let socket = reach(mount)?;
+        let null = File::options().write(true).open("/dev/null")?;
+        let sent = Request::to_leave(mount.device).send(&socket, &null, &null);
+        match protocol::exit_code(&socket) {
+            Ok(READY) => Ok(Leaving(socket)),
+            Ok(code) => bail!("it answers {code}"),
+            Err(error) => {
+                sent?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Tells that the mount is gone, and waits for the server's answer or end. A `server` that is known is waited for as
+    /// long as it works, any other for `patience`.
+    pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Left {
+        let Leaving(mut socket) = self;
+        // If it has ended already, the answer is its end.
+        let _ = socket.write_all(&[UNMOUNTED]);
+        let _ = socket.set_read_timeout(Some(LOOKS_EVERY));
+        let mut work = Work::of(server);
+        let mut answer = [0];
+        loop {
+            let waits = [
+                ErrorKind::WouldBlock,
+                ErrorKind::TimedOut,
+                ErrorKind::Interrupted,
+            ];
+            match socket.read(&mut answer) {
+                Err(error) if waits.contains(&error.kind()) => {}
+                Ok(1) => {
+                    return if answer == [DURABLE] {
+                        Left::LivesOn
+                    } else {
+                        Left::NotDurable
+                    };
+                }
+                _ => break,
+            }
+            if work.is_stalled(patience) {
+                return Left::Stalled;
+            }
+        }
+        match server.is_none_or(|server| server.ends_within(ENDS_WITHIN)) {
+            true => Left::Ended,
+            false => Left::Stalled,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Volumes that another process has open: how long a command waits for one, and what it says at last.
+//!
+//! Commands on one image that run side by side (`make -j`) hold it for moments, so each waits for the others. A mount
+//! holds it for as long as it likes: nobody waits for that unless asked to.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use ubtrfs_device::{DeviceError, Holder};
+use ubtrfs_fuse::mount::{mount_table, mountpoint_served_by};
+
+use crate::quoting::Escaped;
+
+/// How long a command waits for another.
+pub(crate) const FOR_COMMANDS: Duration = Duration::from_secs(10);
+/// Between tries. Opening itself tries for a lock without a break, for a second.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What `--wait` says.
+static ASKED: OnceLock<Duration> = OnceLock::new();
+
+/// Has this process wait for as long as `--wait` says, for whoever has a volume open.
+pub(crate) fn wait_for(seconds: Option<f64>) {
+    let limit = seconds.map(Duration::try_from_secs_f64);
+    let limit = limit.unwrap_or(Ok(Duration::MAX));
+    let _ = ASKED.set(limit.unwrap_or(Duration::MAX));
+}
+
+/// Opens something, again and again while another command has it open, but no longer than `limit`.
+pub(crate) fn when_free<T>(
+    limit: Duration,
+    mut open: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let start = Instant::now();
+    let mut is_told = false;
+    loop {
+        let error = match open() {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error,
+        };
+        let Some((path, holder)) = holder_of(&error) else {
+            return Err(error);
+        };
+        let limit = match (ASKED.get(), is_command(holder)) {
+            (Some(asked), _) => *asked,
+            (None, true) => limit,
+            (None, false) => Duration::ZERO,
+        };
+        if start.elapsed() >= limit {
+            return Err(error);
+        }
+        if !is_told && io::stderr().is_terminal() {
+            eprintln!("Waiting: {} is in use ({holder})", path.display());
+        }
+        is_told = true;
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Adds where the volume is mounted to the news that another process has it.
+pub(crate) fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
+    let Some((path, holder)) = holder_of(&error) else {
+        return error;
+    };
+    let shown = Escaped(path.as_os_str().as_encoded_bytes());
+    match (mountpoint_of(path, holder), holder) {
+        (Some(mountpoint), Holder::Lock { pid: Some(pid) }) => anyhow!(
+            "'{shown}' is mounted on '{}' (process {pid}): use the paths there, or unmount it",
+            mountpoint.display()
+        ),
+        (Some(mountpoint), _) => anyhow!(
+            "'{shown}' is mounted on '{}': use the paths there, or unmount it",
+            mountpoint.display()
+        ),
+        (None, Holder::Lock { pid: Some(_) }) => {
+            error.context("another command has the volume open (--wait waits longer)")
+        }
+        _ => error,
+    }
+}
+
+fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
+    error.chain().find_map(|cause| {
+        let engine = cause.downcast_ref::<ubtrfs_engine::Error>();
+        let device = match engine {
+            Some(ubtrfs_engine::Error::Device(device)) => Some(device),
+            Some(_) => None,
+            None => cause.downcast_ref::<DeviceError>(),
+        };
+        match device {
+            Some(DeviceError::InUse { path, holder }) => Some((path.as_path(), holder)),
+            _ => None,
+        }
+    })
+}
+
+/// Whether the holder is a process that does something with the volume and ends.
+fn is_command(holder: &Holder) -> bool {
+    match holder {
+        Holder::Lock { pid: Some(pid) } => mountpoint_served_by(*pid).is_none(),
+        Holder::Lock { pid: None } => true,
+        Holder::ThisProcess | Holder::Loop(_) | Holder::Kernel => false,
+    }
+}
+
+fn mountpoint_of(path: &Path, holder: &Holder) -> Option<PathBuf> {
+    let source = match holder {
+        Holder::Lock { pid } => return mountpoint_served_by((*pid)?),
+        Holder::ThisProcess => return None,
+        Holder::Loop(name) => Path::new("/dev").join(name.trim_start_matches("/dev/")),
+        Holder::Kernel => path.canonicalize().ok()?,
+    };
+    let mut table = mount_table().ok()?.into_iter();
+    let found = table.find(|entry| entry.source == source);
+    found.map(|entry| entry.mountpoint)
+}

@@ -1,0 +1,107 @@
+//! Where contents lie: the extents of a file, and the files that use an address.
+
+#![allow(unsafe_code)]
+
+use std::ops::ControlFlow;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use ubtrfs_engine::inspect::ExtentUser;
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_fuse::ioctl_args::{self as args, Container, Fiemap, FiemapExtent, LogicalIno};
+use zerocopy::{FromBytes, FromZeros};
+
+use super::Asked;
+
+/// The list that is asked for first, and the longest that the kernel gives.
+const LIST_BYTES: [usize; 2] = [64 << 10, 16 << 20];
+
+impl Asked {
+    /// Gives the extents of a file in their order.
+    pub(crate) fn extents(&self, each: &mut dyn FnMut(&FiemapExtent)) -> Result<(), Errno> {
+        let mut start = 0;
+        loop {
+            let mut map = Box::new(Fiemap::new_zeroed());
+            map.start.set(start);
+            map.length.set(u64::MAX);
+            map.extent_count.set(map.extents.len() as u32);
+            self.ask::<{ args::FIEMAP }, _>(&mut *map)?;
+            let told = map.mapped_extents.get() as usize;
+            let told = map.extents.iter().take(told);
+            let mut flow = ControlFlow::Break(());
+            for extent in told {
+                each(extent);
+                start = extent.logical.get().saturating_add(extent.length.get());
+                flow = match extent.flags.get() & args::FIEMAP_LAST {
+                    0 => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                };
+            }
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lists the users of a logical address, or of any part of its extent.
+    pub(crate) fn extent_users(
+        &self,
+        logical: u64,
+        ignore_offset: bool,
+    ) -> Result<Vec<ExtentUser>, Errno> {
+        let mut found = None;
+        for bytes in LIST_BYTES {
+            let mut list = vec![0u64; bytes / size_of::<u64>()];
+            let mut head = LogicalIno::new_zeroed();
+            head.logical.set(logical);
+            head.size.set(bytes as u64);
+            if ignore_offset {
+                head.flags.set(args::IGNORE_OFFSET);
+            }
+            match self.ask_for_list::<{ args::LOGICAL_INO_V2 }>(&mut head, &mut list) {
+                // Kernels before 4.15.
+                Err(Errno::NOTTY) if !ignore_offset => {
+                    self.ask_for_list::<{ args::LOGICAL_INO }>(&mut head, &mut list)?;
+                }
+                asked => asked?,
+            }
+            let (users, missed) = users_in(&list);
+            found = Some(users);
+            if missed == 0 {
+                break;
+            }
+        }
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Has a list in the place that the argument then names.
+    fn ask_for_list<const NUMBER: Opcode>(
+        &self,
+        head: &mut LogicalIno,
+        list: &mut [u64],
+    ) -> Result<(), Errno> {
+        head.size.set(size_of_val(list) as u64);
+        head.inodes
+            .set(list.as_mut_ptr().expose_provenance() as u64);
+        // SAFETY: the numbers are of ioctls whose argument is LogicalIno. The kernel writes at most as many bytes as the
+        // argument says to the place that it names, which is the list's alone; any bytes are numbers.
+        unsafe { ioctl(&self.0, Updater::<NUMBER, LogicalIno>::new(head)) }
+    }
+}
+
+/// The users in a list, and how many did not fit into it.
+fn users_in(list: &[u64]) -> (Vec<ExtentUser>, u32) {
+    let (head, values) = list.split_at(size_of::<Container>() / size_of::<u64>());
+    let head = zerocopy::IntoBytes::as_bytes(head);
+    let Ok(head) = Container::read_from_bytes(head) else {
+        return (Vec::new(), 0);
+    };
+    let told = values.iter().take(head.elem_cnt.get() as usize);
+    let told: Vec<u64> = told.copied().collect();
+    let users = told.chunks_exact(3).map(|user| ExtentUser {
+        ino: InodeNr(user[0]),
+        offset: user[1],
+        root: RootId(user[2]),
+    });
+    (users.collect(), head.elem_missed.get())
+}

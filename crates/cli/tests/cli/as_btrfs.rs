@@ -1,0 +1,157 @@
+//! The command through links of the names that btrfs-progs has, beside btrfs-progs.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::process::empty_volume;
+
+/// A folder with a link of a name to the command.
+struct Link {
+    dir: tempfile::TempDir,
+    name: &'static str,
+}
+
+impl Link {
+    fn new(name: &'static str) -> Link {
+        let dir = tempfile::tempdir().unwrap();
+        symlink(env!("CARGO_BIN_EXE_ubtrfs"), dir.path().join(name)).unwrap();
+        Link { dir, name }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join(self.name)
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let words = line.split_whitespace();
+        Command::new(self.path()).args(words).output().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// With the exit codes of btrfs-progs 6.14, and whether there is something on standard output.
+const LINES: &[(&str, i32, bool)] = &[
+    ("help", 0, true),
+    ("help --", 0, true),
+    ("help -h", 0, true),
+    ("help --full", 0, true),
+    ("help --box", 0, true),
+    ("help nothing", 0, true),
+    ("--help", 0, true),
+    ("--help --full", 0, true),
+    ("--full --help", 0, true),
+    ("--full", 1, true),
+    ("", 1, true),
+    ("--format json", 1, true),
+    ("-h", 129, false),
+    ("-V", 129, false),
+    ("-x", 129, false),
+    ("--nothing", 129, false),
+    ("--ver", 129, false),
+    ("--version=1", 129, false),
+    ("--version", 0, true),
+    ("--version more", 0, true),
+    ("-vq --log quiet version", 0, true),
+    ("--param x --format=json vers", 0, true),
+    ("version more", 0, true),
+    ("version --help", 0, true),
+    ("nothing", 1, true),
+    ("s", 1, false),
+    ("se", 1, false),
+    ("q", 1, false),
+    ("subvolume s", 1, false),
+    ("subvolume nothing", 1, false),
+    ("subvolume -h", 1, false),
+    ("subvolume --help", 0, true),
+    ("sub l --help", 0, true),
+    ("sub l -h", 1, false),
+    ("sub l", 1, false),
+    ("filesystem d", 1, false),
+    ("i dump-super", 1, false),
+    ("i dump-s --help", 0, true),
+    ("ls /", 1, true),
+    ("mount", 1, true),
+];
+
+/// Text that we do not put there, as the list of all commands follows it.
+const SAYS_MORE: &[&str] = &["nothing", "ls /", "mount"];
+
+#[test]
+fn command_lines_end_as_those_of_btrfs_progs() {
+    let ours = Link::new("btrfs");
+    for (line, code, has_output) in LINES {
+        let output = ours.run(line);
+        assert_eq!(output.status.code(), Some(*code), "{line}: {output:?}");
+        let has_output = *has_output && !SAYS_MORE.contains(line);
+        assert_eq!(!output.stdout.is_empty(), has_output, "{line}: {output:?}");
+        let failed = *code != 0 && !has_output;
+        assert_eq!(!output.stderr.is_empty(), failed, "{line}: {output:?}");
+    }
+    if Command::new("btrfs").arg("--version").output().is_err() {
+        eprintln!("not compared: there is no btrfs-progs");
+        return;
+    }
+    for (line, code, has_output) in LINES {
+        let output = Command::new("btrfs")
+            .args(line.split_whitespace())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(*code), "btrfs-progs: {line}");
+        assert_eq!(
+            !output.stdout.is_empty(),
+            *has_output,
+            "btrfs-progs: {line}"
+        );
+    }
+}
+
+#[test]
+fn version_is_one_that_scripts_know() {
+    let shown = text(&Link::new("btrfs").run("--version").stdout);
+    let (first, rest) = shown.split_once('\n').unwrap();
+    let version = first.strip_prefix("btrfs-progs v").unwrap();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    assert!(version.split('.').all(is_number), "{first}");
+    assert!(rest.starts_with("ubtrfs v"), "{rest}");
+    let shown = text(&Link::new("mkfs.btrfs").run("-V").stdout);
+    assert!(
+        shown.starts_with("mkfs.btrfs, part of btrfs-progs v"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn names_mean_commands_of_btrfs_progs_only() {
+    let ours = Link::new("btrfs");
+    let said = |line: &str| text(&ours.run(line).stderr);
+    assert_eq!(said("se x"), "ERROR: 'send' is not supported by ubtrfs\n");
+    assert_eq!(
+        said("fi re 1G /"),
+        "ERROR: 'filesystem resize' is not supported by ubtrfs\n"
+    );
+    assert!(said("filesystem stats /").starts_with("btrfs filesystem: unknown token 'stats'\n"));
+    assert!(said("cp a b").starts_with("btrfs: unknown token 'cp'\n"));
+    let ambiguous =
+        "btrfs: ambiguous token 'q'\n\nDid you mean one of these ?\n\tqgroup\n\tquota\n";
+    assert_eq!(said("q"), ambiguous);
+    for (line, own) in [
+        ("help", "  mount "),
+        ("help --full", "  export "),
+        ("filesystem --help", "  stats  "),
+    ] {
+        let help = text(&ours.run(line).stdout);
+        assert!(!help.contains(own), "{line}: {help}");
+    }
+    let (_scratch, image) = empty_volume();
+    let shown = Command::new(ours.path())
+        .args(["i", "dump-su"])
+        .arg(&image)
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(text(&shown.stdout).starts_with("superblock: bytenr=65536, device="));
+}

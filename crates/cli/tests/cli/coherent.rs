@@ -1,0 +1,363 @@
+//! What programs see of a mount is what commands have made of it, from the moment that these return.
+//!
+//! Readers look all the time, through everything that the kernel may have kept: names, listings, contents, attributes.
+//! With `UBTRFS_SOAK` set there are more rounds and more ways of mounting.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use rustix::fs::{AtFlags, CWD, Dir, StatxFlags, statx};
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::process::geteuid;
+
+use crate::mounted::Mounted;
+use crate::process::succeed;
+use crate::switch::SWITCH;
+
+const WAYS: [&str; 6] = [
+    "rw,transport=classic",
+    "rw,transport=uring",
+    "rw,transport=classic,writeback",
+    "rw,transport=classic,opens",
+    "rw,transport=uring,writeback",
+    "rw,transport=uring,opens",
+];
+const USUAL: usize = 3;
+/// Names that commands make and delete.
+const NAMES: [&str; 4] = ["current", "kept", "made", "parent"];
+const LEN: usize = 10_000;
+
+/// What there is after a step: of each name what its file holds, and which names the directory lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct View {
+    contents: [Option<u8>; NAMES.len()],
+    exists: [bool; NAMES.len()],
+}
+
+/// Steps that were begun and done, and what is to be seen after each.
+#[derive(Default)]
+struct Steps {
+    begun: AtomicUsize,
+    done: AtomicUsize,
+    views: Mutex<Vec<View>>,
+    is_over: AtomicBool,
+    /// Views that were compared.
+    compared: AtomicUsize,
+}
+
+impl Steps {
+    fn view(&self, step: usize) -> View {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)[step].clone()
+    }
+
+    /// Does something after which `change` is to be seen.
+    fn step(&self, change: impl FnOnce(&mut View), work: impl FnOnce()) {
+        let step = self.done.load(Ordering::SeqCst);
+        let mut view = self.view(step);
+        change(&mut view);
+        self.begun.store(step + 1, Ordering::SeqCst);
+        work();
+        self.views.lock().unwrap().push(view);
+        self.done.store(step + 1, Ordering::SeqCst);
+    }
+
+    /// Looks again and again; what was seen while nothing was under way must be what is there.
+    fn watch(&self, by: &str, mut look: impl FnMut() -> io::Result<View>) {
+        while !self.is_over.load(Ordering::SeqCst) {
+            let done = self.done.load(Ordering::SeqCst);
+            let seen = look();
+            if self.begun.load(Ordering::SeqCst) == done {
+                assert_eq!(seen.unwrap(), self.view(done), "{by}, after step {done}");
+                self.compared.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// None for bytes of several versions, or too few.
+fn version_of(bytes: &[u8]) -> Option<u8> {
+    let first = bytes.first().copied();
+    first.filter(|&first| bytes.len() == LEN && bytes.iter().all(|&byte| byte == first))
+}
+
+/// By paths below one of the directories where the mount is seen.
+fn look_by_path(dir: &Path) -> io::Result<View> {
+    let mut view = View::default();
+    for (number, name) in NAMES.iter().enumerate() {
+        view.exists[number] = dir.join(name).symlink_metadata().is_ok();
+        if let Ok(bytes) = fs::read(dir.join(name).join("file")) {
+            let version = version_of(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+            view.contents[number] = Some(version);
+        }
+    }
+    Ok(view)
+}
+
+/// By listing a directory that stays open.
+fn look_by_listing(dir: &File, contents: [Option<u8>; NAMES.len()]) -> io::Result<View> {
+    let mut exists = [false; NAMES.len()];
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let names = NAMES.iter().zip(&mut exists);
+        for (_, is_listed) in
+            names.filter(|(name, _)| name.as_bytes() == entry.file_name().to_bytes())
+        {
+            *is_listed = true;
+        }
+    }
+    Ok(View { contents, exists })
+}
+
+/// The attributes that the kernel shows of its own are those that it is answered.
+fn assert_attributes(path: &Path) {
+    let ask = |flags| {
+        let shown = statx(
+            CWD,
+            path,
+            AtFlags::SYMLINK_NOFOLLOW | flags,
+            StatxFlags::ALL,
+        )?;
+        let times = [shown.stx_mtime, shown.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+        let numbers = (
+            shown.stx_ino,
+            shown.stx_nlink,
+            shown.stx_size,
+            shown.stx_blocks,
+        );
+        Ok::<_, io::Error>((numbers, shown.stx_mode, times))
+    };
+    let shown = ask(AtFlags::empty()).ok();
+    let asked = ask(AtFlags::STATX_FORCE_SYNC).ok();
+    assert_eq!(shown, asked, "{}", path.display());
+}
+
+/// A directory once more.
+struct Bind(PathBuf);
+
+impl Bind {
+    fn new(of: &Mounted) -> Bind {
+        let dir = of.dir.with_file_name("bound");
+        fs::create_dir_all(&dir).unwrap();
+        mount_bind(&of.dir, &dir).unwrap();
+        Bind(dir)
+    }
+}
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// A mount namespace with a copy of each mount, for as long as its process lives.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Namespace {
+        let mut child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg("echo; exec 1>&-; read _")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut made = String::new();
+        let stdout = child.stdout.as_mut().unwrap();
+        io::Read::read_to_string(stdout, &mut made).unwrap();
+        assert_eq!(made, "\n", "no namespace");
+        Namespace(child)
+    }
+
+    fn path_of(&self, dir: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.0.id()));
+        root.join(dir.strip_prefix("/").unwrap())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(words: &[&str], paths: &[PathBuf], rest: &[&str]) {
+    let words = words.iter().map(OsString::from);
+    let paths = paths.iter().map(|path| path.clone().into_os_string());
+    succeed(words.chain(paths).chain(rest.iter().map(OsString::from)));
+}
+
+/// One round of all that commands do to names, contents and attributes.
+fn round(steps: &Steps, dir: &Path, version: u8) {
+    let at = |name: &str| dir.join(name);
+    let quiet = |verb| ["subvolume", verb, "-q"];
+    let [current, kept, made, parent] = [0, 1, 2, 3];
+    let is_there = |number: usize, contents| {
+        move |view: &mut View| {
+            view.exists[number] = true;
+            view.contents[number] = contents;
+        }
+    };
+    let is_gone = |number: usize| {
+        move |view: &mut View| {
+            view.exists[number] = false;
+            view.contents[number] = None;
+        }
+    };
+    let write = |name: &str, version| {
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(false);
+        let file = options.open(at(name).join("file")).unwrap();
+        file.write_all_at(&[version; LEN], 0).unwrap();
+    };
+    steps.step(is_there(current, Some(version)), || {
+        write("current", version)
+    });
+    steps.step(is_there(kept, Some(version)), || {
+        run(&quiet("snapshot"), &[at("current"), at("kept")], &[]);
+    });
+    steps.step(is_there(current, Some(version + 1)), || {
+        write("current", version + 1);
+    });
+    // Back to what was kept.
+    steps.step(is_gone(current), || {
+        run(&quiet("delete"), &[at("current")], &[])
+    });
+    steps.step(is_there(current, Some(version)), || {
+        run(&quiet("snapshot"), &[at("kept"), at("current")], &[]);
+    });
+    steps.step(is_gone(kept), || run(&quiet("delete"), &[at("kept")], &[]));
+    steps.step(is_there(made, None), || {
+        run(&quiet("create"), &[at("made")], &[])
+    });
+    steps.step(is_there(parent, None), || {
+        run(
+            &["subvolume", "create", "-q", "-p"],
+            &[at("parent/inner")],
+            &[],
+        );
+    });
+    for name in ["made", "current", "parent/inner"] {
+        assert_attributes(&at(name));
+    }
+    steps.step(is_there(made, None), || {
+        run(&["property", "set"], &[at("made")], &["ro", "true"]);
+    });
+    assert!(File::create(at("made/file")).is_err());
+    steps.step(is_there(made, None), || {
+        run(&["property", "set"], &[at("made")], &["ro", "false"]);
+        run(
+            &["property", "set"],
+            &[at("current/file")],
+            &["compression", "zstd"],
+        );
+        run(&["subvolume", "set-default"], &[at("made")], &[]);
+        run(&["subvolume", "set-default", "5"], &[at("")], &[]);
+        run(
+            &["filesystem", "label"],
+            &[at("")],
+            &[&format!("round {version}")],
+        );
+    });
+    for name in ["made", "current/file", ""] {
+        assert_attributes(&at(name));
+    }
+    steps.step(is_there(made, Some(version)), || write("made", version));
+    // By the kernel: the two change places.
+    steps.step(
+        |view| view.contents.swap(current, made),
+        || {
+            fs::rename(at("made"), at("parent/other")).unwrap();
+            fs::rename(at("current"), at("made")).unwrap();
+            fs::rename(at("parent/other"), at("current")).unwrap();
+        },
+    );
+    steps.step(is_gone(made), || run(&quiet("delete"), &[at("made")], &[]));
+    steps.step(is_gone(parent), || {
+        run(&quiet("delete"), &[at("parent/inner")], &[]);
+        fs::remove_dir(at("parent")).unwrap();
+    });
+    assert_attributes(dir);
+}
+
+fn play(mounted: &Mounted, rounds: u8) {
+    let dir = &mounted.dir;
+    run(&["subvolume", "create", "-q"], &[dir.join("current")], &[]);
+    fs::write(dir.join("current/file"), [0; LEN]).unwrap();
+    for number in 0..300 {
+        fs::write(dir.join(format!("{number:0100}")), b"").unwrap();
+    }
+    let (bind, namespace) = (Bind::new(mounted), Namespace::new());
+    let steps = Steps::default();
+    let mut first = View::default();
+    (first.exists[0], first.contents[0]) = (true, Some(0));
+    steps.views.lock().unwrap().push(first);
+    let open = File::open(dir).unwrap();
+    thread::scope(|scope| {
+        let places = [dir.clone(), bind.0.clone(), namespace.path_of(dir)];
+        let mut readers: Vec<_> = places
+            .into_iter()
+            .map(|place| {
+                let steps = &steps;
+                scope.spawn(move || steps.watch("by path", || look_by_path(&place)))
+            })
+            .collect();
+        readers.push(scope.spawn(|| {
+            steps.watch("by listing", || {
+                let contents = steps.view(steps.done.load(Ordering::SeqCst)).contents;
+                look_by_listing(&open, contents)
+            });
+        }));
+        // Whatever becomes of it the readers end.
+        let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            (1..=rounds).for_each(|number| round(&steps, dir, 3 * number));
+        }));
+        steps.is_over.store(true, Ordering::SeqCst);
+        for reader in readers {
+            if let Err(panic) = reader.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        if let Err(panic) = played {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let compared = steps.compared.load(Ordering::Relaxed);
+    assert!(compared > 0, "nobody has looked");
+    drop((open, bind, namespace));
+}
+
+#[test]
+fn readers_see_what_commands_have_done_as_soon_as_they_return() {
+    if !geteuid().is_root() {
+        let _ = writeln!(io::stderr(), "SKIPPED: only root can make bind mounts");
+        return;
+    }
+    let (ways, rounds) = match std::env::var_os("UBTRFS_SOAK") {
+        Some(_) => (&WAYS[..], 60),
+        None => (&WAYS[..USUAL], 2),
+    };
+    for way in ways {
+        if way.contains("uring") && !Path::new(SWITCH).exists() {
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED: {way}: the kernel has no FUSE over io_uring"
+            );
+            continue;
+        }
+        let Some(mounted) = Mounted::new(way, |_| {}) else {
+            return;
+        };
+        println!("{way}");
+        play(&mounted, rounds);
+        mounted.unmount();
+        succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a command does and says while another process has the volume open.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::mounted::Mounted;
+use crate::process::{empty_volume, fail, location, ubtrfs};
+
+/// How long opening a device tries for its lock by itself.
+const OF_THE_DEVICE: Duration = Duration::from_secs(1);
+
+/// A process that has the lock of an image until its standard input ends.
+struct Holder(Child);
+
+impl Holder {
+    fn of(image: &Path) -> Holder {
+        let mut holder = Command::new("flock")
+            .arg(image)
+            .args(["sh", "-c", "echo; read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0];
+        let said = holder.stdout.as_mut().unwrap();
+        said.read_exact(&mut ready).unwrap();
+        Holder(holder)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn command_waits_for_one_that_has_the_volume() {
+    let (_scratch, image) = empty_volume();
+    for wait in [&[][..], &["--wait"], &["--wait=60"]] {
+        let holder = Holder::of(&image);
+        let name = format!("d{}", wait.join(""));
+        let command = ubtrfs()
+            .args(wait)
+            .arg("mkdir")
+            .arg(location(&image, &name))
+            .spawn();
+        // Longer than the device waits for its lock.
+        std::thread::sleep(OF_THE_DEVICE * 2);
+        holder.end();
+        assert!(command.unwrap().wait().unwrap().success(), "{wait:?}");
+    }
+}
+
+#[test]
+fn command_that_is_not_to_wait_says_who_has_the_volume() {
+    let (_scratch, image) = empty_volume();
+    let holder = Holder::of(&image);
+    let pid = holder.0.id();
+    let output = fail(
+        [OsStr::new("--wait=0"), OsStr::new("ls"), image.as_os_str()],
+        "another command has the volume open (--wait waits longer)",
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("process {pid} ")), "{said}");
+    holder.end();
+}
+
+#[test]
+fn mount_of_the_volume_is_named_at_once() {
+    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+        return;
+    };
+    let at = format!("is mounted on '{}' (process ", mounted.dir.display());
+    let begun = Instant::now();
+    fail([OsStr::new("ls"), mounted.image.as_os_str()], &at);
+    fail([OsStr::new("mkdir"), &location(&mounted.image, "d")], &at);
+    fail([OsStr::new("check"), mounted.image.as_os_str()], &at);
+    // Each of the three tries for the lock for a second; waiting for a command would take ten times as long.
+    assert!(begun.elapsed() < Duration::from_secs(25));
+    mounted.unmount();
+}

@@ -1,0 +1,283 @@
+//! Mounts that other namespaces have as well, and mounts whose server does nothing any more.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::mount::mount_bind;
+use rustix::process::{Pid, Signal};
+use ubtrfs_sim::kernel;
+
+use crate::served::{
+    Elsewhere, Place, Server, alone, assert_ok, can_mount, ended_within_a_moment, types_at, ubtrfs,
+};
+
+impl Place {
+    /// None if it has not returned after a moment.
+    fn umount_by(&self, command: &mut Command) -> Option<Output> {
+        command.arg(&self.mountpoint);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        ended_within_a_moment(Pid::from_child(&child)).then(|| child.wait_with_output().unwrap())
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// As in a container: other processes are not to be seen, and nothing that is mounted here is seen outside.
+fn in_a_container(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(program);
+    command
+}
+
+#[test]
+fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    for options in ["transport=auto", "transport=classic"] {
+        let mut server = place.serve_with(options);
+        let elsewhere = Elsewhere::new();
+        fs::write(place.mountpoint.join(options), "written\n").unwrap();
+        let umount = place.umount_by(ubtrfs().arg("umount")).expect("it waits");
+        assert!(umount.status.success());
+        let said = said(&umount);
+        let named = format!("process {} (sh) has it on", elsewhere.pid());
+        assert!(said.contains("mounted elsewhere"), "{said}");
+        assert!(said.contains(&named), "{said}");
+        assert!(types_at(&place.mountpoint).is_empty());
+        let taken = ubtrfs()
+            .arg("mount")
+            .args([&place.image, &place.mountpoint])
+            .output()
+            .unwrap();
+        assert!(!taken.status.success());
+        server.signal(Signal::KILL);
+        server.end().unwrap();
+        drop(elsewhere);
+        assert_eq!(place.read(options), "written\n");
+    }
+}
+
+#[test]
+fn the_server_ends_with_the_last_mount_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    assert!(place.umount_by(ubtrfs().arg("umount")).is_some());
+    drop(elsewhere);
+    assert!(server.end().expect("it lives on").success());
+}
+
+#[test]
+fn umount_in_a_container_makes_durable_what_lives_on_outside() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    fs::write(place.mountpoint.join("file"), "written\n").unwrap();
+    let mut umount = in_a_container(Path::new(env!("CARGO_BIN_EXE_ubtrfs")));
+    let umount = place.umount_by(umount.arg("umount")).expect("it waits");
+    assert!(umount.status.success(), "{}", said(&umount));
+    let said = said(&umount);
+    assert!(
+        said.contains("durable") && said.contains("cannot be seen"),
+        "{said}"
+    );
+    assert_eq!(types_at(&place.mountpoint), ["fuse.ubtrfs"]);
+    server.signal(Signal::KILL);
+    server.end().unwrap();
+    place.umount();
+    assert_eq!(place.read("file"), "written\n");
+}
+
+#[test]
+fn an_image_is_free_when_umount_returns_in_a_container() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let script = r#"set -e
+        for round in 1 2 3; do
+            "$0" mount "$1" "$2"
+            head -c 20000000 /dev/zero >"$2/file$round"
+            "$0" umount "$2"
+            flock -n "$1" true
+        done"#;
+    let mut container = in_a_container(Path::new("sh"));
+    container
+        .args(["-c", script, env!("CARGO_BIN_EXE_ubtrfs")])
+        .arg(&place.image);
+    let ended = place.umount_by(&mut container).expect("it waits");
+    assert!(
+        ended.status.success() && ended.stderr.is_empty(),
+        "{}",
+        said(&ended)
+    );
+    assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
+    assert_eq!(place.read("file3").len(), 20_000_000);
+}
+
+#[test]
+fn umount_of_a_bind_mount_says_nothing_and_leaves_the_other() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let bound = place.scratch.path().join("bound");
+    fs::create_dir(&bound).unwrap();
+    mount_bind(&place.mountpoint, &bound).unwrap();
+    let first = ubtrfs().arg("umount").arg(&bound).output().unwrap();
+    assert!(
+        first.status.success() && first.stderr.is_empty(),
+        "{}",
+        said(&first)
+    );
+    fs::write(place.mountpoint.join("file"), "written\n").unwrap();
+    mount_bind(&place.mountpoint, &bound).unwrap();
+    let first = place.umount_by(ubtrfs().arg("umount")).expect("it waits");
+    assert!(
+        first.status.success() && first.stderr.is_empty(),
+        "{}",
+        said(&first)
+    );
+    assert_eq!(fs::read(bound.join("file")).unwrap(), b"written\n");
+    assert_ok(ubtrfs().arg("umount").arg(&bound));
+    assert!(server.end().unwrap().success());
+    assert_eq!(place.read("file"), "written\n");
+}
+
+#[test]
+fn umount_says_that_the_server_is_stopped_and_does_not_wait() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    server.stop();
+    let umount = place.umount_by(ubtrfs().arg("umount"));
+    server.signal(Signal::CONT);
+    let umount = umount.expect("it waits");
+    assert_eq!(umount.status.code(), Some(1));
+    assert!(said(&umount).contains("is stopped"), "{}", said(&umount));
+    assert!(server.end().unwrap().success());
+}
+
+#[test]
+fn umount_in_a_container_says_that_the_server_does_not_answer() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve_with("transport=classic");
+    server.stop();
+    let mut umount = in_a_container(Path::new(env!("CARGO_BIN_EXE_ubtrfs")));
+    let umount = place.umount_by(umount.arg("umount"));
+    server.signal(Signal::CONT);
+    let umount = umount.expect("it waits");
+    assert_eq!(umount.status.code(), Some(1));
+    assert!(
+        said(&umount).contains("does not answer"),
+        "{}",
+        said(&umount)
+    );
+    place.umount();
+    assert!(server.end().unwrap().success());
+}
+
+/// Leaves a mount without its server, as it is after a crash.
+fn kill_server(place: &Place, options: &str) {
+    let mut server: Server = place.serve_with(options);
+    fs::write(place.mountpoint.join("file"), "written\n").unwrap();
+    let file = File::open(place.mountpoint.join("file")).unwrap();
+    file.sync_all().unwrap();
+    server.signal(Signal::KILL);
+    server.end().unwrap();
+}
+
+#[test]
+fn a_mount_whose_server_was_killed_is_unmounted_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    for with_copy in [false, true] {
+        kill_server(&place, "rw");
+        let elsewhere = with_copy.then(Elsewhere::new);
+        let umount = place.umount_by(ubtrfs().arg("umount")).expect("it waits");
+        assert!(umount.status.success(), "{}", said(&umount));
+        assert!(types_at(&place.mountpoint).is_empty());
+        assert_eq!(place.read("file"), "written\n");
+        drop(elsewhere);
+    }
+}
+
+#[test]
+fn a_mount_whose_server_was_killed_is_not_remounted() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    kill_server(&place, "rw");
+    for target in [&place.mountpoint, &place.image] {
+        let remount = ubtrfs()
+            .args(["mount", "-o", "remount,ro"])
+            .arg(target)
+            .output()
+            .unwrap();
+        assert_eq!(remount.status.code(), Some(1));
+        let said = said(&remount);
+        assert!(said.contains("has ended: unmount"), "{said}");
+    }
+    place.umount();
+}
+
+#[test]
+fn a_mount_whose_server_was_killed_makes_way_for_a_new_one() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let with_loop = kernel::or_skip("a killed mount by a loop device").then_some("loop");
+    for options in ["rw", "ro,noloop"].into_iter().chain(with_loop) {
+        kill_server(&place, "rw");
+        let again = ubtrfs()
+            .args(["mount", "-o", options])
+            .args([&place.image, &place.mountpoint])
+            .output()
+            .unwrap();
+        assert!(again.status.success(), "{}", said(&again));
+        assert!(said(&again).contains("has ended"), "{}", said(&again));
+        assert_eq!(types_at(&place.mountpoint).len(), 1);
+        assert_eq!(
+            fs::read(place.mountpoint.join("file")).unwrap(),
+            b"written\n"
+        );
+        place.umount();
+    }
+}

@@ -1,0 +1,57 @@
+//! How the memory that a volume may take is divided among its caches and budgets.
+//!
+//! Budgets count what they bound, and holding that costs more: a delta is committed while the next one grows, a commit
+//! keeps lists beside it, and freed memory is not given back at once. So all shares together are about a third.
+//!
+//! Not here: how much there is (`ubtrfs_device::memory_limit`), buffers of requests (`fuse`).
+
+use super::OpenOptions;
+
+/// The least memory in which a volume is known to live, whatever is done.
+pub const LEAST_MEMORY_BYTES: u64 = 128 << 20;
+/// With less, shares do not become smaller.
+const LEAST_SHARED_BYTES: u64 = LEAST_MEMORY_BYTES / 2;
+
+const DELTA_SHARE: u64 = 24;
+const NODES_SHARE: u64 = 8;
+const BUFFER_SHARE: u64 = 16;
+const DECOMPRESSED_SHARE: u64 = 64;
+const INODES_SHARE: u64 = 64;
+const LOOKUPS_SHARE: u64 = 64;
+
+impl OpenOptions {
+    /// Lowers every budget to its share of so much memory. Call it after those that set them.
+    #[must_use]
+    pub fn limit_memory(mut self, memory_bytes: u64) -> Self {
+        let memory = memory_bytes.max(LEAST_SHARED_BYTES);
+        let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);
+        lower(&mut self.delta_bytes, DELTA_SHARE);
+        lower(&mut self.cache_bytes, NODES_SHARE);
+        lower(&mut self.data.buffer_bytes, BUFFER_SHARE);
+        lower(&mut self.decompressed_bytes, DECOMPRESSED_SHARE);
+        lower(&mut self.inode_bytes, INODES_SHARE);
+        lower(&mut self.lookup_bytes, LOOKUPS_SHARE);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_lowered_to_their_shares_and_never_raised() {
+        let usual = OpenOptions::new();
+        let small = usual.clone().limit_memory(128 << 20);
+        assert_eq!(small.delta_bytes, (128 << 20) / DELTA_SHARE);
+        assert_eq!(small.cache_bytes, 16 << 20);
+        assert_eq!(small.data.buffer_bytes, 8 << 20);
+        assert_eq!(small.decompressed_bytes, 2 << 20);
+        assert_eq!(small.inode_bytes, 2 << 20);
+        assert_eq!(small.lookup_bytes, 2 << 20);
+        let least = usual.clone().limit_memory(0);
+        assert_eq!(least.cache_bytes, LEAST_SHARED_BYTES / NODES_SHARE);
+        let large = usual.clone().limit_memory(1 << 40);
+        assert_eq!(format!("{large:?}"), format!("{usual:?}"));
+    }
+}

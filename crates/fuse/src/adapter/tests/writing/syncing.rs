@@ -1,0 +1,24 @@
+//! What is committed for those who sync.
+
+use ubtrfs_format::item::InodeFlags;
+
+use super::*;
+
+#[test]
+fn syncing_data_commits_no_times() {
+    let mount = mount();
+    let file = mount.file(NodeId::ROOT, "file");
+    let volume = mount.volume();
+    let id = mount.node(file.0).unwrap().id;
+    volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
+    let sync = |data_only| mount.fsync(&ROOT, file.0, file.1, data_only).unwrap();
+    let commits = || volume.writer_stats().unwrap().commits;
+    mount.put(file, 0, &[1; 4096]);
+    sync(true);
+    let before = commits();
+    mount.put(file, 0, &[2; 4096]);
+    sync(true);
+    assert_eq!(commits(), before);
+    sync(false);
+    assert_eq!(commits(), before + 1);
+}

@@ -1,0 +1,75 @@
+//! What is left of a mount when it was unmounted in one place: a file system that lives on in others, and what was written
+//! to it.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread::Builder;
+use std::time::Duration;
+
+use ubtrfs_engine::Volume;
+
+use super::session::Place;
+use crate::adapter::KernelPages;
+
+/// The server's own word to a process that unmounts. It needs no table of mounts, which may not show all of them.
+#[derive(Clone, Debug)]
+pub struct Afterlife {
+    place: Arc<Place>,
+    written: Written,
+}
+
+impl Afterlife {
+    pub(super) fn new(place: Arc<Place>, written: Written) -> Afterlife {
+        Afterlife { place, written }
+    }
+
+    /// Waits for the end of the connection; false if the file system is mounted elsewhere still, or in use.
+    pub fn ends_within(&self, time: Duration) -> bool {
+        self.place.ends_within(time)
+    }
+
+    /// Commits what was written so far. False if not all of it is durable, which the log explains.
+    pub fn make_durable(&self) -> bool {
+        self.written.make_durable()
+    }
+}
+
+/// What users have written to the file system, if that is a volume.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    pub(super) pages: Weak<KernelPages>,
+    pub(super) volume: Weak<Volume>,
+}
+
+impl Written {
+    /// With what the kernel holds, whose pages are in no process's way.
+    pub(super) fn make_durable(&self) -> bool {
+        let Some(volume) = self.volume.upgrade().filter(|volume| volume.is_writable()) else {
+            return true;
+        };
+        let pages = self.pages.upgrade().map(|pages| pages.write_back(None));
+        if let Some(Err(error)) = &pages {
+            tracing::error!(%error, "not all that was mapped is written");
+        }
+        match volume.sync() {
+            Ok(()) => {
+                tracing::info!("what was written is durable");
+                !matches!(pages, Some(Err(_)))
+            }
+            Err(error) => {
+                tracing::error!(%error, "not all that was written is durable");
+                false
+            }
+        }
+    }
+
+    /// Has a thread make it durable, and then do what is to follow.
+    pub(super) fn make_durable_then(&self, next: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let written = self.clone();
+        let thread = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
+            written.make_durable();
+            next();
+        });
+        thread.map(drop)
+    }
+}

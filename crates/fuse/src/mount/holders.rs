@@ -1,0 +1,86 @@
+//! Processes that still have a file system of ours mounted, each for the mount namespace that it is in.
+//!
+//! Seen is what `/proc` shows: no process of other pid namespaces, no namespace that a descriptor alone keeps, and no
+//! mount that was detached while it was in use.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
+use rustix::io::Errno;
+
+use super::table::table_of;
+
+/// A process with a mount, and how many others share the mount with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: u32,
+    /// As the kernel calls the process, which is cut to 15 bytes.
+    pub command: String,
+    /// As the process sees it.
+    pub mountpoint: PathBuf,
+    pub others: usize,
+}
+
+/// Lists the first process of each namespace that has a mount of the device.
+pub fn holders_of(device: (u32, u32)) -> Vec<Holder> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut pids: Vec<u32> = names.filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    let mut holders: Vec<Holder> = Vec::new();
+    let mut of_mounts: HashMap<u64, usize> = HashMap::new();
+    for pid in pids {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let mut table = table_of(&folder).unwrap_or_default().into_iter();
+        let Some(entry) = table.find(|entry| entry.device == device && entry.is_ours()) else {
+            continue;
+        };
+        // A mount is of one namespace, and tells it from others to a process that may not ask for the namespace.
+        match of_mounts.get(&entry.id) {
+            Some(&at) => holders[at].others += 1,
+            None => {
+                of_mounts.insert(entry.id, holders.len());
+                holders.push(Holder {
+                    pid,
+                    command: command_of(&folder),
+                    mountpoint: entry.mountpoint,
+                    others: 0,
+                });
+            }
+        }
+    }
+    holders
+}
+
+/// Whether a process has something open or mapped, or stands, in a FUSE file system of the device whose connection has
+/// ended.
+pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes = processes.filter(|process| {
+        let name = process.file_name();
+        name.to_str()
+            .is_some_and(|name| name.parse::<u32>().is_ok())
+    });
+    processes.any(|process| {
+        let process = process.path();
+        let links = ["fd", "map_files"].map(|folder| fs::read_dir(process.join(folder)));
+        let links = links.into_iter().flatten().flatten().flatten();
+        let links = links.map(|link| link.path());
+        let mut links = links.chain(["cwd", "root"].map(|link| process.join(link)));
+        links.any(|link| is_dead(&link, device))
+    })
+}
+
+/// What asks no server says which device it is of, and the rest is only asked of that.
+fn is_dead(link: &Path, device: (u32, u32)) -> bool {
+    let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
+    found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == device)
+        && matches!(statfs(link), Err(Errno::NOTCONN))
+}
+
+fn command_of(process: &Path) -> String {
+    let name = fs::read(process.join("comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}

@@ -1,0 +1,103 @@
+//! What `btrfs check` and the kernel's mount say about a volume that may be damaged.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{KernelMount, LoopDevice};
+
+/// A verdict: nothing, or what was found wrong.
+pub type Verdict = Result<(), String>;
+
+/// Far above what a small volume takes: a check that hangs fails.
+const CHECK_SECONDS: &str = "120";
+/// Far deeper than what tests make: damage may make a directory its own child.
+const DEEPEST: usize = 24;
+/// Damage may make a small file of any size.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// Runs `btrfs check`. A check that crashes or hangs finds something wrong, too.
+pub fn progs_verdict(devices: &[PathBuf], data_csums: bool) -> Verdict {
+    let mut command = Command::new("timeout");
+    command.args([CHECK_SECONDS, "btrfs", "check", "--readonly"]);
+    if data_csums {
+        command.arg("--check-data-csum");
+    }
+    // The other devices are found by a scan of block devices.
+    let mut loops = Vec::new();
+    if devices.len() > 1 {
+        for device in devices {
+            let attached = LoopDevice::attach_read_only(device);
+            loops.push(attached.map_err(|error| error.to_string())?);
+        }
+    }
+    match loops.first() {
+        Some(first) => command.arg(first.path()),
+        None => command.arg(&devices[0]),
+    };
+    let output = command.env("LC_ALL", "C").output();
+    let output = output.map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )),
+    }
+}
+
+/// Mounts the volume read-only, replaying its log, and reads everything. The device files change if there is a
+/// log.
+pub fn reading_verdict(devices: &[PathBuf]) -> Verdict {
+    // A log is not replayed from a device that is read-only itself.
+    let mount = mounted(devices, "subvolid=5", true)?;
+    read_all(mount.path()).map_err(|error| format!("mounted, not read: {error}"))?;
+    mount.unmount().map_err(|error| error.to_string())
+}
+
+/// Mounts the volume for writing, changes it, and mounts it once more. The device files change.
+pub fn writing_verdict(devices: &[PathBuf]) -> Verdict {
+    let mount = mounted(devices, "subvolid=5", false)?;
+    let work = || -> io::Result<()> {
+        read_all(mount.path())?;
+        let dir = mount.path().join("after the verdict");
+        match fs::create_dir(&dir).and_then(|()| fs::write(dir.join("file"), [7; 10_000])) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            done => done?,
+        }
+        fs::File::open(mount.path())?.sync_all()
+    };
+    work().map_err(|error| format!("mounted, not changed: {error}"))?;
+    mount.sync().map_err(|error| error.to_string())?;
+    mount.unmount().map_err(|error| error.to_string())?;
+    let mount = mounted(devices, "subvolid=5", true)?;
+    read_all(mount.path()).map_err(|error| format!("mounted again, not read: {error}"))?;
+    mount.unmount().map_err(|error| error.to_string())
+}
+
+fn mounted(devices: &[PathBuf], options: &str, read_only: bool) -> Result<KernelMount, String> {
+    let mount = KernelMount::writable_devices(devices, options, read_only);
+    mount.map_err(|error| error.to_string())
+}
+
+/// Reads all names, inodes and data.
+fn read_all(top: &Path) -> io::Result<()> {
+    let mut pending = vec![(top.to_path_buf(), 0)];
+    while let Some((dir, depth)) = pending.pop() {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let metadata = fs::symlink_metadata(&path)?;
+            if metadata.is_dir() && depth < DEEPEST {
+                pending.push((path, depth + 1));
+            } else if metadata.is_symlink() {
+                fs::read_link(&path)?;
+            } else if metadata.is_file() && metadata.len() <= LARGEST_FILE {
+                fs::read(&path)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! Calls by paths have the outcome, and leave the files, that the same calls of `std::fs` have on this machine.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use ubtrfs::{FileKind, Volume};
+
+const VOLUME_BYTES: u64 = 256 << 20;
+
+/// Everything that has a name, with its content or target.
+type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+/// The calls that are compared.
+trait Place {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>>;
+    fn write(&self, path: &str, content: &[u8]) -> io::Result<()>;
+    fn open(&self, path: &str) -> io::Result<()>;
+    fn create_dir(&self, path: &str) -> io::Result<()>;
+    fn create_dir_all(&self, path: &str) -> io::Result<()>;
+    fn remove_file(&self, path: &str) -> io::Result<()>;
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
+    fn remove_dir_all(&self, path: &str) -> io::Result<()>;
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn hard_link(&self, file: &str, link: &str) -> io::Result<()>;
+    fn symlink(&self, target: &str, link: &str) -> io::Result<()>;
+    fn read_link(&self, path: &str) -> io::Result<Vec<u8>>;
+    fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool>;
+    fn exists(&self, path: &str) -> io::Result<bool>;
+    fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>>;
+}
+
+/// The working directory, which absolute paths begin at as well.
+struct Host(PathBuf);
+
+impl Host {
+    fn at(&self, path: &str) -> PathBuf {
+        match path.strip_prefix('/') {
+            Some(below) => PathBuf::from(format!("{}/{below}", self.0.display())),
+            None => PathBuf::from(path),
+        }
+    }
+}
+
+impl Place for Host {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.at(path))
+    }
+    fn write(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        fs::write(self.at(path), content)
+    }
+    fn open(&self, path: &str) -> io::Result<()> {
+        fs::File::open(self.at(path)).map(drop)
+    }
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        fs::create_dir(self.at(path))
+    }
+    fn create_dir_all(&self, path: &str) -> io::Result<()> {
+        fs::create_dir_all(self.at(path))
+    }
+    fn remove_file(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.at(path))
+    }
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        fs::remove_dir(self.at(path))
+    }
+    fn remove_dir_all(&self, path: &str) -> io::Result<()> {
+        fs::remove_dir_all(self.at(path))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.at(from), self.at(to))
+    }
+    fn hard_link(&self, file: &str, link: &str) -> io::Result<()> {
+        fs::hard_link(self.at(file), self.at(link))
+    }
+    fn symlink(&self, target: &str, link: &str) -> io::Result<()> {
+        std::os::unix::fs::symlink(self.at(target), self.at(link))
+    }
+    fn read_link(&self, path: &str) -> io::Result<Vec<u8>> {
+        let target = fs::read_link(self.at(path))?;
+        let target = target.as_os_str().as_bytes();
+        let root = self.0.as_os_str().as_bytes();
+        Ok(target.strip_prefix(root).unwrap_or(target).to_vec())
+    }
+    fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool> {
+        let metadata = match follow {
+            true => fs::metadata(self.at(path)),
+            false => fs::symlink_metadata(self.at(path)),
+        };
+        metadata.map(|metadata| metadata.is_dir())
+    }
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.at(path).try_exists()
+    }
+    fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>> {
+        let entries = fs::read_dir(self.at(path))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().as_bytes().to_vec()));
+        let mut names = names.collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Place for Volume {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        Ok(Volume::read(self, path)?)
+    }
+    fn write(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        Ok(Volume::write(self, path, content)?)
+    }
+    fn open(&self, path: &str) -> io::Result<()> {
+        Ok(self.open_file(path).map(drop)?)
+    }
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        Ok(Volume::create_dir(self, path)?)
+    }
+    fn create_dir_all(&self, path: &str) -> io::Result<()> {
+        Ok(Volume::create_dir_all(self, path)?)
+    }
+    fn remove_file(&self, path: &str) -> io::Result<()> {
+        Ok(Volume::remove_file(self, path)?)
+    }
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        Ok(Volume::remove_dir(self, path)?)
+    }
+    fn remove_dir_all(&self, path: &str) -> io::Result<()> {
+        Ok(Volume::remove_dir_all(self, path)?)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(Volume::rename(self, from, to)?)
+    }
+    fn hard_link(&self, file: &str, link: &str) -> io::Result<()> {
+        Ok(Volume::hard_link(self, file, link)?)
+    }
+    fn symlink(&self, target: &str, link: &str) -> io::Result<()> {
+        Ok(Volume::symlink(self, target, link)?)
+    }
+    fn read_link(&self, path: &str) -> io::Result<Vec<u8>> {
+        Ok(Volume::read_link(self, path)?)
+    }
+    fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool> {
+        let attr = match follow {
+            true => self.metadata(path)?,
+            false => self.symlink_metadata(path)?,
+        };
+        Ok(attr.kind == FileKind::Directory)
+    }
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        Ok(Volume::exists(self, path)?)
+    }
+    fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>> {
+        let entries = self.read_dir(path)?;
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn fill(place: &dyn Place) -> io::Result<()> {
+    place.write("file", b"content")?;
+    place.write("other", b"other content")?;
+    place.create_dir("empty")?;
+    place.create_dir_all("dir/sub")?;
+    place.write("dir/file", b"below")?;
+    place.hard_link("file", "hard")?;
+    for (target, link) in [
+        ("file", "to_file"),
+        ("dir", "to_dir"),
+        ("dir/", "to_dir_slash"),
+        ("file/", "to_file_slash"),
+        ("../other", "dir/up"),
+        ("made", "dangling"),
+        ("/made", "dangling_absolute"),
+        ("made/", "dangling_slash"),
+        ("dir/again", "twice"),
+        ("made_below", "dir/again"),
+        ("none/below", "lost"),
+        ("file/below", "through_file"),
+        ("loop", "loop"),
+    ] {
+        place.symlink(target, link)?;
+    }
+    Ok(())
+}
+
+fn tree(place: &dyn Place, dir: &str, found: &mut Tree) {
+    for name in place.names(dir).unwrap() {
+        let name = String::from_utf8(name).unwrap();
+        let path = format!("{dir}/{name}");
+        let content = match place.read_link(&path) {
+            Ok(target) => target,
+            Err(_) if place.is_dir(&path, false).unwrap() => {
+                tree(place, &path, found);
+                Vec::new()
+            }
+            Err(_) => place.read(&path).unwrap(),
+        };
+        found.insert(PathBuf::from(path), content);
+    }
+}
+
+fn whole(place: &dyn Place) -> Tree {
+    let mut found = Tree::new();
+    tree(place, ".", &mut found);
+    found
+}
+
+/// One tree, made on the host and in a volume.
+struct Pair {
+    host: Host,
+    volume: Volume,
+    before: Tree,
+}
+
+/// Runs a call on both trees and tells of a difference.
+struct Judge {
+    scratch: tempfile::TempDir,
+    /// None if a call has changed it.
+    pair: Option<Pair>,
+    cases: usize,
+    differences: Vec<String>,
+}
+
+impl Judge {
+    fn compare<T: Debug + PartialEq>(
+        &mut self,
+        call: &str,
+        run: impl Fn(&dyn Place) -> io::Result<T>,
+    ) {
+        self.cases += 1;
+        let pair = match self.pair.take() {
+            Some(pair) => pair,
+            None => self.new_pair(),
+        };
+        let outcome = |place: &dyn Place| run(place).map_err(|error| error.kind());
+        let (theirs, ours) = (outcome(&pair.host), outcome(&pair.volume));
+        let (their_tree, our_tree) = (whole(&pair.host), whole(&pair.volume));
+        if theirs != ours {
+            let told = format!("{call}: std::fs {theirs:?}, here {ours:?}");
+            self.differences.push(told);
+        } else if their_tree != our_tree {
+            let told = format!("{call}: std::fs leaves {their_tree:?}, here {our_tree:?}");
+            self.differences.push(told);
+        }
+        if their_tree == pair.before && our_tree == pair.before {
+            self.pair = Some(pair);
+        }
+    }
+
+    fn new_pair(&self) -> Pair {
+        let root = self.scratch.path().join(self.cases.to_string());
+        fs::create_dir(&root).unwrap();
+        env::set_current_dir(&root).unwrap();
+        let host = Host(root);
+        let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+        fill(&host).unwrap();
+        fill(&volume).unwrap();
+        let before = whole(&host);
+        Pair {
+            host,
+            volume,
+            before,
+        }
+    }
+}
+
+/// One test, as the working directory is the process's.
+#[test]
+fn calls_by_paths_are_as_in_std_fs() {
+    let mut judge = Judge {
+        scratch: tempfile::tempdir().unwrap(),
+        pair: None,
+        cases: 0,
+        differences: Vec::new(),
+    };
+    let long = "x".repeat(256);
+    let below_long = format!("{long}/y");
+    let paths = [
+        "",
+        ".",
+        "./",
+        "file",
+        "file/",
+        "file/.",
+        "file/..",
+        "file/x",
+        "/file",
+        "//file",
+        "./file",
+        "dir",
+        "dir/",
+        "dir//",
+        "dir/.",
+        "dir/./",
+        "dir/..",
+        "dir/../file",
+        "/dir/file",
+        "empty",
+        "empty/",
+        "empty/..",
+        "to_file",
+        "to_file/",
+        "to_file_slash",
+        "to_dir",
+        "to_dir/",
+        "to_dir/.",
+        "to_dir/file",
+        "to_dir_slash",
+        "dir/up",
+        "dangling",
+        "dangling/",
+        "dangling_absolute",
+        "dangling_slash",
+        "twice",
+        "lost",
+        "through_file",
+        "loop",
+        "loop/x",
+        "none",
+        "none/",
+        "none/.",
+        "none/..",
+        "none/x",
+        "a\0b",
+        &long,
+        &below_long,
+    ];
+    for path in paths {
+        let call = |name: &str| format!("{name} {path:?}");
+        judge.compare(&call("read"), |place| place.read(path));
+        judge.compare(&call("write"), |place| place.write(path, b"new"));
+        judge.compare(&call("open"), |place| place.open(path));
+        judge.compare(&call("create_dir"), |place| place.create_dir(path));
+        judge.compare(&call("create_dir_all"), |place| place.create_dir_all(path));
+        judge.compare(&call("remove_file"), |place| place.remove_file(path));
+        judge.compare(&call("remove_dir"), |place| place.remove_dir(path));
+        // There `std::fs` removes what is in the directory, and fails then.
+        let is_emptied_first = path.ends_with('.') || path == "./" || path == "dir/./";
+        if !is_emptied_first && path != "to_dir/" {
+            judge.compare(&call("remove_dir_all"), |place| place.remove_dir_all(path));
+        }
+        judge.compare(&call("rename from"), |place| place.rename(path, "new"));
+        judge.compare(&call("rename to"), |place| place.rename("file", path));
+        judge.compare(&call("rename dir to"), |place| place.rename("dir", path));
+        judge.compare(&call("rename to its own"), |place| place.rename(path, path));
+        judge.compare(&call("hard_link of"), |place| place.hard_link(path, "new"));
+        judge.compare(&call("hard_link to"), |place| place.hard_link("file", path));
+        judge.compare(&call("symlink of"), |place| place.symlink(path, "new"));
+        judge.compare(&call("symlink at"), |place| place.symlink("file", path));
+        judge.compare(&call("read_link"), |place| place.read_link(path));
+        judge.compare(&call("metadata"), |place| place.is_dir(path, true));
+        judge.compare(&call("symlink_metadata"), |place| place.is_dir(path, false));
+        judge.compare(&call("exists"), |place| place.exists(path));
+        judge.compare(&call("read_dir"), |place| place.names(path));
+    }
+    for path in ["dir/new", "dir/sub/new", "a/b/c", "a/../b", "empty/new/"] {
+        let call = format!("create_dir_all {path:?}");
+        judge.compare(&call, |place| place.create_dir_all(path));
+    }
+    for (from, to) in [
+        ("hard", "file"),
+        ("dir", "dir/sub/x"),
+        ("dir/sub", "dir"),
+        ("new/", "x/"),
+    ] {
+        let call = format!("rename {from:?} {to:?}");
+        judge.compare(&call, |place| place.rename(from, to));
+    }
+    env::set_current_dir("/").unwrap();
+    let told = judge.differences.join("\n");
+    assert!(
+        judge.differences.is_empty(),
+        "{} of {}:\n{told}",
+        judge.differences.len(),
+        judge.cases
+    );
+}
+
+#[test]
+fn removal_of_the_root_or_by_a_dot_loses_nothing() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    fill(&volume).unwrap();
+    let before = whole(&volume);
+    for (path, kind) in [
+        ("/", ErrorKind::ResourceBusy),
+        (".", ErrorKind::InvalidInput),
+        ("dir/.", ErrorKind::InvalidInput),
+        ("dir/..", ErrorKind::DirectoryNotEmpty),
+        ("to_dir/", ErrorKind::NotADirectory),
+    ] {
+        let refused = volume.remove_dir_all(Path::new(path)).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{path}: {refused}");
+    }
+    assert_eq!(whole(&volume), before);
+}
