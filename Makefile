@@ -49,7 +49,7 @@ count:
 	$(CARGO) xtask count
 
 # PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
-conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite and a crowd on a mount, and the kernel's view of it: an hour
+conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 conform-quick: setup build
