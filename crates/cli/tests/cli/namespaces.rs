@@ -63,13 +63,16 @@ fn roots_mount() -> Option<Mounted> {
 /// Takes what a client says as far as it goes, as the server would; how many bytes there were after the greeting.
 fn answer_in_place(listener: &UnixListener) -> usize {
     let (mut client, _) = listener.accept().unwrap();
+    answer(&mut client).unwrap_or(0)
+}
+
+/// None: there was no greeting.
+fn answer(client: &mut UnixStream) -> Option<usize> {
     let mut greeting = [0; GREETING_BYTES];
-    if client.read_exact(&mut greeting).is_err() {
-        return 0;
-    }
+    client.read_exact(&mut greeting).ok()?;
     // The client may have gone.
     let _ = client.write_all(b"!");
-    client.read_to_end(&mut Vec::new()).unwrap_or(0)
+    Some(client.read_to_end(&mut Vec::new()).unwrap_or(0))
 }
 
 #[test]
@@ -177,11 +180,15 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
     fs::remove_file(&path).unwrap();
     // A process of root, which could be the server's as far as users go.
     let impostor = UnixListener::bind(&path).unwrap();
-    let taken = thread::spawn(move || answer_in_place(&impostor));
+    // Mounts that other tests make look whether somebody listens, and say nothing.
+    let taken = thread::spawn(move || {
+        let mut clients = impostor.incoming();
+        clients.find_map(|client| answer(&mut client.unwrap()))
+    });
     in_another_network(|| {
         fail(stats(&mounted.dir), "another process answers in its place");
     });
-    assert_eq!(taken.join().unwrap(), 0);
+    assert_eq!(taken.join().unwrap(), Some(0));
     // Where the server itself is found it is asked.
     succeed(stats(&mounted.dir));
     fs::remove_file(&path).unwrap();
