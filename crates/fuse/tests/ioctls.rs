@@ -21,7 +21,7 @@ use std::ptr::null_mut;
 use std::thread;
 
 use rustix::fs::{Dir, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::mount::{MountFlags, mount_remount};
 use ubtrfs_sim::Scratch;
@@ -297,12 +297,11 @@ fn names_that_ioctls_make_and_take_are_seen_at_once() {
             fs::write(path.join("file"), b"x").unwrap();
             fs::rename(&path, dir.join("b")).unwrap();
             assert!(!path.exists(), "{round}");
-            let args = named_v2(
-                File::open(dir.join("b")).unwrap().as_raw_fd().into(),
-                0,
-                b"a",
-            );
-            // The descriptor is closed by now, and so means nothing.
+            // A number so high that no test beside this one gets it meanwhile.
+            let source = File::open(dir.join("b")).unwrap();
+            let closed = fcntl_dupfd_cloexec(&source, 1000).unwrap().as_raw_fd();
+            drop(source);
+            let args = named_v2(closed.into(), 0, b"a");
             assert_eq!(ask(&root, SNAP_CREATE_V2, &args), Err(Errno::INVAL));
             let source = File::open(dir.join("b")).unwrap();
             let args = named_v2(source.as_raw_fd().into(), 0, b"a");
