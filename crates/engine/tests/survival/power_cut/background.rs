@@ -1,6 +1,7 @@
 //! Several threads, and commits that come when they like: each thread's part is that of a prefix of its own
 //! script, though data that was not synced may be older.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_engine::{Compress, OpenOptions};
@@ -34,7 +35,10 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     let run = RunOptions::default();
     let histories = record_threads(&plan, &mut targets, &recorder, &run, every_sync);
     let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
+    let volume = Arc::clone(targets[0].volume());
     drop(targets);
+    // Else a thread of the volume may commit once more while it is checked.
+    volume.close().unwrap();
     check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
 
     let rules = Rules {
