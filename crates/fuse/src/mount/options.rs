@@ -141,9 +141,9 @@ pub enum OptionError {
 
 impl Options {
     /// Whether the kernel is to ask before it opens a file. If it collects writes, we need to know which files those
-    /// may be of; and with `nodatacow` an open says that direct writes may come in parallel.
+    /// may be of.
     pub(super) fn asks_opens(&self) -> bool {
-        self.opens || self.writeback || self.no_data_cow
+        self.opens || self.writeback
     }
 
     /// Takes the words of one `-o` in.

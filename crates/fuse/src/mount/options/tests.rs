@@ -151,7 +151,7 @@ fn writes_are_collected_only_if_asked_for() {
 fn opens_are_asked_for_if_said_or_needed() {
     let asks = |words| parse(words).unwrap().asks_opens();
     assert!(!asks("") && !asks("opens,noopens"));
-    assert!(asks("opens") && asks("writeback") && asks("nodatacow"));
+    assert!(asks("opens") && asks("writeback") && !asks("nodatacow"));
 }
 
 #[test]
