@@ -67,6 +67,7 @@ const CASES: &[Case] = &[
     ("forbidding", flags::forbidding),
     ("appending_in_parts", flags::appending_in_parts),
     ("while_it_changes", listing::while_it_changes),
+    ("beside_another", listing::beside_another),
     ("places", listing::places),
     ("by_handle", handles::by_handle),
 ];

@@ -14,12 +14,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_engine::Keeper;
 use ubtrfs_format::ids::RootId;
 
+use super::listing_ends::ListingEnds;
 use super::nodes::Listed;
 use super::number::{Meaning, Numbering};
 use super::source::FileId;
@@ -36,8 +37,8 @@ struct Node {
     is_kept: bool,
     /// It may have pages in the kernel.
     is_file: bool,
-    /// The index at which listings of the directory end; 0 if none has begun.
-    listing_end: u64,
+    /// Of a directory that was listed.
+    listing_ends: Option<Box<ListingEnds>>,
     pages: Pages,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct KnownNodes {
     shards: Vec<Mutex<Shard>>,
     /// The root of the mount, which no entry is given of.
     root_number: u64,
-    root_listing_end: AtomicU64,
+    root_listing_ends: Mutex<ListingEnds>,
     /// KNOWN-3
     dropped: AtomicUsize,
 }
@@ -93,7 +94,7 @@ impl KnownNodes {
         Self {
             numbering,
             root_number: numbering.number(root).unwrap_or(NodeId::ROOT.0),
-            root_listing_end: AtomicU64::new(0),
+            root_listing_ends: Mutex::new(ListingEnds::new()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             dropped: AtomicUsize::new(0),
         }
@@ -116,7 +117,7 @@ impl KnownNodes {
             without_capability: 0,
             is_kept: false,
             is_file: kind == FileKind::Regular,
-            listing_end: 0,
+            listing_ends: None,
             pages: Pages::Kept,
         });
         node.lookups += 1;
@@ -166,21 +167,18 @@ impl KnownNodes {
         }
     }
 
-    /// The index at which listings of a directory end; None if none has begun since the kernel knows it.
-    pub(super) fn listing_end(&self, number: u64) -> Option<u64> {
-        let end = match number == self.root_number {
-            true => self.root_listing_end.load(Ordering::Relaxed),
-            false => self.shard(number).lock().get(&number)?.listing_end,
-        };
-        (end != 0).then_some(end)
-    }
-
-    pub(super) fn set_listing_end(&self, number: u64, end: u64) {
+    /// Does something with the ends of a directory's listings; None: the kernel does not know the directory.
+    pub(super) fn with_listing_ends<T>(
+        &self,
+        number: u64,
+        work: impl FnOnce(&mut ListingEnds) -> T,
+    ) -> Option<T> {
         if number == self.root_number {
-            self.root_listing_end.store(end, Ordering::Relaxed);
-        } else if let Some(node) = self.shard(number).lock().get_mut(&number) {
-            node.listing_end = end;
+            return Some(work(&mut self.root_listing_ends.lock()));
         }
+        let mut shard = self.shard(number).lock();
+        let ends = &mut shard.get_mut(&number)?.listing_ends;
+        Some(work(ends.get_or_insert_default()))
     }
 
     /// KNOWN-3, after pages have become something else.

@@ -1,15 +1,24 @@
 //! Directory listings: `readdir` and `readdirplus`.
 //!
-//! Offsets are those of the kernel's btrfs: 0 before `.`, 1 before `..`, then the index of the entry
-//! that comes next (indexes grow from 2 and are never reused), so a listing goes on at the right place
-//! whatever came and went in between. They are small, because programs without large files read 31 bits of them.
+//! Offsets tell where the listing goes on: 0 before `.`, 1 before `..`, then the index of the entry that comes
+//! next. Indexes grow from 2 and are never reused, so a listing goes on at the right place whatever came and went in
+//! between.
 //!
-//! A listing ends before what is made after it began: a program that renames each file that it meets would never see
-//! the end. The end is kept with the directory's node (`KnownNodes`), as opens of directories are not sent. A listing
-//! that begins, or an offset behind the end, moves it.
+//! A listing ends before what is made after it began. Else a program that renames each file that it meets would never see
+//! the end, and another that renames beside it would have it see a name twice. Opens of directories are not sent, so an
+//! offset says which listing it is of:
+//!
+//! | bit 62 | bit 61 | other bits | for |
+//! |---|---|---|---|
+//! | 0 | 0 | 7 of tag, 24 of index | listings whose end is below 2^24 and kept with the node (`ListingEnds`); tag 0: no end |
+//! | 1 | | 30 of end, 32 of index | ends from 2^24 to 2^30 |
+//! | 0 | 1 | 61 of index | larger indexes, without an end |
+//!
+//! The first are small, because programs without large files read 31 bits of them.
 
 use std::ops::ControlFlow;
 
+use super::listing_ends::ListingEnds;
 use super::nodes::Listed;
 use super::source::{Child, FileId, Source};
 use super::{Adapter, Node};
@@ -17,8 +26,62 @@ use crate::request::{DirEntry, DirPlusSink, DirSink, Errno, FileKind, NodeId, Re
 
 const BEFORE_DOT_DOT: u64 = 1;
 const FIRST_INDEX: u64 = 2;
-/// The C library's offsets are signed.
-const LAST_OFFSET: u64 = i64::MAX as u64;
+
+const TAG_SHIFT: u32 = 24;
+const TAGGED: u64 = 1 << 31;
+const BOUNDED: u64 = 1 << 62;
+const END_SHIFT: u32 = 32;
+const FAR: u64 = 1 << 61;
+
+/// Which entries a listing leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Nothing,
+    /// Those from an end on that is kept by this tag.
+    Tag(u8),
+    /// Those from this index on.
+    End(u64),
+}
+
+/// Where a listing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    index: u64,
+    bound: Bound,
+}
+
+impl Position {
+    fn from_offset(offset: u64) -> Self {
+        let (index, bound) = if offset < TAGGED {
+            let bound = match (offset >> TAG_SHIFT) as u8 {
+                0 => Bound::Nothing,
+                tag => Bound::Tag(tag),
+            };
+            (offset & ((1 << TAG_SHIFT) - 1), bound)
+        } else if offset & BOUNDED != 0 {
+            let end = (offset & !BOUNDED) >> END_SHIFT;
+            (offset & ((1 << END_SHIFT) - 1), Bound::End(end))
+        } else {
+            (offset & !FAR, Bound::Nothing)
+        };
+        Self { index, bound }
+    }
+
+    /// None: it is too large for an offset.
+    fn offset(self) -> Option<u64> {
+        Some(match self.bound {
+            Bound::Tag(tag) => u64::from(tag) << TAG_SHIFT | self.index,
+            Bound::End(end) => BOUNDED | end << END_SHIFT | self.index,
+            Bound::Nothing if self.index < 1 << TAG_SHIFT => self.index,
+            Bound::Nothing if self.index < FAR => FAR | self.index,
+            Bound::Nothing => return None,
+        })
+    }
+
+    fn at(self, index: u64) -> Self {
+        Self { index, ..self }
+    }
+}
 
 /// Takes an entry, and the child itself unless it is `.` or `..`.
 type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Result<Room>;
@@ -73,8 +136,9 @@ impl<S: Source> Adapter<S> {
     }
 
     fn each_entry(&self, dir: &Node, offset: u64, emit: Emit<'_>) -> Result<()> {
+        let (position, end) = self.position(dir, offset)?;
         for (at, name) in [(0, &b"."[..]), (BEFORE_DOT_DOT, b"..")] {
-            if offset > at {
+            if position.index > at {
                 continue;
             }
             let dot = DirEntry {
@@ -85,7 +149,7 @@ impl<S: Source> Adapter<S> {
                 },
                 kind: FileKind::Directory,
                 name,
-                next_offset: at + 1,
+                next_offset: position.at(at + 1).offset().ok_or(Errno::OVERFLOW)?,
             };
             if emit(&dot, None)? == Room::Full {
                 return Ok(());
@@ -94,17 +158,17 @@ impl<S: Source> Adapter<S> {
         if dir.is_stub() {
             return Ok(());
         }
-        let end = self.listing_end(dir, offset)?;
         if offset == 0 {
             self.note_read(dir.id, self.live.dir_atime());
         }
-        let mut taken = offset < FIRST_INDEX;
+        let from = position.index.max(FIRST_INDEX);
+        let mut taken = position.index < FIRST_INDEX;
         let mut failed = None;
-        let outcome = self
-            .source
-            .readdir(dir.id, offset.max(FIRST_INDEX), &mut |child| match self
-                .emit_child(dir, &child, end, emit)
-            {
+        let outcome = self.source.readdir(dir.id, from, &mut |child| {
+            if child.index >= end {
+                return ControlFlow::Break(());
+            }
+            match self.emit_child(dir, &child, position, emit) {
                 Ok(Room::Taken) => {
                     taken = true;
                     ControlFlow::Continue(())
@@ -114,37 +178,69 @@ impl<S: Source> Adapter<S> {
                     failed = Some(error);
                     ControlFlow::Break(())
                 }
-            });
+            }
+        });
         match failed.map_or(outcome, Err) {
             Err(error) if !taken => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// The index at which a listing that reads from `offset` ends.
-    fn listing_end(&self, dir: &Node, offset: u64) -> Result<u64> {
-        let known = self.known.listing_end(dir.number);
-        if let Some(end) = known.filter(|&end| (1..=end).contains(&offset)) {
-            return Ok(end);
+    /// Where a listing goes on that reads from `offset`, and the index at which it ends.
+    fn position(&self, dir: &Node, offset: u64) -> Result<(Position, u64)> {
+        let position = Position::from_offset(offset);
+        match position.bound {
+            _ if dir.is_stub() => Ok((position, u64::MAX)),
+            Bound::Nothing if offset != 0 => Ok((position, u64::MAX)),
+            Bound::End(end) => Ok((position, end)),
+            Bound::Nothing => {
+                let end = self.source.dir_end(dir.id)?;
+                let bound = self.bound(dir, end);
+                Ok((Position { bound, ..position }, end))
+            }
+            Bound::Tag(tag) => {
+                let known = |ends: &mut ListingEnds| ends.end(tag);
+                let known = self.known.with_listing_ends(dir.number, known);
+                if let Some(end) = known.flatten() {
+                    return Ok((position, end.into()));
+                }
+                let end = self.source.dir_end(dir.id)?;
+                if let Ok(end) = u32::try_from(end) {
+                    let set = |ends: &mut ListingEnds| ends.set(tag, end);
+                    self.known.with_listing_ends(dir.number, set);
+                }
+                Ok((position, end))
+            }
         }
-        let end = self.source.dir_end(dir.id)?;
-        self.known.set_listing_end(dir.number, end);
-        Ok(end)
     }
 
-    fn emit_child(&self, dir: &Node, child: &Child<'_>, end: u64, emit: Emit<'_>) -> Result<Room> {
-        if child.index >= end {
-            return Ok(Room::Full);
+    /// The bound of a listing that begins.
+    fn bound(&self, dir: &Node, end: u64) -> Bound {
+        match u32::try_from(end) {
+            Ok(end) if end < 1 << TAG_SHIFT => {
+                let begin = |ends: &mut ListingEnds| ends.begin(end);
+                let tag = self.known.with_listing_ends(dir.number, begin);
+                tag.map_or(Bound::Nothing, Bound::Tag)
+            }
+            Ok(end) if end < 1 << (BOUNDED.trailing_zeros() - END_SHIFT) => Bound::End(end.into()),
+            _ => Bound::Nothing,
         }
-        if child.index >= LAST_OFFSET {
-            return Err(Errno::OVERFLOW);
-        }
-        let next_offset = child.index + 1;
+    }
+
+    fn emit_child(
+        &self,
+        dir: &Node,
+        child: &Child<'_>,
+        position: Position,
+        emit: Emit<'_>,
+    ) -> Result<Room> {
+        let next = child.index.checked_add(1);
+        let next_offset = next.and_then(|next| position.at(next).offset());
         let entry = DirEntry {
             ino: self.shown_number(dir, child.name, child.id),
             kind: child.kind,
             name: child.name,
-            next_offset,
+            next_offset: next_offset.ok_or(Errno::OVERFLOW)?,
         };
         emit(&entry, Some(child.id))
     }

@@ -27,6 +27,7 @@ mod ioctl;
 mod kernel_pages;
 mod known;
 mod listing;
+mod listing_ends;
 mod live;
 mod names;
 mod nodes;

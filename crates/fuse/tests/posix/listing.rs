@@ -96,6 +96,27 @@ pub(crate) fn while_it_changes(stage: &mut Stage) {
     stage.note("all renamed", rest(&dir, 5000));
 }
 
+pub(crate) fn beside_another(stage: &mut Stage) {
+    let dir = filled(stage, "dir", 200);
+    let first = calls::entries(&dir, 1000).unwrap();
+    let mut seen: Vec<_> = first.iter().map(|(name, _, _)| text(name)).collect();
+    // These names are at the end of the directory from now on.
+    for name in ["n1", "n2", "n3"] {
+        let name = (dir.0, name.as_bytes());
+        calls::rename(name, (dir.0, b"elsewhere"), 0).unwrap();
+        calls::rename((dir.0, b"elsewhere"), name, 0).unwrap();
+    }
+    let other = stage.open("dir", libc::O_RDONLY | libc::O_DIRECTORY);
+    let mut later: Vec<_> = calls::entries(&other, 1000).unwrap();
+    drop(stage.file("dir/new", b""));
+    seen.extend(rest(&dir, 1000));
+    let doubled = seen.len() - seen.iter().collect::<BTreeSet<_>>().len();
+    stage.note("twice while another listing began", doubled);
+    later.extend(calls::entries(&other, 1 << 20).unwrap());
+    let later: BTreeSet<_> = later.iter().map(|(name, _, _)| text(name)).collect();
+    stage.note("seen by the other listing", later);
+}
+
 pub(crate) fn places(stage: &mut Stage) {
     let dir = filled(stage, "dir", 50);
     let other = filled(stage, "empty", 0);
