@@ -23,6 +23,8 @@ const NOT_COPIED: &[Field] = &[
 const SHOWN: usize = 40;
 /// Holes are compared at this grain: no file system keeps smaller ones.
 const GRAIN: u64 = 4096;
+/// The inode number of a subvolume's root directory.
+const TOP: u64 = 256;
 
 pub(super) fn show(dir: &Path) -> Outcome {
     print!("{}", of(dir)?);
@@ -80,14 +82,33 @@ fn read(side: &str) -> Result<Manifest, Box<dyn std::error::Error>> {
 
 /// Fails at the first thing that the reader cannot show.
 fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
-    let manifest = Manifest::of_dir(dir)?;
+    let mut manifest = Manifest::of_dir(dir)?;
     match manifest.faults.first() {
-        None => Ok(manifest.canonical()),
+        None => {
+            for entry in &mut manifest.entries {
+                if entry.stat.kind == Kind::Dir && is_subvolume(entry.stat.ino) {
+                    entry.stat.ino = TOP;
+                }
+            }
+            Ok(manifest.canonical())
+        }
         Some(fault) => {
             let path = PathBuf::from(std::ffi::OsStr::from_bytes(&fault.path));
             Err(format!("{}: {}: {}", path.display(), fault.doing, fault.reason).into())
         }
     }
+}
+
+/// Whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of: a form in the bits
+/// from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
+fn is_subvolume(ino: u64) -> bool {
+    let inode_bits = match ino >> 60 {
+        0b100 => 44,
+        0b101 => 36,
+        0b110 => 28,
+        _ => return false,
+    };
+    ino & ((1 << inode_bits) - 1) == TOP
 }
 
 fn same(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Outcome {
