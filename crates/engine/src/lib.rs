@@ -21,8 +21,8 @@ mod volume;
 pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{
-    AtimePolicy, Attr, DirEntry, FileId, FileTime, Keeper, LastName, NewInode, OpenFile, PathEnd,
-    RenameMode, SetAttr, SetTime, XattrMode,
+    AtimePolicy, Attr, DirEntry, FileId, FileTime, LastName, LookupRefs, NewInode, OpenFile,
+    PathEnd, RenameMode, SetAttr, SetTime, XattrMode,
 };
 pub use space::{SpaceError, SpaceKind};
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};

@@ -19,8 +19,8 @@ mod inherit;
 mod inode;
 mod inode_flags;
 mod inode_item;
-mod keeper;
 mod link;
+mod lookup_refs;
 mod new_inode;
 mod open;
 mod orphan;
@@ -45,7 +45,7 @@ pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_inde
 pub use file_id::FileId;
 pub(crate) use inode::{IdHasher, Inode, InodeState, InodeTable, Locked};
 pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
-pub use keeper::Keeper;
+pub use lookup_refs::LookupRefs;
 pub use new_inode::NewInode;
 pub(crate) use new_inode::{next_objectid, note_objectids};
 pub use open::OpenFile;

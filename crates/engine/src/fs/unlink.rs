@@ -188,7 +188,7 @@ impl Volume {
             Left::Something => false,
             Left::Orphan => {
                 state.unlinked = true;
-                self.leave_to_keeper(inode, state);
+                self.pin_if_known(inode, state);
                 state.open_count == 0
             }
             Left::Nothing(doomed, _extents) => {

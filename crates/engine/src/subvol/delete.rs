@@ -134,7 +134,7 @@ impl Volume {
         drop(txn);
         drop(locked);
         drop(still);
-        self.keep_known_of(tree);
+        self.pin_inodes_of(tree);
         if tree.let_go() {
             self.let_go_of_deleted(id);
         }

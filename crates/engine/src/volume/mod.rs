@@ -47,7 +47,7 @@ pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, InodeTable, Keeper, Unnamed};
+use crate::fs::{FileId, InodeTable, LookupRefs, Unnamed};
 use crate::txn::{Writer, WriterStats};
 use tree::{TreeTable, TreeUse};
 use writable::check_writable;
@@ -65,7 +65,7 @@ pub struct Volume {
     pub(crate) decompressed: DecompressedExtents,
     pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
-    pub(crate) keeper: RwLock<Option<Arc<dyn Keeper>>>,
+    pub(crate) lookup_refs: RwLock<Option<Arc<dyn LookupRefs>>>,
     pub(crate) unnamed: Unnamed,
     /// None on a volume that is only read.
     writer: OnceLock<Arc<Writer>>,
@@ -141,7 +141,7 @@ impl Volume {
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
             inodes: InodeTable::new(options.inode_bytes),
-            keeper: RwLock::default(),
+            lookup_refs: RwLock::default(),
             unnamed: Unnamed::default(),
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),

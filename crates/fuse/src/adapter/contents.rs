@@ -151,7 +151,7 @@ impl<S: Source> Adapter<S> {
         let attr = volume.attr(file.id()).map_err(errno)?;
         let entry = self.entry_made(volume, &dir, b"", file.id(), &attr);
         if !self.asks_opens {
-            file.leave_to_keeper();
+            file.close_and_pin();
             return Ok((entry, Opened::Elided));
         }
         let without_capability = self.capabilities.load(Ordering::Acquire);

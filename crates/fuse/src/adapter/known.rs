@@ -1,6 +1,6 @@
 //! The nodes that the kernel knows: from the first entry that it was given of one until it has forgotten as many.
 //!
-//! It may ask for such a node whether it has a name or not, so the volume keeps the file of each (`Keeper`). The
+//! It may ask for such a node whether it has a name or not, so the volume keeps the file of each (`LookupRefs`). The
 //! kernel itself takes some twenty times the memory for a node.
 //!
 //! Invariants
@@ -17,7 +17,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_engine::Keeper;
+use ubtrfs_engine::LookupRefs;
 use ubtrfs_format::ids::RootId;
 
 use super::listing_ends::ListingEnds;
@@ -34,7 +34,7 @@ struct Node {
     /// The last count of changed capabilities at which the file was found to have none; 0: never.
     without_capability: u64,
     /// KNOWN-2
-    is_kept: bool,
+    is_pinned: bool,
     /// It may have pages in the kernel.
     is_file: bool,
     /// Of a directory that was listed.
@@ -115,7 +115,7 @@ impl KnownNodes {
         let node = shard.entry(number).or_insert(Node {
             lookups: 0,
             without_capability: 0,
-            is_kept: false,
+            is_pinned: false,
             is_file: kind == FileKind::Regular,
             listing_ends: None,
             pages: Pages::Kept,
@@ -136,7 +136,7 @@ impl KnownNodes {
         }
         let node = node.remove();
         self.count(node.pages, Pages::Kept);
-        node.is_kept
+        node.is_pinned
     }
 
     /// The kernel is gone. Returns those to be let go of.
@@ -147,7 +147,7 @@ impl KnownNodes {
             for node in nodes.values() {
                 self.count(node.pages, Pages::Kept);
             }
-            let nodes = nodes.into_iter().filter(|(_, node)| node.is_kept);
+            let nodes = nodes.into_iter().filter(|(_, node)| node.is_pinned);
             kept.extend(nodes.map(|(number, _)| number));
         }
         kept
@@ -251,21 +251,21 @@ impl KnownNodes {
     }
 }
 
-impl Keeper for KnownNodes {
+impl LookupRefs for KnownNodes {
     fn knows(&self, id: FileId) -> bool {
         let number = self.number(id);
         self.shard(number).lock().contains_key(&number)
     }
 
-    fn keep(&self, id: FileId) -> bool {
+    fn pin(&self, id: FileId) -> bool {
         let number = self.number(id);
         match self.shard(number).lock().get_mut(&number) {
-            Some(node) => !std::mem::replace(&mut node.is_kept, true),
+            Some(node) => !std::mem::replace(&mut node.is_pinned, true),
             None => false,
         }
     }
 
-    fn known_of(&self, subvolume: RootId) -> Vec<FileId> {
+    fn inodes_of(&self, subvolume: RootId) -> Vec<FileId> {
         let mut known = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();

@@ -130,7 +130,7 @@ impl<S: Source> Adapter<S> {
         if let Some(volume) = source.volume()
             && wishes.writable
         {
-            volume.set_keeper(Some(Arc::clone(&known) as _));
+            volume.set_lookup_refs(Some(Arc::clone(&known) as _));
         }
         let held = source.volume().map(|volume| volume.hold(root));
         let held = held.and_then(|held| {
@@ -298,7 +298,7 @@ impl<S: Source> Adapter<S> {
 
     fn forget_number(&self, number: u64, lookups: u64) {
         if self.known.forget(number, lookups) {
-            self.let_go_of_kept(number);
+            self.unpin(number);
         }
         if self.numbering.meaning(number) == Meaning::Listed {
             self.nodes.forget(number, lookups);
@@ -308,13 +308,13 @@ impl<S: Source> Adapter<S> {
     /// The kernel has forgotten everything.
     fn forget_all(&self) {
         for number in self.known.forget_all() {
-            self.let_go_of_kept(number);
+            self.unpin(number);
         }
     }
 
-    fn let_go_of_kept(&self, number: u64) {
+    fn unpin(&self, number: u64) {
         if let (Ok(volume), Ok(node)) = (self.writing(), self.node(NodeId(number))) {
-            volume.let_go_of_kept(node.id);
+            volume.unpin(node.id);
         }
     }
 
@@ -344,7 +344,7 @@ impl<S: Source> Adapter<S> {
 impl<S: Source> Drop for Adapter<S> {
     fn drop(&mut self) {
         if let Ok(volume) = self.writing() {
-            volume.set_keeper(None);
+            volume.set_lookup_refs(None);
         }
         self.forget_all();
     }
