@@ -220,7 +220,7 @@ impl Volume {
     /// Errors: a failed commit. Data that is lost in this is told to those who sync it.
     fn reclaim_data_space(&self) -> Result<bool> {
         let writer = self.writer()?;
-        self.evict_unnamed();
+        self.evict_orphans();
         let _ = self.write_back_all();
         self.commit_running()?;
         writer.wait_for_readers(self);

@@ -41,7 +41,7 @@ impl OpenFile {
         let is_last = || {
             let state = lock::read(&self.inode.lock);
             let evicts = state.map_or(true, |state| state.unlinked && state.open_count <= 1);
-            evicts && !self.volume.can_leave_unnamed() || self.inode.tree.is_deleted()
+            evicts && !self.volume.can_queue_orphan() || self.inode.tree.is_deleted()
         };
         waiting::is_forbidden() && is_last()
     }
@@ -118,7 +118,7 @@ impl Drop for OpenFile {
         let tree = &self.inode.tree;
         waiting::while_allowed(|| {
             if gone && !tree.is_deleted() {
-                self.volume.give_up(&self.inode);
+                self.volume.queue_eviction(&self.inode);
             }
             if tree.let_go() {
                 self.volume.let_go_of_deleted(tree.id());

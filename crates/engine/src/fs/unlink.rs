@@ -126,7 +126,7 @@ impl Volume {
         drop(txn);
         drop(locked);
         if evict {
-            self.give_up(victim);
+            self.queue_eviction(victim);
         }
         self.inodes.let_go(victim);
         Ok(())
@@ -168,7 +168,7 @@ impl Volume {
         if links > 0 {
             return Ok(Left::Something);
         }
-        if !is_held && !self.can_leave_unnamed() {
+        if !is_held && !self.can_queue_orphan() {
             // Evicting it may.
             waiting::check()?;
         }

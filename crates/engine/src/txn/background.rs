@@ -28,7 +28,7 @@ impl Volume {
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
         waiting::check()?;
-        self.evict_unnamed();
+        self.evict_orphans();
         let written = self.write_back_all();
         self.write_times()?;
         self.commit_running()?;
@@ -207,7 +207,7 @@ fn write_back(writer: &Writer, volume: &Weak<Volume>) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
-        volume.evict_unnamed();
+        volume.evict_orphans();
         // What keeps it from being written keeps the commit from being made, which tells.
         let _ = volume.write_times_of_age(LONGEST);
         if left(last).is_zero() {

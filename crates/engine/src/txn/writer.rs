@@ -336,7 +336,7 @@ impl Writer {
         let mut waits = READERS_TRIES;
         for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
             if !cost.frees {
-                volume.evict_unnamed();
+                volume.evict_orphans();
             }
             if self.balance.is_owing() {
                 let _ = volume.write_back_all();

@@ -47,7 +47,7 @@ pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, InodeTable, LookupRefs, Unnamed};
+use crate::fs::{FileId, InodeTable, LookupRefs, OrphanQueue};
 use crate::txn::{Writer, WriterStats};
 use tree::{TreeTable, TreeUse};
 use writable::check_writable;
@@ -66,7 +66,7 @@ pub struct Volume {
     pub(crate) data: DataPath,
     pub(crate) inodes: InodeTable,
     pub(crate) lookup_refs: RwLock<Option<Arc<dyn LookupRefs>>>,
-    pub(crate) unnamed: Unnamed,
+    pub(crate) orphan_queue: OrphanQueue,
     /// None on a volume that is only read.
     writer: OnceLock<Arc<Writer>>,
     /// What headers of new blocks carry.
@@ -142,7 +142,7 @@ impl Volume {
             data: DataPath::new(options.data),
             inodes: InodeTable::new(options.inode_bytes),
             lookup_refs: RwLock::default(),
-            unnamed: Unnamed::default(),
+            orphan_queue: OrphanQueue::default(),
             writer: OnceLock::new(),
             chunk_tree_uuid: OnceLock::new(),
             sectorsize: u64::from(pool.superblock().sectorsize.get()),

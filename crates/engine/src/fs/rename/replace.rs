@@ -81,7 +81,7 @@ impl<'a> Rename<'a> {
         drop(txn);
         drop(locked);
         if let (true, Some(victim)) = (evict, victim) {
-            self.volume.give_up(victim);
+            self.volume.queue_eviction(victim);
         }
         Ok(())
     }
