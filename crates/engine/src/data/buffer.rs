@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::dirty::DirtyFiles;
-use super::losses::Losses;
 use super::pieces::{Pieces, WINDOW_BYTES};
 use super::promise::Promise;
+use super::writeback_errors::WritebackErrors;
 
 /// Who goes on behind a piece of so many bytes is believed to write more.
 const LONG_BYTES: usize = 16 << 10;
@@ -35,7 +35,7 @@ pub(crate) struct WriteBuffer {
     ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
-    losses: Losses,
+    writeback_errors: WritebackErrors,
 }
 
 /// What a write-back has to do.
@@ -53,7 +53,7 @@ impl WriteBuffer {
 
     /// Whether it holds what is nowhere else: data, or that some was lost and nobody knows.
     pub(crate) fn must_stay(&self) -> bool {
-        self.is_dirty() || self.losses.is_untold()
+        self.is_dirty() || self.writeback_errors.is_unreported()
     }
 
     /// The size of the file whose item says `item_size` (BUFFER-2).
@@ -261,12 +261,12 @@ impl WriteBuffer {
         }
     }
 
-    pub(crate) fn losses(&self) -> &Losses {
-        &self.losses
+    pub(crate) fn writeback_errors(&self) -> &WritebackErrors {
+        &self.writeback_errors
     }
 
-    pub(super) fn losses_mut(&mut self) -> &mut Losses {
-        &mut self.losses
+    pub(super) fn writeback_errors_mut(&mut self) -> &mut WritebackErrors {
+        &mut self.writeback_errors
     }
 }
 

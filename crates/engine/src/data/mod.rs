@@ -15,7 +15,6 @@ mod extents;
 mod fallocate;
 mod file;
 mod in_place;
-mod losses;
 mod options;
 mod pieces;
 mod promise;
@@ -32,6 +31,7 @@ mod unstored;
 mod windows;
 mod write;
 mod write_back;
+mod writeback_errors;
 
 #[cfg(test)]
 mod tests;
@@ -43,11 +43,11 @@ pub(crate) use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;
 pub(crate) use file::{note_times, put_inode};
 pub(crate) use in_place::FileExtentsState;
-pub(crate) use losses::HeardLosses;
 pub use options::Compress;
 pub(crate) use options::DataOptions;
 use settings::Settings;
 use ubtrfs_format::ids::Transid;
+pub(crate) use writeback_errors::SeenErrors;
 
 use crate::volume::Rescue;
 

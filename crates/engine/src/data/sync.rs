@@ -8,7 +8,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
 use super::dirty::DirtyFiles;
-use super::losses::Losses;
+use super::writeback_errors::WritebackErrors;
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode, OpenFile, known_inode};
 use crate::volume::Volume;
@@ -45,12 +45,12 @@ impl Volume {
 
     /// Makes a file's data and all that was done to it durable.
     ///
-    /// Errors: data of this file was lost, and nothing that was written to it later has been stored since a call told
-    /// of that, as nobody knows whether all who wrote have heard of it; a failed commit.
+    /// Errors: a write-back of this file failed, and no later data of it has been stored since a call returned that error;
+    /// a failed commit.
     pub fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
-        self.sync_inode(&inode, Durable::All, Losses::tell)
+        self.sync_inode(&inode, Durable::All, WritebackErrors::report)
     }
 
     /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
@@ -60,25 +60,25 @@ impl Volume {
     pub fn fdatasync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(self, id)?;
-        self.sync_inode(&inode, Durable::Data, Losses::tell)
+        self.sync_inode(&inode, Durable::Data, WritebackErrors::report)
     }
 
-    /// Makes `what` durable; `told` is told of losses.
+    /// Makes `what` durable; `report` takes a write-back error that is to be returned.
     fn sync_inode(
         &self,
         inode: &Arc<Inode>,
         what: Durable,
-        told: impl FnOnce(&mut Losses) -> Option<String>,
+        report: impl FnOnce(&mut WritebackErrors) -> Option<String>,
     ) -> Result<()> {
         if self.data.settings.flush_on_commit() {
-            // Losses are told to who syncs the file.
+            // A write-back error is reported by the next sync of the file.
             let _ = self.write_back_all();
         }
         let written = self.write_back(inode);
         if what == Durable::All {
             self.write_times_of(inode)?;
         }
-        let loss = told(inode.lock.write().buffer.losses_mut());
+        let loss = report(inode.lock.write().buffer.writeback_errors_mut());
         if let Some(reason) = loss {
             let file = inode.id;
             return Err(Error::DataLost { file, reason });
@@ -121,7 +121,7 @@ impl Volume {
 impl OpenFile {
     /// Makes the file's data and all that was done to it durable.
     ///
-    /// Errors: data of the file was lost since this was opened, of which it is told once; a failed commit.
+    /// Errors: a write-back of the file failed since it was opened, which is returned once; a failed commit.
     pub fn fsync(&self) -> Result<()> {
         self.sync(Durable::All)
     }
@@ -135,7 +135,7 @@ impl OpenFile {
 
     fn sync(&self, what: Durable) -> Result<()> {
         waiting::check()?;
-        let told = |losses: &mut Losses| losses.tell_to(self.heard_losses());
-        self.volume().sync_inode(self.inode(), what, told)
+        let report = |errors: &mut WritebackErrors| errors.report_to(self.seen_errors());
+        self.volume().sync_inode(self.inode(), what, report)
     }
 }

@@ -125,7 +125,7 @@ impl Volume {
             }
             at += part.len() as u64;
         }
-        self.relieve_times();
+        self.flush_lazy_times();
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Volume {
         }
         let ahead_bytes = match self.buffer_promised(inode, target, bytes)? {
             Ok(offset) => {
-                self.relieve_if_allowed();
+                self.throttle_dirty();
                 return Ok(offset);
             }
             Err(ahead_bytes) => ahead_bytes,
@@ -179,7 +179,7 @@ impl Volume {
             space => space?,
         };
         let offset = self.buffer(inode, target, bytes, space)?;
-        self.relieve_if_allowed();
+        self.throttle_dirty();
         Ok(offset)
     }
 
@@ -333,10 +333,10 @@ impl Volume {
         Err(Error::NoSpace)
     }
 
-    /// Writes back while more is buffered than may be: many files at once, as each may be small. Losses are told to
-    /// who syncs.
-    fn relieve_if_allowed(&self) {
-        self.relieve_times();
+    /// Writes back while more data is dirty than may be: many files at once, as each may be small. Errors are reported by
+    /// the next sync of a file.
+    fn throttle_dirty(&self) {
+        self.flush_lazy_times();
         if waiting::is_forbidden() {
             return;
         }

@@ -399,10 +399,10 @@ impl Volume {
         let mut state = file.inode.lock.write();
         state.buffer.landed();
         match &outcome {
-            Ok(()) => state.buffer.losses_mut().note_landed(),
+            Ok(()) => state.buffer.writeback_errors_mut().note_written(),
             Err(error) if file.source.is_acknowledged() => {
                 tracing::error!(file = ?file.inode.id, %error, "written data is lost");
-                state.buffer.losses_mut().add(error.to_string());
+                state.buffer.writeback_errors_mut().add(error.to_string());
             }
             Err(error) => tracing::debug!(file = ?file.inode.id, %error, "a write is refused"),
         }

@@ -50,7 +50,7 @@ impl Volume {
             let txn = self.enter_tree(permit, &inode.tree)?;
             note_times(&txn, &inode, &mut item);
         }
-        self.relieve_times();
+        self.flush_lazy_times();
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use ubtrfs_format::item::{FileKind, InodeFlags};
 use super::guard::may_write;
 use super::inode_item::{kind_of, known_inode};
 use super::{FileId, Inode};
-use crate::data::HeardLosses;
+use crate::data::SeenErrors;
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::volume::Volume;
@@ -18,7 +18,7 @@ use crate::volume::Volume;
 pub struct OpenFile {
     volume: Arc<Volume>,
     inode: Arc<Inode>,
-    heard_losses: HeardLosses,
+    seen_errors: SeenErrors,
 }
 
 impl OpenFile {
@@ -54,8 +54,8 @@ impl OpenFile {
         &self.inode
     }
 
-    pub(crate) fn heard_losses(&self) -> &HeardLosses {
-        &self.heard_losses
+    pub(crate) fn seen_errors(&self) -> &SeenErrors {
+        &self.seen_errors
     }
 
     /// `inode` and its tree have been counted already.
@@ -63,7 +63,7 @@ impl OpenFile {
         OpenFile {
             volume,
             inode,
-            heard_losses: HeardLosses::default(),
+            seen_errors: SeenErrors::default(),
         }
     }
 }
@@ -83,10 +83,10 @@ impl Volume {
         }
         inode.tree.hold()?;
         state.open_count += 1;
-        let heard_losses = HeardLosses::at_opening(state.buffer.losses());
+        let seen_errors = SeenErrors::at_opening(state.buffer.writeback_errors());
         drop(state);
         let mut held = OpenFile::counted(Arc::clone(self), inode);
-        held.heard_losses = heard_losses;
+        held.seen_errors = seen_errors;
         Ok(held)
     }
 

@@ -97,7 +97,7 @@ impl Volume {
             false => draft.enter(&txn),
         }
         drop((txn, state));
-        self.relieve_times();
+        self.flush_lazy_times();
         Ok(attr)
     }
 }

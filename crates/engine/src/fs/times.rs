@@ -80,7 +80,7 @@ impl Volume {
 
     /// Makes room for the times of others, but does not wait for it. To be called once in a while by who notes times,
     /// with no inode locked.
-    pub(crate) fn relieve_times(&self) {
+    pub(crate) fn flush_lazy_times(&self) {
         for id in self.lazy_times().surplus() {
             let written = waiting::while_forbidden(|| {
                 let inode = self.inode_of_times(id)?;

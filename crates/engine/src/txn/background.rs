@@ -212,7 +212,7 @@ fn write_back(writer: &Writer, volume: &Weak<Volume>) {
         let _ = volume.write_times_of_age(LONGEST);
         if left(last).is_zero() {
             last = Instant::now();
-            // Losses are told to who syncs the file.
+            // A write-back error is reported by the next sync of the file.
             let _ = volume.write_back_all();
             volume.data.trim();
             writer.want_commit();

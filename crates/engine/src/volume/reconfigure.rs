@@ -25,8 +25,8 @@ impl Volume {
         settings.set_max_inline_bytes(options.data.max_inline_bytes);
         settings.set_flush_on_commit(options.data.flush_on_commit);
         if settings.expect_compression(&options.data.compress) {
-            // What was written before has room for extents that are not compressed, which are fewer. Losses are told to
-            // who syncs the file.
+            // Data written before has reservations for extents that are not compressed, which are fewer. A write-back
+            // error is reported by the next sync of the file.
             let _ = self.write_back_all();
         }
         settings.set_compress(options.data.compress);
