@@ -15,12 +15,12 @@ use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent};
+use super::extent_edit::ExtentEdit;
 use super::file::{end_of, note_write, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
-use super::splice::Splice;
-use super::write_back::{GROW_SECTORS, enter_splice};
+use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
 use crate::lock;
@@ -302,7 +302,7 @@ impl Volume {
         }
         let state = lock::read(&src.lock)?;
         let first = 0..sectorsize;
-        let extents = Splice::load(src, sectorsize, first.clone())?;
+        let extents = ExtentEdit::load(src, sectorsize, first.clone())?;
         let is_inline = matches!(first_of(&extents, &first), Some((_, Extent::Inline(_))));
         Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
     }
@@ -425,8 +425,8 @@ impl Volume {
         while done < whole {
             let from = share.from + done..share.from + whole;
             let to = share.to + done..share.to + whole;
-            let (src, src_end) = Splice::load_head(pair.src, sectorsize, from.clone(), most)?;
-            let (dst, dst_end) = Splice::load_head(pair.dst, sectorsize, to.clone(), most)?;
+            let (src, src_end) = ExtentEdit::load_head(pair.src, sectorsize, from.clone(), most)?;
+            let (dst, dst_end) = ExtentEdit::load_head(pair.dst, sectorsize, to.clone(), most)?;
             // What lies in the item is written as data, which says how long the file is by then: it goes alone.
             let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
             let longest = if is_inline { sectorsize } else { whole };
@@ -451,8 +451,8 @@ impl Volume {
     fn share_step(
         &self,
         pair: &Pair<'_>,
-        src: &Splice,
-        mut dst: Splice,
+        src: &ExtentEdit,
+        mut dst: ExtentEdit,
         part: Share,
         promise: &mut Promise,
         note: fn(&mut InodeItem),
@@ -494,7 +494,7 @@ impl Volume {
                 generation,
             );
         }
-        enter_splice(&txn, pair.dst, &dst, &mut item);
+        enter_extent_edit(&txn, pair.dst, &dst, &mut item);
         drop(txn);
         if let Some(bytes) = inline {
             let bytes = &bytes[..bytes.len().min(part.len as usize)];
@@ -512,10 +512,10 @@ impl Volume {
     fn inline_bytes(
         &self,
         src: &Inode,
-        splice: &Splice,
+        extent_edit: &ExtentEdit,
         range: Range<u64>,
     ) -> Result<Option<Vec<u8>>> {
-        let Some((place, Extent::Inline(inline))) = first_of(splice, &range) else {
+        let Some((place, Extent::Inline(inline))) = first_of(extent_edit, &range) else {
             return Ok(None);
         };
         let end = inline.ram_bytes.min(place.end).min(range.end);
@@ -528,8 +528,11 @@ impl Volume {
     }
 }
 
-fn first_of<'a>(splice: &'a Splice, range: &Range<u64>) -> Option<(Range<u64>, &'a Extent)> {
-    splice.overlapping(range.clone()).next()
+fn first_of<'a>(
+    extent_edit: &'a ExtentEdit,
+    range: &Range<u64>,
+) -> Option<(Range<u64>, &'a Extent)> {
+    extent_edit.overlapping(range.clone()).next()
 }
 
 fn overlap(a: u64, b: u64, len: u64) -> bool {

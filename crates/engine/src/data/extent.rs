@@ -1,6 +1,6 @@
 //! A file extent item as edits need it: owned, checked, and cut at will.
 //!
-//! Not here: which items an edit changes (`splice`), reading what extents hold (`extents`).
+//! Not here: which items an edit changes (`extent_edit`), reading what extents hold (`extents`).
 
 use std::ops::Range;
 use std::sync::Arc;

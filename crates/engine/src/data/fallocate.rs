@@ -13,12 +13,12 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent, MAX_EXTENT_BYTES};
+use super::extent_edit::ExtentEdit;
 use super::extents::FileExtents;
 use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::{Promise, Wanted};
-use super::splice::Splice;
-use super::write_back::{GROW_SECTORS, enter_splice};
+use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::fs::{FileId, Inode};
 use crate::txn::{Cost, DiskExtent, FREEING_ITEMS, Permit};
@@ -77,7 +77,7 @@ struct Means {
 }
 
 /// The parts of a range that something is true of.
-type PartsOf = fn(&Splice, Range<u64>) -> Vec<Range<u64>>;
+type PartsOf = fn(&ExtentEdit, Range<u64>) -> Vec<Range<u64>>;
 
 /// How far a change goes at once.
 #[derive(Clone, Copy, Debug)]
@@ -260,12 +260,16 @@ impl Volume {
         let sectorsize = self.sectorsize();
         let (range, parts): (_, PartsOf) = match mode {
             Fallocate::PunchHole => return Ok(0),
-            Fallocate::Reserve { .. } => (touched_sectors(range, sectorsize), |splice, part| {
-                holes(splice, part).collect()
-            }),
-            Fallocate::ZeroRange { .. } => (whole_sectors(range, sectorsize), |splice, part| {
-                unless_reserved(splice, part)
-            }),
+            Fallocate::Reserve { .. } => {
+                (touched_sectors(range, sectorsize), |extent_edit, part| {
+                    holes(extent_edit, part).collect()
+                })
+            }
+            Fallocate::ZeroRange { .. } => {
+                (whole_sectors(range, sectorsize), |extent_edit, part| {
+                    unless_reserved(extent_edit, part)
+                })
+            }
         };
         let _state = inode.lock.read();
         read_file(inode)?;
@@ -281,8 +285,8 @@ impl Volume {
                 continue;
             }
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
-            let splice = Splice::load(inode, sectorsize, part.clone())?;
-            let of_part = parts(&splice, part.clone());
+            let extent_edit = ExtentEdit::load(inode, sectorsize, part.clone())?;
+            let of_part = parts(&extent_edit, part.clone());
             bytes += of_part
                 .iter()
                 .map(|part| part.end - part.start)
@@ -303,9 +307,10 @@ impl Volume {
         let mut at = range.start;
         while at < range.end {
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
-            let (splice, end) = Splice::load_head(inode, self.sectorsize(), part, steps.extents)?;
-            let holes: Vec<Range<u64>> = holes(&splice, at..end).collect();
-            let stopped = self.put_reserved(inode, splice, holes, space, steps)?;
+            let (extent_edit, end) =
+                ExtentEdit::load_head(inode, self.sectorsize(), part, steps.extents)?;
+            let holes: Vec<Range<u64>> = holes(&extent_edit, at..end).collect();
+            let stopped = self.put_reserved(inode, extent_edit, holes, space, steps)?;
             at = stopped.unwrap_or(end);
             if at < range.end {
                 self.commit_between_steps(steps.cost())?;
@@ -319,7 +324,7 @@ impl Volume {
     fn put_reserved(
         &self,
         inode: &Inode,
-        mut splice: Splice,
+        mut extent_edit: ExtentEdit,
         places: Vec<Range<u64>>,
         space: &mut Promise,
         steps: Steps,
@@ -337,7 +342,7 @@ impl Volume {
         let mut allocate = || -> Result<Option<u64>> {
             for place in &places {
                 let mut at = place.start;
-                if let Some(Extent::Disk(before)) = splice.before(at) {
+                if let Some(Extent::Disk(before)) = extent_edit.before(at) {
                     wanted.hint = Some(before.end());
                 }
                 while at < place.end {
@@ -369,13 +374,13 @@ impl Volume {
             let generation = txn.transid().0;
             for (start, part) in &parts {
                 let part = part.clone();
-                splice.replace(*start, Extent::Disk(DiskPart { generation, ..part }))?;
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))?;
             }
             for (_, part) in &parts {
                 txn.new_data_extent(part.disk);
             }
             item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
-            enter_splice(&txn, inode, &splice, &mut item);
+            enter_extent_edit(&txn, inode, &extent_edit, &mut item);
             Ok(stopped)
         });
         if entered.is_err() {
@@ -414,14 +419,15 @@ impl Volume {
                 Some(_) => whole.end.min(at + MAX_EXTENT_BYTES),
                 None => whole.end,
             };
-            let (splice, end) = Splice::load_head(inode, sectorsize, at..most, steps.extents)?;
+            let (extent_edit, end) =
+                ExtentEdit::load_head(inode, sectorsize, at..most, steps.extents)?;
             let stopped = match &mut space {
                 Some(space) => {
-                    let places = unless_reserved(&splice, at..end);
-                    self.put_reserved(inode, splice, places, space, steps)?
+                    let places = unless_reserved(&extent_edit, at..end);
+                    self.put_reserved(inode, extent_edit, places, space, steps)?
                 }
                 None => {
-                    self.punch(inode, splice, at..end)?;
+                    self.punch(inode, extent_edit, at..end)?;
                     None
                 }
             };
@@ -446,7 +452,7 @@ impl Volume {
         let touched = touched_sectors(range, sectorsize);
         let first = touched.start..touched.start + sectorsize;
         let last = touched.end - sectorsize..touched.end;
-        let splice = Splice::load_all(inode, sectorsize, [first.clone(), last.clone()])?;
+        let extent_edit = ExtentEdit::load_all(inode, sectorsize, [first.clone(), last.clone()])?;
         let mut state = inode.lock.write();
         let item = read_file(inode)?;
         let size = state.buffer.size_over(item.size.get());
@@ -458,7 +464,7 @@ impl Volume {
         for sector in cut {
             let from = sector.start.max(range.start);
             let to = sector.end.min(range.end).min(size);
-            let stored = splice
+            let stored = extent_edit
                 .overlapping(sector.clone())
                 .any(|(_, extent)| extent.has_data());
             let is_cut = from > sector.start || to < sector.end;
@@ -505,17 +511,17 @@ impl Volume {
     }
 
     /// Makes `range`, whole sectors, a hole.
-    fn punch(&self, inode: &Inode, mut splice: Splice, range: Range<u64>) -> Result<()> {
+    fn punch(&self, inode: &Inode, mut extent_edit: ExtentEdit, range: Range<u64>) -> Result<()> {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
         let size = item.size.get().next_multiple_of(self.sectorsize());
         let txn = self.enter_file(inode, Permit::owed())?;
-        splice.clear(range.clone())?;
+        extent_edit.clear(range.clone())?;
         if !self.has_no_holes() && range.start < size {
-            splice.fill_holes(range.start..range.end.min(size), txn.transid().0);
+            extent_edit.fill_holes(range.start..range.end.min(size), txn.transid().0);
         }
-        if !splice.is_idle() {
-            enter_splice(&txn, inode, &splice, &mut item);
+        if !extent_edit.is_idle() {
+            enter_extent_edit(&txn, inode, &extent_edit, &mut item);
         }
         Ok(())
     }
@@ -546,12 +552,12 @@ fn touched_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
 }
 
 /// The parts of `range` that have neither data nor space.
-fn holes(splice: &Splice, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let explicit = splice
+fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let explicit = extent_edit
         .overlapping(range.clone())
         .filter(|(_, extent)| matches!(extent, Extent::Hole { .. }))
         .map(|(place, _)| place);
-    let mut holes: Vec<Range<u64>> = splice
+    let mut holes: Vec<Range<u64>> = extent_edit
         .gaps(range.clone())
         .into_iter()
         .chain(explicit)
@@ -563,10 +569,10 @@ fn holes(splice: &Splice, range: Range<u64>) -> impl Iterator<Item = Range<u64>>
 }
 
 /// The parts of `range` that are not reserved and empty already.
-fn unless_reserved(splice: &Splice, range: Range<u64>) -> Vec<Range<u64>> {
+fn unless_reserved(extent_edit: &ExtentEdit, range: Range<u64>) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     let mut at = range.start;
-    for (place, extent) in splice.overlapping(range.clone()) {
+    for (place, extent) in extent_edit.overlapping(range.clone()) {
         if matches!(extent, Extent::Disk(part) if part.prealloc) {
             if at < place.start {
                 parts.push(at..place.start);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use zerocopy::IntoBytes;
 
-use super::splice::Splice;
+use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::fs::{FileTime, Inode, inode_key, kind_of, known_inode, note_change};
 use crate::lock;
@@ -77,8 +77,8 @@ impl Volume {
         most: usize,
     ) -> Result<usize> {
         let _state = lock::read(&inode.lock)?;
-        let (splice, _) = Splice::load_head(inode, self.sectorsize(), range, most)?;
-        Ok(splice.extents().count())
+        let (extent_edit, _) = ExtentEdit::load_head(inode, self.sectorsize(), range, most)?;
+        Ok(extent_edit.extents().count())
     }
 
     /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if

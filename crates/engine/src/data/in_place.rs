@@ -27,7 +27,7 @@ use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::extent::{DiskPart, Extent};
-use super::splice::Splice;
+use super::extent_edit::ExtentEdit;
 use crate::error::Result;
 use crate::fs::Inode;
 use crate::space::InPlaceWrite;
@@ -91,18 +91,18 @@ pub(super) struct Place {
 }
 
 impl Volume {
-    /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `splice` has what the file has
+    /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `extent_edit` has what the file has
     /// there. The caller holds `Tree::in_place` (INPLACE-3).
     pub(super) fn places_to_overwrite(
         &self,
         inode: &Inode,
         extents: &mut FileExtentsState,
-        splice: &Splice,
+        extent_edit: &ExtentEdit,
         flags: InodeFlags,
         range: Range<u64>,
     ) -> Result<Vec<Place>> {
         let mut places = Vec::new();
-        for (place, extent) in splice.overlapping(range.clone()) {
+        for (place, extent) in extent_edit.overlapping(range.clone()) {
             let Extent::Disk(whole) = extent else {
                 continue;
             };

@@ -1,6 +1,6 @@
 //! The bytes of files: from file extents to the devices.
 //!
-//! From low to high: `extent`, `splice`, `pieces`, `promise` < `buffer` < `extents`, `read` < `in_place`, `store`
+//! From low to high: `extent`, `extent_edit`, `pieces`, `promise` < `buffer` < `extents`, `read` < `in_place`, `store`
 //! < `write_back` < the calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`, `unstored`.
 
 mod buffer;
@@ -11,6 +11,7 @@ mod decompressed;
 mod dirty;
 mod encode;
 mod extent;
+mod extent_edit;
 mod extents;
 mod fallocate;
 mod file;
@@ -22,7 +23,6 @@ mod read;
 mod runs;
 mod seek;
 mod settings;
-mod splice;
 mod steps;
 mod store;
 mod sync;

@@ -17,7 +17,7 @@ use ubtrfs_format::compress::Compression;
 
 use super::csums::CsumShape;
 use super::extent::DiskPart;
-use super::splice::Splice;
+use super::extent_edit::ExtentEdit;
 use super::store::Stored;
 use super::write_back::{Group, Taken};
 use crate::error::{Error, Result};
@@ -58,9 +58,9 @@ impl Stored {
         }
     }
 
-    /// Those that it changes, where `splice` shows what it replaces.
-    fn items(&self, splice: &Splice, shape: CsumShape) -> u64 {
-        let replaced = splice.overlapping(self.range()).count() as u64;
+    /// Those that it changes, where `extent_edit` shows what it replaces.
+    fn items(&self, extent_edit: &ExtentEdit, shape: CsumShape) -> u64 {
+        let replaced = extent_edit.overlapping(self.range()).count() as u64;
         self.own_items(shape) + REPLACED_ITEMS * replaced
     }
 
@@ -105,23 +105,28 @@ impl Stored {
     }
 }
 
-/// Cuts `stored` so that no part changes more than `most` items, as far as it can be cut. `splice` shows what they
+/// Cuts `stored` so that no part changes more than `most` items, as far as it can be cut. `extent_edit` shows what they
 /// replace.
-fn parts(stored: &[Stored], splice: &Splice, shape: CsumShape, most: u64) -> Vec<Vec<Stored>> {
+fn parts(
+    stored: &[Stored],
+    extent_edit: &ExtentEdit,
+    shape: CsumShape,
+    most: u64,
+) -> Vec<Vec<Stored>> {
     let mut pieces: Vec<Stored> = stored.to_vec();
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
     let mut parts = Vec::new();
     let mut part = Vec::new();
     let mut left = most;
     while let Some(piece) = pieces.pop() {
-        let (own, items) = (piece.own_items(shape), piece.items(splice, shape));
+        let (own, items) = (piece.own_items(shape), piece.items(extent_edit, shape));
         if left < items.min(own + REPLACED_ITEMS) && !part.is_empty() {
             parts.push(std::mem::take(&mut part));
             left = most;
         }
         let range = piece.range();
         let room = left.saturating_sub(own) / REPLACED_ITEMS;
-        let mut hit = splice
+        let mut hit = extent_edit
             .overlapping(range.clone())
             .map(|(place, _)| place.end);
         let full_at = hit
@@ -167,7 +172,9 @@ impl Volume {
         promised: &mut u64,
     ) -> Result<Entry<'_>> {
         let shape = self.csum_shape();
-        let items = stored.iter().map(|piece| piece.items(&group.splice, shape));
+        let items = stored
+            .iter()
+            .map(|piece| piece.items(&group.extent_edit, shape));
         let items: u64 = items.sum();
         let more = items.saturating_sub(*promised);
         *promised = promised.saturating_sub(items);
@@ -219,7 +226,7 @@ impl Volume {
     ) -> Result<()> {
         let shape = self.csum_shape();
         let (mut most, mut size) = (most, group.size.start);
-        let mut left = VecDeque::from(parts(stored, &group.splice, shape, most));
+        let mut left = VecDeque::from(parts(stored, &group.extent_edit, shape, most));
         while let Some(pieces) = left.front() {
             let is_last = left.len() == 1;
             let end = pieces.last().map_or(0, |piece| piece.range().end);
@@ -231,16 +238,16 @@ impl Volume {
                 Ok(None) => {
                     most = self.items_of_parts(most / 2)?;
                     let pieces: Vec<Stored> = left.into_iter().flatten().collect();
-                    left = parts(&pieces, &group.splice, shape, most).into();
+                    left = parts(&pieces, &group.extent_edit, shape, most).into();
                     continue;
                 }
                 Ok(Some(permit)) => {
                     let ranges = pieces.iter().map(Stored::range).collect();
-                    let splice = file.load_ranges(self, ranges, size..after);
-                    splice.and_then(|splice| {
+                    let extent_edit = file.load_ranges(self, ranges, size..after);
+                    extent_edit.and_then(|extent_edit| {
                         let mut part = Group {
                             runs: Vec::new(),
-                            splice,
+                            extent_edit,
                             size: size..after,
                             ends: group.ends && is_last,
                         };

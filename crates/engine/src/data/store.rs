@@ -15,11 +15,11 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
 use super::encode::Encoded;
 use super::extent::{DiskPart, Extent, InlineExtent, MAX_EXTENT_BYTES};
+use super::extent_edit::ExtentEdit;
 use super::in_place::FileExtentsState;
 use super::pieces::WINDOW_BYTES;
 use super::promise::{Promise, Wanted};
 use super::runs::Run;
-use super::splice::Splice;
 use super::write_back::{Group, Plan};
 use crate::error::{Error, Result};
 use crate::fs::Inode;
@@ -97,11 +97,11 @@ impl Drop for Overwriting<'_> {
 
 impl Stored {
     /// Puts it among the file's extents.
-    pub(super) fn place(&self, splice: &mut Splice, generation: u64) -> Result<()> {
+    pub(super) fn place(&self, extent_edit: &mut ExtentEdit, generation: u64) -> Result<()> {
         match self {
             Stored::Inline(inline) => {
                 let inline = inline.clone();
-                splice.replace(
+                extent_edit.replace(
                     0,
                     Extent::Inline(InlineExtent {
                         generation,
@@ -111,11 +111,11 @@ impl Stored {
             }
             Stored::New { start, part, .. } => {
                 let part = part.clone();
-                splice.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
             }
             Stored::Reserved { start, part, .. } => {
                 let part = part.clone();
-                splice.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
             }
         }
     }
@@ -275,11 +275,11 @@ impl<'p> Placer<'_, '_, 'p> {
             return Ok(());
         }
         for run in &group.runs {
-            self.hint = match group.splice.before(run.range().start) {
+            self.hint = match group.extent_edit.before(run.range().start) {
                 Some(Extent::Disk(part)) => Some(part.end()),
                 _ => self.hint,
             };
-            for range in self.place_in_place(run, &group.splice, stored)? {
+            for range in self.place_in_place(run, &group.extent_edit, stored)? {
                 self.place_new(run, range, stored)?;
             }
         }
@@ -298,7 +298,7 @@ impl<'p> Placer<'_, '_, 'p> {
             && run.range() == (0..sectorsize)
             && size <= sectorsize
             && group
-                .splice
+                .extent_edit
                 .extents()
                 .all(|(range, _)| range.start < sectorsize);
         if !alone || self.plan.flags.intersects(in_place) {
@@ -332,7 +332,7 @@ impl<'p> Placer<'_, '_, 'p> {
     fn place_in_place(
         &mut self,
         run: &'p Run<'_>,
-        splice: &Splice,
+        extent_edit: &ExtentEdit,
         stored: &mut Vec<Stored>,
     ) -> Result<Vec<Range<u64>>> {
         let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
@@ -348,7 +348,7 @@ impl<'p> Placer<'_, '_, 'p> {
         let places = self.volume.places_to_overwrite(
             self.inode,
             self.extents,
-            splice,
+            extent_edit,
             self.plan.flags,
             run.range(),
         )?;

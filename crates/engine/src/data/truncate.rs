@@ -14,12 +14,12 @@ use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
 use super::extent::{Extent, InlineExtent};
+use super::extent_edit::ExtentEdit;
 use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
-use super::splice::Splice;
-use super::write_back::enter_splice;
+use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::fs::{FileId, Inode, OpenFile};
 use crate::txn::{Cost, FREEING_ITEMS, Permit};
@@ -143,21 +143,24 @@ impl Volume {
     ) -> Result<bool> {
         let sectorsize = self.sectorsize();
         let keep = size.next_multiple_of(sectorsize);
-        let (mut splice, all) = Splice::load_tail(inode, sectorsize, keep, step)?;
-        let lowest = splice.extents().next().map_or(0, |(range, _)| range.start);
+        let (mut extent_edit, all) = ExtentEdit::load_tail(inode, sectorsize, keep, step)?;
+        let lowest = extent_edit
+            .extents()
+            .next()
+            .map_or(0, |(range, _)| range.start);
         let is_done = all || lowest < keep;
         let from = if is_done { keep } else { lowest };
-        splice.clear(from..u64::MAX)?;
+        extent_edit.clear(from..u64::MAX)?;
         let txn = self.enter_file(inode, Permit::owed())?;
         let generation = txn.transid().0;
         if is_done {
-            splice.cut_inline(size, generation);
+            extent_edit.cut_inline(size, generation);
             note_write(item);
             item.size = size.into();
         } else {
             item.size = item.size.get().min(from).into();
         }
-        enter_splice(&txn, inode, &splice, item);
+        enter_extent_edit(&txn, inode, &extent_edit, item);
         Ok(is_done)
     }
 
@@ -169,8 +172,8 @@ impl Volume {
         if start == size {
             return Ok(None);
         }
-        let splice = Splice::load(inode, sectorsize, start..start + sectorsize)?;
-        let hit = splice.overlapping(start..start + sectorsize).next();
+        let extent_edit = ExtentEdit::load(inode, sectorsize, start..start + sectorsize)?;
+        let hit = extent_edit.overlapping(start..start + sectorsize).next();
         let flags = match hit {
             None => return Ok(None),
             Some((_, Extent::Inline(inline))) if inline.compression == Compression::None => {
@@ -190,7 +193,7 @@ impl Volume {
     }
 }
 
-impl Splice {
+impl ExtentEdit {
     /// Shortens plain inline data. Compressed data stays as it is until it is written anew.
     fn cut_inline(&mut self, size: u64, generation: u64) {
         let first = self.extents().next();

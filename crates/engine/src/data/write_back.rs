@@ -28,13 +28,13 @@ use ubtrfs_format::item::{InodeFlags, InodeItem};
 use super::csums::csum_items;
 use super::encode::Encoder;
 use super::extent::Extent;
+use super::extent_edit::ExtentEdit;
 use super::file::{note_times, note_write, put_inode};
 use super::in_place::FileExtentsState;
 use super::pieces::Pieces;
 use super::promise::Promise;
 use super::read::Reader;
 use super::runs::{Run, runs};
-use super::splice::Splice;
 use super::steps::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ pub(super) struct Plan<'a> {
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) runs: Vec<Run<'a>>,
-    pub(super) splice: Splice,
+    pub(super) extent_edit: ExtentEdit,
     /// The file's size before and after.
     pub(super) size: Range<u64>,
     /// It is the last one of what was written.
@@ -247,10 +247,10 @@ impl Taken<'_> {
                 Some(_) => size.max(end.min(self.size)),
                 None => self.size,
             };
-            let splice = self.load(volume, &members, size..after)?;
+            let extent_edit = self.load(volume, &members, size..after)?;
             groups.push(Group {
                 runs: members,
-                splice,
+                extent_edit,
                 size: size..after,
                 ends: runs.peek().is_none(),
             });
@@ -280,16 +280,16 @@ impl Taken<'_> {
         let tail = old_size - old_size % sectorsize;
         if self.size > old_size && tail < old_size {
             let touched = tail..tail + sectorsize;
-            let extents = Splice::load(self.inode, sectorsize, touched.clone())?;
+            let extents = ExtentEdit::load(self.inode, sectorsize, touched.clone())?;
             let mut hit = extents.overlapping(touched.clone());
             if hit.any(|(_, extent)| extent.has_data()) {
                 also.push(touched);
             }
         }
-        // SPLICE-2: inline data is replaced as a whole. More than one sector of it is rare.
+        // EXTENT-EDIT-2: inline data is replaced as a whole. More than one sector of it is rare.
         let touches_first = pieces.overlapping(0..sectorsize).next().is_some();
         if touches_first || also.iter().any(|range| range.start == 0) {
-            let extents = Splice::load(self.inode, sectorsize, 0..sectorsize)?;
+            let extents = ExtentEdit::load(self.inode, sectorsize, 0..sectorsize)?;
             let inline = extents.overlapping(0..sectorsize).next();
             if let Some((range, Extent::Inline(_))) = inline {
                 also.push(range);
@@ -298,7 +298,7 @@ impl Taken<'_> {
         Ok(also)
     }
 
-    fn load(&self, volume: &Volume, runs: &[Run<'_>], size: Range<u64>) -> Result<Splice> {
+    fn load(&self, volume: &Volume, runs: &[Run<'_>], size: Range<u64>) -> Result<ExtentEdit> {
         self.load_ranges(volume, runs.iter().map(Run::range).collect(), size)
     }
 
@@ -308,13 +308,13 @@ impl Taken<'_> {
         volume: &Volume,
         mut ranges: Vec<Range<u64>>,
         size: Range<u64>,
-    ) -> Result<Splice> {
+    ) -> Result<ExtentEdit> {
         let sectorsize = volume.sectorsize();
         if size.start < size.end && !volume.has_no_holes() {
             ranges.push(size.start..size.end.next_multiple_of(sectorsize));
             ranges.sort_unstable_by_key(|range| range.start);
         }
-        Splice::load_all(self.inode, sectorsize, ranges)
+        ExtentEdit::load_all(self.inode, sectorsize, ranges)
     }
 
     fn compression_property(&self, volume: &Volume) -> Result<Option<Compression>> {
@@ -419,7 +419,7 @@ impl Volume {
             if index > 0 {
                 // The group before may have cut an extent that this one cuts as well.
                 let loaded = file.load(self, &group.runs, group.size.clone());
-                group.splice = loaded.map_err(|error| (index, error))?;
+                group.extent_edit = loaded.map_err(|error| (index, error))?;
             }
             let entry = self.entry_of(&group, pieces, &mut promised);
             let is_hard = stored.incompressible;
@@ -471,7 +471,7 @@ impl Volume {
         let txn = self.enter_file(inode, permit)?;
         let generation = txn.transid().0;
         for piece in stored {
-            piece.place(&mut group.splice, generation)?;
+            piece.place(&mut group.extent_edit, generation)?;
         }
         for piece in stored {
             if let Some(extent) = piece.new_extent() {
@@ -483,8 +483,13 @@ impl Volume {
                 }
             }
         }
-        self.enter_size(&mut group.splice, &mut item, group.size.clone(), generation);
-        let stays = group.splice.is_idle() && group.size.is_empty() && !incompressible;
+        self.enter_size(
+            &mut group.extent_edit,
+            &mut item,
+            group.size.clone(),
+            generation,
+        );
+        let stays = group.extent_edit.is_idle() && group.size.is_empty() && !incompressible;
         if let Source::Caller(offset, bytes) = &file.source
             && group.ends
         {
@@ -502,14 +507,14 @@ impl Volume {
         if incompressible {
             item.flags = (item.flags() | InodeFlags::NOCOMPRESS).bits().into();
         }
-        enter_splice(&txn, inode, &group.splice, &mut item);
+        enter_extent_edit(&txn, inode, &group.extent_edit, &mut item);
         Ok(())
     }
 
     /// The file grows to the end of `size`. Without NO_HOLES, holes must say so.
     pub(super) fn enter_size(
         &self,
-        splice: &mut Splice,
+        extent_edit: &mut ExtentEdit,
         item: &mut InodeItem,
         size: Range<u64>,
         generation: u64,
@@ -522,7 +527,7 @@ impl Volume {
             let from = size.start.next_multiple_of(sectorsize);
             let to = size.end.next_multiple_of(sectorsize);
             if from < to {
-                splice.fill_holes(from..to, generation);
+                extent_edit.fill_holes(from..to, generation);
             }
         }
         item.size = item.size.get().max(size.end).into();
@@ -530,9 +535,16 @@ impl Volume {
 }
 
 /// Makes the changes of a file's extents, with what they mean for its item.
-pub(super) fn enter_splice(txn: &Txn<'_>, inode: &Inode, splice: &Splice, item: &mut InodeItem) {
-    splice.enter(txn, inode);
+pub(super) fn enter_extent_edit(
+    txn: &Txn<'_>,
+    inode: &Inode,
+    extent_edit: &ExtentEdit,
+    item: &mut InodeItem,
+) {
+    extent_edit.enter(txn, inode);
     let nbytes = item.nbytes.get();
-    item.nbytes = nbytes.saturating_add_signed(splice.nbytes_delta()).into();
+    item.nbytes = nbytes
+        .saturating_add_signed(extent_edit.nbytes_delta())
+        .into();
     put_inode(txn, inode, item);
 }

@@ -12,7 +12,7 @@ use ubtrfs_sim::{HookedDevice, Request};
 
 use super::rig::{MIB, Rig, new_device, options};
 use crate::data::extent::Extent;
-use crate::data::splice::Splice;
+use crate::data::extent_edit::ExtentEdit;
 use crate::mkfs::MkfsOptions;
 use crate::{Compress, NewInode, Volume};
 
@@ -88,12 +88,12 @@ fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     // Where its extents lie: file offset, address, length.
     let places = |id| -> Vec<_> {
         let inode = volume.inodes.get(&volume, id).unwrap();
-        let splice = Splice::load(&inode, SECTOR, 0..1 << 40).unwrap();
+        let extent_edit = ExtentEdit::load(&inode, SECTOR, 0..1 << 40).unwrap();
         let place = |(range, extent): (Range<u64>, &Extent)| match extent {
             Extent::Disk(part) => (range.start, part.logical(), part.len),
             other => panic!("{other:?}"),
         };
-        splice.extents().map(place).collect()
+        extent_edit.extents().map(place).collect()
     };
     let [src, longer, equal] = [src, longer, equal].map(places);
     assert_eq!(src, equal);

@@ -12,7 +12,7 @@ use ubtrfs_sim::record::Event;
 use super::rig::{MIB, Recorded, Rig, is_write, options};
 use crate::data::Fallocate;
 use crate::data::extent::Extent;
-use crate::data::splice::Splice;
+use crate::data::extent_edit::ExtentEdit;
 use crate::fs::FileId;
 use crate::mkfs::MkfsOptions;
 use crate::{Result, Volume};
@@ -28,12 +28,12 @@ fn rig() -> Rig {
 fn places(rig: &Rig, id: FileId) -> Vec<(u64, Logical, u64, bool)> {
     let volume = rig.volume();
     let inode = volume.inodes.get(volume, id).unwrap();
-    let splice = Splice::load(&inode, SECTOR, 0..1 << 40).unwrap();
+    let extent_edit = ExtentEdit::load(&inode, SECTOR, 0..1 << 40).unwrap();
     let place = |(range, extent): (std::ops::Range<u64>, &Extent)| match extent {
         Extent::Disk(part) => Some((range.start, part.logical(), part.len, part.prealloc)),
         _ => None,
     };
-    splice.extents().filter_map(place).collect()
+    extent_edit.extents().filter_map(place).collect()
 }
 
 fn read(rig: &Rig, id: FileId, offset: u64, len: usize) -> Vec<u8> {

@@ -1,14 +1,14 @@
-//! Replacing parts of a file's extents: what the items around a range are, and what they become.
+//! Replacement of a file's extent items in some ranges.
 //!
-//! The items are loaded first, which may do IO; then they are cut and joined in memory; then what differs
-//! enters a transaction. References follow from the difference of the two states, so that a split adds
-//! one and only the last piece of an extent drops one.
+//! The items are loaded first, which may do IO. Then they are cut and joined in memory. Then the difference enters a
+//! transaction. References follow from the difference of the two states: a split adds one, and only the last piece of an
+//! extent drops one.
 //!
 //! Invariants
-//! - SPLICE-1: extents of neither state overlap.
-//! - SPLICE-2: inline data is replaced as a whole or not at all.
+//! - EXTENT-EDIT-1: extents of neither state overlap.
+//! - EXTENT-EDIT-2: inline data is replaced as a whole or not at all.
 //!
-//! Locks: the caller holds the file's extents (`FileExtentsLock`) from loading to entering, so that the
+//! Locks: the caller holds the file's extents (`FileExtentsState`) from loading to entering, so that the
 //! items hold still, and the inode's lock while entering.
 //! Not here: the inode's own item (`inode_item`), where new extents come from (`store`).
 
@@ -31,7 +31,7 @@ type Extents = BTreeMap<u64, Extent>;
 
 /// Extents of one file by file offset, before and after.
 #[derive(Clone, Debug)]
-pub(super) struct Splice {
+pub(super) struct ExtentEdit {
     file: FileId,
     sectorsize: u64,
     before: Extents,
@@ -43,9 +43,9 @@ pub(super) fn extent_key(file: FileId, start: u64) -> Key {
     Key::new(file.ino.0, KeyType::EXTENT_DATA, start)
 }
 
-impl Splice {
-    fn new(file: FileId, sectorsize: u64) -> Splice {
-        Splice {
+impl ExtentEdit {
+    fn new(file: FileId, sectorsize: u64) -> ExtentEdit {
+        ExtentEdit {
             file,
             sectorsize,
             before: Extents::new(),
@@ -54,17 +54,17 @@ impl Splice {
     }
 
     /// Loads the extents that overlap or touch `range`, and the one before.
-    pub(super) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<Splice> {
-        Splice::load_all(inode, sectorsize, std::iter::once(range))
+    pub(super) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<ExtentEdit> {
+        ExtentEdit::load_all(inode, sectorsize, std::iter::once(range))
     }
 
-    /// The same for several ranges, which ascend.
+    /// Loads the extents that overlap or touch some ranges, which ascend.
     pub(super) fn load_all(
         inode: &Inode,
         sectorsize: u64,
         ranges: impl IntoIterator<Item = Range<u64>>,
-    ) -> Result<Splice> {
-        let mut splice = Splice::new(inode.id, sectorsize);
+    ) -> Result<ExtentEdit> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
         let mut cursor = inode.tree.view.cursor();
         let mut more = true;
         let mut loaded_to = None;
@@ -83,12 +83,12 @@ impl Splice {
                 if !is_extent(key, inode.id) || key.offset > range.end {
                     break;
                 }
-                splice.take(key, bytes)?;
+                extent_edit.take(key, bytes)?;
                 more = cursor.advance()?;
             }
             loaded_to = loaded_to.max(Some(range.end));
         }
-        splice.loaded()
+        extent_edit.loaded()
     }
 
     /// Loads the extents of `range` from its start on, `most` of them at most. Second, up to where in the range
@@ -98,8 +98,8 @@ impl Splice {
         sectorsize: u64,
         range: Range<u64>,
         most: usize,
-    ) -> Result<(Splice, u64)> {
-        let mut splice = Splice::new(inode.id, sectorsize);
+    ) -> Result<(ExtentEdit, u64)> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
         let mut cursor = inode.tree.view.cursor();
         let mut end = range.end;
         let from = extent_key(inode.id, range.start.saturating_sub(1));
@@ -114,14 +114,14 @@ impl Splice {
             if !is_extent(key, inode.id) || key.offset > range.end {
                 break;
             }
-            if splice.before.len() >= most && key.offset > range.start {
+            if extent_edit.before.len() >= most && key.offset > range.start {
                 end = key.offset.min(range.end);
                 break;
             }
-            splice.take(key, bytes)?;
+            extent_edit.take(key, bytes)?;
             more = cursor.advance()?;
         }
-        Ok((splice.loaded()?, end))
+        Ok((extent_edit.loaded()?, end))
     }
 
     /// Loads the last extents of the file, `most` of them at most, that reach beyond `from`. Second, whether
@@ -131,8 +131,8 @@ impl Splice {
         sectorsize: u64,
         from: u64,
         most: usize,
-    ) -> Result<(Splice, bool)> {
-        let mut splice = Splice::new(inode.id, sectorsize);
+    ) -> Result<(ExtentEdit, bool)> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
         let mut cursor = inode.tree.view.cursor();
         let mut more = cursor.seek_floor(&extent_key(inode.id, u64::MAX))?;
         let mut all = true;
@@ -140,12 +140,12 @@ impl Splice {
             if !is_extent(key, inode.id) {
                 break;
             }
-            if splice.before.len() == most {
+            if extent_edit.before.len() == most {
                 all = false;
                 break;
             }
-            splice.take(key, bytes)?;
-            let end = splice
+            extent_edit.take(key, bytes)?;
+            let end = extent_edit
                 .before
                 .first_key_value()
                 .map(|(start, e)| start + e.len(sectorsize));
@@ -154,7 +154,7 @@ impl Splice {
             }
             more = cursor.retreat()?;
         }
-        Ok((splice.loaded()?, all))
+        Ok((extent_edit.loaded()?, all))
     }
 
     fn take(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
@@ -172,8 +172,8 @@ impl Splice {
         Ok(())
     }
 
-    /// SPLICE-1 for what was loaded.
-    fn loaded(mut self) -> Result<Splice> {
+    /// EXTENT-EDIT-1 for what was loaded.
+    fn loaded(mut self) -> Result<ExtentEdit> {
         let mut end = 0;
         for (&start, extent) in &self.before {
             if start < end {
@@ -234,7 +234,7 @@ impl Splice {
 
     /// Takes `range` out of the file's extents.
     ///
-    /// Errors: it cuts inline data (SPLICE-2), which only a damaged file has there.
+    /// Errors: it cuts inline data (EXTENT-EDIT-2), which only a damaged file has there.
     pub(super) fn clear(&mut self, range: Range<u64>) -> Result<()> {
         let hit: Vec<u64> = self
             .overlapping(range.clone())
@@ -268,7 +268,7 @@ impl Splice {
     pub(super) fn put(&mut self, start: u64, extent: Extent) {
         let (mut start, mut extent) = (start, extent);
         let mut end = start + extent.len(self.sectorsize);
-        debug_assert_eq!(self.overlapping(start..end).count(), 0, "SPLICE-1");
+        debug_assert_eq!(self.overlapping(start..end).count(), 0, "EXTENT-EDIT-1");
         if let Some((&before, left)) = self.after.range(..start).next_back()
             && before + left.len(self.sectorsize) == start
             && let Some(joined) = left.joined(&extent)

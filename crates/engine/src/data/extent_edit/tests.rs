@@ -1,4 +1,4 @@
-//! What edits and references follow from a splice, against extents told sector by sector.
+//! What edits and references follow from an edit of extents, against extents told sector by sector.
 
 use std::sync::Arc;
 
@@ -30,20 +30,20 @@ fn part(disk: u64, disk_sectors: u64, offset: u64, sectors: u64) -> DiskPart {
     }
 }
 
-fn splice(extents: &[(u64, Extent)]) -> Splice {
-    let mut splice = Splice::new(file(), SECTOR);
+fn extent_edit(extents: &[(u64, Extent)]) -> ExtentEdit {
+    let mut extent_edit = ExtentEdit::new(file(), SECTOR);
     for (sector, extent) in extents {
-        splice.before.insert(sector * SECTOR, extent.clone());
+        extent_edit.before.insert(sector * SECTOR, extent.clone());
     }
-    splice.loaded().unwrap()
+    extent_edit.loaded().unwrap()
 }
 
 /// The changes of references by disk start and offset, in sectors.
-fn refs(splice: &Splice) -> Vec<(u64, i64, i64)> {
+fn refs(extent_edit: &ExtentEdit) -> Vec<(u64, i64, i64)> {
     let change = |(disk, data, delta): (DiskExtent, DataRef, i64)| {
         (disk.start.0, data.offset as i64 / SECTOR as i64, delta)
     };
-    splice.ref_changes().into_iter().map(change).collect()
+    extent_edit.ref_changes().into_iter().map(change).collect()
 }
 
 fn sectors(range: Range<u64>) -> Range<u64> {
@@ -53,15 +53,15 @@ fn sectors(range: Range<u64>) -> Range<u64> {
 #[test]
 fn splitting_adds_a_reference_and_only_the_last_piece_drops_one() {
     let extent = Extent::Disk(part(1 << 20, 8, 0, 8));
-    let mut splice = splice(&[(10, extent)]);
-    splice.clear(sectors(12..14)).unwrap();
-    assert_eq!(refs(&splice), [(1 << 20, 10, 1)]);
-    assert_eq!(splice.nbytes_delta(), -2 * SECTOR as i64);
-    splice.clear(sectors(10..12)).unwrap();
-    assert_eq!(refs(&splice), []);
-    splice.clear(sectors(0..100)).unwrap();
-    assert_eq!(refs(&splice), [(1 << 20, 10, -1)]);
-    assert!(matches!(splice.edits()[..], [Edit::Delete(_)]));
+    let mut extent_edit = extent_edit(&[(10, extent)]);
+    extent_edit.clear(sectors(12..14)).unwrap();
+    assert_eq!(refs(&extent_edit), [(1 << 20, 10, 1)]);
+    assert_eq!(extent_edit.nbytes_delta(), -2 * SECTOR as i64);
+    extent_edit.clear(sectors(10..12)).unwrap();
+    assert_eq!(refs(&extent_edit), []);
+    extent_edit.clear(sectors(0..100)).unwrap();
+    assert_eq!(refs(&extent_edit), [(1 << 20, 10, -1)]);
+    assert!(matches!(extent_edit.edits()[..], [Edit::Delete(_)]));
 }
 
 #[test]
@@ -74,9 +74,12 @@ fn compressed_extents_keep_their_sizes_when_they_are_cut() {
         },
         ..part(1 << 20, 32, 0, 32)
     };
-    let mut splice = splice(&[(0, Extent::Disk(compressed.clone()))]);
-    splice.clear(sectors(4..5)).unwrap();
-    let pieces: Vec<_> = splice.extents().map(|(_, extent)| extent.clone()).collect();
+    let mut extent_edit = extent_edit(&[(0, Extent::Disk(compressed.clone()))]);
+    extent_edit.clear(sectors(4..5)).unwrap();
+    let pieces: Vec<_> = extent_edit
+        .extents()
+        .map(|(_, extent)| extent.clone())
+        .collect();
     let [Extent::Disk(head), Extent::Disk(tail)] = &pieces[..] else {
         panic!("{pieces:?}");
     };
@@ -88,30 +91,30 @@ fn compressed_extents_keep_their_sizes_when_they_are_cut() {
     }
     assert_eq!((head.offset, head.len), (0, 4 * SECTOR));
     assert_eq!((tail.offset, tail.len), (5 * SECTOR, 27 * SECTOR));
-    assert_eq!(refs(&splice), [(1 << 20, 0, 1)]);
+    assert_eq!(refs(&extent_edit), [(1 << 20, 0, 1)]);
 }
 
 #[test]
 fn pieces_of_one_extent_join_and_those_of_others_do_not() {
-    let mut splice = splice(&[(0, Extent::Disk(part(1 << 20, 8, 0, 3)))]);
-    splice.put(3 * SECTOR, Extent::Disk(part(1 << 20, 8, 3, 5)));
-    assert_eq!(splice.extents().count(), 1);
-    assert_eq!(refs(&splice), []);
-    splice.put(8 * SECTOR, Extent::Disk(part(2 << 20, 8, 0, 8)));
-    assert_eq!(splice.extents().count(), 2);
-    assert_eq!(refs(&splice), [(2 << 20, 8, 1)]);
+    let mut extent_edit = extent_edit(&[(0, Extent::Disk(part(1 << 20, 8, 0, 3)))]);
+    extent_edit.put(3 * SECTOR, Extent::Disk(part(1 << 20, 8, 3, 5)));
+    assert_eq!(extent_edit.extents().count(), 1);
+    assert_eq!(refs(&extent_edit), []);
+    extent_edit.put(8 * SECTOR, Extent::Disk(part(2 << 20, 8, 0, 8)));
+    assert_eq!(extent_edit.extents().count(), 2);
+    assert_eq!(refs(&extent_edit), [(2 << 20, 8, 1)]);
 }
 
 #[test]
 fn an_unchanged_state_has_no_edits() {
-    let mut splice = splice(&[
+    let mut extent_edit = extent_edit(&[
         (0, Extent::Disk(part(1 << 20, 8, 0, 8))),
         (8, Extent::Disk(part(2 << 20, 8, 0, 8))),
     ]);
-    splice.clear(sectors(4..8)).unwrap();
-    splice.put(4 * SECTOR, Extent::Disk(part(1 << 20, 8, 4, 4)));
-    assert!(splice.is_idle());
-    assert!(splice.edits().is_empty() && refs(&splice).is_empty());
+    extent_edit.clear(sectors(4..8)).unwrap();
+    extent_edit.put(4 * SECTOR, Extent::Disk(part(1 << 20, 8, 4, 4)));
+    assert!(extent_edit.is_idle());
+    assert!(extent_edit.edits().is_empty() && refs(&extent_edit).is_empty());
 }
 
 #[test]
@@ -120,11 +123,11 @@ fn holes_fill_what_nothing_covers_and_join() {
         generation: 7,
         len: sectors * SECTOR,
     };
-    let mut splice = splice(&[(0, hole(2)), (4, Extent::Disk(part(1 << 20, 2, 0, 2)))]);
-    splice.fill_holes(sectors(0..10), 7);
-    let places: Vec<_> = splice.extents().map(|(range, _)| range).collect();
+    let mut extent_edit = extent_edit(&[(0, hole(2)), (4, Extent::Disk(part(1 << 20, 2, 0, 2)))]);
+    extent_edit.fill_holes(sectors(0..10), 7);
+    let places: Vec<_> = extent_edit.extents().map(|(range, _)| range).collect();
     assert_eq!(places, [sectors(0..4), sectors(4..6), sectors(6..10)]);
-    assert_eq!(splice.nbytes_delta(), 0);
+    assert_eq!(extent_edit.nbytes_delta(), 0);
 }
 
 #[test]
@@ -135,9 +138,9 @@ fn inline_data_cannot_be_cut() {
         compression: Compression::Zlib,
         stored: Arc::from(&[0; 100][..]),
     });
-    let mut whole = splice(&[(0, inline.clone())]);
+    let mut whole = extent_edit(&[(0, inline.clone())]);
     assert!(whole.clear(sectors(0..1)).is_err());
-    let mut whole = splice(&[(0, inline)]);
+    let mut whole = extent_edit(&[(0, inline)]);
     whole.clear(sectors(0..2)).unwrap();
     assert_eq!(whole.nbytes_delta(), -2 * SECTOR as i64);
 }
@@ -145,9 +148,9 @@ fn inline_data_cannot_be_cut() {
 /// Which sector of which extent each sector of the file shows.
 type Shown = Vec<Option<(u64, u64)>>;
 
-fn shown(splice: &Splice, sectors: usize) -> Shown {
+fn shown(extent_edit: &ExtentEdit, sectors: usize) -> Shown {
     let mut shown = vec![None; sectors];
-    for (range, extent) in splice.extents() {
+    for (range, extent) in extent_edit.extents() {
         if let Extent::Disk(part) = extent {
             for at in (range.start..range.end).step_by(SECTOR as usize) {
                 let within = (part.offset + at - range.start) / SECTOR;
@@ -162,7 +165,7 @@ fn shown(splice: &Splice, sectors: usize) -> Shown {
 fn any_replacements_show_what_was_put_last() {
     let mut rng = Rng::new(seed("any_replacements_show_what_was_put_last"));
     for _ in 0..200 {
-        let mut state = splice(&[]);
+        let mut state = extent_edit(&[]);
         let mut model: Shown = vec![None; 64];
         for number in 1..40u64 {
             let start = rng.below(60);
