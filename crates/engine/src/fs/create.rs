@@ -37,9 +37,9 @@ impl Volume {
         let permit = self.admit_new(name, new)?;
         let parent = self.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
-        let birth = self.draft_new(&parent, &mut state, name, new)?;
-        let id = birth.id;
-        let attr = self.enter_new(permit, &parent, &mut state, birth, None)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
+        let id = draft_of_inode.id;
+        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, None)?;
         Ok((id, attr))
     }
 
@@ -53,11 +53,11 @@ impl Volume {
         let permit = self.admit_new(name, new)?;
         let parent = self.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
-        let birth = self.draft_new(&parent, &mut state, name, new)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
         // Held before anybody can take its name away.
-        let inode = self.inodes.get(self, birth.id)?;
+        let inode = self.inodes.get(self, draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
-        let attr = self.enter_new(permit, &parent, &mut state, birth, Some(&mut held))?;
+        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, Some(&mut held))?;
         drop(held);
         Ok((OpenFile::counted(Arc::clone(self), inode), attr))
     }
@@ -75,7 +75,7 @@ impl Volume {
         state: &mut InodeState,
         name: &[u8],
         new: &NewInode<'_>,
-    ) -> Result<Birth<'t>> {
+    ) -> Result<NewInodeDraft<'t>> {
         let dir = parent.id;
         let mut draft = Draft::new(&parent.tree);
         let index = next_index(parent, state)?;
@@ -95,7 +95,7 @@ impl Volume {
             inherited: &inherited,
         };
         let item = draft.insert_new(id.ino, new, 1, &from, now)?;
-        Ok(Birth {
+        Ok(NewInodeDraft {
             id,
             item,
             index,
@@ -109,15 +109,15 @@ impl Volume {
         permit: Permit<'_>,
         parent: &Inode,
         state: &mut InodeState,
-        birth: Birth<'_>,
+        draft_of_inode: NewInodeDraft<'_>,
         held: Option<&mut InodeState>,
     ) -> Result<Attr> {
-        let Birth {
+        let NewInodeDraft {
             id,
             mut item,
             index,
             draft,
-        } = birth;
+        } = draft_of_inode;
         let txn = self.enter_tree(permit, &parent.tree)?;
         let transid = txn.transid().0;
         if let Some(held) = held {
@@ -133,7 +133,7 @@ impl Volume {
 }
 
 /// An inode that is about to be made.
-struct Birth<'t> {
+struct NewInodeDraft<'t> {
     id: FileId,
     item: InodeItem,
     /// That of its entry.

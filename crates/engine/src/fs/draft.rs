@@ -26,7 +26,7 @@ use crate::volume::{Name, NameChanges, Tree};
 pub(crate) struct Draft<'t> {
     tree: &'t Arc<Tree>,
     /// Whether the items are those of a tree that does not exist yet.
-    unborn: bool,
+    for_new_tree: bool,
     /// What was found in the tree; it stays so while the inodes are locked.
     seen: Vec<(Key, Option<Item>)>,
     changes: Vec<Change>,
@@ -117,17 +117,17 @@ impl<'t> Draft<'t> {
     pub(crate) fn new(tree: &'t Arc<Tree>) -> Draft<'t> {
         Draft {
             tree,
-            unborn: false,
+            for_new_tree: false,
             seen: Vec::with_capacity(8),
             changes: Vec::with_capacity(8),
             names: NameChanges::default(),
         }
     }
 
-    /// Of the first items of a subvolume to be made; `parent` is the tree of its directory.
-    pub(crate) fn unborn(parent: &'t Arc<Tree>) -> Draft<'t> {
+    /// Drafts the first items of a subvolume to be created; `parent` is the tree of its directory.
+    pub(crate) fn for_new_tree(parent: &'t Arc<Tree>) -> Draft<'t> {
         Draft {
-            unborn: true,
+            for_new_tree: true,
             ..Draft::new(parent)
         }
     }
@@ -150,7 +150,7 @@ impl<'t> Draft<'t> {
     pub(super) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
         match self.changes.iter().find(|change| change.key == *key) {
             Some(change) => Some(change.value.as_deref()),
-            None => self.unborn.then_some(None),
+            None => self.for_new_tree.then_some(None),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'t> Draft<'t> {
         if let Some(change) = self.changes.iter().find(|change| change.key == *key) {
             return Ok(change.value.clone().map(Bytes::Drafted));
         }
-        if self.unborn {
+        if self.for_new_tree {
             return Ok(None);
         }
         if let Some((_, item)) = self.seen.iter().find(|(seen, _)| seen == key) {
@@ -281,7 +281,7 @@ impl<'t> Draft<'t> {
         txn.edit_names(self.tree, edits, Some(&self.names));
     }
 
-    /// The values as they shall be, by ascending key, for a subvolume's birth: the changes delete nothing.
+    /// The values as they shall be, by ascending key, for a new subvolume: the changes delete nothing.
     pub(crate) fn into_puts(self, txn: &Txn<'_>) -> Puts {
         let transid = txn.transid().0.to_le_bytes();
         let put = |change: Change| {

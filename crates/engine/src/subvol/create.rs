@@ -1,8 +1,8 @@
 //! Making subvolumes and snapshots.
 //!
-//! The commit makes them (`txn::births`): here is said what shall be in them and what names them. Until it is done the
+//! The commit makes them (`txn::pending_subvolumes`); their items are drafted here. Until the commit is done the
 //! directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
-//! (`Tree::births`): others wait only behind who wants one of these.
+//! (`Tree::snapshot_lock`). Other operations wait only behind such a deletion.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fs::{
     Draft, FileId, FileTime, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid,
 };
-use crate::txn::{Birth, Cost, Origin, Txn};
+use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
 use crate::volume::{Tree, Volume};
 
 /// What the commit shall make.
@@ -78,7 +78,8 @@ impl Volume {
         let parent = self.inode_in_use(dir)?;
         let mut still = Some(self.inodes.moves.lock());
         let uuid_tree = self.uuid_tree()?;
-        let _births = [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.births.read()));
+        let _pending =
+            [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));
         let mut state = parent.lock.write();
         let id = RootId(next_objectid(self.root_tree_object())?);
         if !id.is_subvolume() {
@@ -106,13 +107,13 @@ impl Volume {
         let received = plan.received_uuid();
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),
-            None => Draft::unborn(self.root_tree_object()),
+            None => Draft::for_new_tree(self.root_tree_object()),
         };
         uuids.add_uuid(UuidKind::Own, &uuid, id)?;
         if let Some(received) = &received {
             uuids.add_uuid(UuidKind::Received, received, id)?;
         }
-        let mut items = Draft::unborn(&parent.tree);
+        let mut items = Draft::for_new_tree(&parent.tree);
         if let Plan::New(root) = plan {
             let inherited = self.inherited_by_root(&parent, &mut state)?;
             items.insert_root_dir(root, &inherited, now)?;
@@ -124,7 +125,7 @@ impl Volume {
             Plan::New(_) => Origin::New(items.into_puts(&txn)),
             Plan::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
         };
-        let birth = Birth {
+        let pending = PendingSubvolume {
             id,
             origin,
             item: plan.root_item(uuid, now, &txn, self.node_store().nodesize()),
@@ -133,7 +134,7 @@ impl Volume {
             root_puts: refs.into_puts(&txn),
             uuid_puts: uuids.into_puts(&txn),
         };
-        txn.bear(birth);
+        txn.queue_subvolume(pending);
         drop(txn);
         // An item that says of several subvolumes what they were received from, and those of a UUID tree that is to be
         // made, nobody else may draft before they can be seen.

@@ -95,7 +95,7 @@ impl Volume {
         let still = self.inodes.moves.lock();
         // It stays there: who moves subvolumes waits.
         let root = self.inodes.get(self, self.subvolume_entry(dir, name)?)?;
-        let _births = root.tree.births.write();
+        let _pending = root.tree.snapshot_lock.write();
         let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
         tree.check_undeleted()?;

@@ -66,7 +66,7 @@ impl Volume {
             None => {
                 // Made by a commit, for which this waits.
                 waiting::check()?;
-                Draft::unborn(self.root_tree_object())
+                Draft::for_new_tree(self.root_tree_object())
             }
         };
         if old != from.uuid {

@@ -37,8 +37,8 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
-use super::births::{Birth, Puts};
 use super::need::Load;
+use super::pending_subvolumes::{PendingSubvolume, Puts};
 use super::superblock_edits::SuperblockEdits;
 use super::writer::{CommitPhases, Writer};
 use crate::error::Result;
@@ -70,7 +70,7 @@ struct Commit<'v> {
     /// What operations have changed.
     load: Load,
     trees: BTreeMap<RootId, CommitTree>,
-    births: Vec<Birth>,
+    pending_subvolumes: Vec<PendingSubvolume>,
     /// For the UUID tree, which the volume lacks.
     uuids: Puts,
     blocks: Blocks<'v>,

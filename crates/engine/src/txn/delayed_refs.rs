@@ -75,20 +75,22 @@ impl fmt::Display for ExtentShape {
     }
 }
 
-/// Whether an extent has an item in the extent tree.
+/// Whether an extent is new, and if so its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Birth {
-    /// It has one.
-    Before,
-    /// It gets one.
+pub(crate) enum NewExtent {
+    /// Its item is in the extent tree.
+    No,
     Data,
-    /// It gets one, which names the first key if the volume lacks SKINNY_METADATA.
-    Block { owner: RootId, first_key: Key },
+    /// The item names the first key if the volume lacks SKINNY_METADATA.
+    Block {
+        owner: RootId,
+        first_key: Key,
+    },
 }
 
-impl Birth {
+impl NewExtent {
     fn is_new(&self) -> bool {
-        *self != Birth::Before
+        *self != NewExtent::No
     }
 }
 
@@ -97,14 +99,14 @@ impl Birth {
 pub(crate) enum Disagreement {
     Shape(ExtentShape),
     /// It was made twice.
-    Birth,
+    NewExtent,
 }
 
 /// What is pending for one extent.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) shape: ExtentShape,
-    pub(crate) birth: Birth,
+    pub(crate) new_extent: NewExtent,
     pub(crate) full_backref: bool,
     pub(crate) disagreement: Option<Disagreement>,
     changes: RefChanges,
@@ -114,7 +116,7 @@ impl Head {
     fn new(shape: ExtentShape) -> Head {
         Head {
             shape,
-            birth: Birth::Before,
+            new_extent: NewExtent::No,
             full_backref: false,
             disagreement: None,
             changes: RefChanges::default(),
@@ -127,7 +129,7 @@ impl Head {
     }
 
     pub(crate) fn is_new(&self) -> bool {
-        self.birth.is_new()
+        self.new_extent.is_new()
     }
 
     /// The sum of the differences.
@@ -147,11 +149,11 @@ impl Head {
         }
     }
 
-    fn set_birth(&mut self, birth: Birth) {
+    fn set_new(&mut self, new_extent: NewExtent) {
         if self.is_new() {
-            self.disagreement.get_or_insert(Disagreement::Birth);
+            self.disagreement.get_or_insert(Disagreement::NewExtent);
         }
-        self.birth = birth;
+        self.new_extent = new_extent;
     }
 }
 
@@ -244,7 +246,7 @@ impl DelayedRefs {
     /// if none does, or they go again, it is reported as freed without ever having had an item.
     pub(crate) fn new_data(&mut self, bytenr: Logical, num_bytes: u64) {
         let shape = ExtentShape::Data { len: num_bytes };
-        self.edit(bytenr, shape, |head| head.set_birth(Birth::Data));
+        self.edit(bytenr, shape, |head| head.set_new(NewExtent::Data));
     }
 
     /// A tree block that this commit made, with the reference to it. If the same address held a block with
@@ -259,7 +261,7 @@ impl DelayedRefs {
     ) {
         assert!(!reference.is_data(), "files do not refer to tree blocks");
         self.edit(bytenr, ExtentShape::Block { level }, |head| {
-            head.set_birth(Birth::Block { owner, first_key });
+            head.set_new(NewExtent::Block { owner, first_key });
             head.changes.add(reference, 1);
         });
     }

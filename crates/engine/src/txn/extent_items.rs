@@ -32,7 +32,7 @@ pub use error::RefError;
 use item::ExtentItem;
 use keyed::KeyedRefs;
 
-use super::delayed_refs::{Birth, Disagreement, ExtentShape, Head, RefKey};
+use super::delayed_refs::{Disagreement, ExtentShape, Head, NewExtent, RefKey};
 use crate::error::{CorruptItem, Error, Result};
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ impl<'a, 'v> Extent<'a, 'v> {
                 let one = shape;
                 return Err(RefError::Shapes { bytenr, one, other }.into());
             }
-            Some(Disagreement::Birth) => return Err(RefError::MadeTwice { bytenr }.into()),
+            Some(Disagreement::NewExtent) => return Err(RefError::MadeTwice { bytenr }.into()),
         }
         let (item, has_keyed) = match (find(bytenr, cursor)?, head.is_new()) {
             (Found::Nothing, true) => (ExtentItem::new(bytenr, head, context), false),
@@ -284,9 +284,9 @@ fn freed_kind(head: &Head) -> FreedKind {
         RefKey::TreeRoot(root) => Some(root),
         _ => None,
     });
-    let owner = match head.birth {
-        Birth::Block { owner, .. } => Some(owner),
-        Birth::Before | Birth::Data => dropped_by,
+    let owner = match head.new_extent {
+        NewExtent::Block { owner, .. } => Some(owner),
+        NewExtent::No | NewExtent::Data => dropped_by,
     };
     FreedKind::Block { level, owner }
 }

@@ -17,8 +17,8 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
 use super::allowances::Units;
-use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::{DelayedRefs, RefKey};
+use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use super::writer::Writer;
@@ -328,13 +328,13 @@ impl Txn<'_> {
         self.guard.uuids.lock().extend(puts);
     }
 
-    /// Has the commit make a subvolume.
-    pub(crate) fn bear(&self, birth: Birth) {
+    /// Has the commit create a subvolume.
+    pub(crate) fn queue_subvolume(&self, pending: PendingSubvolume) {
         // So that their items enter the commit as of the freeze.
-        self.guard.touch(&birth.dir_tree);
-        if let Origin::Snapshot(source) = &birth.origin {
+        self.guard.touch(&pending.dir_tree);
+        if let Origin::Snapshot(source) = &pending.origin {
             self.guard.touch(source);
         }
-        self.guard.bear(birth);
+        self.guard.queue_subvolume(pending);
     }
 }

@@ -5,7 +5,7 @@
 //! - RUN-2: everything in here enters the commit together: operations hold the freeze guard shared
 //!   while they add to it, freezing holds it alone.
 //!
-//! Locks: `dirty`, `refs`, `births`, `superblock` are leaves: nothing else is taken while one is held.
+//! Locks: `dirty`, `refs`, `pending_subvolumes`, `superblock` are leaves: nothing else is taken while one is held.
 //! Not here: the edits themselves (each tree's delta), how they are committed (`commit`).
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
 
-use super::births::{Birth, Origin, Puts};
 use super::delayed_refs::DelayedRefs;
 use super::need::Load;
+use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::stripes::Striped;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
@@ -29,7 +29,7 @@ pub(crate) struct Running {
     pub(super) refs: Mutex<DelayedRefs>,
     pub(super) dirty: Mutex<Vec<Arc<Tree>>>,
     /// Subvolumes and snapshots to be made by the commit.
-    pub(super) births: Mutex<Vec<Birth>>,
+    pub(super) pending_subvolumes: Mutex<Vec<PendingSubvolume>>,
     /// Into the UUID tree, where there is none yet.
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
@@ -53,8 +53,8 @@ struct Tally {
 }
 
 /// Leaves that the making of a subvolume or a snapshot edits, in trees that may share blocks.
-const LEAVES_OF_BIRTH: u64 = 8;
-const EDITS_OF_BIRTH: u64 = 16;
+const LEAVES_OF_SUBVOLUME: u64 = 8;
+const EDITS_OF_SUBVOLUME: u64 = 16;
 
 impl Running {
     pub(super) fn new(transid: Transid) -> Running {
@@ -62,7 +62,7 @@ impl Running {
             transid,
             refs: Mutex::default(),
             dirty: Mutex::default(),
-            births: Mutex::default(),
+            pending_subvolumes: Mutex::default(),
             uuids: Mutex::default(),
             superblock: Mutex::default(),
             tallies: Striped::default(),
@@ -93,13 +93,13 @@ impl Running {
         tally.shared.fetch_add(edits, Ordering::Relaxed);
     }
 
-    pub(super) fn bear(&self, birth: Birth) {
-        self.grew(0, EDITS_OF_BIRTH);
-        self.edited_shared(LEAVES_OF_BIRTH);
-        if let Origin::Snapshot(source) = &birth.origin {
+    pub(super) fn queue_subvolume(&self, pending: PendingSubvolume) {
+        self.grew(0, EDITS_OF_SUBVOLUME);
+        self.edited_shared(LEAVES_OF_SUBVOLUME);
+        if let Origin::Snapshot(source) = &pending.origin {
             source.note_snapshot(self.transid.0);
         }
-        self.births.lock().push(birth);
+        self.pending_subvolumes.lock().push(pending);
     }
 
     pub(super) fn load(&self) -> Load {
@@ -120,7 +120,7 @@ impl Running {
             return Ok(false);
         }
         let dirty = self.dirty.lock().clone();
-        let mut leaves = self.births.lock().len() as u64 * LEAVES_OF_BIRTH;
+        let mut leaves = self.pending_subvolumes.lock().len() as u64 * LEAVES_OF_SUBVOLUME;
         for tree in dirty {
             let up_to = tree.shared_up_to();
             if up_to.0 == 0 {
@@ -159,7 +159,7 @@ impl Running {
     /// Whether committing it would change nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.dirty.lock().is_empty()
-            && self.births.lock().is_empty()
+            && self.pending_subvolumes.lock().is_empty()
             && self.uuids.lock().is_empty()
             && self.refs.lock().is_empty()
             && self.superblock.lock().is_empty()

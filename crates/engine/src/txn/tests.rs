@@ -1,7 +1,7 @@
 //! Commits of raw edits: attributes of inodes that are there, so that the kernel's tools can judge.
 
-mod births;
 mod earlier_roots;
+mod pending_subvolumes;
 mod room;
 
 use std::path::{Path, PathBuf};

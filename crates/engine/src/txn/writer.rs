@@ -56,7 +56,7 @@ pub struct WriterStats {
 pub struct CommitPhases {
     /// While operations wait to enter.
     pub freeze: Duration,
-    /// The frozen sets of subvolumes, births and cleaning.
+    /// The frozen sets of subvolumes, pending subvolumes and cleaning.
     pub apply: Duration,
     pub converge: Duration,
     /// Blocks and the flush after them.

@@ -73,9 +73,9 @@ pub struct Tree {
     /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
     /// the snapshot shows until it is made. It is not freed meanwhile.
     pub(crate) in_place: RwLock<()>,
-    /// Held by who makes a subvolume in it, or a snapshot of it, until that is there; alone by who deletes it. Taken
-    /// with `InodeTable::moves` held, which the former let go of before.
-    pub(crate) births: RwLock<()>,
+    /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
+    /// `InodeTable::moves` held, which creations release before.
+    pub(crate) snapshot_lock: RwLock<()>,
     pub(crate) inode_items: Arc<InodeItems>,
     pub(crate) names: Arc<Names>,
 }
@@ -105,7 +105,7 @@ impl Tree {
             orphans_finished: AtomicBool::new(false),
             holders: AtomicU64::new(0),
             in_place: RwLock::new(()),
-            births: RwLock::new(()),
+            snapshot_lock: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
             names: Arc::clone(&tree_use.names),
         };

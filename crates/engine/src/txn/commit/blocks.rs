@@ -46,7 +46,7 @@ pub(super) struct Blocks<'v> {
     /// Places of replaced blocks of this commit, oldest first (BLOCKS-1).
     spare: HashMap<(RootId, u8), VecDeque<Logical>>,
     /// Places given out whose block has not come yet.
-    unborn: HashSet<Logical>,
+    allocated: HashSet<Logical>,
     nodesize: u64,
     skinny: bool,
 }
@@ -75,7 +75,7 @@ impl<'v> Blocks<'v> {
             refs,
             extent_root: placeholder,
             spare: HashMap::new(),
-            unborn: HashSet::new(),
+            allocated: HashSet::new(),
             nodesize: u64::from(superblock.nodesize.get()),
             skinny: superblock.incompat().contains(Incompat::SKINNY_METADATA),
         }
@@ -325,12 +325,12 @@ impl BlockSink for BlockIo<'_, '_> {
         if self.kind() == BlockKind::Metadata {
             self.blocks.writer.balance.took_block();
         }
-        self.blocks.unborn.insert(place);
+        self.blocks.allocated.insert(place);
         Ok(place)
     }
 
     fn emit(&mut self, block: TreeBlock) -> Result<()> {
-        if self.blocks.unborn.remove(&block.logical) {
+        if self.blocks.allocated.remove(&block.logical) {
             self.blocks.refs.new_block(
                 block.logical,
                 block.level,

@@ -43,7 +43,7 @@ impl<'v> Commit<'v> {
         writer.froze();
         let transid = old.transid;
         let refs = std::mem::take(&mut *old.refs.lock());
-        let births = std::mem::take(&mut *old.births.lock());
+        let pending_subvolumes = std::mem::take(&mut *old.pending_subvolumes.lock());
         let uuids = std::mem::take(&mut *old.uuids.lock());
         let edits = std::mem::take(&mut *old.superblock.lock());
         tracing::debug!(%transid, trees = trees.len(), edits = old.edits(), bytes = old.bytes(), "freeze");
@@ -56,7 +56,7 @@ impl<'v> Commit<'v> {
                 .into_iter()
                 .map(|tree| (tree.tree.id(), tree))
                 .collect(),
-            births,
+            pending_subvolumes,
             uuids,
             blocks: Blocks::new(volume, writer, transid, refs),
             groups: BTreeMap::new(),

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::blocks::{BlockIo, Holder};
 use super::{Commit, CommitTree};
 use crate::error::Result;
-use crate::txn::births::{Birth, Origin, Puts};
+use crate::txn::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use crate::volume::{is_inode_item, now};
 
 impl Commit<'_> {
@@ -38,15 +38,15 @@ impl Commit<'_> {
     }
 
     pub(super) fn make_births(&mut self) -> Result<()> {
-        for birth in std::mem::take(&mut self.births) {
-            self.make_birth(birth)?;
+        for pending in std::mem::take(&mut self.pending_subvolumes) {
+            self.create_pending(pending)?;
         }
         let uuids = std::mem::take(&mut self.uuids);
         self.put_uuids(uuids)
     }
 
-    fn make_birth(&mut self, birth: Birth) -> Result<()> {
-        let Birth {
+    fn create_pending(&mut self, pending: PendingSubvolume) -> Result<()> {
+        let PendingSubvolume {
             id,
             origin,
             mut item,
@@ -54,7 +54,7 @@ impl Commit<'_> {
             dir_puts,
             mut root_puts,
             uuid_puts,
-        } = birth;
+        } = pending;
         let nodesize = u64::from(self.volume.superblock().nodesize.get());
         let (root, key_offset) = match origin {
             Origin::New(items) => {

@@ -99,7 +99,7 @@ fn disagreement_on_an_extent_is_kept() {
     let mut refs = DelayedRefs::default();
     refs.new_data(AT, LEN);
     refs.new_data(AT, LEN);
-    assert_eq!(refs.take()[&AT].disagreement, Some(Disagreement::Birth));
+    assert_eq!(refs.take()[&AT].disagreement, Some(Disagreement::NewExtent));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 
 use super::{ExtentContext, RefError};
-use crate::txn::delayed_refs::{Birth, ExtentShape, Head, RefKey};
+use crate::txn::delayed_refs::{ExtentShape, Head, NewExtent, RefKey};
 
 /// An EXTENT_ITEM or METADATA_ITEM.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl ExtentItem {
                 ExtentFlags::TREE_BLOCK,
             ),
         };
-        let tree_block = match (head.shape, head.birth) {
-            (ExtentShape::Block { level }, Birth::Block { first_key, .. })
+        let tree_block = match (head.shape, head.new_extent) {
+            (ExtentShape::Block { level }, NewExtent::Block { first_key, .. })
                 if !context.skinny_metadata =>
             {
                 Some(TreeBlockInfo {

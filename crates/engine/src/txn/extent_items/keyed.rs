@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::txn::delayed_refs::RefKey;
 
 /// How far beyond a free offset a colliding reference is looked for before a new item is made. One
-/// beyond is not lost: its count is then kept in two items, which the kernel and `lower` both bear.
+/// beyond is not lost: its count is then kept in two items, which the kernel and `lower` both accept.
 const PROBE_BEYOND: u64 = 64;
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Subvolumes and snapshots that a commit makes.
+//! Subvolumes and snapshots that the next commit creates.
 //!
-//! A snapshot shows its source as of the freeze. So the commit makes it after the source's changes were
-//! applied, and adds the entry that names it to its directory afterwards: a snapshot does not hold itself.
+//! A snapshot shows its source as of the freeze. So the commit creates it after the source's changes were
+//! applied, and adds its directory entry afterwards: a snapshot does not hold itself.
 //!
-//! Locks: who asks for one keeps the directory locked until the commit is done, so that the values given
-//! here stay true (`subvol::create`).
+//! Locks: the operation keeps the directory locked until the commit is done, so that the values given here stay
+//! true (`subvol::create`).
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::volume::Tree;
 /// Items as they shall be, whether there before or not.
 pub(crate) type Puts = Vec<(Key, Vec<u8>)>;
 
-/// A subvolume to be made.
+/// A subvolume that the next commit creates.
 #[derive(Clone, Debug)]
-pub(crate) struct Birth {
+pub(crate) struct PendingSubvolume {
     pub(crate) id: RootId,
     pub(crate) origin: Origin,
     /// uuid, parent uuid, flags, times, root directory; the commit fills in place and generations.

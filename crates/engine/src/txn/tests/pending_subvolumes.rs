@@ -23,7 +23,7 @@ fn source_of_a_snapshot_is_committed_as_it_was_at_the_freeze() {
     let device = Arc::new(HookedDevice::new(memory.clone()));
     let devices = vec![(PathBuf::from("memory"), device.clone() as _)];
     let volume = Volume::from_devices(devices, &options()).unwrap();
-    // Takes its block before births are looked at, and so reads which are free.
+    // Takes its block before pending subvolumes are looked at, and so reads which are free.
     volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
     let is_done = Arc::new(AtomicBool::new(false));
     let frozen = volume.writer().unwrap().running_transid();
