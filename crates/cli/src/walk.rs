@@ -1,9 +1,9 @@
 //! Walking a directory of a volume from the top down.
 //!
 //! Invariants
-//! - WALK-1: a directory is entered only from the entry that it names as its own, once, and never the one in
+//! - ENTRIES-1: a directory is entered only from the entry that it names as its own, once, and never the one in
 //!   which the walk began. Whatever a damaged or crafted image holds, a walk is then over a tree, and ends.
-//! - WALK-2: memory is bounded by the depth, with `BATCH` entries a level; in order of names by the largest
+//! - ENTRIES-2: memory is bounded by the depth, with `BATCH` entries a level; in order of names by the largest
 //!   directory on the way.
 //!
 //! Not here: what is done with an entry (the commands), order of the items on disk (engine).
@@ -120,7 +120,7 @@ impl Listing {
     }
 }
 
-/// The subdirectories that may be entered from one directory (WALK-1).
+/// The subdirectories that may be entered from one directory (ENTRIES-1).
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Where the walk began.

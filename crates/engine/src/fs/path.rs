@@ -1,8 +1,8 @@
 //! Paths within a volume, by the rules of the kernel's path walk.
 //!
 //! Invariants
-//! - PATH-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
-//! - PATH-2: links of one walk share one budget, so that every walk ends.
+//! - LOOKUP-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
+//! - LOOKUP-2: links of one walk share one budget, so that every walk ends.
 
 use ubtrfs_format::item::FileKind;
 
@@ -106,7 +106,7 @@ impl Volume {
 
     fn walk(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<FileId> {
         let mut walk = self.begin_walk(base, path)?;
-        // PATH-1
+        // LOOKUP-1
         if path.ends_with(b"/") && !walk.pending.is_empty() {
             walk.pending.insert(0, b".".to_vec());
         }
@@ -147,7 +147,7 @@ impl Volume {
             return Ok(());
         }
         let target = self.read_target(walk, next)?;
-        // PATH-1
+        // LOOKUP-1
         if target.ends_with(b"/") {
             walk.pending.push(b".".to_vec());
         }

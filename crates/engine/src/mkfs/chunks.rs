@@ -6,8 +6,8 @@
 //! the kernel does.
 //!
 //! Invariants
-//! - CHUNK-1: no chunk lies in the first MiB of a device, and no two overlap on one.
-//! - CHUNK-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
+//! - NEWVOLUME-1: no chunk lies in the first MiB of a device, and no two overlap on one.
+//! - NEWVOLUME-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
 //!   that no tree block crosses a stripe.
 //!
 //! Not here: chunks that files need (`chunk_growth`), where the bytes of a chunk go ([`MappedChunk`]), what

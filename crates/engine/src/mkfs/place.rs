@@ -67,7 +67,7 @@ impl Cursor {
             let ahead = self.superblocks.1.iter().find(|range| range.end > from);
             let room = ahead.map_or(room, |range| range.start.saturating_sub(from).min(room));
             match ahead {
-                // The end is a multiple of the stripe length, hence of the node size (CHUNK-2).
+                // The end is a multiple of the stripe length, hence of the node size (NEWVOLUME-2).
                 Some(range) if room < least => self.next.offset = range.end - start,
                 _ => {
                     let len = room.min(most);

@@ -84,7 +84,7 @@ fn every_profile_starts_on_devices_of_the_smallest_size() {
     }
 }
 
-/// CHUNK-1 and CHUNK-2, and that the devices' sums are right.
+/// NEWVOLUME-1 and NEWVOLUME-2, and that the devices' sums are right.
 fn assert_sound(layout: &ChunkLayout) {
     let mut on_device: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut logical_end = 0;

@@ -4,9 +4,9 @@
 //! are directory entries whose names collide, and become one item, in the order in which they were pushed.
 //!
 //! Invariants
-//! - SORT-1: the items of a record share tree and objectid, ascend, and no other record has a key between
+//! - ITEMSORT-1: the items of a record share tree and objectid, ascend, and no other record has a key between
 //!   its first and its last.
-//! - SORT-2: what comes out depends on what was pushed, not on the budget.
+//! - ITEMSORT-2: what comes out depends on what was pushed, not on the budget.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
 //! Volumes that are filled to the last block in many ways, emptied, and filled once more.
 //!
-//! FULL-1: nothing fails on a full volume but for want of space.
-//! FULL-2: what is there can be synced and deleted, and both checkers find nothing.
-//! FULL-3: the second time about as much fits as the first.
+//! - FULL-1: nothing fails on a full volume but for want of space.
+//! - FULL-2: what is there can be synced and deleted, and both checkers find nothing.
+//! - FULL-3: the second time about as much fits as the first.
 
 mod place;
 mod ways;

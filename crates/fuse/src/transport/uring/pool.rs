@@ -4,8 +4,8 @@
 //! depends on another request.
 //!
 //! Invariants
-//! - POOL-1: while fewer than `limit` jobs run, a thread is idle or starting.
-//! - POOL-2: threads are started by whoever makes the pool and by each other, never by a queue's thread, whose
+//! - JOBS-1: while fewer than `limit` jobs run, a thread is idle or starting.
+//! - JOBS-2: threads are started by whoever makes the pool and by each other, never by a queue's thread, whose
 //!   CPU and policy they would inherit, and which has no time.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.

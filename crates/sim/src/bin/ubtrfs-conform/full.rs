@@ -5,10 +5,10 @@
 //! space, and then changes nothing that a later read could show. In the end each process leaves a description of
 //! its tree, which `verify` compares with a mount of the volume: ours, ours after a remount, and the kernel's.
 //!
-//! - FULL-1: a read returns what acknowledged writes have written, at any time.
-//! - FULL-2: an fsync fails only where data was lost. Data of a process's own files never is, unless a mapping stored
+//! - PRESSURE-1: a read returns what acknowledged writes have written, at any time.
+//! - PRESSURE-2: an fsync fails only where data was lost. Data of a process's own files never is, unless a mapping stored
 //!   it, as FUSE accepts such stores before their space is reserved.
-//! - FULL-3: ENOSPC comes from no other call than one that needs space.
+//! - PRESSURE-3: ENOSPC comes from no other call than one that needs space.
 
 mod ballast;
 mod mapped;

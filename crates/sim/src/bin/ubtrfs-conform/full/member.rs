@@ -227,7 +227,7 @@ impl Member {
         Ok(outcome.is_some())
     }
 
-    /// FULL-3
+    /// PRESSURE-3
     fn free(&mut self, what: &'static str, outcome: io::Result<()>) -> Outcome {
         outcome.map_err(|error| format!("{what}: {error}"))?;
         self.count(what, Done::Yes);
