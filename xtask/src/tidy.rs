@@ -7,14 +7,19 @@
 //!   `check` may stand as well, as a judge.
 //! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
 //! - TIDY-6: no file is named for being useful (`utils`, `misc`, `common`, `helpers`).
+//!
+//! Rules about more than one file are in modules: the order of the modules of a crate in `layers`.
 
+mod layers;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+
+use crate::baseline::{Baseline, Change, Counts};
+use crate::files;
 
 const MAX_LINES: usize = 800;
 
@@ -36,10 +41,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("sim", &["format", "device"]),
 ];
-
-const SKIPPED_DIRS: &[&str] = &["target", ".git", "corpus", "artifacts", "images"];
-const TEXT: &[&str] = &["rs", "toml", "md", "sh", "yml", "yaml"];
-const TEXT_DIRS: &[&str] = &["scripts", ".ci"];
 
 /// Spelled in two parts, so that this file passes its own check.
 const LEFTOVERS: &[&str] = &[
@@ -63,6 +64,11 @@ enum Fault {
     Tab { line: usize },
     NoFinalNewline,
     VagueName,
+    UpwardImport { line: usize, import: String },
+    UnlistedModule { module: String },
+    StaleModule { module: String },
+    MoreThanKnown(Change),
+    FewerThanKnown(Change),
 }
 
 impl fmt::Display for Fault {
@@ -84,62 +90,101 @@ impl fmt::Display for Fault {
             Fault::Tab { line } => write!(f, "{line}: a tab"),
             Fault::NoFinalNewline => write!(f, "1: no newline at the end of the file"),
             Fault::VagueName => write!(f, "1: name the file for its subject"),
+            Fault::UpwardImport { line, import } => {
+                write!(f, "{line}: {import}, which is not a layer below")
+            }
+            Fault::UnlistedModule { module } => {
+                write!(f, "1: {module} is not in the order of modules (xtask)")
+            }
+            Fault::StaleModule { module } => {
+                write!(
+                    f,
+                    "1: {module} is in the order of modules (xtask) and nowhere else"
+                )
+            }
+            Fault::MoreThanKnown(Change { key, known, found }) => {
+                write!(f, "1: {key}: {found}, and {known} are known")
+            }
+            Fault::FewerThanKnown(Change { key, known, found }) => {
+                write!(
+                    f,
+                    "1: {key}: {found}, and {known} are known: lower them by `cargo xtask tidy --lower-baselines`"
+                )
+            }
         }
     }
 }
 
-pub(crate) fn run(root: &Path) -> ExitCode {
-    let mut files = Vec::new();
-    if let Err(error) = walk(root, &mut files) {
-        eprintln!("tidy: {error}");
-        return ExitCode::FAILURE;
+/// A fault and its file.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    fault: Fault,
+}
+
+impl Finding {
+    fn new(path: impl Into<String>, fault: Fault) -> Finding {
+        let path = path.into();
+        Finding { path, fault }
     }
-    files.sort();
-    let mut faults = 0;
+}
+
+/// A rule whose known faults are in a baseline.
+struct Counted {
+    baseline: Baseline,
+    counts: Counts,
+}
+
+/// Checks the workspace. With `lowers`, numbers of baselines that are too high are lowered first.
+pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
+    let files = match files::read_all(root) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut findings = Vec::new();
     for file in &files {
-        let Ok(text) = fs::read_to_string(file) else {
-            continue;
-        };
-        let path = file.strip_prefix(root).unwrap_or(file);
-        for fault in check(path, &text) {
-            eprintln!("{}:{fault}", path.display());
-            faults += 1;
+        let path = file.path.display().to_string();
+        let faults = check(&file.path, &file.text).into_iter();
+        findings.extend(faults.map(|fault| Finding::new(path.clone(), fault)));
+    }
+    let counted = [layers::check(root, &files, &mut findings)];
+    for rule in &counted {
+        if let Err(error) = check_counts(root, rule, lowers, &mut findings) {
+            eprintln!("tidy: {}: {error}", rule.baseline.path);
+            return ExitCode::FAILURE;
         }
     }
-    println!("tidy: {} files, {faults} faults", files.len());
-    if faults == 0 {
+    for Finding { path, fault } in &findings {
+        eprintln!("{path}:{fault}");
+    }
+    println!("tidy: {} files, {} faults", files.len(), findings.len());
+    if findings.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let path = entry.path();
-        let name = entry.file_name();
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) {
-                walk(&path, files)?;
-            }
-        } else if kind.is_file() && is_text(&path) {
-            files.push(path);
-        }
+fn check_counts(
+    root: &Path,
+    rule: &Counted,
+    lowers: bool,
+    findings: &mut Vec<Finding>,
+) -> std::io::Result<()> {
+    let Counted { baseline, counts } = rule;
+    for change in baseline.grown(counts) {
+        findings.push(Finding::new(baseline.path, Fault::MoreThanKnown(change)));
+    }
+    if lowers {
+        return baseline.lower(root, counts);
+    }
+    for change in baseline.shrunk(counts) {
+        findings.push(Finding::new(baseline.path, Fault::FewerThanKnown(change)));
     }
     Ok(())
-}
-
-fn is_text(path: &Path) -> bool {
-    let by_extension = path
-        .extension()
-        .is_some_and(|ext| TEXT.iter().any(|text| ext == *text));
-    let by_dir = path
-        .parent()
-        .and_then(Path::file_name)
-        .is_some_and(|dir| TEXT_DIRS.iter().any(|text| dir == *text));
-    by_extension || by_dir || path.file_name().is_some_and(|name| name == "Makefile")
 }
 
 fn check(path: &Path, text: &str) -> Vec<Fault> {

@@ -1,0 +1,231 @@
+//! The code of a Rust source, without a full parser.
+//!
+//! The code keeps the length and the line breaks of the text: comments and the insides of strings are blank in it. Tests
+//! are found by `#[cfg(test)]` and the like, and are ranges of bytes.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub(crate) struct Source {
+    pub(crate) code: String,
+    pub(crate) tests: Vec<Range<usize>>,
+}
+
+impl Source {
+    pub(crate) fn new(text: &str) -> Source {
+        let mut lexer = Lexer {
+            text: text.as_bytes(),
+            code: text.as_bytes().to_vec(),
+            at: 0,
+        };
+        lexer.run();
+        // Blanks take the place of whole characters.
+        let code = String::from_utf8_lossy(&lexer.code).into_owned();
+        let tests = test_ranges(&code);
+        Source { code, tests }
+    }
+
+    pub(crate) fn is_test(&self, at: usize) -> bool {
+        self.tests.iter().any(|test| test.contains(&at))
+    }
+
+    /// The modules that are declared for tests only and lie in files of their own.
+    pub(crate) fn test_modules(&self) -> impl Iterator<Item = &str> {
+        self.tests.iter().filter_map(|test| {
+            let item = self.code[test.clone()].strip_suffix(';')?;
+            let (before, name) = item.rsplit_once(char::is_whitespace)?;
+            before.trim_end().ends_with("mod").then_some(name)
+        })
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a [u8],
+    code: Vec<u8>,
+    at: usize,
+}
+
+impl Lexer<'_> {
+    fn run(&mut self) {
+        while let Some(&byte) = self.text.get(self.at) {
+            match byte {
+                b'/' if self.peek(1) == b'/' => self.line_comment(),
+                b'/' if self.peek(1) == b'*' => self.block_comment(),
+                b'"' => self.string(),
+                b'\'' => self.quote(),
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    fn peek(&self, ahead: usize) -> u8 {
+        self.text.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn line_comment(&mut self) {
+        let rest = &self.text[self.at..];
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let end = self.at + end.unwrap_or(rest.len());
+        self.blank(end);
+    }
+
+    fn block_comment(&mut self) {
+        let (mut end, mut depth) = (self.at, 0);
+        while end < self.text.len() {
+            match &self.text[end..] {
+                [b'/', b'*', ..] => {
+                    depth += 1;
+                    end += 2;
+                }
+                [b'*', b'/', ..] => {
+                    depth -= 1;
+                    end += 2;
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                _ => end += 1,
+            }
+        }
+        self.blank(end);
+    }
+
+    fn string(&mut self) {
+        let start = self.at + 1;
+        let (inside_end, end) = match self.hashes_of_raw() {
+            Some(hashes) => {
+                let mut end = start;
+                let closes = |at: usize| {
+                    self.text[at] == b'"'
+                        && self.text[at + 1..].len() >= hashes
+                        && self.text[at + 1..][..hashes].iter().all(|&b| b == b'#')
+                };
+                while end < self.text.len() && !closes(end) {
+                    end += 1;
+                }
+                (end, end + 1 + hashes)
+            }
+            None => {
+                let mut end = start;
+                while end < self.text.len() && self.text[end] != b'"' {
+                    end += if self.text[end] == b'\\' { 2 } else { 1 };
+                }
+                (end, end + 1)
+            }
+        };
+        self.at = start;
+        self.blank(inside_end.min(self.text.len()));
+        self.at = end;
+    }
+
+    /// How many hashes stand around the string that begins here, if it is a raw one.
+    fn hashes_of_raw(&self) -> Option<usize> {
+        let before = &self.text[..self.at];
+        let hashes = before.iter().rev().take_while(|&&b| b == b'#').count();
+        let before = before[..before.len() - hashes].strip_suffix(b"r")?;
+        let before = match before {
+            [rest @ .., b'b' | b'c'] => rest,
+            rest => rest,
+        };
+        let in_word = before.last().is_some_and(|&b| is_word(b));
+        (!in_word).then_some(hashes)
+    }
+
+    /// A character or a lifetime.
+    fn quote(&mut self) {
+        let rest = &self.text[self.at + 1..];
+        let length = match rest {
+            [b'\\', _, rest @ ..] => rest.iter().position(|&b| b == b'\'').map(|at| at + 2),
+            [first, ..] => {
+                let width = first.leading_ones().max(1) as usize;
+                (rest.get(width) == Some(&b'\'')).then_some(width)
+            }
+            [] => None,
+        };
+        self.at += 1;
+        if let Some(length) = length {
+            self.code[self.at..self.at + length].fill(b' ');
+            self.at += length + 1;
+        }
+    }
+
+    /// Blanks the code up to `end`, and goes on there.
+    fn blank(&mut self, end: usize) {
+        for byte in &mut self.code[self.at..end] {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+        self.at = end;
+    }
+}
+
+pub(crate) fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The items of `code` that exist for tests only, with their attribute.
+fn test_ranges(code: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut from = 0;
+    while let Some(found) = code[from..].find("#[cfg(") {
+        let start = from + found;
+        from = start + "#[cfg(".len();
+        let condition = &code[from..];
+        let is_test = condition.starts_with("test)") || condition.starts_with("all(test");
+        if is_test && let Some(close) = condition.find(']') {
+            from = item_end(code, from + close + 1);
+            ranges.push(start..from);
+        }
+    }
+    ranges
+}
+
+/// Where the item, the field or the expression ends that begins at `start`, perhaps with more attributes.
+fn item_end(code: &str, start: usize) -> usize {
+    let bytes = code.as_bytes();
+    let is_item = is_item(&code[start..]);
+    let mut depth = 0usize;
+    for (at, byte) in bytes.iter().enumerate().skip(start) {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => {
+                if depth == 0 {
+                    return at;
+                }
+                depth -= 1;
+                if depth == 0 && *byte == b'}' {
+                    return at + 1;
+                }
+            }
+            b';' if depth == 0 => return at + 1,
+            b',' if depth == 0 && !is_item => return at + 1,
+            _ => {}
+        }
+    }
+    bytes.len()
+}
+
+/// Whether an item begins here: a field or an expression ends at a comma, and an item does not.
+fn is_item(code: &str) -> bool {
+    const ITEMS: [&str; 12] = [
+        "fn", "mod", "use", "impl", "struct", "enum", "const", "static", "type", "trait", "unsafe",
+        "async",
+    ];
+    let mut code = code.trim_start();
+    while let Some(attribute) = code.strip_prefix("#[") {
+        let end = attribute.find(']').map_or(attribute.len(), |at| at + 1);
+        code = attribute[end..].trim_start();
+    }
+    if let Some(public) = code.strip_prefix("pub") {
+        code = public.trim_start();
+        if code.starts_with('(') {
+            let end = code.find(')').map_or(code.len(), |at| at + 1);
+            code = code[end..].trim_start();
+        }
+    }
+    let end = code.bytes().position(|b| !is_word(b));
+    ITEMS.contains(&&code[..end.unwrap_or(code.len())])
+}

@@ -1,0 +1,228 @@
+//! The order of the top-level modules of each crate.
+//!
+//! - TIDY-7: a module names modules of lower layers only. Imports that break this are known in a baseline.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::baseline::{Baseline, Counts};
+use crate::files::File;
+use crate::imports::{self, Imports, TOP};
+use crate::tidy::{Counted, Fault, Finding};
+
+/// Imports against the order that are known: `CRATE FROM -> TO COUNT`.
+const UPWARD: &str = "xtask/src/tidy/upward.txt";
+
+/// The layers of each crate, from low to high. Modules of one layer do not name each other. `lib` is what the first
+/// file of the crate declares itself, and above all else where it is not named.
+const ORDERS: &[(&str, &[&str])] = &[
+    (
+        "format",
+        &[
+            "block_group_flags compress csum features ids key name_hash uuid",
+            "item node",
+            "superblock",
+            "check",
+        ],
+    ),
+    (
+        "device",
+        &[
+            "block_discard file_clone memory_limit parity read_errors registration uring waiting",
+            "loop_device",
+            "error",
+            "block_device chunk_map lock",
+            "file memory signature stripes",
+            "superblock",
+            "scan",
+            "pool siblings",
+        ],
+    ),
+    (
+        "tree",
+        &[
+            "block build epoch error",
+            "bulk staged",
+            "store",
+            "committed",
+            "apply path",
+            "delta",
+            "live",
+            "view",
+            "cursor prefetch",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            "error", "lock", "space", "txn", "data", "fs",
+            // New volumes: they never touch `volume`.
+            "archive", "mkfs", "subvol", "volume", "inspect", // Of a benchmark.
+            "layers",
+        ],
+    ),
+    (
+        "check",
+        &[
+            "block_set error fault fingerprint options sorter space",
+            "facts issue lost walk",
+            "report volume",
+            "state",
+            "csums extents root_links superblocks",
+            "roots",
+            "block_groups files free_space log_tree references uuids",
+            "chunks",
+            "run",
+        ],
+    ),
+    (
+        "fuse",
+        &[
+            "caller ioctl_args request",
+            "stats transport",
+            "adapter",
+            "mount",
+        ],
+    ),
+    (
+        "ubtrfs",
+        &[
+            "error",
+            "open",
+            "file properties removal subvolumes",
+            "paths",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "clock file_data invoked_as json log mode_change mount_helper owners permissions place \
+             quoting rdev table told units walk",
+            "console file_facts held xattr_text",
+            "location profiles tar",
+            "ioctls print session",
+            "changes control device_sizes operand",
+            "command_line copy removal",
+            "unpack",
+            "command",
+            "as_btrfs",
+        ],
+    ),
+    (
+        "sim",
+        &[
+            // The type `Result`.
+            "lib",
+            "error fault hooked raw_ioctl rng slow throttled zeros",
+            "craft manifest record scratch",
+            "images kernel",
+            "damage fill",
+            "matrix script",
+            "model",
+            "oracle progress",
+        ],
+    ),
+];
+
+/// The order of a crate's modules.
+struct Order<'a> {
+    layers: &'a [&'a str],
+}
+
+impl<'a> Order<'a> {
+    fn of(name: &str) -> Order<'a> {
+        let order = ORDERS.iter().find(|(of, _)| *of == name);
+        Order {
+            layers: order.map_or(&[][..], |(_, layers)| *layers),
+        }
+    }
+
+    fn layer(&self, module: &str) -> Option<usize> {
+        let mut layers = self.layers.iter();
+        layers.position(|layer| layer.split(' ').any(|name| name == module))
+    }
+
+    /// Whether `from` names `to` against the order. Modules without a place are a fault of their own.
+    fn is_upward(&self, from: &str, to: &str) -> bool {
+        match (self.layer(from), self.layer(to)) {
+            (Some(from), Some(to)) => from <= to,
+            (_, None) => to == TOP,
+            (None, _) => false,
+        }
+    }
+
+    fn modules(&self) -> impl Iterator<Item = &'a str> {
+        self.layers.iter().flat_map(|layer| layer.split(' '))
+    }
+}
+
+/// Whether the module `from` of a crate names `to` against the order.
+fn is_upward(name: &str, from: &str, to: &str) -> bool {
+    Order::of(name).is_upward(from, to)
+}
+
+/// The key of an arrow in the baseline.
+fn key(name: &str, from: &str, to: &str) -> String {
+    format!("{name} {from} -> {to}")
+}
+
+/// How many names each arrow against the order has.
+fn upward(crates: &BTreeMap<String, Imports>) -> Counts {
+    let mut counts = Counts::new();
+    for (name, imports) in crates {
+        let order = Order::of(name);
+        for ((from, to), sites) in &imports.arrows {
+            if order.is_upward(from, to) {
+                counts.insert(key(name, from, to), sites.len());
+            }
+        }
+    }
+    counts
+}
+
+pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Counted {
+    let crates = imports::of_crates(files);
+    let baseline = Baseline::read(root, UPWARD);
+    for (name, imports) in &crates {
+        check_modules(name, imports, findings);
+        find_new(name, imports, &baseline, findings);
+    }
+    let counts = upward(&crates);
+    Counted { baseline, counts }
+}
+
+/// The order names the modules that there are.
+fn check_modules(name: &str, imports: &Imports, findings: &mut Vec<Finding>) {
+    let order = Order::of(name);
+    let mut find = |fault| findings.push(Finding::new(format!("crates/{name}/src"), fault));
+    for module in &imports.modules {
+        if order.layer(module).is_none() {
+            let module = module.clone();
+            find(Fault::UnlistedModule { module });
+        }
+    }
+    for module in order.modules() {
+        if module != TOP && !imports.modules.contains(module) {
+            let module = module.to_owned();
+            find(Fault::StaleModule { module });
+        }
+    }
+}
+
+/// All places of the arrows that have more names than are known: which of them is new cannot be told.
+fn find_new(name: &str, imports: &Imports, baseline: &Baseline, findings: &mut Vec<Finding>) {
+    for ((from, to), sites) in &imports.arrows {
+        let known = baseline.known(&key(name, from, to));
+        if is_upward(name, from, to) && sites.len() > known {
+            for site in sites {
+                let import = format!("{from} names {}", site.names);
+                let line = site.line;
+                let fault = Fault::UpwardImport { line, import };
+                findings.push(Finding::new(site.file.clone(), fault));
+            }
+        }
+    }
+}
