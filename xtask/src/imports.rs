@@ -3,11 +3,14 @@
 //! A name is one that a `use` brings in, or a path in the code; both begin with `crate`, `super` or `self`. What a method
 //! call reaches shows in no import, and is not seen here. Not here: which imports are allowed (`tidy::layers`).
 
+mod report;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+pub(crate) use report::run;
 
 use crate::files::File;
 use crate::source::{Source, is_word};

@@ -15,6 +15,8 @@ const USAGE: &str = "\
 usage: cargo xtask tidy              check the sources against the rules of the house
        cargo xtask tidy --lower-baselines
                                      lower the numbers of known faults to what is found, and check
+       cargo xtask imports [--dot] [CRATE]
+                                     list the imports between the modules of each crate
        cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work
        cargo xtask dist UBTRFS DIR   write man pages and completions of the binary UBTRFS to DIR";
 
@@ -24,6 +26,12 @@ fn main() -> ExitCode {
     match args.as_slice() {
         ["tidy"] => tidy::run(&workspace(), false),
         ["tidy", "--lower-baselines"] => tidy::run(&workspace(), true),
+        ["imports"] => imports::run(&workspace(), None, false),
+        ["imports", "--dot"] => imports::run(&workspace(), None, true),
+        ["imports", name] => imports::run(&workspace(), Some(name), false),
+        ["imports", "--dot", name] | ["imports", name, "--dot"] => {
+            imports::run(&workspace(), Some(name), true)
+        }
         ["count"] => count::run(&workspace(), false),
         ["count", "--write"] => count::run(&workspace(), true),
         ["dist", binary, dir] => dist::run(Path::new(binary), Path::new(dir)),

@@ -18,6 +18,8 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(crate) use layers::{UPWARD, is_upward, upward};
+
 use crate::baseline::{Baseline, Change, Counts};
 use crate::files;
 

@@ -14,7 +14,7 @@ use crate::imports::{self, Imports, TOP};
 use crate::tidy::{Counted, Fault, Finding};
 
 /// Imports against the order that are known: `CRATE FROM -> TO COUNT`.
-const UPWARD: &str = "xtask/src/tidy/upward.txt";
+pub(crate) const UPWARD: &str = "xtask/src/tidy/upward.txt";
 
 /// The layers of each crate, from low to high. Modules of one layer do not name each other. `lib` is what the first
 /// file of the crate declares itself, and above all else where it is not named.
@@ -160,7 +160,7 @@ impl<'a> Order<'a> {
 }
 
 /// Whether the module `from` of a crate names `to` against the order.
-fn is_upward(name: &str, from: &str, to: &str) -> bool {
+pub(crate) fn is_upward(name: &str, from: &str, to: &str) -> bool {
     Order::of(name).is_upward(from, to)
 }
 
@@ -170,7 +170,7 @@ fn key(name: &str, from: &str, to: &str) -> String {
 }
 
 /// How many names each arrow against the order has.
-fn upward(crates: &BTreeMap<String, Imports>) -> Counts {
+pub(crate) fn upward(crates: &BTreeMap<String, Imports>) -> Counts {
     let mut counts = Counts::new();
     for (name, imports) in crates {
         let order = Order::of(name);

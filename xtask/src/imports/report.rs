@@ -1,0 +1,132 @@
+//! `cargo xtask imports`: the arrows between the modules of each crate, as text or for graphviz.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{Imports, of_crates};
+use crate::baseline::Baseline;
+use crate::files;
+use crate::tidy;
+
+/// Lists the imports of all crates or of one, and fails where there are more against the order than are known.
+pub(crate) fn run(root: &Path, only: Option<&str>, as_dot: bool) -> ExitCode {
+    let files = match files::read_all(root) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("imports: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut crates = of_crates(&files);
+    crates.retain(|name, _| only.is_none_or(|only| only == name));
+    if crates.is_empty() {
+        eprintln!("imports: no crate {}", only.unwrap_or_default());
+        return ExitCode::from(2);
+    }
+    if as_dot {
+        print!("{}", dot(&crates));
+    } else {
+        print!("{}", text(&crates));
+    }
+    let baseline = Baseline::read(root, tidy::UPWARD);
+    let new = baseline.grown(&tidy::upward(&crates));
+    for change in &new {
+        let (key, known, found) = (&change.key, change.known, change.found);
+        eprintln!("imports: {key}: {found} names, and {known} are known");
+    }
+    if new.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn text(crates: &BTreeMap<String, Imports>) -> String {
+    let mut text = String::new();
+    for (name, imports) in crates {
+        let _ = writeln!(text, "{name}");
+        for arrow in arrows(name, imports) {
+            let Arrow {
+                from, to, count, ..
+            } = arrow;
+            let up = if arrow.is_upward { "  up" } else { "" };
+            let circle = if arrow.in_circle { "  circle" } else { "" };
+            let _ = writeln!(text, "  {from} -> {to} {count}{up}{circle}");
+        }
+    }
+    text
+}
+
+fn dot(crates: &BTreeMap<String, Imports>) -> String {
+    let mut text = "digraph imports {\n".to_owned();
+    for (name, imports) in crates {
+        let _ = writeln!(
+            text,
+            "  subgraph \"cluster_{name}\" {{\n    label=\"{name}\";"
+        );
+        for module in &imports.modules {
+            let _ = writeln!(text, "    \"{name}/{module}\" [label=\"{module}\"];");
+        }
+        for arrow in arrows(name, imports) {
+            let Arrow {
+                from, to, count, ..
+            } = arrow;
+            let color = if arrow.is_upward { ", color=red" } else { "" };
+            let style = if arrow.in_circle { ", style=bold" } else { "" };
+            let _ = writeln!(
+                text,
+                "    \"{name}/{from}\" -> \"{name}/{to}\" [label={count}{color}{style}];"
+            );
+        }
+        text.push_str("  }\n");
+    }
+    text.push_str("}\n");
+    text
+}
+
+struct Arrow<'a> {
+    from: &'a str,
+    to: &'a str,
+    /// How many names it has.
+    count: usize,
+    is_upward: bool,
+    in_circle: bool,
+}
+
+fn arrows<'a>(name: &str, imports: &'a Imports) -> Vec<Arrow<'a>> {
+    let reached = reached(imports);
+    let arrows = imports.arrows.iter();
+    let arrow = |((from, to), sites): (&'a (String, String), &'a Vec<_>)| Arrow {
+        from,
+        to,
+        count: sites.len(),
+        is_upward: tidy::is_upward(name, from, to),
+        in_circle: reached[to.as_str()].contains(from.as_str()),
+    };
+    arrows.map(arrow).collect()
+}
+
+/// The modules that each module reaches along arrows.
+fn reached(imports: &Imports) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (from, to) in imports.arrows.keys() {
+        next.entry(from).or_default().push(to);
+        next.entry(to).or_default();
+    }
+    let reach = |from: &str| {
+        let mut reached = BTreeSet::new();
+        let mut waiting = next[from].clone();
+        while let Some(module) = waiting.pop() {
+            if reached.insert(module) {
+                waiting.extend(&next[module]);
+            }
+        }
+        reached
+    };
+    next.keys().map(|&from| (from, reach(from))).collect()
+}
