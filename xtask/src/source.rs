@@ -1,4 +1,4 @@
-//! The code of a Rust source, without a full parser.
+//! A Rust source cut into its code, its comments and its strings, without a full parser.
 //!
 //! The code keeps the length and the line breaks of the text: comments and the insides of strings are blank in it. Tests
 //! are found by `#[cfg(test)]` and the like, and are ranges of bytes.
@@ -8,8 +8,29 @@ mod tests;
 
 use std::ops::Range;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `//!`
+    Inner,
+    /// `///`
+    Outer,
+    Comment,
+    String,
+}
+
+/// A comment of one line or of a block, or a string.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) kind: Kind,
+    pub(crate) line: usize,
+    /// The text behind the marker of a comment, or between the quotes of a string.
+    pub(crate) inside: Range<usize>,
+    pub(crate) in_test: bool,
+}
+
 pub(crate) struct Source {
     pub(crate) code: String,
+    pub(crate) pieces: Vec<Piece>,
     pub(crate) tests: Vec<Range<usize>>,
 }
 
@@ -18,13 +39,25 @@ impl Source {
         let mut lexer = Lexer {
             text: text.as_bytes(),
             code: text.as_bytes().to_vec(),
+            pieces: Vec::new(),
             at: 0,
+            line: 1,
         };
         lexer.run();
-        // Blanks take the place of whole characters.
-        let code = String::from_utf8_lossy(&lexer.code).into_owned();
+        let Lexer {
+            code, mut pieces, ..
+        } = lexer;
+        // Blanks replace whole characters, except inside of a block that `from_utf8_lossy` then mends.
+        let code = String::from_utf8_lossy(&code).into_owned();
         let tests = test_ranges(&code);
-        Source { code, tests }
+        for piece in &mut pieces {
+            piece.in_test = tests.iter().any(|test| test.contains(&piece.inside.start));
+        }
+        Source {
+            code,
+            pieces,
+            tests,
+        }
     }
 
     pub(crate) fn is_test(&self, at: usize) -> bool {
@@ -44,13 +77,19 @@ impl Source {
 struct Lexer<'a> {
     text: &'a [u8],
     code: Vec<u8>,
+    pieces: Vec<Piece>,
     at: usize,
+    line: usize,
 }
 
 impl Lexer<'_> {
     fn run(&mut self) {
         while let Some(&byte) = self.text.get(self.at) {
             match byte {
+                b'\n' => {
+                    self.line += 1;
+                    self.at += 1;
+                }
                 b'/' if self.peek(1) == b'/' => self.line_comment(),
                 b'/' if self.peek(1) == b'*' => self.block_comment(),
                 b'"' => self.string(),
@@ -65,14 +104,21 @@ impl Lexer<'_> {
     }
 
     fn line_comment(&mut self) {
+        let (kind, marker) = match (self.peek(2), self.peek(3)) {
+            (b'!', _) => (Kind::Inner, 3),
+            (b'/', b'/') => (Kind::Comment, 2),
+            (b'/', _) => (Kind::Outer, 3),
+            _ => (Kind::Comment, 2),
+        };
         let rest = &self.text[self.at..];
         let end = rest.iter().position(|&byte| byte == b'\n');
         let end = self.at + end.unwrap_or(rest.len());
-        self.blank(end);
+        self.piece(kind, self.at + marker..end, self.at..end);
     }
 
     fn block_comment(&mut self) {
-        let (mut end, mut depth) = (self.at, 0);
+        let (start, mut depth) = (self.at, 0);
+        let mut end = start;
         while end < self.text.len() {
             match &self.text[end..] {
                 [b'/', b'*', ..] => {
@@ -89,12 +135,12 @@ impl Lexer<'_> {
                 _ => end += 1,
             }
         }
-        self.blank(end);
+        self.piece(Kind::Comment, start + 2..end, start..end);
     }
 
     fn string(&mut self) {
         let start = self.at + 1;
-        let (inside_end, end) = match self.hashes_of_raw() {
+        let (inside, end) = match self.hashes_of_raw() {
             Some(hashes) => {
                 let mut end = start;
                 let closes = |at: usize| {
@@ -105,18 +151,18 @@ impl Lexer<'_> {
                 while end < self.text.len() && !closes(end) {
                     end += 1;
                 }
-                (end, end + 1 + hashes)
+                (start..end, end + 1 + hashes)
             }
             None => {
                 let mut end = start;
                 while end < self.text.len() && self.text[end] != b'"' {
                     end += if self.text[end] == b'\\' { 2 } else { 1 };
                 }
-                (end, end + 1)
+                (start..end, end + 1)
             }
         };
-        self.at = start;
-        self.blank(inside_end.min(self.text.len()));
+        let inside = inside.start..inside.end.min(self.text.len());
+        self.piece(Kind::String, inside.clone(), inside);
         self.at = end;
     }
 
@@ -151,10 +197,19 @@ impl Lexer<'_> {
         }
     }
 
-    /// Blanks the code up to `end`, and goes on there.
-    fn blank(&mut self, end: usize) {
-        for byte in &mut self.code[self.at..end] {
-            if *byte != b'\n' {
+    /// Keeps what is inside and blanks what is covered, which ends where the lexer goes on.
+    fn piece(&mut self, kind: Kind, inside: Range<usize>, covered: Range<usize>) {
+        let end = covered.end;
+        self.pieces.push(Piece {
+            kind,
+            line: self.line,
+            inside,
+            in_test: false,
+        });
+        for byte in &mut self.code[covered] {
+            if *byte == b'\n' {
+                self.line += 1;
+            } else {
                 *byte = b' ';
             }
         }

@@ -8,8 +8,10 @@
 //! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
 //! - TIDY-6: no file is named for being useful (`utils`, `misc`, `common`, `helpers`).
 //!
-//! Rules about more than one file are in modules: the order of the modules of a crate in `layers`.
+//! Rules about more than one file are in modules: the order of the modules of a crate in `layers`, tags such as these
+//! in `invariants`.
 
+mod invariants;
 mod layers;
 #[cfg(test)]
 mod tests;
@@ -57,18 +59,55 @@ const VAGUE_NAMES: &[&str] = &["utils", "util", "misc", "common", "helpers", "he
 #[derive(Debug, PartialEq, Eq)]
 enum Fault {
     NoRole,
-    TooLong { lines: usize },
-    Leftover { line: usize, word: &'static str },
-    Upward { line: usize, names: String },
-    SimInProduct { line: usize },
-    UnknownLayer { name: String },
-    TrailingSpace { line: usize },
-    Tab { line: usize },
+    TooLong {
+        lines: usize,
+    },
+    Leftover {
+        line: usize,
+        word: &'static str,
+    },
+    Upward {
+        line: usize,
+        names: String,
+    },
+    SimInProduct {
+        line: usize,
+    },
+    UnknownLayer {
+        name: String,
+    },
+    TrailingSpace {
+        line: usize,
+    },
+    Tab {
+        line: usize,
+    },
     NoFinalNewline,
     VagueName,
-    UpwardImport { line: usize, import: String },
-    UnlistedModule { module: String },
-    StaleModule { module: String },
+    UpwardImport {
+        line: usize,
+        import: String,
+    },
+    UnlistedModule {
+        module: String,
+    },
+    StaleModule {
+        module: String,
+    },
+    UndeclaredTag {
+        line: usize,
+        tag: String,
+    },
+    RepeatedTag {
+        line: usize,
+        tag: String,
+        first: String,
+    },
+    UnplacedTag {
+        line: usize,
+        tag: String,
+        lacks: &'static str,
+    },
     MoreThanKnown(Change),
     FewerThanKnown(Change),
 }
@@ -103,6 +142,15 @@ impl fmt::Display for Fault {
                     f,
                     "1: {module} is in the order of modules (xtask) and nowhere else"
                 )
+            }
+            Fault::UndeclaredTag { line, tag } => {
+                write!(f, "{line}: no head declares {tag}")
+            }
+            Fault::RepeatedTag { line, tag, first } => {
+                write!(f, "{line}: {first} declares {tag} as well")
+            }
+            Fault::UnplacedTag { line, tag, lacks } => {
+                write!(f, "{line}: {tag} stands at no {lacks}")
             }
             Fault::MoreThanKnown(Change { key, known, found }) => {
                 write!(f, "1: {key}: {found}, and {known} are known")
@@ -152,7 +200,10 @@ pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
         let faults = check(&file.path, &file.text).into_iter();
         findings.extend(faults.map(|fault| Finding::new(path.clone(), fault)));
     }
-    let counted = [layers::check(root, &files, &mut findings)];
+    let counted = [
+        layers::check(root, &files, &mut findings),
+        invariants::check(root, &files, &mut findings),
+    ];
     for rule in &counted {
         if let Err(error) = check_counts(root, rule, lowers, &mut findings) {
             eprintln!("tidy: {}: {error}", rule.baseline.path);
@@ -203,6 +254,7 @@ fn check(path: &Path, text: &str) -> Vec<Fault> {
 
 fn check_lines(text: &str, faults: &mut Vec<Fault>) {
     for (at, line) in text.split('\n').enumerate() {
+        // TIDY-5
         if line.ends_with([' ', '\t', '\r']) {
             faults.push(Fault::TrailingSpace { line: at + 1 });
         }
@@ -213,14 +265,17 @@ fn check_lines(text: &str, faults: &mut Vec<Fault>) {
 }
 
 fn check_rust(path: &Path, text: &str, faults: &mut Vec<Fault>) {
+    // TIDY-1
     if !text.starts_with("//!") {
         faults.push(Fault::NoRole);
     }
     let lines = text.lines().count();
+    // TIDY-2
     if lines > MAX_LINES {
         faults.push(Fault::TooLong { lines });
     }
     for (at, line) in text.lines().enumerate() {
+        // TIDY-3
         for word in LEFTOVERS.iter().filter(|word| line.contains(**word)) {
             faults.push(Fault::Leftover { line: at + 1, word });
         }
@@ -230,6 +285,7 @@ fn check_rust(path: &Path, text: &str, faults: &mut Vec<Fault>) {
     }
     let stem = path.file_stem().unwrap_or_default();
     let dir = path.parent().and_then(Path::file_name).unwrap_or_default();
+    // TIDY-6
     if VAGUE_NAMES.iter().any(|name| stem == *name || dir == *name) {
         faults.push(Fault::VagueName);
     }
@@ -258,6 +314,7 @@ fn check_layer(layer: &str, manifest: &str, faults: &mut Vec<Fault>) {
         let Some(names) = dependency(line) else {
             continue;
         };
+        // TIDY-4
         if names == "sim" {
             if !in_dev {
                 faults.push(Fault::SimInProduct { line: at + 1 });

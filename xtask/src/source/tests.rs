@@ -2,32 +2,54 @@
 
 use super::*;
 
-/// The words of the code that is left.
-fn words(text: &str) -> Vec<String> {
-    let source = Source::new(text);
-    assert_eq!(source.code.len(), text.len());
-    source.code.split_whitespace().map(str::to_owned).collect()
+fn inside<'a>(text: &'a str, source: &Source) -> Vec<(Kind, usize, &'a str)> {
+    let pieces = source.pieces.iter();
+    pieces
+        .map(|piece| (piece.kind, piece.line, text[piece.inside.clone()].trim()))
+        .collect()
 }
 
 #[test]
-fn comments_and_strings_are_blank() {
+fn comments_and_strings_are_pieces_and_blank_in_code() {
     let text = "//! a\n/// b\n// c\nlet d = \"//e\\\"\"; /* f\n/* g */ */ h\n//// i\n";
-    assert_eq!(words(text), ["let", "d", "=", "\"", "\";", "h"]);
+    let source = Source::new(text);
+    assert_eq!(
+        inside(text, &source),
+        [
+            (Kind::Inner, 1, "a"),
+            (Kind::Outer, 2, "b"),
+            (Kind::Comment, 3, "c"),
+            (Kind::String, 4, "//e\\\""),
+            (Kind::Comment, 4, "f\n/* g */ */"),
+            (Kind::Comment, 6, "// i"),
+        ]
+    );
+    assert_eq!(source.code.len(), text.len());
+    let words: Vec<&str> = source.code.split_whitespace().collect();
+    assert_eq!(words, ["let", "d", "=", "\"", "\";", "h"]);
 }
 
 #[test]
 fn raw_strings_end_at_their_hashes() {
     let text = "a(r#\"b\"//\"#, br\"\\\", letter\"x\") // c\n";
-    let code = Source::new(text).code;
-    assert_eq!(code.trim_end(), "a(r#\"    \"#, br\" \", letter\" \")");
+    let source = Source::new(text);
+    assert_eq!(
+        inside(text, &source),
+        [
+            (Kind::String, 1, "b\"//"),
+            (Kind::String, 1, "\\"),
+            (Kind::String, 1, "x"),
+            (Kind::Comment, 1, "c"),
+        ]
+    );
 }
 
 #[test]
 fn characters_are_told_from_lifetimes() {
     let text = "fn a<'b>(c: &'b u8) { d('\"', '\\'', b'\"', '\\u{22}', 'ä', '\"') } // e\n";
-    let code = Source::new(text).code;
-    assert!(code.starts_with("fn a<'b>(c: &'b u8) { d(' ',"));
-    assert!(code.trim_end().ends_with("' ') }"));
+    let source = Source::new(text);
+    assert_eq!(inside(text, &source), [(Kind::Comment, 1, "e")]);
+    assert!(source.code.starts_with("fn a<'b>(c: &'b u8) { d("));
 }
 
 #[test]
@@ -67,4 +89,11 @@ fn modules_of_tests_in_their_own_files_are_named() {
     );
     let names: Vec<&str> = source.test_modules().collect();
     assert_eq!(names, ["tests", "volume"]);
+}
+
+#[test]
+fn pieces_in_tests_are_marked() {
+    let source = Source::new("// a\n#[cfg(test)]\nmod tests {\n// b\n}\n// c\n");
+    let marks: Vec<bool> = source.pieces.iter().map(|piece| piece.in_test).collect();
+    assert_eq!(marks, [false, true, false]);
 }

@@ -148,6 +148,7 @@ impl<'a> Order<'a> {
     /// Whether `from` names `to` against the order. Modules without a place are a fault of their own.
     fn is_upward(&self, from: &str, to: &str) -> bool {
         match (self.layer(from), self.layer(to)) {
+            // TIDY-7
             (Some(from), Some(to)) => from <= to,
             (_, None) => to == TOP,
             (None, _) => false,

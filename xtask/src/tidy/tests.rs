@@ -14,6 +14,7 @@ fn good_file_has_no_fault() {
     );
 }
 
+/// TIDY-1
 #[test]
 fn file_without_role_is_found() {
     assert_eq!(
@@ -22,6 +23,7 @@ fn file_without_role_is_found() {
     );
 }
 
+/// TIDY-2
 #[test]
 fn long_file_is_found() {
     let text = format!("//! Role.\n{}", "\n".repeat(MAX_LINES));
@@ -29,6 +31,7 @@ fn long_file_is_found() {
     assert_eq!(faults("xtask/src/a.rs", &text), [Fault::TooLong { lines }]);
 }
 
+/// TIDY-3
 #[test]
 fn leftovers_are_found_with_their_line() {
     for word in LEFTOVERS {
@@ -40,6 +43,7 @@ fn leftovers_are_found_with_their_line() {
     }
 }
 
+/// TIDY-4
 #[test]
 fn dependency_on_higher_layer_is_found() {
     for line in [
@@ -76,6 +80,7 @@ fn unknown_layer_is_found() {
     );
 }
 
+/// TIDY-5
 #[test]
 fn trailing_space_and_missing_newline_are_found() {
     assert_eq!(
@@ -84,6 +89,7 @@ fn trailing_space_and_missing_newline_are_found() {
     );
 }
 
+/// TIDY-6
 #[test]
 fn vague_name_is_found() {
     assert_eq!(

@@ -31,6 +31,7 @@ fn findings(files: &[File]) -> (Vec<Finding>, Counts) {
     (findings, counted.counts)
 }
 
+/// TIDY-7
 #[test]
 fn upward_import_is_refused() {
     let (findings, counts) = findings(&crate_with("//! A.\nuse crate::adapter::X;\n"));
