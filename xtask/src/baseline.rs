@@ -76,6 +76,25 @@ impl Baseline {
             .collect()
     }
 
+    /// Gives what is known of a file that moved to its new path. `has` tells whether there is a file; the key begins
+    /// with its path.
+    pub(crate) fn follow_moves(&mut self, found: &Counts, has: impl Fn(&str) -> bool) {
+        for (to, &count) in found {
+            if self.known.contains_key(to) {
+                continue;
+            }
+            let name = name_of_file(to);
+            let is_gone = |key: &&String| name_of_file(key) == name && !has(path_of_file(key));
+            let gone: Vec<String> = self.known.keys().filter(is_gone).cloned().collect();
+            if let [from] = gone.as_slice()
+                && count <= self.known(from)
+            {
+                self.known.remove(from);
+                self.known.insert(to.clone(), count);
+            }
+        }
+    }
+
     /// Writes the baseline with the lower one of the known and the found number of each key, and keeps its remarks.
     pub(crate) fn lower(&self, root: &Path, found: &Counts) -> io::Result<()> {
         let text = self.lowered(found);
@@ -96,4 +115,15 @@ impl Baseline {
         }
         text
     }
+}
+
+/// `a/b.rs sentences` -> `a/b.rs`.
+fn path_of_file(key: &str) -> &str {
+    key.split(' ').next().unwrap_or(key)
+}
+
+/// `a/b.rs sentences` -> `b.rs sentences`.
+fn name_of_file(key: &str) -> &str {
+    let directory = path_of_file(key).rfind('/').map_or(0, |at| at + 1);
+    &key[directory..]
 }

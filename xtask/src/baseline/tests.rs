@@ -34,3 +34,20 @@ fn lowering_never_raises() {
     let found = counts(&[("a", 9), ("b", 1), ("e", 5)]);
     assert_eq!(known.lowered(&found), "# remark\na 2\nb 1\n");
 }
+
+#[test]
+fn moved_file_keeps_what_is_known_of_it() {
+    let mut known = baseline("a/x.rs long 4\nb/y.rs long 2\n");
+    let found = counts(&[("c/x.rs long", 3), ("c/y.rs long", 1)]);
+    known.follow_moves(&found, |path| path == "b/y.rs");
+    assert_eq!(known.grown(&found), [change("c/y.rs long", 0, 1)]);
+    assert_eq!(known.lowered(&found), "c/x.rs long 3\n");
+}
+
+#[test]
+fn moved_file_does_not_get_more_than_was_known() {
+    let mut known = baseline("a/x.rs long 4\n");
+    let found = counts(&[("c/x.rs long", 5)]);
+    known.follow_moves(&found, |_| false);
+    assert_eq!(known.grown(&found), [change("c/x.rs long", 0, 5)]);
+}

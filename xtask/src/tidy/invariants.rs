@@ -65,7 +65,11 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             counts.insert(key, 1);
         }
     }
-    Counted { baseline, counts }
+    Counted {
+        baseline,
+        counts,
+        may_be_fewer: false,
+    }
 }
 
 fn declared(files: &[File], findings: &mut Vec<Finding>) -> BTreeMap<String, Tag> {

@@ -192,7 +192,11 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
         find_new(name, imports, &baseline, findings);
     }
     let counts = upward(&crates);
-    Counted { baseline, counts }
+    Counted {
+        baseline,
+        counts,
+        may_be_fewer: false,
+    }
 }
 
 /// The order names the modules that there are.

@@ -1,0 +1,193 @@
+//! The prose of documentation, as far as a program can judge it.
+//!
+//! - TIDY-10: a summary stands alone: it does not begin with one of `STARTS`.
+//! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the documentation of code, `MOST_IN_TEXTS` in `*.md`. What
+//!   breaks this or TIDY-10 is known in a baseline, by file.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use crate::baseline::{Baseline, Counts};
+use crate::files::File;
+use crate::source::{Kind, Source};
+use crate::tidy::{Counted, Fault, Finding};
+
+const MOST_IN_DOCS: usize = 25;
+const MOST_IN_TEXTS: usize = 35;
+
+/// Words that make a summary lean on its neighbours, or hide who acts.
+const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "Of", "As"];
+
+/// Words that end with a full stop inside of a sentence.
+const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "cf.", "vs.", "etc.", "..."];
+
+/// Faults that are known: `FILE summaries COUNT` and `FILE sentences COUNT`.
+const KNOWN: &str = "xtask/src/tidy/prose.txt";
+
+pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) -> Counted {
+    let mut counts = Counts::new();
+    let mut faults = Vec::new();
+    for file in files {
+        let path = file.path.display().to_string();
+        for (rule, found) in [
+            ("summaries", summaries(file)),
+            ("sentences", sentences(file)),
+        ] {
+            if !found.is_empty() {
+                let key = format!("{path} {rule}");
+                counts.insert(key.clone(), found.len());
+                faults.push((path.clone(), key, found));
+            }
+        }
+    }
+    let mut baseline = Baseline::read(root, KNOWN);
+    baseline.follow_moves(&counts, |path| {
+        files.iter().any(|file| file.path == Path::new(path))
+    });
+    for (path, key, found) in faults {
+        if found.len() > baseline.known(&key) {
+            findings.extend(
+                found
+                    .into_iter()
+                    .map(|fault| Finding::new(path.clone(), fault)),
+            );
+        }
+    }
+    Counted {
+        baseline,
+        counts,
+        may_be_fewer: true,
+    }
+}
+
+/// Summaries that do not stand alone.
+fn summaries(file: &File) -> Vec<Fault> {
+    let Some(source) = &file.source else {
+        return Vec::new();
+    };
+    let first = blocks(&file.text, source).into_iter();
+    let first = first.filter_map(|block| block.first().copied());
+    first
+        .filter_map(|(line, text)| {
+            // TIDY-10
+            let start = *STARTS.iter().find(|start| begins_with(text, start))?;
+            Some(Fault::LeaningSummary { line, start })
+        })
+        .collect()
+}
+
+fn begins_with(text: &str, start: &str) -> bool {
+    let rest = text.trim_start().strip_prefix(start);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+fn sentences(file: &File) -> Vec<Fault> {
+    let (blocks, most) = match &file.source {
+        Some(source) => (blocks(&file.text, source), MOST_IN_DOCS),
+        None if file.path.extension().is_some_and(|ext| ext == "md") => {
+            let lines = file.text.lines().enumerate();
+            let lines = lines.map(|(at, line)| (at + 1, line)).collect();
+            (vec![lines], MOST_IN_TEXTS)
+        }
+        None => return Vec::new(),
+    };
+    let paragraphs = blocks.iter().flat_map(|block| paragraphs(block));
+    let sentences = paragraphs.flat_map(|paragraph| lengths(&paragraph));
+    // TIDY-11
+    let long = sentences.filter(|(_, words)| *words > most);
+    long.map(|(line, words)| Fault::LongSentence { line, words, most })
+        .collect()
+}
+
+/// Lines of text with their numbers.
+type Lines<'a> = Vec<(usize, &'a str)>;
+
+/// The comments that document one thing each.
+fn blocks<'a>(text: &'a str, source: &Source) -> Vec<Lines<'a>> {
+    let mut blocks: Vec<(Kind, Lines<'a>)> = Vec::new();
+    for piece in &source.pieces {
+        if !matches!(piece.kind, Kind::Inner | Kind::Outer) {
+            continue;
+        }
+        let line = (piece.line, &text[piece.inside.clone()]);
+        match blocks.last_mut() {
+            Some((kind, lines))
+                if *kind == piece.kind
+                    && lines.last().is_some_and(|last| last.0 + 1 == piece.line) =>
+            {
+                lines.push(line);
+            }
+            _ => blocks.push((piece.kind, vec![line])),
+        }
+    }
+    blocks.into_iter().map(|(_, lines)| lines).collect()
+}
+
+/// The paragraphs, list items and cells of tables of a text in Markdown; no headings and no code.
+fn paragraphs<'a>(lines: &[(usize, &'a str)]) -> Vec<Lines<'a>> {
+    let mut paragraphs: Vec<Lines<'a>> = vec![Vec::new()];
+    let mut in_code = false;
+    for &(number, line) in lines {
+        let text = line.trim();
+        if text.starts_with("```") {
+            in_code = !in_code;
+            paragraphs.push(Vec::new());
+        } else if in_code {
+            continue;
+        } else if text.is_empty() || text.starts_with('#') {
+            paragraphs.push(Vec::new());
+        } else if text.starts_with('|') {
+            let cells = text.split('|').map(|cell| vec![(number, cell)]);
+            paragraphs.extend(cells);
+            paragraphs.push(Vec::new());
+        } else {
+            let item = after_list_marker(text);
+            if item.is_some() {
+                paragraphs.push(Vec::new());
+            }
+            if let Some(last) = paragraphs.last_mut() {
+                last.push((number, item.unwrap_or(text)));
+            }
+        }
+    }
+    paragraphs
+}
+
+/// `- item` or `12. item` -> `item`.
+fn after_list_marker(text: &str) -> Option<&str> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    match digits {
+        0 => text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")),
+        _ => text[digits..].strip_prefix(". "),
+    }
+}
+
+/// The line in which each sentence begins, and its number of words. Code in backticks is one word.
+fn lengths(paragraph: &[(usize, &str)]) -> Vec<(usize, usize)> {
+    let mut lengths = Vec::new();
+    let mut sentence: Option<(usize, usize)> = None;
+    let mut in_code = false;
+    for &(line, text) in paragraph {
+        for word in text.split_whitespace() {
+            let was_in_code = in_code;
+            in_code ^= word.bytes().filter(|&b| b == b'`').count() % 2 == 1;
+            let (_, words) = sentence.get_or_insert((line, 0));
+            if !was_in_code && word.contains(char::is_alphanumeric) {
+                *words += 1;
+            }
+            if !in_code && ends_sentence(word) {
+                lengths.extend(sentence.take());
+            }
+        }
+    }
+    lengths.extend(sentence);
+    lengths
+}
+
+fn ends_sentence(word: &str) -> bool {
+    let word = word.trim_end_matches([')', '"', '\'', '*', '_', ']']);
+    let bare = word.trim_start_matches(['(', '"', '*', '_', '[']);
+    word.ends_with(['.', '?', '!']) && !ABBREVIATIONS.contains(&bare)
+}

@@ -1,0 +1,110 @@
+//! Sentences are counted as a reader counts them, and summaries are judged by their first words.
+
+use super::*;
+
+fn sentences_of(text: &str) -> Vec<(usize, usize)> {
+    let lines: Lines<'_> = text
+        .lines()
+        .enumerate()
+        .map(|(at, line)| (at + 1, line))
+        .collect();
+    let paragraphs = paragraphs(&lines).into_iter();
+    paragraphs
+        .flat_map(|paragraph| lengths(&paragraph))
+        .collect()
+}
+
+fn rust(text: &str) -> File {
+    File::new(Path::new("a.rs"), text.to_owned())
+}
+
+fn words(count: usize) -> String {
+    vec!["word"; count].join(" ")
+}
+
+#[test]
+fn sentences_end_at_their_marks() {
+    let text = "One two. Three (four five.) \"Six?\" seven\neight! Nine, e.g. ten: v1.2 - 12\n";
+    assert_eq!(sentences_of(text), [(1, 2), (1, 3), (1, 1), (1, 2), (2, 5)]);
+}
+
+#[test]
+fn paragraphs_items_and_cells_end_sentences() {
+    let text = "# Not this one\none\ntwo\n\nthree\n- four\n  five\n2. six\n| seven | eight nine |\n|---|---|\n";
+    assert_eq!(
+        sentences_of(text),
+        [
+            (2, 2),
+            (5, 1),
+            (6, 2),
+            (8, 1),
+            (9, 1),
+            (9, 2),
+            (10, 0),
+            (10, 0)
+        ]
+    );
+}
+
+#[test]
+fn code_counts_as_one_word_or_not_at_all() {
+    let text = "Run `cargo test\n-p xtask. a` now.\n```\nnot a word of this.\n```\n";
+    assert_eq!(sentences_of(text), [(1, 3)]);
+}
+
+/// TIDY-11
+#[test]
+fn long_sentence_is_found_with_its_line() {
+    let long = words(MOST_IN_DOCS + 1);
+    let text = format!("//! A.\n\n/// Short. {long}.\n// {long} {long}\nfn a() {{}}\n");
+    let fault = Fault::LongSentence {
+        line: 3,
+        words: MOST_IN_DOCS + 1,
+        most: MOST_IN_DOCS,
+    };
+    assert_eq!(sentences(&rust(&text)), [fault]);
+    let longest = format!("/// {}.\n", words(MOST_IN_DOCS));
+    assert_eq!(sentences(&rust(&longest)), []);
+}
+
+#[test]
+fn texts_may_have_longer_sentences() {
+    let text = |count| File::new(Path::new("README.md"), format!("\n{}\n", words(count)));
+    assert_eq!(sentences(&text(MOST_IN_TEXTS)), []);
+    assert_eq!(sentences(&text(MOST_IN_TEXTS + 1)).len(), 1);
+}
+
+/// TIDY-10
+#[test]
+fn summaries_that_lean_are_found() {
+    for start in STARTS {
+        let text = format!("//! A.\n\nstruct A {{\n    /// {start} b.\n    c: u8,\n}}\n");
+        assert_eq!(
+            summaries(&rust(&text)),
+            [Fault::LeaningSummary { line: 4, start }]
+        );
+    }
+}
+
+#[test]
+fn other_summaries_stand_alone() {
+    for good in [
+        "Whole trees.",
+        "Often b.",
+        "Assigns b.",
+        "Whether b.",
+        "A.\n/// As b.",
+    ] {
+        let text = format!("//! A.\n/// {good}\n");
+        assert_eq!(summaries(&rust(&text)), []);
+    }
+}
+
+#[test]
+fn file_with_more_than_known_is_found() {
+    let file = rust("//! As b.\n");
+    let mut findings = Vec::new();
+    let counted = check(Path::new("/nonexistent"), &[file], &mut findings);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(counted.counts["a.rs summaries"], 1);
+}
