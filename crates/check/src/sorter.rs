@@ -50,6 +50,7 @@ impl<const N: usize> Sorter<N> {
     }
 
     pub(crate) fn push(&mut self, record: Record<N>) -> io::Result<()> {
+        // SORT-1
         if self.buffer.len() >= self.most {
             self.write_run()?;
         }
@@ -176,6 +177,7 @@ mod tests {
         (0..count).map(|n| [n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40, n])
     }
 
+    // SORT-2
     #[test]
     fn spilled_records_come_out_as_sorted_in_memory() {
         for buffer_bytes in [1 << 20, 4000] {

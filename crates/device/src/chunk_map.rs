@@ -82,7 +82,7 @@ impl MappedChunk {
         }
     }
 
-    /// Checks a chunk as the kernel does, plus that its stripes can be addressed.
+    /// Checks a chunk as the kernel does (CHUNK-1), plus that its stripes can be addressed.
     pub fn check(
         logical: Logical,
         chunk: &Chunk,
@@ -249,6 +249,7 @@ impl ChunkMap {
     /// Adds a chunk; one that is there already, equal in all, is no error.
     pub fn insert(&self, chunk: MappedChunk) -> Result<(), DeviceError> {
         let mut chunks = self.chunks.lock();
+        // CHUNK-2
         let before = chunks.range(..=chunk.logical).next_back();
         if let Some((_, before)) = before
             && before.end() > chunk.logical

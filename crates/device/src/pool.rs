@@ -347,6 +347,7 @@ impl Pool {
     fn present(&self, stripe: &ChunkStripe) -> Option<Arc<PoolDevice>> {
         let table = self.devices.load();
         let device = table.get(&stripe.devid)?;
+        // POOL-1
         (device.uuid == stripe.dev_uuid && device.present.is_some()).then(|| Arc::clone(device))
     }
 }

@@ -47,6 +47,7 @@ pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, Devic
     let mut chosen = Vec::new();
     for (devid, mut claimants) in by_devid {
         if access == Access::Write || claimants.len() > 1 {
+            // SIBLING-2, SIBLING-3
             let is_as_new = |found: &FoundDevice| found.generation == generation;
             if claimants.iter().any(is_as_new) {
                 claimants.retain(is_as_new);
@@ -122,6 +123,7 @@ fn neighbours(image: &Path) -> Vec<PathBuf> {
     };
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
+        // SIBLING-1
         .take(MAX_NAMES)
         .map(|entry| entry.file_name())
         .filter(|name| name != own)

@@ -132,6 +132,7 @@ impl CsumType {
     /// # Panics
     /// If `block` is shorter than the checksum field.
     pub fn verify_block(self, block: &[u8]) -> Result<(), CsumMismatch> {
+        // CSUM-2
         let stored = Csum::from_prefix(&block[..self.size_bytes()]);
         let found = self.block_csum(block);
         if stored == found {
@@ -205,6 +206,7 @@ impl Csum {
     /// # Panics
     /// If there are more than 32 of them.
     pub fn from_prefix(bytes: &[u8]) -> Self {
+        // CSUM-1
         let mut field = [0; CSUM_FIELD_BYTES];
         field[..bytes.len()].copy_from_slice(bytes);
         Self(field)

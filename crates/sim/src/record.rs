@@ -129,6 +129,7 @@ impl BlockDevice for RecordDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let data = Arc::from(buf);
         let mut log = self.log.lock();
+        // RECORD-1: the sequence is locked meanwhile.
         self.live.write_at(buf, offset)?;
         log.events.push(Event::Write {
             device: self.number,

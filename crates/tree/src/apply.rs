@@ -215,6 +215,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
     ) -> Result<(Vec<KeyPtr>, Vec<Touched>), I::Error> {
         let mut children = Vec::new();
         let mut below: Vec<Touched> = Vec::new();
+        // APPLY-1, APPLY-6: read after its parent, retired before what replaces it is packed.
         for touched in run {
             let block = self.read(level, touched)?;
             let ptrs = block.node().ptrs();
@@ -260,6 +261,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                     (None, Some(_)) => Ordering::Greater,
                     (Some(old), Some(change)) => old.cmp(&change.key),
                 };
+                // APPLY-3: a change takes the place of the old item of its key.
                 if order.is_lt() {
                     if let Some(item) = block.item(slot) {
                         packer.push(Piece::Old(item), self.io)?;
@@ -275,6 +277,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
             }
             self.io.retire(&block)?;
         }
+        // APPLY-6: the last leaves are placed behind the retirement of the whole run.
         packer.finish(self.io)
     }
 
@@ -297,6 +300,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         mut level: u8,
         mut ptrs: Vec<KeyPtr>,
     ) -> Result<CommittedRoot, I::Error> {
+        // APPLY-5: without items, an empty leaf.
         if ptrs.is_empty() {
             level = 0;
             let leaf = OpenLeaf::new(self.format.nodesize);

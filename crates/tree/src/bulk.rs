@@ -54,6 +54,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
 
     /// Adds an item above all before it.
     pub fn push(&mut self, key: Key, data: &[u8]) -> Result<(), S::Error> {
+        // BULK-1
         if let Some(last) = self.last_key.filter(|last| *last >= key) {
             return Err(BuildError::KeyOrder { last, key }.into());
         }
@@ -68,6 +69,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
             }
             .into());
         }
+        // BULK-2, BULK-4: a leaf ends where the next item does not fit, and nowhere else.
         if needed > self.leaf.free_bytes() {
             let ptr = self.close_leaf()?;
             self.add_ptr(0, ptr)?;
@@ -79,6 +81,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
 
     /// Emits what is still open and returns the root.
     pub fn finish(mut self) -> Result<TreeRoot, S::Error> {
+        // BULK-3: the last leaf may be empty if it is the only one.
         let mut ptr = self.close_leaf()?;
         let mut level = 0;
         // Adding a pointer to a full node opens the next level, so the end is looked up each time.
@@ -98,6 +101,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
         if index == self.nodes.len() {
             self.nodes.push(Vec::new());
         }
+        // BULK-2, BULK-4
         if self.nodes[index].len() == max_key_ptrs(self.format.nodesize) {
             let full = self.close_node(index)?;
             self.add_ptr(index + 1, full)?;

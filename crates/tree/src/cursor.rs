@@ -105,6 +105,7 @@ impl Run {
 
     /// The next one is visible, or there is none.
     fn end(&mut self, overlay: &Overlay) {
+        // CURSOR-3
         let is_long = self.passed >= LONG_RUN || self.skipped && self.passed >= LONGER_BY;
         if is_long && let Some((low, high, version)) = self.keys {
             overlay.note_gap(low..=high, version);
@@ -216,6 +217,7 @@ impl<'v> Cursor<'v> {
         let Some(overlay) = &self.overlay else {
             return self.path.advance();
         };
+        // CURSOR-2
         if self.clear.version == overlay.version() && self.path.advance_below(self.clear.end) {
             return Ok(true);
         }
@@ -238,6 +240,7 @@ impl<'v> Cursor<'v> {
             At::Path => self.path.key(),
             At::Delta(item) => Some(item.key()),
         };
+        // CURSOR-4: all that follows looks at or beyond the key after this one.
         let Some(next) = here.and_then(|here| direction.after(here)) else {
             self.path.clear();
             return Ok(false);

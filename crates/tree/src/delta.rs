@@ -114,6 +114,7 @@ impl DeltaMap {
             }
             btree_map::Entry::Occupied(mut occupied) => {
                 let slot = occupied.get_mut();
+                // DELTA-1
                 assert!(slot.value.is_none(), "{key} was inserted but is there");
                 self.bytes -= slot.bytes();
                 slot.value = Some(value);
@@ -146,6 +147,7 @@ impl DeltaMap {
             }
             btree_map::Entry::Occupied(mut occupied) => {
                 self.bytes -= occupied.get().bytes();
+                // DELTA-3
                 if occupied.get().lower {
                     occupied.get_mut().value = None;
                     self.bytes += occupied.get().bytes();

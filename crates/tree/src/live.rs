@@ -130,6 +130,7 @@ impl LiveTree {
     }
 
     pub(crate) fn get(&self, depth: Depth, key: &Key) -> Result<Option<Item>, TreeError> {
+        // LIVE-1
         let layers = self.layers.load();
         match layers.entry(depth, key) {
             Some(entry) => Ok(entry.map(|value| Item::from_delta(*key, value))),
@@ -196,6 +197,7 @@ impl LiveTree {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();
         assert!(layers.frozen.is_none(), "tree {}: frozen twice", self.id);
+        // LIVE-3
         layers.mutable.freeze(|frozen, next| {
             let frozen = Arc::new(frozen);
             self.layers.store(Arc::new(Layers {
@@ -213,6 +215,7 @@ impl LiveTree {
     pub fn publish(&self, root: CommittedRoot) {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();
+        // GAPS-1: before readers see the new root.
         layers.mutable.forget_gaps();
         self.layers.store(Arc::new(Layers {
             mutable: Arc::clone(&layers.mutable),

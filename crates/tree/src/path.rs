@@ -68,6 +68,7 @@ impl<'v> Path<'v> {
         leaf.slot = match leaf.block.node().search(key) {
             Ok(slot) | Err(slot) => slot,
         };
+        // PATH-1
         if leaf.slot < leaf.block.node().len() {
             return Ok(true);
         }
@@ -137,6 +138,7 @@ impl<'v> Path<'v> {
         let Some(leaf) = self.steps.last_mut() else {
             return Ok(false);
         };
+        // PATH-2: slots ascend within a leaf, and leaves as their pointers do.
         leaf.slot += 1;
         if leaf.slot < leaf.block.node().len() {
             return Ok(true);

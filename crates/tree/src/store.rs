@@ -212,6 +212,7 @@ impl NodeStore {
 
     /// STORE-3: what is staged comes before what is cached.
     fn resident(&self, bytenr: Logical) -> Option<Block> {
+        // STAGED-1
         let staged = self.staged.get(bytenr);
         staged.or_else(|| self.cache.get(&bytenr.0))
     }
@@ -419,6 +420,7 @@ impl NodeStore {
     pub fn settle_blocks(&self, blocks: &[Block]) {
         for block in blocks {
             let bytenr = block.node().bytenr();
+            // STAGED-2
             self.cache.insert(bytenr.0, block.clone());
             self.staged.remove_same(block);
         }

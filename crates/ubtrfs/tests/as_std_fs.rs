@@ -268,6 +268,8 @@ impl Judge {
 }
 
 /// One test, as the working directory is the process's.
+///
+/// PATHS-1
 #[test]
 fn calls_by_paths_are_as_in_std_fs() {
     let mut judge = Judge {

@@ -28,6 +28,7 @@ fn blocks(volume: &Crafted) -> Vec<u64> {
         .collect()
 }
 
+// WALK-1: a walk ends on any bytes.
 #[test]
 fn mutated_blocks_never_panic() {
     const TEST: &str = "mutated_blocks_never_panic";
@@ -79,6 +80,8 @@ fn overwritten_sectors_never_panic() {
 }
 
 /// What only follows from a block that is gone is not listed.
+///
+/// WALK-2
 #[test]
 fn lost_block_is_one_issue() {
     const TEST: &str = "lost_block_is_one_issue";

@@ -39,6 +39,7 @@ fn stripe_counts_follow_the_profile() {
     }
 }
 
+// CHUNK-1
 #[test]
 fn each_planted_defect_is_named() {
     let good = disk_chunk(1 << 20, BlockGroupFlags::DATA, 1);
@@ -117,6 +118,7 @@ fn mixed_chunks_need_the_feature() {
     assert_eq!(check(false).unwrap_err(), ChunkProblem::Type(flags.bits()));
 }
 
+// CHUNK-2
 #[test]
 fn overlap_is_refused_and_repetition_is_not() {
     let map = ChunkMap::new();

@@ -222,6 +222,7 @@ impl Pool {
         let mut repeat = pass.unplanned;
         for planned in &pass.planned {
             if let Err(error) = &planned.outcome {
+                // CHECKED-2
                 self.read_errors.add(ReadErrorRecord {
                     logical: Logical(read.logical.0 + planned.range.start as u64),
                     len: planned.range.len() as u64,
@@ -244,6 +245,7 @@ impl Pool {
             let mut tried = None;
             let unread = repeat.iter().any(|r| r.start < end && start < r.end);
             if !unread {
+                // CHECKED-1
                 if (read.good)(index, &read.buf[start..end]) {
                     continue;
                 }

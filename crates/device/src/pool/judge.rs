@@ -84,6 +84,7 @@ impl Pool {
         if total_bytes >= devices_bytes || self.is_dump() {
             return Ok(());
         }
+        // JUDGE-1
         if self.access == Access::Write {
             return Err(DeviceError::TotalBytes {
                 total_bytes,

@@ -156,6 +156,7 @@ impl Pool {
         // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
+        // COPIES-1
         self.write_copies(superblock, Copies::First)?;
         self.flush()?;
         // The others become durable with the next commit's first flush; until then the first ones are.
@@ -196,6 +197,7 @@ fn count_failure(
 ) -> Result<(), DeviceError> {
     let failed = failures.entry(write.piece).or_default();
     *failed += 1;
+    // WRITE-1
     if *failed > write.tolerated {
         return Err(error());
     }

@@ -57,6 +57,7 @@ fn devices_in_the_folder_are_found_once() {
     assert_eq!(other, wanted[1..]);
 }
 
+// SIBLING-2
 #[test]
 fn clones_as_new_as_each_other_are_refused() {
     let folder = Folder::new();
@@ -84,6 +85,7 @@ fn clone_of_another_time_is_passed_over() {
     }
 }
 
+// SIBLING-3
 #[test]
 fn stale_device_is_taken_for_reading_only() {
     let folder = Folder::new();
@@ -95,6 +97,7 @@ fn stale_device_is_taken_for_reading_only() {
     assert_eq!(folder.found("d1", Access::Write).unwrap(), [third]);
 }
 
+// SIBLING-1
 #[test]
 fn similar_names_are_met_in_a_folder_of_many_files() {
     let folder = Folder::new();

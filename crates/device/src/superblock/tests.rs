@@ -33,6 +33,7 @@ fn require(device: &MemDevice, choice: CopyChoice) -> Result<(u64, u64), DeviceE
     Ok((superblock.generation.get(), superblock.bytenr.get()))
 }
 
+// COPIES-1
 #[test]
 fn valid_first_copy_is_the_superblock_whatever_the_others_say() {
     for other in [11, 12, 13] {
@@ -45,6 +46,7 @@ fn valid_first_copy_is_the_superblock_whatever_the_others_say() {
     }
 }
 
+// COPIES-2
 #[test]
 fn another_copy_is_taken_on_request_only() {
     let magic = |device: &MemDevice| device.write_at(&[0; 8], SUPERBLOCK_OFFSETS[0] + 64);

@@ -105,6 +105,7 @@ impl Pieces {
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
+            // PIECES-1
             let room = WINDOW_BYTES - at % WINDOW_BYTES;
             let (part, after) = rest.split_at(rest.len().min(room as usize));
             self.write_within(at, part);

@@ -182,6 +182,7 @@ fn metadata_room_is_what_can_be_had() {
     }
 }
 
+// GROUP-1 for what is pinned.
 #[test]
 fn pinned_space_comes_back_when_it_is_unpinned() {
     let volume = TestVolume::single(120 * MIB);
@@ -217,6 +218,7 @@ fn a_group_is_loaded_when_it_is_first_needed_and_sized_before() {
     assert_eq!(volume.totals(SpaceKind::Metadata).room, before - NODE);
 }
 
+// GROUP-3
 #[test]
 fn a_group_that_cannot_be_loaded_is_left_alone() {
     let volume = TestVolume::single(10 * GIB);
@@ -328,6 +330,7 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     assert_eq!(removed.items.logical, group.start());
     assert!(space.find(start).is_none() && volume.pool.chunk_map().find(start).is_none());
     assert!(space.write_in_place(start).is_none());
+    // NEWCHUNK-2
     assert!(volume.totals(SpaceKind::Data).growth < unallocated);
     space.free_device_space(&removed);
     let totals = volume.totals(SpaceKind::Data);
@@ -338,7 +341,7 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
         .map(|group| group.len())
         .sum();
     assert!(totals.growth + others + 4 * MIB > unallocated, "{totals:?}");
-    // A new chunk has a new address.
+    // NEWCHUNK-1: a new chunk has a new address.
     first.set_read_only();
     space
         .groups()

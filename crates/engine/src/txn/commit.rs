@@ -140,6 +140,7 @@ impl Commit<'_> {
         self.converge()?;
         lap.end(&mut phases.converge);
         self.write_blocks()?;
+        // COMMIT-2
         self.writer.flush(pool)?;
         lap.end(&mut phases.write);
         let superblock = self.superblock()?;

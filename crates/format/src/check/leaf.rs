@@ -61,6 +61,7 @@ fn check_slots(
     let mut wanted_end = data_size;
     for (slot, head) in (0u32..).zip(heads) {
         let key = head.key.get();
+        // CHECK-2, CHECK-3: the first defect in slot order ends the check.
         if let Some((before, _)) = before
             && before >= key
         {

@@ -45,6 +45,7 @@ pub(super) fn decompress(
 pub(super) fn decompress_inline(input: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
     let frame = frame(input)?;
     let segment = segment(frame, LEN_BYTES)?;
+    // LZO-3
     let extra = frame.len() - 2 * LEN_BYTES - segment.len();
     if extra != 0 {
         return Err(CodecError::LzoInlineTail {
@@ -106,11 +107,13 @@ pub(super) fn compress(
             put(out, at + LEN_BYTES, segment)?;
             at += LEN_BYTES + segment.len();
             let to_boundary = at.next_multiple_of(sectorsize) - at;
+            // LZO-1
             if !inline && to_boundary < LEN_BYTES {
                 put(out, at, &[0; LEN_BYTES][..to_boundary])?;
                 at += to_boundary;
             }
         }
+        // LZO-2
         put(out, 0, &u32::try_from(at).ok()?.to_le_bytes())?;
         Some(at)
     })

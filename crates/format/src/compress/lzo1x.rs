@@ -166,6 +166,7 @@ impl Decoder<'_> {
         {
             *to = *from;
         } else {
+            // LZO1X-1
             let from = src.get(..run).ok_or(LzoError::InputOverrun)?;
             let to = dst.get_mut(..run).ok_or(LzoError::OutputOverrun)?;
             to.copy_from_slice(from);

@@ -169,6 +169,7 @@ pub fn compress(
         return Ok(false);
     }
     let start = out.len();
+    // CODEC-2: a codec has no room for more than is worth it.
     out.resize(start + limit, 0);
     let room = &mut out[start..];
     let taken = match kind {

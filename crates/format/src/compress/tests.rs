@@ -51,6 +51,7 @@ fn appends_whole_sectors_and_leaves_what_was_there() {
     }
 }
 
+// CODEC-2
 #[test]
 fn what_saves_no_sector_is_not_worth_it() {
     let mut state = 1_u32;
@@ -132,6 +133,7 @@ fn huge_zstd_window_costs_no_memory() {
     assert!(result.is_err() || out[0] == b'x', "{result:?}");
 }
 
+// LZO-1
 #[test]
 fn lzo_length_fields_never_cross_a_sector() {
     let mut crossings = 0;
@@ -164,6 +166,7 @@ fn lzo_length_fields_never_cross_a_sector() {
     assert!(crossings > 0);
 }
 
+// LZO-3
 #[test]
 fn inline_lzo_has_one_segment_only() {
     let mut stream = packed(Compression::Lzo, &text(2000), true).unwrap();
@@ -216,6 +219,7 @@ proptest! {
         }
     }
 
+    // CODEC-1
     #[test]
     fn noise_never_panics(
         kind in kinds(),

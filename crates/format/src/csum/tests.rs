@@ -48,6 +48,7 @@ fn sealed_block_verifies_and_a_flipped_bit_does_not() {
     }
 }
 
+// CSUM-2
 #[test]
 fn tail_of_the_stored_field_does_not_decide() {
     let mut block = vec![7; 4096];

@@ -181,6 +181,7 @@ fn more_slots_than_room_are_refused() {
     }
 }
 
+// CHECK-2 for the keys.
 #[test]
 fn keys_ascend_strictly() {
     let mut leaf = Leaf::golden("files");
@@ -203,6 +204,7 @@ fn keys_ascend_strictly() {
     ));
 }
 
+// CHECK-2 for the items.
 #[test]
 fn items_are_packed_from_the_end() {
     let block = golden::block("files");

@@ -59,6 +59,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // CHECK-1
     #[test]
     fn mutated_blocks_never_panic(
         which in any::<prop::sample::Index>(),

@@ -72,6 +72,7 @@ impl Appends {
             true => self.0.try_lock().ok_or(Errno::WOULD_WAIT)?,
             false => self.0.lock(),
         };
+        // APPENDS-4
         if runs.get(&id).is_none_or(Run::is_given_up) {
             let end = size()?;
             if range.start < end {
@@ -81,6 +82,7 @@ impl Appends {
         }
         let run = runs.entry(id).or_insert_with(|| Run::new(range.start));
         let overlaps = |part: &Part| part.range.start < range.end && range.start < part.range.end;
+        // APPENDS-1
         if range.start < run.end || run.parts.iter().any(overlaps) {
             return Err(Errno::PERM);
         }
@@ -113,6 +115,7 @@ impl Appends {
             return;
         };
         run.get_mut().leave(range, outcome);
+        // APPENDS-3
         if run.get().is_over() {
             run.remove();
         }
@@ -192,6 +195,7 @@ impl Admitted<'_> {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
+        // APPENDS-2
         self.appends.leave(self.id, &self.range, Outcome::Postponed);
     }
 }

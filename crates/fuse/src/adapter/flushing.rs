@@ -50,6 +50,7 @@ impl Flushing {
     /// Waits for a turn; None if all places are taken.
     pub(super) fn enter(&self, why: For) -> Option<Turn<'_>> {
         let mut taken = self.taken.lock();
+        // FLUSHING-1, FLUSHING-2
         let has_place = match why {
             For::Search => taken.searches < PLACES_FOR_SEARCHES,
             For::Command => taken.searches + taken.commands < PLACES,

@@ -130,6 +130,7 @@ impl KnownNodes {
         let Entry::Occupied(mut node) = shard.entry(number) else {
             return false;
         };
+        // KNOWN-1
         if node.get().lookups > lookups {
             node.get_mut().lookups -= lookups;
             return false;

@@ -319,6 +319,7 @@ impl<S: Source> Adapter<S> {
     }
 
     fn reachable(&self, child: FileId) -> Result<()> {
+        // FUSE-3
         if child == self.root {
             return Err(Errno::LOOP);
         }

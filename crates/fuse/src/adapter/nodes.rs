@@ -114,6 +114,7 @@ impl NodeTable {
         let mut hash = what.hash();
         loop {
             let number = Numbering::listed(hash);
+            // NODES-2
             if let Entry::Vacant(free) = table.by_number.entry(number) {
                 free.insert(Node {
                     what: what.clone(),
@@ -139,6 +140,7 @@ impl NodeTable {
         let Entry::Occupied(mut node) = table.by_number.entry(number) else {
             return;
         };
+        // NODES-1
         if node.get().lookups > lookups {
             node.get_mut().lookups -= lookups;
         } else {

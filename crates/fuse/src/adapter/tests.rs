@@ -256,6 +256,7 @@ fn a_failure_after_entries_is_the_answer_to_the_next_request() {
     assert_eq!(at(sink.entries[2].2, &mut sink), Err(Errno::OVERFLOW));
 }
 
+// FUSE-3
 #[test]
 fn an_entry_that_leads_back_to_the_root_of_the_mount_is_refused() {
     let mut memory = Memory::new();

@@ -119,6 +119,7 @@ impl<F: FileSystem> Server<F> {
                 let read = self
                     .file_system
                     .read(context, node, *handle, *offset, out, how);
+                // ANSWER-2
                 read.map(|len| len.min(most))
             }
             Fill::Readdir {
@@ -185,6 +186,7 @@ impl<F: FileSystem> Server<F> {
         };
         match outcome {
             Ok(len) => Outcome::Answer(len),
+            // ANSWER-1
             Err(Errno::WOULD_WAIT) => Outcome::WouldWait(Pending::Fill(fill)),
             Err(error) => Outcome::Failure(error),
         }

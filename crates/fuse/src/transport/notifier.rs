@@ -81,6 +81,7 @@ impl Waiting {
         }
         self.given += 1;
         match notice {
+            // NOTIFY-1
             Notice::Node { node, .. } if self.exact.len() >= EXACT_MAX => {
                 if self.nodes.is_empty() {
                     self.nodes_since = self.given;
@@ -207,6 +208,7 @@ impl Notifier for Queue {
     }
 
     fn has_room_for_names(&self) -> bool {
+        // NOTIFY-3
         self.names.waiting.lock().exact.len() < EXACT_MAX
     }
 

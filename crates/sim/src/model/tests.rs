@@ -43,6 +43,7 @@ fn read(model: &mut ModelFs, at: At) -> Vec<u8> {
     }
 }
 
+// MODEL-1
 #[test]
 fn operation_that_fails_changes_nothing() {
     let seed = seed("fails");
@@ -172,6 +173,7 @@ fn unlinked_file_lives_until_it_is_closed() {
     assert_eq!(open.inode_count(), 1);
 }
 
+// CONTENT-1
 #[test]
 fn bytes_past_a_shorter_size_are_gone() {
     let mut cut = model(&[

@@ -146,6 +146,7 @@ fn sector_that_takes_a_whole_superblock_is_not_torn() {
     }
 }
 
+// RECORD-2
 #[test]
 fn flush_covers_its_own_device_only() {
     let recorder = Recorder::new();
@@ -191,6 +192,7 @@ fn discarded_range_is_zeros_or_what_it_was() {
     assert_eq!(byte(&last.devices[0], 2000), 0);
 }
 
+// CRASH-1
 #[test]
 fn one_seed_gives_one_sequence_of_states() {
     let (recorder, device) = recorded();

@@ -23,6 +23,7 @@ fn name_of(op: &Op) -> String {
     text.split([' ', '{']).next().unwrap_or_default().to_owned()
 }
 
+// GENERATOR-1
 #[test]
 fn one_seed_gives_one_script() {
     let seed = seed("one script");
@@ -230,6 +231,7 @@ impl Target for Shared {
     }
 }
 
+// THREADS-1
 #[test]
 fn threads_end_alike_however_they_interleave() {
     let seed = seed("threads");

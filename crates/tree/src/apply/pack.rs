@@ -81,6 +81,7 @@ impl<'a> LeafPacker<'a> {
         };
         self.held_bytes += piece.size_bytes();
         self.held.push_back(piece);
+        // APPLY-4: no more than two leaves and an item are held.
         if self.held_bytes > 2 * self.room() {
             self.emit(self.room(), sink)?;
         }

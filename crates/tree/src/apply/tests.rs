@@ -56,6 +56,7 @@ impl BlockSink for Memory {
     fn emit(&mut self, block: TreeBlock) -> Result<(), BuildError> {
         self.emitted.insert(block.logical);
         let bytes = Block::from_verified(block.bytes.into());
+        // APPLY-2
         assert!(self.blocks.insert(block.logical, bytes).is_none());
         Ok(())
     }
@@ -71,6 +72,7 @@ impl ApplyIo for Memory {
         if expect.first_key.is_some() {
             assert_eq!(block.node().key(0), expect.first_key);
         }
+        // APPLY-1
         assert!(self.read.insert(place), "read twice");
         assert!(
             place == self.root || self.below.contains(&place),
@@ -84,6 +86,7 @@ impl ApplyIo for Memory {
 
     fn retire(&mut self, old: &Block) -> Result<(), BuildError> {
         let place = old.node().bytenr();
+        // APPLY-1, and APPLY-2: a new block stays.
         assert!(self.read.contains(&place), "retired without being read");
         assert!(!self.emitted.contains(&place), "made in vain");
         assert!(self.blocks.remove(&place).is_some(), "retired twice");
@@ -159,6 +162,7 @@ impl Tree {
             let node = block.node();
             assert_eq!((node.bytenr(), node.level()), (bytenr, level));
             let is_root = bytenr == self.root.bytenr;
+            // APPLY-5
             assert!(is_root || !node.is_empty(), "empty block");
             assert!(
                 !(is_root && level > 0 && node.len() < 2),
@@ -193,6 +197,7 @@ impl Tree {
             self.memory.blocks.len(),
             "blocks that no pointer reaches"
         );
+        // APPLY-3
         assert!(items == self.model, "items differ from the model");
     }
 
@@ -313,6 +318,7 @@ fn tree_that_does_not_grow_finds_room_in_the_places_it_has_left() {
     assert!(tree.root.level >= 2);
     for step in [1, 7, 100, 1000, 20_000] {
         tree.step(&puts((0..50_000).step_by(step), 20));
+        // APPLY-6
         assert_eq!(tree.memory.grown, 0, "every {step}th item anew");
     }
     for step in [20_000, 1000, 100, 7, 2] {

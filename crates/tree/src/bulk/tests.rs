@@ -97,6 +97,7 @@ fn every_item_is_found_again_in_order() {
     }
 }
 
+// BULK-3
 #[test]
 fn empty_tree_is_one_empty_leaf() {
     let (root, found) = build(4096, &[]).unwrap();
@@ -108,6 +109,7 @@ fn empty_tree_is_one_empty_leaf() {
     );
 }
 
+// BULK-2
 #[test]
 fn blocks_before_the_last_of_a_level_have_no_room_for_the_next_entry() {
     let items = items(40_000);
@@ -128,6 +130,7 @@ fn blocks_before_the_last_of_a_level_have_no_room_for_the_next_entry() {
     assert!(leaves * (leaf_data_size(4096) - 301 - ITEM_HEAD_SIZE) <= used);
 }
 
+// BULK-4
 #[test]
 fn node_that_is_exactly_full_does_not_open_a_level() {
     let whole_leaf = vec![0; leaf_data_size(4096) - ITEM_HEAD_SIZE];
@@ -148,6 +151,7 @@ fn node_that_is_exactly_full_does_not_open_a_level() {
     }
 }
 
+// BULK-1
 #[test]
 fn item_out_of_order_is_refused() {
     let key = |n| Key::new(n, KeyType(1), 0);

@@ -64,11 +64,13 @@ impl MutableSet {
         if state.frozen {
             return Err(edits);
         }
+        // DELTA-2
         let map = Arc::get_mut(&mut state.map).expect("only a frozen set shares the map");
         let before = map.bytes;
         // Who learns of an edit by other ways, before all are made, waits for them here.
         self.len.store(map.slots.len().max(1), Ordering::Release);
         for edit in edits {
+            // GAPS-1
             if !state.gaps.is_empty()
                 && let Some(key) = edit.added()
             {
@@ -116,6 +118,7 @@ impl MutableSet {
     /// that number.
     pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64, publications: u64) {
         let mut state = self.state.write();
+        // GAPS-1: the edits and the sets below are those that the walk went over.
         let is_current = (self.version(), state.publications) == (version, publications);
         if !state.frozen && is_current {
             state.gaps.add(gap);

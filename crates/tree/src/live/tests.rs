@@ -95,6 +95,7 @@ fn forwards(view: &View) -> Map {
     let mut more = cursor.seek(&Key::MIN).unwrap();
     while more {
         let (key, bytes) = cursor.current().unwrap();
+        // CURSOR-4
         assert!(items.last_key_value().is_none_or(|(last, _)| *last < key));
         items.insert(key, bytes.to_vec());
         more = cursor.advance().unwrap();
@@ -110,6 +111,7 @@ fn backwards(view: &View) -> Map {
     while more {
         let item = cursor.item().unwrap();
         let first = items.first_key_value();
+        // CURSOR-4
         assert!(first.is_none_or(|(first, _)| item.key() < *first));
         items.insert(item.key(), item.to_vec());
         more = cursor.retreat().unwrap();
@@ -136,6 +138,7 @@ fn whiteout_hides_committed_value() {
     assert_eq!(world.tree.delta_size().entries, 1);
 }
 
+// DELTA-3
 #[test]
 fn deleting_what_was_never_committed_leaves_nothing() {
     let world = World::new();
@@ -167,6 +170,7 @@ fn key_deleted_and_inserted_anew_still_hides_the_committed_one() {
     assert_eq!(world.committed.len(), 0);
 }
 
+// DELTA-1
 #[test]
 #[should_panic(expected = "was inserted but is there")]
 fn inserting_a_key_twice_is_a_mistake() {
@@ -235,6 +239,7 @@ fn cursor_keeps_what_it_stands_on_and_meets_edits_ahead() {
     assert!(!cursor.retreat().unwrap());
 }
 
+// EPOCH-2
 #[test]
 fn cursor_ends_in_the_sets_that_it_began_with() {
     let mut world = World::new();
@@ -272,6 +277,7 @@ fn cursor_ends_in_the_sets_that_it_began_with() {
     assert_eq!(world.volume.pinned_epochs(), 0);
 }
 
+// CURSOR-3
 #[test]
 fn run_of_deleted_keys_is_gone_through_once() {
     let mut world = World::new();
@@ -313,6 +319,7 @@ fn run_of_deleted_keys_is_gone_through_once() {
     assert!(blocks_read(100, 19_900, false) < 20);
 }
 
+// GAPS-1
 #[test]
 fn run_noted_by_who_has_not_seen_a_publication_hides_nothing_of_it() {
     let mut world = World::new();

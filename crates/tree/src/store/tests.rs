@@ -42,6 +42,7 @@ fn read(volume: &TestVolume, place: Logical) -> Result<usize, TreeError> {
 
 const PLACE: Logical = Logical(4 << 20);
 
+// STORE-3, STAGED-1 and STAGED-2.
 #[test]
 fn staged_block_hides_the_cached_one() {
     let volume = TestVolume::new(1 << 20);
@@ -84,6 +85,7 @@ fn unstaged_block_is_gone() {
     );
 }
 
+// STORE-1 for staged blocks, and with it COMMIT-4.
 #[test]
 fn block_that_the_kernel_would_refuse_is_not_staged() {
     let volume = TestVolume::new(1 << 20);

@@ -100,6 +100,7 @@ fn unknown_feature_is_refused_by_name() {
     assert!(matches!(open(vec![]), Err(DeviceError::NoDevice)));
 }
 
+// POOL-2
 #[test]
 fn missing_device_needs_degraded_and_is_listed() {
     let volume = TestVolume::new(Profile::Raid1, 2);
@@ -129,6 +130,7 @@ fn writing_degraded_needs_what_profiles_tolerate() {
     ));
 }
 
+// POOL-1
 #[test]
 fn impostor_with_the_right_number_is_not_read() {
     let volume = TestVolume::new(Profile::Raid1, 2);
@@ -243,6 +245,8 @@ fn device_that_was_named_is_written_or_none() {
 }
 
 /// It was removed from the volume while it was away.
+///
+/// POOL-3
 #[test]
 fn device_that_the_chunk_tree_does_not_name_is_left_alone() {
     let volume = TestVolume::new(Profile::Raid1, 2);
@@ -269,6 +273,7 @@ fn device_that_the_chunk_tree_does_not_name_is_left_alone() {
     assert_eq!(generation(&volume.devices[1]), 20);
 }
 
+// JUDGE-1 for the total of bytes.
 #[test]
 fn superblock_that_knows_of_fewer_bytes_than_the_devices_is_read_only() {
     let known = |bytes: u64, options: &PoolOptions| {
@@ -327,6 +332,7 @@ fn older_copy_is_read_on_request_and_never_written() {
     }
 }
 
+// JUDGE-2
 #[test]
 fn change_by_another_program_is_noticed() {
     let changed = |edit: &dyn Fn(&mut Superblock)| {

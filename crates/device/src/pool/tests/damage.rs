@@ -51,6 +51,7 @@ fn place(volume: &TestVolume, offset: u64, mirror: usize) -> (u64, u64) {
     (piece.devid.0, piece.physical.0)
 }
 
+// CHECKED-1 and CHECKED-2.
 #[test]
 fn damaged_sector_is_read_from_elsewhere_and_recorded_with_its_place() {
     for (profile, stripes) in LAYOUTS {

@@ -130,6 +130,7 @@ fn holes_fill_what_nothing_covers_and_join() {
     assert_eq!(extent_edit.nbytes_delta(), 0);
 }
 
+// EXTENT-EDIT-2
 #[test]
 fn inline_data_cannot_be_cut() {
     let inline = Extent::Inline(InlineExtent {

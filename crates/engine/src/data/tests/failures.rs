@@ -52,6 +52,7 @@ impl Broken {
     }
 }
 
+// WRITEBACK-3
 #[test]
 fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
     let broken = broken();
@@ -138,6 +139,7 @@ fn nothing_more_is_written_of_a_file_that_failed() {
     assert_sound(&broken.inner);
 }
 
+// WRITEBACK-3
 #[test]
 fn a_write_past_the_buffer_tells_its_caller() {
     let broken = broken();

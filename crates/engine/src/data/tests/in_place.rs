@@ -80,6 +80,7 @@ fn others_are_written_elsewhere() {
     rig.assert_sound();
 }
 
+// INPLACE-1
 #[test]
 fn a_snapshot_keeps_what_it_shows() {
     let mut rig = rig();
@@ -110,6 +111,7 @@ fn a_snapshot_keeps_what_it_shows() {
     rig.assert_sound();
 }
 
+// INPLACE-1
 #[test]
 fn a_clone_keeps_what_it_shares() {
     for synced in [false, true] {
@@ -240,6 +242,7 @@ fn a_write_in_place_leaves_the_extent_tree_alone() {
     assert_eq!(*tree.view.get(&key).unwrap().unwrap(), before[..]);
 }
 
+// INPLACE-2
 #[test]
 fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     const EXTENTS: u64 = 3 * 4096;

@@ -44,6 +44,7 @@ fn allocate_everything(group: &BlockGroup, source: &FakeSource) -> Vec<(u64, u64
     std::iter::from_fn(next).collect()
 }
 
+// GROUP-3
 #[test]
 fn group_of_which_more_is_called_free_than_can_be_gives_nothing() {
     let source = FakeSource::default();
@@ -53,6 +54,7 @@ fn group_of_which_more_is_called_free_than_can_be_gives_nothing() {
     assert_eq!(group.room(), 0);
 }
 
+// GROUP-1 for superblocks.
 #[test]
 fn superblocks_and_what_is_used_are_never_given_out() {
     let source = FakeSource::default();
@@ -70,6 +72,7 @@ fn superblocks_and_what_is_used_are_never_given_out() {
     assert_eq!(group.room(), 0);
 }
 
+// GROUP-2
 #[test]
 fn what_was_freed_before_the_group_was_loaded_waits_for_unpin() {
     // A commit deletes the extent at 4 MiB and pins it; the source shows it as free when the commit is
@@ -113,6 +116,7 @@ fn unpinning_a_group_that_is_not_loaded_leaves_it_to_the_source() {
     );
 }
 
+// GROUP-3
 #[test]
 fn a_group_that_contradicts_itself_gives_nothing_any_more() {
     let source = FakeSource::default();

@@ -56,7 +56,7 @@ impl Model {
 }
 
 impl FreeSpace {
-    /// FREE-1 to FREE-4, and that the runs are those of the model.
+    // FREE-1, FREE-2, FREE-3 and FREE-4, and that the runs are those of the model.
     fn assert_sound(&self, model: &Model) {
         assert_eq!(self.ranges().collect::<Vec<_>>(), model.runs());
         let free = model.free.iter().filter(|free| **free).count() as u64;

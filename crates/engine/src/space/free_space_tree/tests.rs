@@ -193,6 +193,7 @@ fn what_was_not_what_it_became_from_is_an_error() {
     }
 }
 
+// FST-1 and FST-2.
 #[test]
 fn damage_is_named() {
     let start = 96 * MIB;

@@ -98,6 +98,7 @@ impl<'v> Blocks<'v> {
 
     /// Stages a block (BLOCKS-3). Those that are written and change again are written again.
     fn stage(&mut self, block: TreeBlock) -> Result<()> {
+        // COMMIT-4
         self.store.stage(block)?;
         match self.store.is_over_staged_budget() {
             true => self.write_staged(),

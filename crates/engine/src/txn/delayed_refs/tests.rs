@@ -46,6 +46,7 @@ fn changes_of_one_reference_add_up() {
     assert!(refs.is_empty());
 }
 
+// REFS-1
 #[test]
 fn what_adds_up_to_nothing_is_forgotten() {
     let mut refs = data(&[(257, 1), (257, -1)]);
@@ -84,6 +85,7 @@ fn flag_alone_is_pending() {
     );
 }
 
+// REFS-3
 #[test]
 fn disagreement_on_an_extent_is_kept() {
     let mut refs = data(&[(257, 1)]);

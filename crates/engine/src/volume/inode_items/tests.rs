@@ -30,6 +30,7 @@ fn follow(items: &InodeItems, edit: &Edit) {
     items.follow(ROOT, edit, ItemChange::Any, Transid(7));
 }
 
+// ITEMS-1
 #[test]
 fn last_edit_is_shown_until_the_inode_goes() {
     let items = InodeItems::default();
@@ -52,6 +53,7 @@ fn inode_of_another_tree_is_another() {
     }
 }
 
+// ITEMS-2
 #[test]
 fn what_was_read_before_an_edit_does_not_enter_after_it() {
     let items = InodeItems::default();
@@ -85,6 +87,7 @@ fn other_items_of_an_inode_are_none_of_this() {
     assert_eq!(size(&items, 257), Some(1));
 }
 
+// ITEMS-3
 #[test]
 fn changes_of_times_leave_the_last_other_change_as_it_was() {
     let items = InodeItems::default();

@@ -45,6 +45,7 @@ fn the_newest_times_are_shown_in_the_first_ones_turn() {
     assert_eq!(order(&times), [2, 1]);
 }
 
+// LAZY-2
 #[test]
 fn there_is_place_for_so_many() {
     let times = wanted();

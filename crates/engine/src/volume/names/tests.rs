@@ -27,6 +27,7 @@ fn ino(names: &Names, of: &[u8]) -> Option<u64> {
     names.get(&name(of)).ok().map(|ino| ino.0)
 }
 
+// NAMES-1
 #[test]
 fn last_change_is_kept_until_the_name_goes() {
     let names = Names::default();
@@ -53,6 +54,7 @@ fn name_is_one_of_its_directory_and_its_tree() {
     }
 }
 
+// NAMES-2
 #[test]
 fn what_was_read_before_a_change_does_not_enter_after_it() {
     let names = Names::default();
@@ -65,6 +67,7 @@ fn what_was_read_before_a_change_does_not_enter_after_it() {
     assert_eq!(ino(&names, b"a"), Some(258));
 }
 
+// NAMES-3
 #[test]
 fn a_call_shows_its_names_when_all_of_it_is_made() {
     let names = Names::default();

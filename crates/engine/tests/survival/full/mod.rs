@@ -59,6 +59,7 @@ fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
         match step(done) {
             Ok(()) => done += 1,
             Err(error) if error.is_no_space() => return done,
+            // FULL-1
             Err(error) => panic!("{what}, step {done}: {error}"),
         }
     }
@@ -134,6 +135,7 @@ fn prove(way: &Way) {
     place.volume.sync().unwrap();
     let before = shown::manifest(&volume);
     drop((place, volume));
+    // FULL-2
     check(&shared).unwrap_or_else(|faults| panic!("{}, full: {faults}", way.name));
     if way.loses_free_space_tree {
         distrust_free_space_tree(&shared);
@@ -155,6 +157,7 @@ fn prove(way: &Way) {
 
     let second = fill(way, &place);
     println!("{}: {first:?}, then {second:?}", way.name);
+    // FULL-3
     let about = |now: u64, before: u64| now >= before / 100 * 95;
     assert!(
         about(second.device_bytes, first.device_bytes) && about(second.steps, first.steps / 2),

@@ -99,6 +99,7 @@ proptest! {
         prop_assert_eq!(out, data);
     }
 
+    // LZO1X-1
     #[test]
     fn noise_never_panics_and_agrees_with_another_decoder(
         stream in prop::collection::vec(any::<u8>(), 0..300),

@@ -54,6 +54,7 @@ fn parts_may_come_and_be_done_in_any_order() {
     }
 }
 
+// APPENDS-1
 #[test]
 fn what_was_written_is_not_written_again() {
     let appends = Appends::default();
@@ -71,6 +72,7 @@ fn what_was_written_is_not_written_again() {
     assert_eq!(appends.len(), 0);
 }
 
+// APPENDS-2 and APPENDS-3.
 #[test]
 fn a_part_that_was_not_written_may_come_again() {
     let appends = Appends::default();
@@ -83,6 +85,7 @@ fn a_part_that_was_not_written_may_come_again() {
     assert_eq!(appends.len(), 0);
 }
 
+// APPENDS-4
 #[test]
 fn what_a_failed_part_left_out_is_not_written_later() {
     let appends = Appends::default();

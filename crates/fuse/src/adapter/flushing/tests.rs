@@ -33,6 +33,7 @@ fn all_that_have_a_place_get_a_turn_and_few_at_once() {
     assert!(most.into_inner() <= AT_ONCE);
 }
 
+// FLUSHING-1 and FLUSHING-2.
 #[test]
 fn commands_find_places_that_searches_leave() {
     let flushing = Flushing::default();

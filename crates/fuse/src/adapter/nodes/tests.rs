@@ -19,6 +19,7 @@ fn stub(dir: u64, name: &str) -> Listed {
     }
 }
 
+// NODES-2
 #[test]
 fn stubs_of_one_subvolume_have_numbers_of_their_own() {
     let nodes = NodeTable::default();
@@ -39,6 +40,7 @@ fn a_number_is_the_same_after_it_was_forgotten() {
     assert_eq!(stub(256, "a").usual_number(), first);
 }
 
+// NODES-1
 #[test]
 fn a_node_stays_until_every_lookup_is_forgotten() {
     let nodes = NodeTable::default();
@@ -61,6 +63,7 @@ fn forgetting_more_than_was_looked_up_is_harmless() {
     assert_eq!(nodes.len(), 0);
 }
 
+// NODES-2
 #[test]
 fn a_taken_number_moves_the_next_node_on() {
     let nodes = NodeTable::default();

@@ -42,6 +42,7 @@ fn edges() -> Vec<FileId> {
         .collect()
 }
 
+// FUSE-1
 #[test]
 fn numbers_of_the_mounted_subvolume_are_unchanged() {
     let numbering = Numbering::new(HOME);

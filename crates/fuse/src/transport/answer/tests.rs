@@ -194,6 +194,7 @@ fn failure(outcome: &Outcome) -> Errno {
     }
 }
 
+// ANSWER-1, REQ-6
 #[test]
 fn a_refused_request_is_answered_in_full_by_the_next_thread() {
     let mut buffer = [0; 4096];
@@ -216,6 +217,7 @@ fn a_refused_request_is_answered_in_full_by_the_next_thread() {
     assert_eq!(buffer[16..21], *b"ooooo");
 }
 
+// ANSWER-2
 #[test]
 fn an_answer_is_never_longer_than_asked_for() {
     let mut buffer = [0; 8192];
@@ -245,6 +247,7 @@ fn an_answer_is_never_longer_than_asked_for() {
     assert_eq!(failure(&failed), Errno::RANGE);
 }
 
+// REQ-4
 #[test]
 fn entries_taken_before_a_refusal_are_the_answer() {
     let mut buffer = [0; 4096];

@@ -17,6 +17,7 @@ use super::super::capacity::BACKGROUND_MIN;
 
 /// Telling takes a microsecond where no page is locked. The kernel sends 12 at a time if nobody says how many.
 const PLACES: usize = 8;
+// PLACES-1
 const _: () = assert!(PLACES < 12 && PLACES < BACKGROUND_MIN as usize);
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -62,6 +63,7 @@ mod tests {
     fn a_request_without_a_place_is_not_held_up_for_good() {
         let places = Places::default();
         let mut held: Vec<_> = (0..PLACES).map(|_| places.enter().unwrap()).collect();
+        // PLACES-1
         assert!(places.enter().is_none());
         held.pop();
         assert!(places.enter().is_some());

@@ -37,6 +37,7 @@ fn notices_are_told_in_order() {
     assert_eq!(taken(&mut waiting), [node(2), whole(1)]);
 }
 
+// NOTIFY-1
 #[test]
 fn beyond_the_limit_each_node_is_told_once_and_none_is_lost() {
     let mut waiting = Waiting::default();
@@ -61,6 +62,7 @@ fn names_are_told_one_by_one_however_many_wait() {
     assert_eq!(taken(&mut waiting), names);
 }
 
+// NOTIFY-3
 #[test]
 fn there_is_room_for_names_until_so_many_wait() {
     let queue = Queue::default();
@@ -104,6 +106,7 @@ fn nothing_waits_after_the_end() {
     assert_eq!(waiting.take(), None);
 }
 
+// NOTIFY-2
 #[test]
 fn news_of_nodes_wait_for_no_news_of_names() {
     let queue = Arc::new(Queue::default());

@@ -92,6 +92,7 @@ impl SignedOn<'_> {
 
 impl Drop for SignedOn<'_> {
     fn drop(&mut self) {
+        // GOVERN-2
         *self.pulse.thread.lock() = None;
     }
 }

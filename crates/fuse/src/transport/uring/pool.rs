@@ -68,6 +68,7 @@ impl Pool {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 state.idle -= 1;
+                // JOBS-1, JOBS-2
                 if state.idle == 0
                     && state.threads.len() < self.limit
                     && !state.ended

@@ -46,6 +46,7 @@ fn read(view: &View, rng: &mut Rng, stop: &AtomicBool) -> u64 {
     let mut seen = vec![0; KEYS as usize];
     let mut note = |key: Key, value: &[u8]| {
         let (edit, seen) = (edit_of(value), &mut seen[key.objectid as usize]);
+        // LIVE-1
         assert!(edit >= *seen, "{key} went back from {seen} to {edit}");
         *seen = edit;
     };

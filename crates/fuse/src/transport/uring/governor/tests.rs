@@ -13,6 +13,7 @@ fn policy(thread: Pid) -> String {
     rest.split_whitespace().nth(38).unwrap().to_owned()
 }
 
+// GOVERN-2
 #[test]
 fn threads_in_use_get_the_policy_and_lose_it_again() {
     if let Err(error) = sched::try_there_and_back() {

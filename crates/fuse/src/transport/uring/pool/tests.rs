@@ -23,6 +23,7 @@ fn as_many_jobs_run_at_once_as_there_may_be_threads() {
     pool.end();
 }
 
+// JOBS-1
 #[test]
 fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
     let pool = Pool::new(4).unwrap();
@@ -38,6 +39,7 @@ fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
     pool.end();
 }
 
+// JOBS-2
 #[test]
 fn threads_are_not_pinned_as_who_gives_jobs() {
     let all = sched_getaffinity(None).unwrap();
