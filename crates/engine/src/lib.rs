@@ -21,13 +21,13 @@ mod volume;
 pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
 pub use fs::{
-    AtimePolicy, Attr, DirEntry, FileId, FileTime, LastName, LookupRefs, NewInode, OpenFile,
-    PathEnd, RenameMode, SetAttr, SetTime, XattrMode,
+    AtimePolicy, Attr, DirEntry, FileId, LastName, LookupRefs, NewInode, OpenFile, PathEnd,
+    RenameMode, SetAttr, SetTime, XattrMode,
 };
 pub use space::{SpaceError, SpaceKind};
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use txn::{CommitPhases, Lifetime, Waits, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
-pub use ubtrfs_format::item::FileKind;
+pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
 pub use volume::{BlockGroup, LEAST_MEMORY_BYTES, OpenOptions, Rescue, StatFs, Tree, Volume};

@@ -6,14 +6,13 @@
 
 use std::fs::File;
 
-use ubtrfs_format::item::FileKind;
+use ubtrfs_format::item::{FileKind, FileTime};
 
 use super::acl_text::{OwnerNames, acl_bytes};
 use super::error::ArchiveError;
 use super::pax::PaxRecords;
 use super::sparse::{self, Part};
 use super::stream::{BLOCK, TarStream};
-use crate::fs::FileTime;
 use crate::fs::acl::{self, Parsed};
 
 /// Names and extended headers of a member, or for all members, that take more are no archive's.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fs::FileTime;
+use ubtrfs_format::item::FileTime;
 
 #[cfg(test)]
 mod tests;

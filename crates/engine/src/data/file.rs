@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use zerocopy::IntoBytes;
 
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
-use crate::fs::{FileTime, Inode, inode_key, kind_of, known_inode, note_change};
+use crate::fs::{Inode, inode_key, kind_of, known_inode, note_change};
 use crate::lock;
 use crate::txn::{Cost, Permit, Txn};
 use crate::volume::Volume;

@@ -1,9 +1,9 @@
 //! Noting that a file was read.
 
-use ubtrfs_format::item::{InodeFlags, InodeItem};
+use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
 
+use super::FileId;
 use super::inode_item::known_inode;
-use super::{FileId, FileTime};
 use crate::data::note_times;
 use crate::error::{Error, Result};
 use crate::lock;

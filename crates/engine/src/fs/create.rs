@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ubtrfs_format::item::InodeItem;
+use ubtrfs_format::item::{FileTime, InodeItem};
 
 use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
-use super::{Attr, FileId, FileTime, Inode, InodeState};
+use super::{Attr, FileId, Inode, InodeState};
 use crate::error::Result;
 use crate::lock;
 use crate::txn::{Cost, Permit};

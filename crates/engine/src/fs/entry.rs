@@ -5,7 +5,7 @@
 //! Locks: the directory's, for all that is drafted here.
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{DirEntries, DirHead, FileKind, InodeItem};
+use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
@@ -16,7 +16,7 @@ use super::dir::inode_of;
 use super::draft::{Bytes, Draft, Stamps};
 use super::guard::{may_add, may_remove, must_be_dir, refuse_guarded};
 use super::inode_item::{EntryChange, note_entry};
-use super::{FileId, FileTime, Inode, InodeState};
+use super::{FileId, Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
 
 /// The longest name of an entry or an attribute.

@@ -1,12 +1,12 @@
 //! The flags that `chattr` sets.
 
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::XattrMode;
-use super::{FileId, FileTime, property};
+use super::{FileId, property};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::txn::Cost;

@@ -1,13 +1,13 @@
 //! INODE_ITEM: reading it, and what every change of an inode changes with it.
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{FileKind, InodeItem, Timespec};
+use ubtrfs_format::item::{FileKind, FileTime, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::FileId;
 use super::draft::{Draft, Stamps};
-use super::{FileId, FileTime};
 use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Tree;
 

@@ -1,14 +1,14 @@
 //! Giving an inode one more name, or a file without one its first.
 
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::item::FileKind;
+use ubtrfs_format::item::{FileKind, FileTime};
 
 use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
 use super::guard::refuse_guarded;
 use super::inode::Locked;
 use super::inode_item::{kind_of, known_inode, note_change};
-use super::{Attr, FileId, FileTime};
+use super::{Attr, FileId};
 use crate::error::{Error, Result};
 use crate::txn::Cost;
 use crate::volume::Volume;

@@ -37,7 +37,7 @@ mod unlink;
 mod xattr;
 
 pub use atime::AtimePolicy;
-pub use attr::{Attr, FileTime};
+pub use attr::Attr;
 pub use dir::DirEntry;
 pub(crate) use dir::inode_of;
 pub(crate) use draft::Draft;

@@ -2,13 +2,13 @@
 //!
 //! Not here: a file's size (`Volume::truncate`).
 
-use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
 use super::acl::{self, Parsed};
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
-use super::{Attr, FileId, FileTime};
+use super::{Attr, FileId};
 use crate::data::note_times;
 use crate::error::{Error, Result};
 use crate::lock;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ubtrfs_format::item::FileKind;
+use ubtrfs_format::item::{FileKind, FileTime};
 
+use super::FileId;
 use super::draft::Draft;
 use super::guard::{may_write, must_be_dir};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
-use super::{FileId, FileTime};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::txn::Cost;

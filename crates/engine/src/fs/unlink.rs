@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use ubtrfs_device::waiting;
-use ubtrfs_format::item::{FileKind, InodeItem};
+use ubtrfs_format::item::{FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 
@@ -17,7 +17,7 @@ use super::evict::{Doomed, all_items};
 use super::guard::must_be_dir;
 use super::inode::Locked;
 use super::inode_item::{kind_of, note_change};
-use super::{FileId, FileTime, Inode, InodeState};
+use super::{FileId, Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
 use crate::txn::{Cost, FREEING_ITEMS, Permit, Txn};

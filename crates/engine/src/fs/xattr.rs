@@ -3,7 +3,7 @@
 //! Names with the same hash share one XATTR_ITEM.
 
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{DirEntries, DirHead, FileKind, InodeItem};
+use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
@@ -16,7 +16,7 @@ use super::entry::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 use super::guard::may_change;
 use super::inode_item::{kind_of, note_change};
 use super::setattr::SETGID;
-use super::{FileId, FileTime, InodeState, property};
+use super::{FileId, InodeState, property};
 use crate::error::{Error, Result};
 use crate::lock;
 use crate::txn::Cost;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags, Timespec};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::FromZeros;
@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::fs::{
-    Draft, FileId, FileTime, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid,
+    Draft, FileId, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid,
 };
 use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
 use crate::volume::{Tree, Volume};

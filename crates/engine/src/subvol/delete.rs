@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::RootItemFlags;
+use ubtrfs_format::item::{FileTime, RootItemFlags};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 
 use super::uuid_tree::UuidKind;
 use super::{SubvolumeInfo, SubvolumePlace};
 use crate::error::{Error, Result};
-use crate::fs::{
-    Draft, FileId, FileTime, Inode, Locked, check_empty, check_name, find_entry, search_index,
-};
+use crate::fs::{Draft, FileId, Inode, Locked, check_empty, check_name, find_entry, search_index};
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

@@ -3,13 +3,13 @@
 use ubtrfs_device::waiting;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{RootId, Transid, objectid};
-use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
 
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
-use crate::fs::{Draft, FileTime};
+use crate::fs::Draft;
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

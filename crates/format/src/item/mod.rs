@@ -8,6 +8,7 @@ mod dev;
 mod dir;
 mod extent;
 mod file_extent;
+mod file_time;
 mod free_space;
 mod inode;
 mod names;
@@ -26,6 +27,7 @@ pub use extent::{
 pub use file_extent::{
     FILE_EXTENT_INLINE_START, FileExtent, FileExtentHead, FileExtentKind, FileExtentRegular,
 };
+pub use file_time::FileTime;
 pub use free_space::{
     FREE_SPACE_BITMAP_BYTES, FREE_SPACE_USING_BITMAPS, FreeSpaceHeader, FreeSpaceInfo,
 };

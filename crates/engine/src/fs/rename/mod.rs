@@ -13,12 +13,14 @@ mod replace;
 
 use std::sync::Arc;
 
+use ubtrfs_format::item::FileTime;
+
 use super::entry::check_name;
 use super::guard::{may_remove, may_write, must_be_dir, refuse_guarded};
 use super::inode::Locked;
 use super::inode_item::known_inode;
 use super::new_inode::NewInode;
-use super::{FileId, FileTime, Inode};
+use super::{FileId, Inode};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
 use crate::txn::Cost;

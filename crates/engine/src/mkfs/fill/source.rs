@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use super::LeftOutAcls;
 use super::data_space::PlacedExtent;
@@ -17,7 +17,6 @@ use super::encode::{Encoder, Part};
 use super::error::FillError;
 use super::folder::{is_kept, kernel_rdev};
 use crate::archive::{Member, OwnerNames};
-use crate::fs::FileTime;
 use crate::fs::acl::{self, Parsed};
 
 /// What a file is besides its contents.

@@ -1,9 +1,8 @@
 //! Which times inodes get.
 
-use ubtrfs_format::item::{InodeItem, Timespec};
+use ubtrfs_format::item::{FileTime, InodeItem, Timespec};
 
 use super::source::Times;
-use crate::fs::FileTime;
 
 /// What becomes of the times of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

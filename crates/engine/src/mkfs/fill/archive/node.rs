@@ -1,8 +1,7 @@
 //! A member of an archive, as it is kept until the walk, and as it lies in a file meanwhile.
 
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{FileTime, InodeFlags};
 
-use crate::fs::FileTime;
 use crate::mkfs::fill::paged::Record;
 use crate::mkfs::fill::source::{Attributes, Times};
 

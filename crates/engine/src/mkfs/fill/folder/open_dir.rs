@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{FileTime, InodeFlags};
 
-use crate::fs::FileTime;
 use crate::mkfs::fill::error::FillError;
 use crate::mkfs::fill::source::{Attributes, Times};
 
