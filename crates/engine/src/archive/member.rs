@@ -6,6 +6,7 @@
 
 use std::fs::File;
 
+use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime};
 
 use super::acl_text::{OwnerNames, acl_bytes};
@@ -13,7 +14,6 @@ use super::error::ArchiveError;
 use super::pax::PaxRecords;
 use super::sparse::{self, Part};
 use super::stream::{BLOCK, TarStream};
-use crate::fs::acl::{self, Parsed};
 
 /// Names and extended headers of a member, or for all members, that take more are no archive's.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;

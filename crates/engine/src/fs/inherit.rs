@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::acl::{self, Acl, Parsed};
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 
-use super::acl::{self, Acl, Parsed};
 use super::property::{self, Wish};
 use super::xattr::find_xattr;
 use super::{FileId, Inode, InodeState};

@@ -4,7 +4,6 @@
 //! drafts its items from what the trees hold (`draft`), enters the running transaction, and lets the draft
 //! enter. One file holds one call; `entry`, `back_ref`, `root_ref`, `inode_item` hold what they share.
 
-pub(crate) mod acl;
 mod atime;
 mod attr;
 mod back_ref;

@@ -8,14 +8,13 @@ use std::sync::atomic::Ordering;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{
     FILE_EXTENT_INLINE_START, FileExtentHead, FileExtentKind, FileKind, FileTime, InodeFlags,
-    InodeItem, Timespec,
+    InodeItem, Timespec, acl,
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::FileId;
-use super::acl;
 use super::draft::{Draft, Stamps};
 use super::inherit::{Inherited, flags_in, group_and_mode};
 use super::property::{self, Wish};

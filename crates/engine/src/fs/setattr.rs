@@ -2,9 +2,9 @@
 //!
 //! Not here: a file's size (`Volume::truncate`).
 
+use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
-use super::acl::{self, Parsed};
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};

@@ -3,6 +3,7 @@
 //! Names with the same hash share one XATTR_ITEM.
 
 use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
@@ -10,7 +11,6 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
-use super::acl::{self, Parsed};
 use super::draft::Draft;
 use super::entry::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 use super::guard::may_change;

@@ -3,6 +3,7 @@
 //! Each type is declared once with its size asserted. The iterators over packed items stop at the
 //! first entry that does not fit; `check` refuses blocks in which that happens.
 
+pub mod acl;
 mod chunk;
 mod dev;
 mod dir;

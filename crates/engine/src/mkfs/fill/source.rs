@@ -9,6 +9,7 @@
 
 use std::path::PathBuf;
 
+use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use super::LeftOutAcls;
@@ -17,7 +18,6 @@ use super::encode::{Encoder, Part};
 use super::error::FillError;
 use super::folder::{is_kept, kernel_rdev};
 use crate::archive::{Member, OwnerNames};
-use crate::fs::acl::{self, Parsed};
 
 /// What a file is besides its contents.
 #[derive(Clone, Debug, Default)]

@@ -3,15 +3,15 @@
 //! The form in an attribute's value is the one that users hand over: a version, then entries, all little
 //! endian. Sources: acl(5), and values that the kernel stored.
 //!
-//! Not here: where ACLs are kept (`xattr`), permission checks (the kernel's, through the mount).
+//! Not here: which inodes have one (the engine), permission checks (the kernel's, through the mount).
 
 #[cfg(test)]
 mod tests;
 
 /// The attribute with the rights to a file.
-pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute with the rights that new files in a directory get.
-pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4;
@@ -53,20 +53,21 @@ struct Entry {
 
 /// A sound ACL: its entries in order, one each of user, group and other, and a mask if anyone is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Acl {
+pub struct Acl {
     entries: Vec<Entry>,
 }
 
 /// What the value of an ACL attribute means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Parsed {
+pub enum Parsed {
     /// No entries: the attribute goes.
     Empty,
     Acl(Acl),
     Invalid,
 }
 
-pub(crate) fn parse(value: &[u8]) -> Parsed {
+/// Reads the value of an ACL attribute.
+pub fn parse(value: &[u8]) -> Parsed {
     if value.is_empty() {
         return Parsed::Empty;
     }
@@ -122,15 +123,15 @@ fn is_sound(entries: &[Entry]) -> bool {
 
 /// What becomes of an inode made in a directory with a default ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Inheritance {
+pub struct Inheritance {
     /// Permission bits, with the format bits that were given.
-    pub(crate) mode: u32,
+    pub mode: u32,
     /// None if the mode says it all.
-    pub(crate) access: Option<Acl>,
+    pub access: Option<Acl>,
 }
 
 impl Acl {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + ENTRY_BYTES * self.entries.len());
         bytes.extend(VERSION.to_le_bytes());
         for entry in &self.entries {
@@ -167,7 +168,7 @@ impl Acl {
     }
 
     /// As the access ACL of an inode: its mode, and the ACL unless the mode says it all.
-    pub(crate) fn applied_to(self, mode: u32) -> Inheritance {
+    pub fn applied_to(self, mode: u32) -> Inheritance {
         Inheritance {
             mode: mode & !0o777 | self.mode_bits(),
             access: (!self.is_mode()).then_some(self),
@@ -175,7 +176,7 @@ impl Acl {
     }
 
     /// As the default ACL of a directory in which an inode is made with `mode`.
-    pub(crate) fn inherited_with(&self, mode: u32) -> Inheritance {
+    pub fn inherited_with(&self, mode: u32) -> Inheritance {
         let mut acl = self.clone();
         let limit = |entry: &mut Entry, shift: u32| entry.perm &= (mode >> shift & 7) as u16;
         for entry in &mut acl.entries {
@@ -192,7 +193,7 @@ impl Acl {
     }
 
     /// After the inode's mode was changed to `mode`.
-    pub(crate) fn chmod(&mut self, mode: u32) {
+    pub fn chmod(&mut self, mode: u32) {
         for entry in &mut self.entries {
             match entry.tag {
                 Tag::UserObj => entry.perm = (mode >> 6 & 7) as u16,
