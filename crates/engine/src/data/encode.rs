@@ -4,10 +4,9 @@
 //! what does not become a sector smaller is stored as it is and the file is not tried again, unless that
 //! is forced or the file asks for it by name.
 
-use ubtrfs_format::compress::{self, Compression};
+use ubtrfs_format::compress::{self, Compression, looks_compressible};
 use ubtrfs_format::item::InodeFlags;
 
-use super::compressible::looks_compressible;
 use super::options::Compress;
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 mod buffer;
 mod clone;
-mod compressible;
 mod csums;
 mod decompressed;
 mod dirty;
@@ -37,7 +36,6 @@ mod writeback_errors;
 mod tests;
 
 pub(crate) use buffer::WriteBuffer;
-pub(crate) use compressible::looks_compressible;
 pub use decompressed::CacheStats;
 pub(crate) use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;

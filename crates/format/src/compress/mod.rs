@@ -14,6 +14,7 @@
 
 use std::fmt;
 
+mod compressible;
 mod lzo;
 mod lzo1x;
 mod zlib;
@@ -22,6 +23,7 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
+pub use compressible::looks_compressible;
 pub use lzo1x::LzoError;
 
 /// The most file data that one compressed extent holds, and the most that it takes on disk.

@@ -11,12 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, compress};
+use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, compress, looks_compressible};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::InodeFlags;
 
 use super::error::FillError;
-use crate::data::looks_compressible;
 use crate::mkfs::options::Geometry;
 
 /// The kernel's default for the mount option `max_inline`.

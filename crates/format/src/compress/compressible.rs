@@ -23,7 +23,8 @@ const LARGE_CORE: usize = 200;
 /// Of eight bits a byte.
 const HIGH_ENTROPY_PERCENT: f64 = 80.0;
 
-pub(crate) fn looks_compressible(data: &[u8]) -> bool {
+/// Whether a sample of `data` is regular enough that compressing all of it is worth a try.
+pub fn looks_compressible(data: &[u8]) -> bool {
     let mut sample = Vec::with_capacity(data.len() / INTERVAL_BYTES * SAMPLE_BYTES);
     for interval in data.chunks(INTERVAL_BYTES) {
         sample.extend_from_slice(interval.get(..SAMPLE_BYTES).unwrap_or_default());
