@@ -24,10 +24,11 @@ pub use fs::{
     AtimePolicy, Attr, DirEntry, FileId, LastName, LookupRefs, NewInode, OpenFile, PathEnd,
     RenameMode, SetAttr, SetTime, XattrMode,
 };
-pub use space::{SpaceError, SpaceKind};
+pub use space::SpaceError;
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use txn::{CommitPhases, Lifetime, Waits, WriterStats};
 pub use txn::{ExtentShape, RefError, RefKey};
+pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
 pub use volume::{BlockGroup, LEAST_MEMORY_BYTES, OpenOptions, Rescue, StatFs, Tree, Volume};

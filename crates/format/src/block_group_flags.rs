@@ -58,6 +58,36 @@ impl BlockGroupFlags {
     }
 }
 
+/// What a block group holds. Mixed groups are of the class of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpaceKind {
+    Data,
+    Metadata,
+    System,
+}
+
+impl SpaceKind {
+    pub const ALL: [SpaceKind; 3] = [SpaceKind::Data, SpaceKind::Metadata, SpaceKind::System];
+
+    pub fn of(flags: BlockGroupFlags) -> SpaceKind {
+        if flags.contains(BlockGroupFlags::SYSTEM) {
+            SpaceKind::System
+        } else if flags.contains(BlockGroupFlags::METADATA) {
+            SpaceKind::Metadata
+        } else {
+            SpaceKind::Data
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            SpaceKind::Data => "data",
+            SpaceKind::Metadata => "metadata",
+            SpaceKind::System => "system",
+        }
+    }
+}
+
 /// How a chunk's bytes are spread over its stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Profile {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::block_group::BlockGroup;
-use super::class::{SpaceKind, release};
+use super::class::release;
 use super::free_space::Wanted;
 use super::{Space, SpaceError};
 

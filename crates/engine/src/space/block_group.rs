@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::{Logical, Transid};
 
-use super::class::{SpaceClass, SpaceKind, replace};
+use super::class::{SpaceClass, replace};
 use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
 use super::in_place::Gate;
 use crate::error::Error;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::DiskKey;
@@ -22,7 +22,6 @@ use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
 use super::block_group::{BlockGroup, NewGroup};
 use super::chunk_items::{ChunkItems, chunk_head};
 use super::chunk_layout::{ChunkLayout, ChunkLimits, forecast};
-use super::class::SpaceKind;
 use super::device_space::{DeviceHoles, DeviceSpace, RESERVED_BYTES};
 use super::superblock_ranges::superblock_ranges;
 use super::{Space, SpaceError};

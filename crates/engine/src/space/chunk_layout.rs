@@ -5,14 +5,13 @@
 //! stripe. Unlike there, a stripe has a MiB at least.
 
 use ubtrfs_device::STRIPE_LEN;
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
 
 use super::chunk_items::data_stripes;
-use super::class::SpaceKind;
 use super::device_space::DeviceHoles;
 
 #[cfg(test)]

@@ -9,38 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
-
-/// What a block group holds. Mixed groups are of the class of metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SpaceKind {
-    Data,
-    Metadata,
-    System,
-}
-
-impl SpaceKind {
-    pub(crate) const ALL: [SpaceKind; 3] =
-        [SpaceKind::Data, SpaceKind::Metadata, SpaceKind::System];
-
-    pub(crate) fn of(flags: BlockGroupFlags) -> SpaceKind {
-        if flags.contains(BlockGroupFlags::SYSTEM) {
-            SpaceKind::System
-        } else if flags.contains(BlockGroupFlags::METADATA) {
-            SpaceKind::Metadata
-        } else {
-            SpaceKind::Data
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            SpaceKind::Data => "data",
-            SpaceKind::Metadata => "metadata",
-            SpaceKind::System => "system",
-        }
-    }
-}
+use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
 
 /// The sums of one class, in bytes.
 #[derive(Debug, Default)]

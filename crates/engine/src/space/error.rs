@@ -1,10 +1,8 @@
 //! Why there is no space, or a block group cannot go.
 
 use ubtrfs_device::DeviceError;
-use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
 use ubtrfs_format::ids::Logical;
-
-use super::class::SpaceKind;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpaceError {

@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::Pool;
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::superblock::Superblock;
@@ -53,7 +53,6 @@ use block_groups::BlockGroups;
 use chunk_alloc::Chunks;
 use class::SpaceClass;
 
-pub use class::SpaceKind;
 pub use error::SpaceError;
 
 pub(crate) use alloc::BlockKind;

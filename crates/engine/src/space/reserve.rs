@@ -6,7 +6,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::class::{SpaceClass, SpaceKind, release};
+use ubtrfs_format::block_group_flags::SpaceKind;
+
+use super::class::{SpaceClass, release};
 use super::{Space, SpaceError};
 
 /// How often a promise is counted that is in the way of another one, which is counted at the same time.

@@ -1,5 +1,6 @@
 //! Writing on behind what is buffered, for which space is promised ahead.
 
+use ubtrfs_format::block_group_flags::SpaceKind;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::{Rng, seed};
 
@@ -7,7 +8,6 @@ use super::rig::{MIB, Rig, options};
 use crate::Volume;
 use crate::data::pieces::WINDOW_BYTES;
 use crate::mkfs::MkfsOptions;
-use crate::space::SpaceKind;
 
 const SECTOR: u64 = 4096;
 

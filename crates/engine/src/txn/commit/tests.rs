@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::block_group_flags::SpaceKind;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::{
     FileExtentHead, FileExtentKind, FileExtentRegular, InodeFlags, Timespec,
@@ -22,7 +23,7 @@ use zerocopy::IntoBytes;
 use super::{Commit, Lap};
 use crate::fs::{FileId, NewInode, inode_key, known_inode};
 use crate::mkfs::{Identity, MkfsOptions, Plan};
-use crate::space::{BlockKind, Space, SpaceKind, SpaceTotals};
+use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::txn::writer::CommitPhases;
 use crate::txn::{Cost, DataRef, DiskExtent};
 use crate::volume::Tree;
