@@ -2,10 +2,12 @@
 //!
 //! A volume is a [`Pool`]: the devices of one fsid, the newest superblock, and the map from logical
 //! addresses to stripes. Reads go through it, try one mirror after the other, and report what failed.
-//! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it.
+//! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it. It says where
+//! new chunks lie and which items describe them ([`chunk_layout`]), and leaves it to others to insert these.
 
 mod block_device;
 mod block_discard;
+pub mod chunk_layout;
 mod chunk_map;
 mod error;
 mod file;

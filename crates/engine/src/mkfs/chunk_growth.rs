@@ -6,11 +6,10 @@
 //!
 //! Not here: how devices are chosen (`chunks`), what lies in a chunk (`place`, `fill`).
 
+use ubtrfs_device::chunk_layout::{data_stripes, max_stripes};
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::DevId;
-
-use crate::space::{data_stripes, max_stripes};
 
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice, Wish, WishedSize};
 use super::error::MkfsError;

@@ -15,6 +15,9 @@
 
 use std::ops::Range;
 
+use ubtrfs_device::chunk_layout::{
+    chunk_head, chunk_key, data_stripes, max_stripes, superblock_ranges,
+};
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::ids::{DevId, Logical};
@@ -22,8 +25,6 @@ use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::IntoBytes;
-
-use crate::space::{chunk_head, chunk_key, data_stripes, max_stripes, superblock_ranges};
 
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, RESERVED_BYTES, SINGLE_SYSTEM_CHUNK_BYTES};

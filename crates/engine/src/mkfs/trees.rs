@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
 
+use ubtrfs_device::chunk_layout::dev_extent;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
 use ubtrfs_format::item::{
     BlockGroupItem, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags, InodeItem,
@@ -23,8 +24,6 @@ use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_tree::TreeRoot;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
-
-use crate::space::dev_extent;
 
 use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
 use super::features::QuotaMode;

@@ -7,11 +7,15 @@
 //!   durable (`free_device_space`).
 //! - NEWCHUNK-3: a chunk is in the pool before it is among the groups.
 //!
-//! Not here: sizes and places (`chunk_layout`), the items' bytes (`chunk_items`).
+//! Not here: sizes and places, the items' bytes (`device::chunk_layout`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ubtrfs_device::chunk_layout::{
+    ChunkItems, ChunkLayout, ChunkLimits, DeviceHoles, DeviceSpace, RESERVED_BYTES, chunk_head,
+    forecast, superblock_ranges,
+};
 use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
@@ -20,10 +24,6 @@ use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
 
 use super::block_group::{BlockGroup, NewGroup};
-use super::chunk_items::{ChunkItems, chunk_head};
-use super::chunk_layout::{ChunkLayout, ChunkLimits, forecast};
-use super::device_space::{DeviceHoles, DeviceSpace, RESERVED_BYTES};
-use super::superblock_ranges::superblock_ranges;
 use super::{Space, SpaceError};
 
 /// System chunks keep room for a new copy of the chunk tree and for so many more of its blocks.

@@ -19,16 +19,12 @@ mod alloc;
 mod block_group;
 mod block_groups;
 mod chunk_alloc;
-mod chunk_items;
-mod chunk_layout;
 mod class;
-mod device_space;
 mod error;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod in_place;
 mod reserve;
-mod superblock_ranges;
 
 #[cfg(test)]
 mod test_volume;
@@ -41,6 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::Pool;
+use ubtrfs_device::chunk_layout::{DeviceSpace, superblock_ranges};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, Transid};
@@ -58,15 +55,9 @@ pub use error::SpaceError;
 pub(crate) use alloc::BlockKind;
 pub(crate) use block_group::{BlockGroup, FreeSpaceSource};
 pub(crate) use chunk_alloc::RemovedGroup;
-pub(crate) use chunk_items::{
-    ChunkItem, ChunkItems, chunk_head, chunk_key, data_stripes, dev_extent,
-};
-pub(crate) use chunk_layout::max_stripes;
 pub(crate) use class::SpaceTotals;
-pub(crate) use device_space::DeviceSpace;
 pub(crate) use free_space::{FreeSpace, Wanted};
 pub(crate) use in_place::InPlaceWrite;
-pub(crate) use superblock_ranges::superblock_ranges;
 
 /// What does not change while a volume is open.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ubtrfs_device::MappedChunk;
+use ubtrfs_device::chunk_layout::DeviceSpace;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{DevId, Logical, RootId, Transid, objectid};
 use ubtrfs_format::item::{QgroupStatusItem, RootItem, Timespec};
@@ -18,7 +19,7 @@ use super::mapping::PlacedExtent;
 use super::{OpenOptions, Tree, Volume, open_tree};
 use crate::error::{Error, Result};
 use crate::fs::note_objectids;
-use crate::space::{DeviceSpace, FreeSpaceSource, Space, SpaceParams, free_space_tree};
+use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
 use crate::txn::{Balance, Cost, Writer, free_by_extents};
 
 const QGROUP_STATUS_ON: u64 = 1 << 0;

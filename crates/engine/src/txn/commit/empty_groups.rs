@@ -3,13 +3,14 @@
 //! What a commit empties is pinned until it is durable, and so goes with a later one, at the latest when the volume is
 //! closed (`Volume::close`).
 
+use ubtrfs_device::chunk_layout::ChunkItem;
 use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 
 use super::Commit;
 use crate::error::Result;
-use crate::space::{BlockGroup, ChunkItem, RemovedGroup, SpaceError, free_space_tree};
+use crate::space::{BlockGroup, RemovedGroup, SpaceError, free_space_tree};
 
 impl Commit<'_> {
     pub(super) fn remove_empty_groups(&mut self) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubtrfs_device::chunk_layout::{ChunkItem, ChunkItems};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{DevId, Logical, RootId, objectid};
@@ -12,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::Commit;
 use crate::error::{CorruptItem, Error, Result};
-use crate::space::{BlockGroup, ChunkItem, ChunkItems, free_space_tree};
+use crate::space::{BlockGroup, free_space_tree};
 use crate::txn::extent_items::{Freed, FreedKind, Used};
 
 /// What happened in one block group since its items were written.

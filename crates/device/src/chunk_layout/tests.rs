@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use ubtrfs_device::MappedChunk;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile as SimProfile};
 use ubtrfs_sim::{Rng, seed};
 
 use super::*;
-use crate::space::chunk_items::chunk_head;
-use crate::space::device_space::{DeviceSpace, RESERVED_BYTES};
+use crate::MappedChunk;
 
 const SECTOR: u64 = 4096;
 const NODE: usize = 16 << 10;

@@ -1,6 +1,5 @@
 //! The items that describe a chunk, in three trees.
 
-use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{DevId, Logical, RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, Stripe};
@@ -8,8 +7,10 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::IntoBytes;
 
+use crate::{MappedChunk, STRIPE_LEN};
+
 /// Stripes over which the data of a chunk is spread before it repeats.
-pub(crate) fn data_stripes(profile: Profile, stripes: usize) -> usize {
+pub fn data_stripes(profile: Profile, stripes: usize) -> usize {
     match profile {
         Profile::Single | Profile::Dup => 1,
         Profile::Raid1 | Profile::Raid1c3 | Profile::Raid1c4 => 1,
@@ -20,7 +21,7 @@ pub(crate) fn data_stripes(profile: Profile, stripes: usize) -> usize {
 }
 
 /// The head of a chunk item.
-pub(crate) fn chunk_head(
+pub fn chunk_head(
     flags: BlockGroupFlags,
     profile: Profile,
     stripe_bytes: u64,
@@ -45,11 +46,11 @@ pub(crate) fn chunk_head(
     }
 }
 
-pub(crate) fn chunk_key(logical: Logical) -> Key {
+pub fn chunk_key(logical: Logical) -> Key {
     Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, logical.0)
 }
 
-pub(crate) fn dev_extent(chunk: &MappedChunk, chunk_tree_uuid: Uuid) -> DevExtent {
+pub fn dev_extent(chunk: &MappedChunk, chunk_tree_uuid: Uuid) -> DevExtent {
     DevExtent {
         chunk_tree: RootId::CHUNK_TREE.0.into(),
         chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
@@ -61,30 +62,30 @@ pub(crate) fn dev_extent(chunk: &MappedChunk, chunk_tree_uuid: Uuid) -> DevExten
 
 /// An item that is to be inserted or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkItem {
-    pub(crate) key: Key,
-    pub(crate) bytes: Vec<u8>,
+pub struct ChunkItem {
+    pub key: Key,
+    pub bytes: Vec<u8>,
 }
 
 /// A chunk that was made or removed, with its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkItems {
-    pub(crate) logical: Logical,
-    pub(crate) len: u64,
-    pub(crate) flags: BlockGroupFlags,
-    pub(crate) stripes: Vec<Stripe>,
+pub struct ChunkItems {
+    pub logical: Logical,
+    pub len: u64,
+    pub flags: BlockGroupFlags,
+    pub stripes: Vec<Stripe>,
     /// For the chunk tree, and if it is a system chunk for the superblock.
-    pub(crate) chunk: ChunkItem,
+    pub chunk: ChunkItem,
     /// For the device tree, one a stripe.
-    pub(crate) dev_extents: Vec<ChunkItem>,
+    pub dev_extents: Vec<ChunkItem>,
     /// For the tree of block groups; nothing is used.
-    pub(crate) block_group: ChunkItem,
+    pub block_group: ChunkItem,
     /// By how much `bytes_used` of each device item grows, or falls if the chunk is removed.
-    pub(crate) device_bytes: Vec<(DevId, u64)>,
+    pub device_bytes: Vec<(DevId, u64)>,
 }
 
 impl ChunkItems {
-    pub(super) fn new(chunk: &MappedChunk, sectorsize: u32, chunk_tree_uuid: Uuid) -> ChunkItems {
+    pub fn new(chunk: &MappedChunk, sectorsize: u32, chunk_tree_uuid: Uuid) -> ChunkItems {
         let stripe_bytes = chunk.stripe_bytes();
         let mut head = chunk_head(
             chunk.flags(),

@@ -6,29 +6,30 @@
 
 use std::collections::BTreeMap;
 
-use ubtrfs_device::STRIPE_LEN;
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 use ubtrfs_format::uuid::Uuid;
 
+use crate::STRIPE_LEN;
+
 /// The beginning of each device, which no chunk is put on.
-pub(super) const RESERVED_BYTES: u64 = 1 << 20;
+pub const RESERVED_BYTES: u64 = 1 << 20;
 
 /// A device on which chunks may be made.
 #[derive(Clone, Debug)]
-pub(crate) struct DeviceSpace {
-    pub(crate) devid: DevId,
-    pub(crate) uuid: Uuid,
-    pub(crate) total_bytes: u64,
+pub struct DeviceSpace {
+    pub devid: DevId,
+    pub uuid: Uuid,
+    pub total_bytes: u64,
     /// The device extents in use (start, length), in any order.
-    pub(crate) extents: Vec<(Physical, u64)>,
+    pub extents: Vec<(Physical, u64)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct DeviceHoles {
-    pub(super) devid: DevId,
-    pub(super) uuid: Uuid,
-    pub(super) total_bytes: u64,
+pub struct DeviceHoles {
+    pub devid: DevId,
+    pub uuid: Uuid,
+    pub total_bytes: u64,
     /// Start to end.
     holes: BTreeMap<u64, u64>,
     /// In all holes.
@@ -36,7 +37,7 @@ pub(super) struct DeviceHoles {
 }
 
 impl DeviceHoles {
-    pub(super) fn new(space: DeviceSpace) -> DeviceHoles {
+    pub fn new(space: DeviceSpace) -> DeviceHoles {
         let mut extents = space.extents;
         extents.sort_unstable();
         let mut device = DeviceHoles {
@@ -72,12 +73,12 @@ impl DeviceHoles {
         Some(end)
     }
 
-    pub(super) fn free_bytes(&self) -> u64 {
+    pub fn free_bytes(&self) -> u64 {
         self.free_bytes
     }
 
     /// How many superblock copies lie in holes.
-    pub(super) fn superblocks(&self) -> u64 {
+    pub fn superblocks(&self) -> u64 {
         let in_hole = |offset: &&u64| {
             let before = self.holes.range(..=**offset).next_back();
             before.is_some_and(|(_, end)| *offset < end)
@@ -86,7 +87,7 @@ impl DeviceHoles {
     }
 
     /// The first hole of `want` bytes, else the largest, with its size.
-    pub(super) fn find(&self, want: u64) -> Option<(u64, u64)> {
+    pub fn find(&self, want: u64) -> Option<(u64, u64)> {
         let holes = self.holes.iter().map(|(&start, &end)| (start, end - start));
         let mut best: Option<(u64, u64)> = None;
         for (start, len) in holes {
@@ -101,14 +102,14 @@ impl DeviceHoles {
     }
 
     /// Takes the front of a hole.
-    pub(super) fn take(&mut self, start: u64, len: u64) {
+    pub fn take(&mut self, start: u64, len: u64) {
         let end = self.remove(start);
         debug_assert!(end.is_some_and(|end| end - start >= len));
         self.add(start + len, end.unwrap_or(start));
     }
 
     /// Makes a hole where a stripe was.
-    pub(super) fn give_back(&mut self, start: u64, len: u64) {
+    pub fn give_back(&mut self, start: u64, len: u64) {
         let (mut from, mut end) = (start.max(RESERVED_BYTES), start.saturating_add(len));
         if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()
             && before_end >= from

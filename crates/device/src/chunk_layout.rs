@@ -3,19 +3,26 @@
 //! Sizes are those of Linux 6.18: a chunk takes as many devices as its profile allows, those with the most
 //! room first; its stripes are cut so that it takes a tenth of the volume at most, rounded up to 16 MiB a
 //! stripe. Unlike there, a stripe has a MiB at least.
+//!
+//! Not here: when a chunk is made, what is allocated in it, where a new volume puts its first chunks.
 
-use ubtrfs_device::STRIPE_LEN;
+mod chunk_items;
+mod device_space;
+mod superblock_ranges;
+#[cfg(test)]
+mod tests;
+
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
 
-use super::chunk_items::data_stripes;
-use super::device_space::DeviceHoles;
+use crate::STRIPE_LEN;
 
-#[cfg(test)]
-mod tests;
+pub use chunk_items::{ChunkItem, ChunkItems, chunk_head, chunk_key, data_stripes, dev_extent};
+pub use device_space::{DeviceHoles, DeviceSpace, RESERVED_BYTES};
+pub use superblock_ranges::superblock_ranges;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -31,7 +38,7 @@ const FORECAST_STEPS: u64 = 256;
 
 /// How large a chunk may be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ChunkLimits {
+pub struct ChunkLimits {
     stripe_bytes: u64,
     chunk_bytes: u64,
     stripes: usize,
@@ -39,7 +46,7 @@ pub(super) struct ChunkLimits {
 
 impl ChunkLimits {
     /// For a volume of `total_bytes`.
-    pub(super) fn new(flags: BlockGroupFlags, total_bytes: u64, nodesize: usize) -> ChunkLimits {
+    pub fn new(flags: BlockGroupFlags, total_bytes: u64, nodesize: usize) -> ChunkLimits {
         let chunk_bytes = if flags.contains(BlockGroupFlags::DATA) {
             10 * GIB
         } else if SpaceKind::of(flags) == SpaceKind::System {
@@ -59,7 +66,7 @@ impl ChunkLimits {
 
 /// A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is replaced,
 /// another one of a stripe.
-pub(crate) fn max_stripes(kind: SpaceKind, nodesize: usize) -> usize {
+pub fn max_stripes(kind: SpaceKind, nodesize: usize) -> usize {
     let chunk_bytes = size_of::<Chunk>();
     let (room, others) = match kind {
         SpaceKind::System => (
@@ -73,15 +80,15 @@ pub(crate) fn max_stripes(kind: SpaceKind, nodesize: usize) -> usize {
 
 /// Where a new chunk lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChunkLayout {
-    pub(super) stripe_bytes: u64,
+pub struct ChunkLayout {
+    pub stripe_bytes: u64,
     /// Device (by index) and start of each stripe.
-    pub(super) stripes: Vec<(usize, u64)>,
+    pub stripes: Vec<(usize, u64)>,
 }
 
 impl ChunkLayout {
     /// None if the devices do not suffice.
-    pub(super) fn choose(
+    pub fn choose(
         devices: &[DeviceHoles],
         profile: Profile,
         limits: &ChunkLimits,
@@ -130,13 +137,13 @@ impl ChunkLayout {
         })
     }
 
-    pub(super) fn take(&self, devices: &mut [DeviceHoles]) {
+    pub fn take(&self, devices: &mut [DeviceHoles]) {
         for &(device, start) in &self.stripes {
             devices[device].take(start, self.stripe_bytes);
         }
     }
 
-    pub(super) fn give_back(&self, devices: &mut [DeviceHoles]) {
+    pub fn give_back(&self, devices: &mut [DeviceHoles]) {
         for &(device, start) in &self.stripes {
             devices[device].give_back(start, self.stripe_bytes);
         }
@@ -155,7 +162,7 @@ struct Room {
 /// How many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
 /// hundreds of chunks to come they are made in larger steps: the result is then right for a single device,
 /// and to within a few chunks for several.
-pub(super) fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
+pub fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
     if profile.parities() > 0 {
         return 0;
     }
