@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use ubtrfs_engine::archive::OwnerNames;
+use ubtrfs_mkfs::archive::OwnerNames;
 
 #[derive(Debug, Default)]
 pub(crate) struct Owners {

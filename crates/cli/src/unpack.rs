@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use ubtrfs_engine::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
+use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
 use crate::console::Console;
 use crate::copy::{CopyError, Destination, Facts, ToVolume};

@@ -4,7 +4,6 @@
 //! `volume` (opening, trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
 //! except for the same cold block.
 
-pub mod archive;
 mod data;
 mod error;
 mod fs;
@@ -12,7 +11,6 @@ pub mod inspect;
 #[doc(hidden)]
 pub mod layers;
 mod lock;
-pub mod mkfs;
 mod space;
 mod subvol;
 mod txn;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_device::{Access, BlockDevice, FileDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 const DEVICE_BYTES: u64 = 1 << 30;
 const FEW: usize = 5_000;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 const GIB: u64 = 1 << 30;
 /// Levels that a large tree has more than a small one.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{Logical, RootId, objectid};
@@ -14,6 +13,7 @@ use ubtrfs_format::item::{FREE_SPACE_USING_BITMAPS, FreeSpaceHeader, FreeSpaceIn
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::UNIX_EPOCH;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{NewInode, OpenOptions, Result, Volume};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::images;
 use ubtrfs_sim::kernel::{Feature, KernelVolume, MkfsSpec, Profile, or_skip};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_device::{AttemptProblem, DeviceError, ReadFailure};
 use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::mkfs::MkfsError;
 use ubtrfs_engine::{SpaceError, TreeError};
+use ubtrfs_mkfs::MkfsError;
 
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,6 @@ pub use file::File;
 pub use open::{Builder, Volume};
 pub use subvolumes::Access;
 pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-pub use ubtrfs_engine::mkfs::{FeatureSet, MkfsError, MkfsOptions};
 pub use ubtrfs_engine::{
     Attr, Compress, DirEntry, Error as EngineError, FileId, FileKind, FileTime, NewInode,
     RenameMode, SetAttr, SetTime, SubvolumeInfo, SubvolumePlace, XattrMode,
@@ -52,3 +51,4 @@ pub use ubtrfs_format::compress::Compression;
 pub use ubtrfs_format::csum::CsumType;
 pub use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 pub use ubtrfs_format::item::{InodeFlags, RootItem};
+pub use ubtrfs_mkfs::{FeatureSet, MkfsError, MkfsOptions};

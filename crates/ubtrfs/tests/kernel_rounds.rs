@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use ubtrfs::{Access, BlockDevice, FileDevice, MkfsOptions, Volume};
 use ubtrfs_check::{CheckOptions, check_devices};
-use ubtrfs_engine::mkfs::{Identity, Plan};
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, Plan};
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::{Rng, Scratch, matrix, seed};
 

@@ -35,7 +35,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "loop_device",
             "error",
             "block_device chunk_map lock",
-            "file memory signature stripes",
+            "chunk_layout file memory signature stripes",
             "superblock",
             "scan",
             "pool siblings",
@@ -58,10 +58,22 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "error", "lock", "space", "txn", "data", "fs",
-            // New volumes: they never touch `volume`.
-            "archive", "mkfs", "subvol", "volume", "inspect", // Of a benchmark.
+            "error", "lock", "space", "txn", "data", "fs", "subvol", "volume",
+            "inspect", // Of a benchmark.
             "layers",
+        ],
+    ),
+    (
+        "mkfs",
+        &[
+            "archive error features",
+            "options",
+            "chunks",
+            "place targets",
+            "chunk_growth files",
+            "trees",
+            "extents settle superblock",
+            "fill plan",
         ],
     ),
     (

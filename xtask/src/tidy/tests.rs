@@ -72,6 +72,29 @@ fn sim_is_allowed_for_tests_only() {
 }
 
 #[test]
+fn tests_may_make_and_judge_volumes() {
+    let upward = |names: &str| Fault::Upward {
+        line: 2,
+        names: names.to_owned(),
+    };
+    let manifest = |section: &str, names: &str| {
+        format!("[{section}]\nubtrfs-{names} = {{ path = \"../{names}\" }}\n")
+    };
+    let engine = "crates/engine/Cargo.toml";
+    for names in ["check", "mkfs"] {
+        assert_eq!(faults(engine, &manifest("dev-dependencies", names)), []);
+        let product = manifest("dependencies", names);
+        assert_eq!(faults(engine, &product), [upward(names)]);
+    }
+    let reader = manifest("dev-dependencies", "engine");
+    assert_eq!(faults("crates/mkfs/Cargo.toml", &reader), []);
+    assert_eq!(
+        faults("crates/check/Cargo.toml", &reader),
+        [upward("engine")]
+    );
+}
+
+#[test]
 fn unknown_layer_is_found() {
     let name = "new".to_owned();
     assert_eq!(

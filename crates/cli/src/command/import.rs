@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::archive::Members;
+use ubtrfs_mkfs::archive::Members;
 
 use crate::changes::Changes;
 use crate::console::{COPY_PROGRESS, Console};

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use ubtrfs_engine::FileTime;
-use ubtrfs_engine::archive::acl_text;
+use ubtrfs_mkfs::archive::acl_text;
 
 use self::pax::PaxRecords;
 use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::OpenOptions;
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
 use crate::console::Format;

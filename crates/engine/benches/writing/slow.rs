@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{FileId, NewInode, OpenOptions, RenameMode, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::{Rate, ThrottledDevice};
 
 use crate::report::quantile;

@@ -10,10 +10,10 @@ use ubtrfs_device::{BlockDevice, MemDevice, Pool};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
 
 use super::*;
 use crate::error::{CorruptItem, Error};
-use crate::mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
 use crate::volume::{OpenOptions, Volume};
 
 pub(super) const MIB: u64 = 1 << 20;

@@ -13,6 +13,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirHead, Timespec};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
@@ -21,7 +22,6 @@ use zerocopy::IntoBytes;
 
 use super::{Cost, DiskExtent, Permit};
 use crate::SpaceKind;
-use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::space::BlockGroup;
 use crate::volume::Tree;
 use crate::{OpenOptions, Volume};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{Attr, Error, FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 const LEN_BYTES: u64 = 512 << 20;
 

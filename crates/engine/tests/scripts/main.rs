@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::MemDevice;
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::model::{Limits, ModelFs};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, Fault, Issue, Report, Severity, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{OpenOptions, Result, Volume};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use crate::target::NamedDevices;
 

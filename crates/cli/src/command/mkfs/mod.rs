@@ -3,7 +3,7 @@
 //! Everything is checked and planned before anything is opened for writing or made, so that a refused
 //! command leaves no trace.
 //!
-//! Here: the options and the order of things. Not here: what a volume consists of (`engine::mkfs`), what it is
+//! Here: the options and the order of things. Not here: what a volume consists of (the crate `mkfs`), what it is
 //! filled with (`rootdir`).
 
 mod rootdir;
@@ -19,13 +19,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_device::{BlockDevice, FileDevice, register_with_kernel};
-use ubtrfs_engine::mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 
 use crate::command::chown::Ownership;
 use crate::console::Console;

@@ -10,11 +10,11 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_device::memory_limit;
-use ubtrfs_engine::mkfs::{
-    FillOptions, FilledVolume, FlagsWish, Growth, Input, Scratch, SubvolumeWish, TimeRule,
-};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::{
+    FillOptions, FilledVolume, FlagsWish, Growth, Input, Scratch, SubvolumeWish, TimeRule,
+};
 
 use super::target::Target;
 use crate::owners::owner_names;

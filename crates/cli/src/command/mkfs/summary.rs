@@ -4,8 +4,8 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use ubtrfs_device::{BlockDevice, FileDevice};
-use ubtrfs_engine::mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs_mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls};
 
 use super::target::Target;
 use crate::console::Console;

@@ -8,10 +8,10 @@ use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::OpenOptions;
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_fuse::mount::Nonce;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
 use crate::session::MountPath;

@@ -2,12 +2,12 @@
 
 use ubtrfs_format::block_group_flags::SpaceKind;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
 use crate::Volume;
 use crate::data::pieces::WINDOW_BYTES;
-use crate::mkfs::MkfsOptions;
 
 const SECTOR: u64 = 4096;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use ubtrfs_device::waiting::while_forbidden;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::ThrottledDevice;
 
 use super::rig::{MIB, assert_sound, new_device};
 use crate::data::Fallocate;
-use crate::mkfs::MkfsOptions;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
 const NEVER: Duration = Duration::from_secs(1 << 20);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::thread;
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Recorded, Rig, assert_sound, is_write, options};
 use crate::data::Fallocate;
-use crate::mkfs::MkfsOptions;
 use crate::{Error, OpenOptions, SpaceKind, Volume};
 
 #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::SlowDevice;
 
 use super::rig::{MIB, Rig, assert_sound, options};
-use crate::mkfs::MkfsOptions;
 use crate::{NewInode, Volume};
 
 const FILES: usize = 6000;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{HookedDevice, Request};
 
 use super::rig::{MIB, Rig, new_device, options};
 use crate::data::extent::Extent;
 use crate::data::extent_edit::ExtentEdit;
-use crate::mkfs::MkfsOptions;
 use crate::{Compress, NewInode, Volume};
 
 const SECTOR: u64 = 4096;

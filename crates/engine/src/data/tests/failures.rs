@@ -7,6 +7,7 @@ use std::time::Duration;
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 
 use super::refused::take_all_but;
@@ -15,7 +16,6 @@ use crate::data::Fallocate;
 use crate::data::promise::Promise;
 use crate::data::write::Target;
 use crate::fs::NewInode;
-use crate::mkfs::MkfsOptions;
 use crate::{Error, FileId, OpenFile, RenameMode, Volume};
 
 struct Broken {

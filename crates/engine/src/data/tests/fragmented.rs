@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Request;
 
 use super::rig::{MIB, Rig, options};
 use crate::data::store::Store;
 use crate::data::write_back::Job;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 use crate::txn::Cost;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};
 

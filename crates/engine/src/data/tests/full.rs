@@ -3,13 +3,13 @@
 use std::thread;
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
 use crate::SpaceKind;
 use crate::data::Fallocate;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
 

@@ -7,6 +7,7 @@ use ubtrfs_format::ids::Logical;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::record::Event;
 
 use super::rig::{MIB, Recorded, Rig, is_write, options};
@@ -14,7 +15,6 @@ use crate::data::Fallocate;
 use crate::data::extent::Extent;
 use crate::data::extent_edit::ExtentEdit;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 use crate::{Result, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -1,9 +1,9 @@
 //! More small files with buffered data than the budget has room for.
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Rig, options};
-use crate::mkfs::MkfsOptions;
 
 /// A file takes more than the byte that is buffered of it.
 #[test]

@@ -1,9 +1,9 @@
 //! More runs of sectors in one write-back than one transaction takes.
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Rig, options};
-use crate::mkfs::MkfsOptions;
 
 /// Two transactions cut one extent.
 #[test]

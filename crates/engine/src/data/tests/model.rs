@@ -3,12 +3,12 @@
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
 use crate::data::{Compress, Fallocate};
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 use crate::{Error, OpenOptions};
 
 /// What a file must read as.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ubtrfs_device::MemDevice;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 
 use super::rig::{MIB, assert_sound, new_device, options};
-use crate::mkfs::MkfsOptions;
 use crate::{NewInode, Volume};
 
 /// Has space of a new chunk promised to one file, and syncs another.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Request, Rng, seed};
 
 use super::rig::{MIB, Rig, options};
@@ -14,7 +15,6 @@ use crate::data::Fallocate;
 use crate::data::promise::Promise;
 use crate::data::write::Target;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 use crate::txn::Cost;
 use crate::{SpaceKind, Volume};
 

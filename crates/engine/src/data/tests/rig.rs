@@ -8,12 +8,12 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, Timespec};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::record::{Event, Recorder};
 use ubtrfs_sim::{HookedDevice, ThrottledDevice};
 use zerocopy::IntoBytes;
 
 use crate::fs::{FileId, NewInode, inode_key, known_inode};
-use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::txn::Cost;
 use crate::{OpenOptions, Volume};
 

@@ -1,11 +1,11 @@
 //! What `statfs` counts, and when.
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Rig, options};
 use crate::data::Fallocate;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 
 /// A few tree blocks more or fewer.
 const NEAR: u64 = MIB;

@@ -1,10 +1,10 @@
 //! Changes of files of many extents, which are more than one transaction should hold.
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Rig, options};
 use crate::data::Fallocate;
-use crate::mkfs::MkfsOptions;
 
 const SECTOR: u64 = 4096;
 const EXTENTS: u64 = 8192;

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
 use crate::data::Fallocate;
 use crate::fs::FileId;
-use crate::mkfs::MkfsOptions;
 use crate::{OpenOptions, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -9,10 +9,10 @@ use ubtrfs_device::waiting::while_forbidden;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::SlowDevice;
 
 use super::rig::{MIB, Rig, assert_sound, options};
-use crate::mkfs::MkfsOptions;
 use crate::{
     Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Rescue, Result, SetAttr, Volume,
     XattrMode,

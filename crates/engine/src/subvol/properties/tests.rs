@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_tree::Edit;
 
 use super::*;
 use crate::fs::NewInode;
-use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::volume::OpenOptions;
 
 const LEN_BYTES: u64 = 256 << 20;

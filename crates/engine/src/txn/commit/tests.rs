@@ -18,11 +18,11 @@ use ubtrfs_format::item::{
     FileExtentHead, FileExtentKind, FileExtentRegular, InodeFlags, Timespec,
 };
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use zerocopy::IntoBytes;
 
 use super::{Commit, Lap};
 use crate::fs::{FileId, NewInode, inode_key, known_inode};
-use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::txn::writer::CommitPhases;
 use crate::txn::{Cost, DataRef, DiskExtent};

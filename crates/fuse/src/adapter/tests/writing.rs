@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::super::flags;
 use super::Sink;

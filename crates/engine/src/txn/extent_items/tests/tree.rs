@@ -13,6 +13,7 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::crc32c;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_tree::{
     BlockFormat, BlockSink, BuildError, BulkTree, CommittedRoot, NodeStore, StoreOptions,
     TreeBlock, View,
@@ -20,7 +21,6 @@ use ubtrfs_tree::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::Error;
-use crate::mkfs::{Identity, MkfsOptions, Plan};
 use crate::txn::delayed_refs::{DelayedRefs, RefKey};
 use crate::txn::extent_items::item::ref_key;
 use crate::txn::extent_items::keyed::{decode, is_keyed_ref};

@@ -1,0 +1,179 @@
+//! A tar archive as a source.
+//!
+//! Members come in any order and may replace each other, so first all are met, and then the walk goes
+//! through the tree that they make. A file can be read anywhere: only headers are read before the walk, and
+//! data when the walk comes to it. From a pipe data goes to its place as it comes. If that turns out not to
+//! be the order of the walk, the data is put aside and placed again, so that the order of an archive's
+//! members does not show in the volume.
+//!
+//! Memory: parts of the budget for the tree (`names`), and for attributes, targets of links and inline contents.
+//!
+//! Not here: the format of archives (`crate::archive`).
+
+mod contents;
+mod names;
+mod node;
+mod replay;
+mod sort;
+mod stored;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use self::contents::{MemberData, read_stream};
+use self::names::Names;
+use self::node::Stored;
+use self::replay::Replay;
+use self::stored::StoredLog;
+use super::LeftOutAcls;
+use super::byte_log::Scratch;
+use super::data_space::DataSpace;
+use super::encode::{Coding, Part};
+use super::error::FillError;
+use super::marks::Marks;
+use super::source::{Attributes, Times};
+use crate::archive::{Member, MemberBody, Members, OwnerNames};
+use crate::error::MkfsError;
+
+/// An archive before the walk.
+#[derive(Debug)]
+pub(super) struct Archive {
+    members: Members,
+    names: Names,
+    stored: StoredLog,
+    coding: Coding,
+    owners: OwnerNames,
+    left_out: Option<LeftOutAcls>,
+}
+
+impl Archive {
+    pub(super) fn new(
+        file: File,
+        marks: Marks,
+        coding: Coding,
+        (made, owners): (Times, OwnerNames),
+        scratch: &Scratch,
+    ) -> Result<Archive, FillError> {
+        Ok(Archive {
+            members: Members::open(file)?,
+            names: Names::new(marks, made, scratch)?,
+            stored: StoredLog::new(scratch),
+            coding,
+            owners,
+            left_out: None,
+        })
+    }
+
+    /// Whether data can be read when it is wanted.
+    pub(super) fn is_seekable(&self) -> bool {
+        self.members.stream.is_seekable()
+    }
+
+    /// Meets all members of an archive that can be read anywhere.
+    pub(super) fn scan(&mut self) -> Result<(), FillError> {
+        while let Some(member) = self.members.next_member()? {
+            self.meet(member, None)?;
+        }
+        Ok(self.names.finish()?)
+    }
+
+    /// Meets all members, and places their data.
+    pub(super) fn receive(&mut self, data: &mut DataSpace<'_>) -> Result<(), FillError> {
+        while let Some(member) = self.members.next_member()? {
+            self.meet(member, Some(data))?;
+            if data.is_over() {
+                self.coding.skip_contents();
+            }
+        }
+        // What is left belongs to whoever writes it, and who must not find the pipe closed.
+        self.members.drain()?;
+        Ok(self.names.finish()?)
+    }
+
+    /// The walk. Data that was placed in another order is placed again on the way.
+    pub(super) fn replay(
+        self,
+        data: &mut DataSpace<'_>,
+        scratch: &Scratch,
+    ) -> Result<Replay, FillError> {
+        let file: Arc<File> = self.members.stream.file();
+        let mut replay = Replay::new(self.names, self.stored, self.coding, file)?;
+        replay.left_out = self.left_out;
+        if !data.is_over() && !replay.is_in_place()? {
+            replay.put_aside(data, scratch)?;
+            data.restart();
+        }
+        Ok(replay)
+    }
+
+    fn leave_out(&mut self, path: &[u8]) {
+        let first = || LeftOutAcls {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            files: 0,
+        };
+        self.left_out.get_or_insert_with(first).files += 1;
+    }
+
+    fn meet(&mut self, member: Member, data: Option<&mut DataSpace<'_>>) -> Result<(), FillError> {
+        let path = &member.path;
+        let (attributes, is_whole) = &Attributes::of(&member, &self.owners);
+        if let MemberBody::HardLink(target) = &member.body {
+            return Ok(self.names.link(path, attributes, target)?);
+        }
+        if !is_whole {
+            self.leave_out(path);
+        }
+        let id = self.names.place(path, attributes, false)?;
+        let xattrs_at = self.stored.push_xattrs(&attributes.xattrs)?;
+        let flags = self.names.node(id).map_err(put_aside)?.flags;
+        let mut stored = Stored::Nothing;
+        let mut file = (0, None);
+        match member.body {
+            MemberBody::Symlink(target) => {
+                stored = self.stored.push_target(&target)?;
+            }
+            MemberBody::File { size, parts } => {
+                let sparse = parts.as_deref();
+                let parts_at = sparse
+                    .map(|parts| self.stored.push_parts(parts))
+                    .transpose()?;
+                let at = self.members.stream.position();
+                stored = match data {
+                    None => Stored::InArchive { at },
+                    Some(data) => {
+                        let mut contents = MemberData::new(size, parts);
+                        let mut encoder = self.coding.encoder(flags);
+                        let mut place = self.stored.placing();
+                        let (stream, offset) = (&mut self.members.stream, member.offset);
+                        let mut emit = |part| match part {
+                            Part::Inline(inline) => place.inline(&inline),
+                            Part::Piece(piece) => {
+                                data.place(&piece, &mut |extent| place.extent(extent))?;
+                                Ok(())
+                            }
+                        };
+                        let read = &mut read_stream(stream, offset);
+                        contents.encode(read, &mut encoder, &mut emit)?;
+                        place.finish(encoder.is_incompressible())?
+                    }
+                };
+                file = (size, parts_at);
+            }
+            MemberBody::Directory | MemberBody::Special | MemberBody::HardLink(_) => {}
+        }
+        let stored = self.names.update(id, |node| {
+            node.xattrs_at = xattrs_at;
+            node.stored = stored;
+            (node.size, node.parts) = file;
+        });
+        stored.map_err(put_aside)
+    }
+}
+
+fn put_aside(error: io::Error) -> FillError {
+    MkfsError::Scratch(error).into()
+}

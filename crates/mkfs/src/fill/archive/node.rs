@@ -1,0 +1,299 @@
+//! A member of an archive, as it is kept until the walk, and as it lies in a file meanwhile.
+
+use ubtrfs_format::item::{FileTime, InodeFlags};
+
+use crate::fill::paged::Record;
+use crate::fill::source::{Attributes, Times};
+
+/// By its number.
+pub(super) type NodeId = u32;
+
+pub(super) const NONE: NodeId = NodeId::MAX;
+const NOWHERE: u64 = u64::MAX;
+
+/// Where what belongs to a node was put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Nothing, or not yet: directories, empty files, devices.
+    Nothing,
+    /// Data in the archive itself.
+    InArchive { at: u64 },
+    /// A link's target in the log.
+    Target { at: u64, len: u32 },
+    /// Inline contents in the log.
+    Inline { at: u64 },
+    /// Extents, by the number of the first.
+    Placed {
+        first: u64,
+        count: u32,
+        is_incompressible: bool,
+    },
+}
+
+/// What is in a directory, by where the names are in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Children {
+    pub(super) first: u32,
+    pub(super) count: u32,
+    /// Of all their names.
+    pub(super) name_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) parent: NodeId,
+    /// Where the name is, and how long.
+    pub(super) name: (u64, u16),
+    /// Another took its place.
+    pub(super) is_replaced: bool,
+    /// The node that it is another name of.
+    pub(super) link: Option<NodeId>,
+    /// How many names it has, if one of them is a hard link.
+    pub(super) names: u32,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) rdev: u32,
+    pub(super) times: Times,
+    pub(super) flags: InodeFlags,
+    /// In the log, if it has any.
+    pub(super) xattrs_at: Option<u64>,
+    /// Where the map of its parts is in the log, and how many there are.
+    pub(super) parts: Option<(u64, u32)>,
+    pub(super) size: u64,
+    pub(super) stored: Stored,
+    /// Where its data is, if it was put aside to be placed again.
+    pub(super) aside_at: Option<u64>,
+    /// The subvolume in which the walk met it last, if it has several names.
+    pub(super) met_in: NodeId,
+    pub(super) children: Children,
+}
+
+impl Node {
+    pub(super) fn new(parent: NodeId, name: (u64, u16)) -> Node {
+        Node {
+            parent,
+            name,
+            is_replaced: false,
+            link: None,
+            names: 0,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            times: Times::default(),
+            flags: InodeFlags::empty(),
+            xattrs_at: None,
+            parts: None,
+            size: 0,
+            stored: Stored::Nothing,
+            aside_at: None,
+            met_in: NONE,
+            children: Children::default(),
+        }
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.link.is_none() && self.mode & 0o170_000 == 0o040_000
+    }
+
+    pub(super) fn is_regular(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+
+    /// All but the extended attributes.
+    pub(super) fn attributes(&self) -> Attributes {
+        Attributes {
+            mode: self.mode,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev.into(),
+            times: self.times,
+            xattrs: Vec::new(),
+            flags: self.flags,
+        }
+    }
+}
+
+impl Stored {
+    /// Kind, and its numbers.
+    fn fields(self) -> [u64; 4] {
+        match self {
+            Stored::Nothing => [0; 4],
+            Stored::InArchive { at } => [1, at, 0, 0],
+            Stored::Target { at, len } => [2, at, len.into(), 0],
+            Stored::Inline { at } => [3, at, 0, 0],
+            Stored::Placed {
+                first,
+                count,
+                is_incompressible,
+            } => [4, first, count.into(), is_incompressible.into()],
+        }
+    }
+
+    fn of([kind, at, count, flag]: [u64; 4]) -> Stored {
+        match kind {
+            1 => Stored::InArchive { at },
+            2 => Stored::Target {
+                at,
+                len: count as u32,
+            },
+            3 => Stored::Inline { at },
+            4 => Stored::Placed {
+                first: at,
+                count: count as u32,
+                is_incompressible: flag != 0,
+            },
+            _ => Stored::Nothing,
+        }
+    }
+}
+
+const FIELDS: usize = 27;
+
+/// As numbers in a row.
+impl Record for Node {
+    const BYTES: usize = FIELDS * 8;
+
+    fn write(&self, bytes: &mut [u8]) {
+        let (parts_at, parts) = self.parts.unwrap_or((NOWHERE, 0));
+        let Times {
+            access,
+            modification,
+            change,
+        } = self.times;
+        let [kind, at, count, flag] = self.stored.fields();
+        let fields: [u64; FIELDS] = [
+            self.parent.into(),
+            self.name.0,
+            self.name.1.into(),
+            self.is_replaced.into(),
+            self.link.map_or(NOWHERE, u64::from),
+            self.names.into(),
+            u64::from(self.mode) << 32 | u64::from(self.rdev),
+            u64::from(self.uid) << 32 | u64::from(self.gid),
+            access.sec.cast_unsigned(),
+            modification.sec.cast_unsigned(),
+            change.sec.cast_unsigned(),
+            u64::from(access.nsec) << 32 | u64::from(modification.nsec),
+            change.nsec.into(),
+            self.flags.bits(),
+            self.xattrs_at.unwrap_or(NOWHERE),
+            parts_at,
+            parts.into(),
+            self.size,
+            kind,
+            at,
+            count,
+            flag,
+            self.aside_at.unwrap_or(NOWHERE),
+            self.met_in.into(),
+            self.children.first.into(),
+            self.children.count.into(),
+            self.children.name_bytes,
+        ];
+        for (place, field) in bytes.as_chunks_mut().0.iter_mut().zip(fields) {
+            *place = field.to_le_bytes();
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Node {
+        let mut fields = [0; FIELDS];
+        for (field, &place) in fields.iter_mut().zip(bytes.as_chunks().0) {
+            *field = u64::from_le_bytes(place);
+        }
+        let place = |number: usize| Some(fields[number]).filter(|&at| at != NOWHERE);
+        let [high, low] = [32, 0].map(|shift| move |field: u64| (field >> shift) as u32);
+        let time = |sec: u64, nsec| FileTime {
+            sec: sec.cast_signed(),
+            nsec,
+        };
+        Node {
+            parent: fields[0] as u32,
+            name: (fields[1], fields[2] as u16),
+            is_replaced: fields[3] != 0,
+            link: place(4).map(|link| link as u32),
+            names: fields[5] as u32,
+            mode: high(fields[6]),
+            rdev: low(fields[6]),
+            uid: high(fields[7]),
+            gid: low(fields[7]),
+            times: Times {
+                access: time(fields[8], high(fields[11])),
+                modification: time(fields[9], low(fields[11])),
+                change: time(fields[10], low(fields[12])),
+            },
+            flags: InodeFlags::from_bits_retain(fields[13]),
+            xattrs_at: place(14),
+            parts: place(15).map(|at| (at, fields[16] as u32)),
+            size: fields[17],
+            stored: Stored::of([fields[18], fields[19], fields[20], fields[21]]),
+            aside_at: place(22),
+            met_in: fields[23] as u32,
+            children: Children {
+                first: fields[24] as u32,
+                count: fields[25] as u32,
+                name_bytes: fields[26],
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_comes_back_as_it_was() {
+        let time = |sec| FileTime {
+            sec,
+            nsec: sec.unsigned_abs() as u32,
+        };
+        let plain = Node::new(7, (1 << 40, 255));
+        let full = Node {
+            is_replaced: true,
+            link: Some(0),
+            names: 3,
+            mode: 0o100_644,
+            uid: 1,
+            gid: u32::MAX,
+            rdev: 0x0103,
+            times: Times {
+                access: time(-1),
+                modification: time(2),
+                change: time(1 << 33),
+            },
+            flags: InodeFlags::NODATACOW,
+            xattrs_at: Some(0),
+            parts: Some((5, 6)),
+            size: u64::MAX,
+            aside_at: Some(1 << 50),
+            met_in: 8,
+            children: Children {
+                first: 1,
+                count: 2,
+                name_bytes: 3,
+            },
+            ..plain
+        };
+        let stored = [
+            Stored::Nothing,
+            Stored::InArchive { at: 1 },
+            Stored::Target { at: 2, len: 3 },
+            Stored::Inline { at: 4 },
+            Stored::Placed {
+                first: 5,
+                count: 6,
+                is_incompressible: true,
+            },
+        ];
+        for stored in stored {
+            for node in [plain, full] {
+                let node = Node { stored, ..node };
+                let mut bytes = [0xff; Node::BYTES];
+                node.write(&mut bytes);
+                assert_eq!(Node::read(&bytes), node);
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The walk through the tree that an archive's members make.
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::contents::{DeferredMember, MemberData, PutAside};
+use super::names::{Names, ROOT};
+use super::node::{Children, Node, NodeId, Stored};
+use super::put_aside;
+use super::stored::StoredLog;
+use crate::fill::LeftOutAcls;
+use crate::fill::byte_log::Scratch;
+use crate::fill::data_space::DataSpace;
+use crate::fill::encode::{BLOCK_BYTES, Coding, Part};
+use crate::fill::error::FillError;
+use crate::fill::paged::Paged;
+use crate::fill::source::{Attributes, Body, Contents, Event, LinkId, Source};
+
+#[derive(Debug)]
+pub(in crate::fill) struct Replay {
+    names: Names,
+    stored: StoredLog,
+    coding: Coding,
+    archive: Arc<File>,
+    /// Nodes by directory and name.
+    order: Paged<NodeId>,
+    /// Data that is not in place.
+    spool: Option<Arc<File>>,
+    pub(super) left_out: Option<LeftOutAcls>,
+    has_begun: bool,
+    /// The names that are left in each directory on the way.
+    stack: Vec<Range<u64>>,
+}
+
+/// A file on the walk: its inode, and the subvolume that the name is in.
+type Met = (NodeId, NodeId);
+
+impl Replay {
+    pub(super) fn new(
+        mut names: Names,
+        stored: StoredLog,
+        coding: Coding,
+        archive: Arc<File>,
+    ) -> Result<Replay, FillError> {
+        let order = names.sort()?;
+        Ok(Replay {
+            names,
+            stored,
+            coding,
+            archive,
+            order,
+            spool: None,
+            left_out: None,
+            has_begun: false,
+            stack: Vec::new(),
+        })
+    }
+
+    /// Calls with all files in the order of the walk, as long as that gives true.
+    fn each_file(
+        &mut self,
+        meet: &mut dyn FnMut(&mut Names, &StoredLog, Met) -> Result<bool, FillError>,
+    ) -> Result<bool, FillError> {
+        let root = self.names.node(ROOT).map_err(put_aside)?;
+        let mut stack = vec![(ROOT, places(&root))];
+        while let Some((subvolume, places_left)) = stack.last_mut() {
+            let Some(at) = places_left.next() else {
+                stack.pop();
+                continue;
+            };
+            let subvolume = *subvolume;
+            let id = self.order.get(at).map_err(put_aside)?;
+            let node = self.names.node(id).map_err(put_aside)?;
+            if node.is_dir() {
+                let inside = match self.names.subvolume(id) {
+                    Some(_) => id,
+                    None => subvolume,
+                };
+                stack.push((inside, places(&node)));
+                continue;
+            }
+            let inode = match node.link {
+                Some(_) => self.names.inode(id)?,
+                None => id,
+            };
+            if !meet(&mut self.names, &self.stored, (inode, subvolume))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether data lies as if it had been placed in the order of the walk, and nothing else does.
+    ///
+    /// It may do so and not be seen to, if a file has names in a subvolume, in one below it, and in the first again.
+    pub(super) fn is_in_place(&mut self) -> Result<bool, FillError> {
+        let mut next = 0;
+        let ascend = self.each_file(&mut |names, _, (inode, subvolume)| {
+            let node = names.node(inode).map_err(put_aside)?;
+            let Stored::Placed { first, count, .. } = node.stored else {
+                return Ok(true);
+            };
+            if node.names > 0 {
+                // Other names in the same subvolume are of the same file.
+                if node.met_in == subvolume {
+                    return Ok(true);
+                }
+                let met = names.update(inode, |node| node.met_in = subvolume);
+                met.map_err(put_aside)?;
+            }
+            // Extents are numbered as they were placed.
+            let is_next = first == next;
+            next += u64::from(count);
+            Ok(is_next)
+        })?;
+        Ok(ascend && next == self.stored.extent_count())
+    }
+
+    /// Copies all data to a file, in the order of the walk.
+    pub(super) fn put_aside(
+        &mut self,
+        data: &mut DataSpace<'_>,
+        scratch: &Scratch,
+    ) -> Result<(), FillError> {
+        let spool = tempfile::tempfile_in(&scratch.dir).map_err(put_aside)?;
+        let mut at = 0;
+        let mut buf = vec![0; BLOCK_BYTES];
+        self.each_file(&mut |names, stored, (inode, _)| {
+            let node = names.node(inode).map_err(put_aside)?;
+            let Stored::Placed { first, count, .. } = node.stored else {
+                return Ok(true);
+            };
+            if count == 0 || node.aside_at.is_some() {
+                return Ok(true);
+            }
+            let placed = names.update(inode, |node| node.aside_at = Some(at));
+            placed.map_err(put_aside)?;
+            for extent in stored.extents(first, count)? {
+                let mut done = 0;
+                while done < extent.disk_bytes {
+                    let len = (extent.disk_bytes - done).min(BLOCK_BYTES as u64);
+                    let buf = &mut buf[..len as usize];
+                    data.read((extent.logical.0 + done).into(), buf)?;
+                    (&spool).write_all(buf).map_err(put_aside)?;
+                    done += len;
+                }
+                at += extent.disk_bytes;
+            }
+            Ok(true)
+        })?;
+        self.spool = Some(Arc::new(spool));
+        Ok(())
+    }
+
+    fn enter(&mut self, id: NodeId, dir: &Node) -> Result<Event, FillError> {
+        self.stack.push(places(dir));
+        Ok(Event::Enter {
+            name: self.names.name(dir).map_err(put_aside)?,
+            attributes: self.attributes(dir)?,
+            name_bytes: dir.children.name_bytes,
+            subvolume: self.names.subvolume(id),
+        })
+    }
+
+    fn attributes(&self, node: &Node) -> Result<Attributes, FillError> {
+        let mut attributes = node.attributes();
+        if let Some(at) = node.xattrs_at {
+            attributes.xattrs = self.stored.xattrs(at)?;
+        }
+        Ok(attributes)
+    }
+
+    fn file(&self, id: NodeId, name: &Node) -> Result<Event, FillError> {
+        let (inode, node) = match name.link {
+            None => (id, *name),
+            Some(_) => {
+                let inode = self.names.inode(id)?;
+                (inode, self.names.node(inode).map_err(put_aside)?)
+            }
+        };
+        let link = LinkId {
+            device: 0,
+            number: inode.into(),
+        };
+        let mut attributes = self.attributes(&node)?;
+        // As in a folder, the first name that is met decides.
+        attributes.flags = name.flags;
+        Ok(Event::File {
+            name: self.names.name(name).map_err(put_aside)?,
+            attributes,
+            link: (node.names > 1).then_some((link, node.names)),
+            body: self.body(&node)?,
+        })
+    }
+
+    fn body(&self, node: &Node) -> Result<Body, FillError> {
+        let contents = match node.stored {
+            Stored::Target { at, len } => {
+                return Ok(Body::Symlink(self.stored.target(at, len)?));
+            }
+            Stored::Nothing if !node.is_regular() => return Ok(Body::None),
+            Stored::Nothing => whole(Vec::new()),
+            Stored::Inline { at } => whole(vec![Part::Inline(self.stored.inline(at)?)]),
+            Stored::InArchive { at } => {
+                let parts = match node.parts {
+                    Some((at, count)) => Some(self.stored.parts(at, count)?),
+                    None => None,
+                };
+                Contents::Deferred(Box::new(DeferredMember {
+                    file: Arc::clone(&self.archive),
+                    at,
+                    data: MemberData::new(node.size, parts),
+                }))
+            }
+            Stored::Placed {
+                first,
+                count,
+                is_incompressible,
+            } => {
+                let extents = self.stored.extents(first, count)?;
+                match &self.spool {
+                    Some(spool) => Contents::Deferred(Box::new(PutAside {
+                        spool: Arc::clone(spool),
+                        at: node.aside_at.unwrap_or(0),
+                        extents,
+                        is_incompressible,
+                    })),
+                    None => Contents::Placed {
+                        extents,
+                        is_incompressible,
+                    },
+                }
+            }
+        };
+        let size = node.size;
+        Ok(Body::Data { size, contents })
+    }
+}
+
+/// Where the names of a directory are in the order.
+fn places(dir: &Node) -> Range<u64> {
+    let Children { first, count, .. } = dir.children;
+    first.into()..u64::from(first) + u64::from(count)
+}
+
+fn whole(parts: Vec<Part>) -> Contents {
+    Contents::Whole {
+        parts,
+        is_incompressible: false,
+    }
+}
+
+impl Source for Replay {
+    fn next(&mut self) -> Result<Option<Event>, FillError> {
+        if !self.has_begun {
+            self.has_begun = true;
+            let root = self.names.node(ROOT).map_err(put_aside)?;
+            return self.enter(ROOT, &root).map(Some);
+        }
+        let Some(names) = self.stack.last_mut() else {
+            return Ok(None);
+        };
+        let Some(at) = names.next() else {
+            self.stack.pop();
+            return Ok(Some(Event::Leave));
+        };
+        let id = self.order.get(at).map_err(put_aside)?;
+        let node = self.names.node(id).map_err(put_aside)?;
+        match node.is_dir() {
+            true => self.enter(id, &node),
+            false => self.file(id, &node),
+        }
+        .map(Some)
+    }
+
+    fn skip_contents(&mut self) {
+        self.coding.skip_contents();
+    }
+
+    fn unmet(&self) -> Option<PathBuf> {
+        self.names.unmet()
+    }
+
+    fn left_out(&self) -> Option<LeftOutAcls> {
+        self.left_out.clone()
+    }
+}

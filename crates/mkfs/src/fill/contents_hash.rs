@@ -1,0 +1,99 @@
+//! A hash of what a volume is filled with, for UUIDs that follow from it.
+//!
+//! It is over the options, the subvolumes, all items of files, their extents and checksums. Data counts by its checksums:
+//! other data in a file without checksums makes no difference, if nothing else does.
+
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::key::Key;
+
+use super::filled::Filled;
+use crate::chunks::ChunkLayout;
+use crate::error::MkfsError;
+use crate::files::Files;
+use crate::options::Identity;
+
+/// Hashed at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+#[derive(Default)]
+struct ContentsHash {
+    /// Of all pieces before.
+    state: Vec<u8>,
+    piece: Vec<u8>,
+}
+
+impl ContentsHash {
+    fn push(&mut self, bytes: &[u8]) {
+        self.piece.extend((bytes.len() as u64).to_le_bytes());
+        self.piece.extend(bytes);
+        if self.piece.len() >= PIECE_BYTES {
+            self.fold();
+        }
+    }
+
+    fn push_item(&mut self, key: Key, data: &[u8]) {
+        self.push(&key.objectid.to_le_bytes());
+        self.push(&[key.item_type.0]);
+        self.push(&key.offset.to_le_bytes());
+        self.push(data);
+    }
+
+    fn fold(&mut self) {
+        let whole = [&*self.state, &self.piece].concat();
+        self.state = CsumType::Sha256.compute(&whole).as_bytes().to_vec();
+        self.piece.clear();
+    }
+
+    fn finish(mut self) -> [u8; 16] {
+        self.fold();
+        self.state.first_chunk().copied().unwrap_or_default()
+    }
+}
+
+/// The hash of files that are placed, on devices of so many bytes.
+fn hash_of(files: &Filled<'_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], MkfsError> {
+    let mut hash = ContentsHash::default();
+    hash.push(format!("{:?}", files.geometry).as_bytes());
+    hash.push(&created.to_le_bytes());
+    for bytes in sizes {
+        hash.push(&bytes.to_le_bytes());
+    }
+    hash.push(&files.default_subvolume.0.to_le_bytes());
+    for subvolume in &files.subvolumes {
+        hash.push(&subvolume.id.0.to_le_bytes());
+        hash.push(&[u8::from(subvolume.is_read_only)]);
+        hash.push(format!("{:?}", subvolume.entry).as_bytes());
+        files.each_item(subvolume.id, &mut |key, data| {
+            hash.push_item(key, data);
+            Ok(())
+        })?;
+    }
+    files.each_extent(&mut |key, data| {
+        hash.push_item(key, data);
+        Ok(())
+    })?;
+    files.each_csum(&mut |key, data| {
+        hash.push_item(key, data);
+        Ok(())
+    })?;
+    Ok(hash.finish())
+}
+
+/// Gives everything that was made so far the UUIDs that follow from the contents.
+pub(super) fn identify(
+    identity: &Identity,
+    files: &mut Filled<'_>,
+    layout: &mut ChunkLayout,
+    sizes: &[u64],
+) -> Result<Identity, MkfsError> {
+    let hash = hash_of(files, identity.created.sec.get(), sizes)?;
+    let identity = identity.with_contents(&hash);
+    for subvolume in &mut files.subvolumes {
+        subvolume.uuid = match &subvolume.entry {
+            Some(_) => identity.subvolume_uuid(subvolume.id),
+            None => identity.fs_tree_uuid,
+        };
+    }
+    layout.set_device_uuids(&identity);
+    Ok(identity)
+}

@@ -1,0 +1,319 @@
+//! A file's bytes as they go to disk: inline, compressed or as they are, with their checksums.
+//!
+//! What is inline and what is compressed follows the kernel's defaults: files below a sector and the inline
+//! limit are inline; each 128 KiB are compressed by themselves if they look worth it, and a file of which
+//! some could not be compressed is not tried again.
+//!
+//! Not here: where the bytes go (`data_space`), holes (the sources know them).
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, compress, looks_compressible};
+use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::item::InodeFlags;
+
+use super::error::FillError;
+use crate::options::Geometry;
+
+/// The kernel's default for the mount option `max_inline`.
+const MAX_INLINE_BYTES: usize = 2048;
+/// Bytes of a file that are read, summed and handed on at a time; a multiple of every sector, and of what is
+/// compressed at a time.
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
+
+/// How a volume's files are encoded.
+#[derive(Clone, Debug)]
+pub(super) struct Coding {
+    sectorsize: usize,
+    csum_type: CsumType,
+    compression: Option<(Compression, i32)>,
+    /// Contents do not matter any more.
+    skip: Arc<AtomicBool>,
+}
+
+/// Compressed or not, the whole contents of a small file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Inline {
+    pub(super) compression: Compression,
+    pub(super) file_bytes: u64,
+    pub(super) data: Vec<u8>,
+}
+
+/// Part of a file; all lengths are whole sectors.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Within the file.
+    pub(super) offset: u64,
+    /// Bytes of the file that it stands for.
+    pub(super) file_bytes: u64,
+    pub(super) compression: Compression,
+    /// As they go to disk; missing when contents do not matter.
+    pub(super) data: Vec<u8>,
+    pub(super) disk_bytes: u64,
+    /// Of what goes to disk, unless the file has none.
+    pub(super) sums: Option<Vec<u8>>,
+    /// Where the same bytes may be shared instead of written.
+    pub(super) shared: Option<Shared>,
+}
+
+/// Bytes of a file that equal the beginning of a piece.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) file: Arc<File>,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Part {
+    Inline(Inline),
+    Piece(Piece),
+}
+
+impl Coding {
+    pub(super) fn new(geometry: &Geometry, compression: Option<(Compression, i32)>) -> Coding {
+        Coding {
+            sectorsize: geometry.sectorsize as usize,
+            csum_type: geometry.csum_type,
+            compression,
+            skip: Arc::default(),
+        }
+    }
+
+    pub(super) fn skip_contents(&self) {
+        self.skip.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn skips_contents(&self) -> bool {
+        self.skip.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn encoder(&self, flags: InodeFlags) -> Encoder<'_> {
+        let sums = !flags.contains(InodeFlags::NODATASUM);
+        let plain = InodeFlags::NODATASUM | InodeFlags::NODATACOW | InodeFlags::NOCOMPRESS;
+        Encoder {
+            coding: self,
+            has_sums: sums,
+            compression: self.compression.filter(|_| !flags.intersects(plain)),
+            is_incompressible: false,
+        }
+    }
+}
+
+/// Where a file's data is and what it is; what is asked for ascends.
+pub(super) trait FileData {
+    /// The next range of data from a place on, within the file's size.
+    fn next_data(&mut self, from: u64) -> Result<Option<Range<u64>>, FillError>;
+
+    /// Fills a buffer from a place within the file on.
+    fn fill(&mut self, buf: &mut [u8], at: u64) -> Result<(), FillError>;
+}
+
+/// Encodes one file.
+#[derive(Debug)]
+pub(super) struct Encoder<'a> {
+    coding: &'a Coding,
+    has_sums: bool,
+    compression: Option<(Compression, i32)>,
+    is_incompressible: bool,
+}
+
+impl Encoder<'_> {
+    pub(super) fn sectorsize(&self) -> u64 {
+        self.coding.sectorsize as u64
+    }
+
+    /// Whether compression was tried in vain.
+    pub(super) fn is_incompressible(&self) -> bool {
+        self.is_incompressible
+    }
+
+    /// Encodes all that a file of some size holds.
+    pub(super) fn file(
+        &mut self,
+        size: u64,
+        file: &mut dyn FileData,
+        emit: &mut dyn FnMut(Part) -> Result<(), FillError>,
+    ) -> Result<(), FillError> {
+        let sector = self.coding.sectorsize as u64;
+        if size == 0 {
+            return Ok(());
+        }
+        // What fits below a sector may be inline, holes and all.
+        if size < sector {
+            let mut data = vec![0; size as usize];
+            file.fill(&mut data, 0)?;
+            return emit(self.small(data)?);
+        }
+        let end_of_file = size.next_multiple_of(sector);
+        let mut done = 0;
+        while let Some(data) = file.next_data(done)? {
+            let end = data.end.next_multiple_of(sector).min(end_of_file);
+            let mut at = (data.start - data.start % sector).max(done);
+            while at < end {
+                let len = (end - at).min(BLOCK_BYTES as u64);
+                if self.coding.skips_contents() {
+                    emit(self.skipped(at, len))?;
+                } else {
+                    let mut data = vec![0; len as usize];
+                    let in_file = len.min(size - at) as usize;
+                    file.fill(&mut data[..in_file], at)?;
+                    self.block(at, data, emit)?;
+                }
+                at += len;
+            }
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// The contents of a file that may be inline, not empty.
+    fn small(&mut self, mut data: Vec<u8>) -> Result<Part, FillError> {
+        if let Some((compression, level)) = self.compression
+            && looks_compressible(&data)
+        {
+            let mut packed = Vec::new();
+            let sectorsize = self.coding.sectorsize;
+            let saves = compress(compression, level, &data, &mut packed, sectorsize, true)?;
+            if saves && packed.len() <= MAX_INLINE_BYTES {
+                return Ok(Part::Inline(Inline {
+                    compression,
+                    file_bytes: data.len() as u64,
+                    data: packed,
+                }));
+            }
+        }
+        if data.len() <= MAX_INLINE_BYTES {
+            return Ok(Part::Inline(Inline {
+                compression: Compression::None,
+                file_bytes: data.len() as u64,
+                data,
+            }));
+        }
+        data.resize(self.coding.sectorsize, 0);
+        Ok(Part::Piece(self.plain(0, data)))
+    }
+
+    /// Encodes whole sectors of a file, [`BLOCK_BYTES`] at most, that follow each other or a hole.
+    fn block(
+        &mut self,
+        offset: u64,
+        data: Vec<u8>,
+        emit: &mut dyn FnMut(Part) -> Result<(), FillError>,
+    ) -> Result<(), FillError> {
+        let mut plain_from = 0;
+        if self.compression.is_some() {
+            for (number, chunk) in data.chunks(MAX_EXTENT_BYTES).enumerate() {
+                let at = number * MAX_EXTENT_BYTES;
+                let Some(piece) = self.try_compress(offset + at as u64, chunk)? else {
+                    continue;
+                };
+                if plain_from < at {
+                    let plain = data[plain_from..at].to_vec();
+                    emit(Part::Piece(self.plain(offset + plain_from as u64, plain)))?;
+                }
+                plain_from = at + chunk.len();
+                emit(Part::Piece(piece))?;
+            }
+        }
+        match plain_from {
+            0 => emit(Part::Piece(self.plain(offset, data))),
+            at if at < data.len() => {
+                let plain = data[at..].to_vec();
+                emit(Part::Piece(self.plain(offset + at as u64, plain)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Stands for data of a file that nobody reads.
+    fn skipped(&self, offset: u64, len: u64) -> Part {
+        let sectors = len as usize / self.coding.sectorsize;
+        let sum_bytes = sectors * self.coding.csum_type.size_bytes();
+        Part::Piece(Piece {
+            offset,
+            file_bytes: len,
+            compression: Compression::None,
+            data: Vec::new(),
+            disk_bytes: len,
+            sums: self.has_sums.then(|| vec![0; sum_bytes]),
+            shared: None,
+        })
+    }
+
+    /// A piece that was encoded before, of a file with the same flags.
+    pub(super) fn again(
+        &self,
+        offset: u64,
+        file_bytes: u64,
+        compression: Compression,
+        data: Vec<u8>,
+    ) -> Part {
+        Part::Piece(Piece {
+            offset,
+            file_bytes,
+            compression,
+            disk_bytes: data.len() as u64,
+            sums: self.sums(&data),
+            data,
+            shared: None,
+        })
+    }
+
+    /// Notes that compression was tried in vain when the file was encoded before.
+    pub(super) fn set_incompressible(&mut self, is_incompressible: bool) {
+        self.is_incompressible = is_incompressible;
+    }
+
+    fn try_compress(&mut self, offset: u64, chunk: &[u8]) -> Result<Option<Piece>, FillError> {
+        let sectorsize = self.coding.sectorsize;
+        let Some((compression, level)) = self.compression else {
+            return Ok(None);
+        };
+        // A sector cannot become less on disk.
+        if chunk.len() <= sectorsize || !looks_compressible(chunk) {
+            return Ok(None);
+        }
+        let mut data = Vec::new();
+        if !compress(compression, level, chunk, &mut data, sectorsize, false)? {
+            self.compression = None;
+            self.is_incompressible = true;
+            return Ok(None);
+        }
+        Ok(Some(Piece {
+            offset,
+            file_bytes: chunk.len() as u64,
+            compression,
+            disk_bytes: data.len() as u64,
+            sums: self.sums(&data),
+            data,
+            shared: None,
+        }))
+    }
+
+    fn plain(&self, offset: u64, data: Vec<u8>) -> Piece {
+        Piece {
+            offset,
+            file_bytes: data.len() as u64,
+            compression: Compression::None,
+            disk_bytes: data.len() as u64,
+            sums: self.sums(&data),
+            data,
+            shared: None,
+        }
+    }
+
+    fn sums(&self, data: &[u8]) -> Option<Vec<u8>> {
+        self.has_sums.then(|| {
+            let mut sums = Vec::new();
+            let sectorsize = self.coding.sectorsize;
+            self.coding
+                .csum_type
+                .compute_sectors(data, sectorsize, &mut sums);
+            sums
+        })
+    }
+}

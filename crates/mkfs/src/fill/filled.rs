@@ -1,0 +1,105 @@
+//! What a walk has made of its files: items, checksums and extents, put aside until trees are built of them.
+
+use std::io::Read;
+use std::ops::Range;
+
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::byte_log::{ByteLog, Scratch};
+use super::data_space::{PlacedData, PlacedExtent};
+use super::item_sorter::SortedItems;
+use crate::error::MkfsError;
+use crate::extents::data_extent;
+use crate::files::{Files, Push, Subvolume};
+use crate::options::Geometry;
+use crate::place::Place;
+
+#[derive(Debug)]
+pub(super) struct Filled<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) subvolumes: Vec<Subvolume>,
+    pub(super) default_subvolume: RootId,
+    pub(super) items: SortedItems,
+    pub(super) extents: ExtentLog,
+    pub(super) data: PlacedData,
+}
+
+impl Files for Filled<'_> {
+    fn subvolumes(&self) -> &[Subvolume] {
+        &self.subvolumes
+    }
+
+    fn default_subvolume(&self) -> RootId {
+        self.default_subvolume
+    }
+
+    fn has_items(&self) -> bool {
+        true
+    }
+
+    fn each_item(&self, subvolume: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
+        self.items.each(subvolume, push)
+    }
+
+    fn each_csum(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
+        self.data.csums.each(push)
+    }
+
+    fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
+        self.extents.each(self.geometry, push)
+    }
+
+    fn used(&self, chunk: usize) -> &[Range<u64>] {
+        self.data.used.get(chunk).map_or(&[], Vec::as_slice)
+    }
+
+    fn data_end(&self) -> Place {
+        self.data.end
+    }
+}
+
+/// Extents of data in the order of their addresses, each with the one place that refers to it.
+#[derive(Debug)]
+pub(super) struct ExtentLog {
+    log: ByteLog,
+}
+
+impl ExtentLog {
+    pub(super) fn new(scratch: &Scratch) -> ExtentLog {
+        ExtentLog { log: scratch.log() }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        subvolume: RootId,
+        ino: u64,
+        extent: &PlacedExtent,
+    ) -> Result<(), MkfsError> {
+        let fields = [
+            extent.logical.0,
+            extent.disk_bytes,
+            subvolume.0,
+            ino,
+            extent.file_offset,
+        ];
+        let bytes: Vec<u8> = fields.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.log.push(&bytes).map_err(MkfsError::Scratch)?;
+        Ok(())
+    }
+
+    fn each(&self, geometry: &Geometry, push: &mut Push<'_>) -> Result<(), MkfsError> {
+        let mut reader = self.log.reader(0, self.log.len_bytes());
+        let mut bytes = [0; 40];
+        let mut item = Vec::new();
+        while !reader.is_at_end() {
+            reader.read_exact(&mut bytes).map_err(MkfsError::Scratch)?;
+            let (fields, _) = bytes.as_chunks();
+            let field = |number: usize| u64::from_le_bytes(fields[number]);
+            let (Logical(logical), len) = (Logical(field(0)), field(1));
+            data_extent(geometry, RootId(field(2)), field(3), field(4), &mut item);
+            push(Key::new(logical, KeyType::EXTENT_ITEM, len), &item)?;
+        }
+        Ok(())
+    }
+}

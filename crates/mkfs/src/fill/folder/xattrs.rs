@@ -1,0 +1,74 @@
+//! Extended attributes of what is in the folder.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{fgetxattr, flistxattr, lgetxattr, llistxattr};
+use rustix::io::{Errno, Result};
+
+use crate::fill::source::Xattr;
+
+/// Where lists and values mostly fit.
+const USUAL_BYTES: usize = 1024;
+/// The kernel's limit for lists and values.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Those of an open file or directory.
+pub(super) fn of_open(file: impl AsFd) -> Result<Vec<Xattr>> {
+    let file = file.as_fd();
+    read(
+        |buf| flistxattr(file, buf),
+        |name, buf| fgetxattr(file, name, buf),
+    )
+}
+
+/// Those of what must not be opened, such as a link or a device.
+pub(super) fn of_name(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<Xattr>> {
+    let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+    path.extend_from_slice(name);
+    read(
+        |buf| llistxattr(path.as_slice(), buf),
+        |name, buf| lgetxattr(path.as_slice(), name, buf),
+    )
+}
+
+fn read(
+    list: impl Fn(&mut [u8]) -> Result<usize>,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize>,
+) -> Result<Vec<Xattr>> {
+    let names = match whole(&list) {
+        // There are none where there cannot be any.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut xattrs = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| is_kept(name)) {
+        match whole(|buf| get(name, buf)) {
+            Ok(value) => xattrs.push((name.to_vec(), value)),
+            // Gone since it was listed.
+            Err(Errno::NODATA) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    xattrs.sort_unstable();
+    Ok(xattrs)
+}
+
+/// Whether btrfs has attributes of that kind; others belong to the folder's file system.
+pub(in crate::fill) fn is_kept(name: &[u8]) -> bool {
+    let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
+    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+    spaces.iter().any(|space| name.starts_with(space)) || acls.contains(&name)
+}
+
+/// Calls again with all the room that there can be need of, if there was too little.
+fn whole(call: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut buf = [0; USUAL_BYTES];
+    match call(&mut buf) {
+        Err(Errno::RANGE) => {}
+        len => return Ok(buf[..len?].to_vec()),
+    }
+    let mut buf = vec![0; MAX_BYTES];
+    let len = call(&mut buf)?;
+    buf.truncate(len);
+    Ok(buf)
+}
