@@ -9,7 +9,7 @@ use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{BuildError, TreeError};
 
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::space::SpaceError;
 use crate::txn::RefError;
 

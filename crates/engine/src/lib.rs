@@ -6,6 +6,7 @@
 
 mod data;
 mod error;
+mod file_id;
 mod fs;
 pub mod inspect;
 #[doc(hidden)]
@@ -18,9 +19,10 @@ mod volume;
 
 pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
+pub use file_id::FileId;
 pub use fs::{
-    AtimePolicy, Attr, DirEntry, FileId, LastName, LookupRefs, NewInode, OpenFile, PathEnd,
-    RenameMode, SetAttr, SetTime, XattrMode,
+    AtimePolicy, Attr, DirEntry, LastName, LookupRefs, NewInode, OpenFile, PathEnd, RenameMode,
+    SetAttr, SetTime, XattrMode,
 };
 pub use space::SpaceError;
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};

@@ -58,7 +58,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "error", "lock", "space", "txn", "data", "fs", "subvol", "volume",
+            "file_id", "error", "lock", "space", "txn", "data", "fs", "subvol", "volume",
             "inspect", // Of a benchmark.
             "layers",
         ],

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::windows::Windows;
-use crate::fs::{FileId, Inode};
+use crate::file_id::FileId;
+use crate::fs::Inode;
 
 /// What a listed file takes beside its data: many small files are many.
 const FILE_BYTES: u64 = 1024;

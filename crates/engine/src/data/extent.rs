@@ -11,7 +11,7 @@ use ubtrfs_format::item::{FileExtent, FileExtentHead, FileExtentKind, FileExtent
 use zerocopy::IntoBytes;
 
 use crate::error::CorruptItem;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::txn::{DataRef, DiskExtent};
 
 /// The most that one extent holds; the kernel makes none that is larger.

@@ -21,7 +21,8 @@ use ubtrfs_tree::Edit;
 
 use super::extent::Extent;
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, Inode};
+use crate::file_id::FileId;
+use crate::fs::Inode;
 use crate::txn::{DataRef, DiskExtent, Txn};
 
 #[cfg(test)]

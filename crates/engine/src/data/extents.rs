@@ -8,7 +8,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Cursor;
 
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::volume::{Tree, Volume};
 
 /// The kernel compresses at most this much into one extent, and stores at most as much.

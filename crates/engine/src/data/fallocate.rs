@@ -20,7 +20,8 @@ use super::in_place::FileExtentsState;
 use super::promise::{Promise, Wanted};
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
-use crate::fs::{FileId, Inode};
+use crate::file_id::FileId;
+use crate::fs::Inode;
 use crate::txn::{Cost, DiskExtent, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 

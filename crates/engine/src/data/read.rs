@@ -20,7 +20,8 @@ use super::csums::RangeCsums;
 use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
 use super::file::read_file;
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{Attr, FileId};
+use crate::file_id::FileId;
+use crate::fs::Attr;
 use crate::lock;
 use crate::volume::{Tree, Volume};
 

@@ -4,7 +4,7 @@
 use super::buffer::WriteBuffer;
 use super::extents::{FileExtents, FileRange};
 use crate::error::Result;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::lock;
 use crate::volume::{Tree, Volume};
 

@@ -10,7 +10,8 @@ use ubtrfs_format::item::InodeFlags;
 use super::dirty::DirtyFiles;
 use super::writeback_errors::WritebackErrors;
 use crate::error::{Error, Result};
-use crate::fs::{FileId, Inode, OpenFile, known_inode};
+use crate::file_id::FileId;
+use crate::fs::{Inode, OpenFile, known_inode};
 use crate::volume::Volume;
 
 /// The part of a file that a sync makes durable.

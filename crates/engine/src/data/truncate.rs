@@ -21,7 +21,8 @@ use super::promise::Promise;
 use super::read::Reader;
 use super::write_back::enter_extent_edit;
 use crate::error::Result;
-use crate::fs::{FileId, Inode, OpenFile};
+use crate::file_id::FileId;
+use crate::fs::{Inode, OpenFile};
 use crate::txn::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 

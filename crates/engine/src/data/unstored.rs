@@ -8,7 +8,8 @@ use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::Result;
-use crate::fs::{Attr, FileId, Inode, InodeState};
+use crate::file_id::FileId;
+use crate::fs::{Attr, Inode, InodeState};
 use crate::volume::{Tree, Volume};
 
 impl Volume {

@@ -3,9 +3,9 @@
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
-use super::FileId;
 use super::inode_item::{kind_of, known_inode};
 use crate::error::Result;
+use crate::file_id::FileId;
 use crate::lock;
 use crate::volume::Volume;
 

@@ -9,9 +9,9 @@ use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 
-use super::FileId;
 use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::volume::{Name, Volume};
 

@@ -16,8 +16,9 @@ use super::dir::inode_of;
 use super::draft::{Bytes, Draft, Stamps};
 use super::guard::{may_add, may_remove, must_be_dir, refuse_guarded};
 use super::inode_item::{EntryChange, note_entry};
-use super::{FileId, Inode, InodeState};
+use super::{Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
 
 /// The longest name of an entry or an attribute.
 pub(crate) const MAX_NAME_BYTES: usize = 255;

@@ -4,9 +4,9 @@
 
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 
-use super::FileId;
 use super::inode_item::kind_of;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::volume::Tree;
 
 /// Whether a directory may get another entry.

@@ -10,8 +10,9 @@ use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 
 use super::property::{self, Wish};
 use super::xattr::find_xattr;
-use super::{FileId, Inode, InodeState};
+use super::{Inode, InodeState};
 use crate::error::Result;
+use crate::file_id::FileId;
 use crate::volume::{Tree, Volume};
 
 const SETGID: u32 = 0o2000;

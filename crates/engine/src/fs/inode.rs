@@ -13,16 +13,16 @@
 //! The table's shards are leaves.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use ubtrfs_format::ids::RootId;
 
-use super::FileId;
 use super::inherit::Inherited;
 use crate::data::{FileExtentsState, WriteBuffer};
 use crate::error::{Error, Result};
+use crate::file_id::{FileId, IdHasher};
 use crate::lock;
 use crate::txn::{Permit, Txn};
 use crate::volume::{Tree, Volume};
@@ -89,27 +89,6 @@ impl Shard {
                 self.turns.push_back(id);
             }
         }
-    }
-}
-
-/// Of two numbers that nobody chooses to collide: they are given out in turn.
-#[derive(Debug, Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

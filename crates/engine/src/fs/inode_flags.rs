@@ -5,9 +5,10 @@ use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
+use super::property;
 use super::xattr::XattrMode;
-use super::{FileId, property};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

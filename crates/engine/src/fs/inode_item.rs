@@ -6,9 +6,9 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::FileId;
 use super::draft::{Draft, Stamps};
 use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
 use crate::volume::Tree;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {

@@ -3,13 +3,14 @@
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::{FileKind, FileTime};
 
+use super::Attr;
 use super::draft::Draft;
 use super::entry::{NewEntry, check_name, next_index};
 use super::guard::refuse_guarded;
 use super::inode::Locked;
 use super::inode_item::{kind_of, known_inode, note_change};
-use super::{Attr, FileId};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::txn::Cost;
 use crate::volume::Volume;
 

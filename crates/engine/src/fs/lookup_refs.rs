@@ -11,7 +11,8 @@ use std::sync::Arc;
 use ubtrfs_format::ids::RootId;
 
 use super::open::OpenFile;
-use super::{FileId, Inode, InodeState};
+use super::{Inode, InodeState};
+use crate::file_id::FileId;
 use crate::volume::{Tree, Volume};
 
 /// References to inodes outside the engine (FUSE: `nlookup`).

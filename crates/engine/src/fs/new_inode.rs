@@ -14,13 +14,13 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::FileId;
 use super::draft::{Draft, Stamps};
 use super::inherit::{Inherited, flags_in, group_and_mode};
 use super::property::{self, Wish};
 use super::symlink::MAX_TARGET_BYTES;
 use super::xattr::XattrMode;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::volume::{Tree, Volume};
 
 /// An inode to be made.

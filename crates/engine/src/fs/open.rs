@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
+use super::Inode;
 use super::guard::may_write;
 use super::inode_item::{kind_of, known_inode};
-use super::{FileId, Inode};
 use crate::data::SeenErrors;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::volume::Volume;
 

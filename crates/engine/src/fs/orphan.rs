@@ -14,8 +14,9 @@ use ubtrfs_tree::Edit;
 
 use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
-use super::{FileId, Inode, note_objectids};
+use super::{Inode, note_objectids};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::txn::Cost;
 use crate::volume::{Tree, Volume};
 

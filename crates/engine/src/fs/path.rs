@@ -6,9 +6,9 @@
 
 use ubtrfs_format::item::FileKind;
 
-use super::FileId;
 use super::entry::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// Links followed on one path before it counts as a loop; the kernel's limit.

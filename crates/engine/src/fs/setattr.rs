@@ -5,12 +5,13 @@
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
+use super::Attr;
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
-use super::{Attr, FileId};
 use crate::data::note_times;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

@@ -2,8 +2,8 @@
 
 use ubtrfs_format::item::FileKind;
 
-use super::FileId;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// The longest target that Linux makes or follows.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use ubtrfs_device::waiting;
 
-use super::{FileId, Inode};
+use super::Inode;
 use crate::data::put_inode;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::txn::{Cost, Permit};
 use crate::volume::Volume;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ubtrfs_format::item::{FileKind, FileTime};
 
-use super::FileId;
 use super::draft::Draft;
 use super::guard::{may_write, must_be_dir};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use super::open::OpenFile;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

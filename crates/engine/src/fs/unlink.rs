@@ -17,9 +17,10 @@ use super::evict::{Doomed, all_items};
 use super::guard::must_be_dir;
 use super::inode::Locked;
 use super::inode_item::{kind_of, note_change};
-use super::{FileId, Inode, InodeState};
+use super::{Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::txn::{Cost, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 

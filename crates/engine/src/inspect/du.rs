@@ -9,7 +9,7 @@ use ubtrfs_format::key::{Key, KeyType};
 
 use super::resolve::RootsOfBlocks;
 use crate::error::Result;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// Bytes of a file's extents outside the trees, preallocated ones included, holes and inline data not.

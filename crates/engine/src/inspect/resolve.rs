@@ -22,7 +22,7 @@ use zerocopy::FromBytes;
 
 use super::blocks;
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// How many roots of blocks are remembered at most, a block that has none counted as one.

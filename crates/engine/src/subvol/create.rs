@@ -15,9 +15,8 @@ use zerocopy::FromZeros;
 
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
-use crate::fs::{
-    Draft, FileId, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid,
-};
+use crate::file_id::FileId;
+use crate::fs::{Draft, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid};
 use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
 use crate::volume::{Tree, Volume};
 

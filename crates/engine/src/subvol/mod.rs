@@ -10,7 +10,8 @@ use ubtrfs_format::item::{RootItem, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, inode_of};
+use crate::file_id::FileId;
+use crate::fs::inode_of;
 use crate::volume::Volume;
 
 pub use properties::ReceivedFrom;

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::handle::Cost;
+use super::cost::Cost;
 use super::stripes::Striped;
 
 /// What one unit is good for.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::allowances::{Allowances, Units};
-use super::handle::Cost;
+use super::cost::Cost;
 use super::need::{Load, TreeSizes};
 use super::running::Running;
 use crate::space::Space;

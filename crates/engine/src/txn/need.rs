@@ -9,7 +9,7 @@
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
-use super::handle::Cost;
+use super::cost::Cost;
 
 /// An edit touches a leaf, which may split, and may so touch a leaf of the extent tree and one of the free-space tree.
 const BLOCKS_PER_EDIT: u64 = 4;

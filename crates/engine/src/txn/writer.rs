@@ -25,8 +25,9 @@ use ubtrfs_format::key::Key;
 
 use super::allowances::Units;
 use super::balance::Balance;
+use super::cost::Cost;
 use super::gate::Gate;
-use super::handle::{Cost, Permit};
+use super::handle::Permit;
 use super::need::Load;
 use super::published::{Discarded, READERS_TAKE, READERS_TRIES, Unreleased};
 use super::running::Running;

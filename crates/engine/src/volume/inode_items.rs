@@ -22,7 +22,7 @@ use ubtrfs_tree::Edit;
 use zerocopy::FromBytes;
 
 use super::lazy_times::LazyTimes;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 
 #[cfg(test)]
 mod tests;

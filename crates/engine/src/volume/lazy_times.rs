@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ubtrfs_format::item::InodeItem;
 
-use crate::fs::{FileId, IdHasher};
+use crate::file_id::{FileId, IdHasher};
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,8 @@ pub(crate) use writable::now;
 
 use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{CorruptItem, Error, Result};
-use crate::fs::{FileId, InodeTable, LookupRefs, OrphanQueue};
+use crate::file_id::FileId;
+use crate::fs::{InodeTable, LookupRefs, OrphanQueue};
 use crate::txn::{Writer, WriterStats};
 use tree::{TreeTable, TreeUse};
 use writable::check_writable;

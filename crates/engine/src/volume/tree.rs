@@ -24,7 +24,7 @@ use ubtrfs_tree::{LiveTree, View};
 use super::inode_items::InodeItems;
 use super::names::Names;
 use crate::error::{Error, Result};
-use crate::fs::IdHasher;
+use crate::file_id::IdHasher;
 
 /// What the trees of a volume have in common.
 #[derive(Debug)]

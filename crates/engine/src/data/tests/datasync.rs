@@ -10,7 +10,8 @@ use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
 
 use super::rig::{MIB, Recorded, options};
 use crate::data::Fallocate;
-use crate::fs::{FileId, RenameMode, SetAttr, XattrMode};
+use crate::file_id::FileId;
+use crate::fs::{RenameMode, SetAttr, XattrMode};
 use crate::{OpenOptions, Volume};
 
 const SECTOR: u64 = 4096;

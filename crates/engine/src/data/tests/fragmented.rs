@@ -10,7 +10,7 @@ use ubtrfs_sim::Request;
 use super::rig::{MIB, Rig, options};
 use crate::data::store::Store;
 use crate::data::write_back::Job;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::txn::Cost;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};
 

@@ -9,7 +9,7 @@ use ubtrfs_sim::{Rng, seed};
 use super::rig::{MIB, Rig, options};
 use crate::SpaceKind;
 use crate::data::Fallocate;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
 

@@ -14,7 +14,7 @@ use super::rig::{MIB, Recorded, Rig, is_write, options};
 use crate::data::Fallocate;
 use crate::data::extent::Extent;
 use crate::data::extent_edit::ExtentEdit;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::{Result, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -8,7 +8,7 @@ use ubtrfs_sim::{Rng, seed};
 
 use super::rig::{MIB, Rig, options};
 use crate::data::{Compress, Fallocate};
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::{Error, OpenOptions};
 
 /// What a file must read as.

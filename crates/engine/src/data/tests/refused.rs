@@ -14,7 +14,7 @@ use super::rig::{MIB, Rig, options};
 use crate::data::Fallocate;
 use crate::data::promise::Promise;
 use crate::data::write::Target;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::txn::Cost;
 use crate::{SpaceKind, Volume};
 

@@ -13,7 +13,8 @@ use ubtrfs_sim::record::{Event, Recorder};
 use ubtrfs_sim::{HookedDevice, ThrottledDevice};
 use zerocopy::IntoBytes;
 
-use crate::fs::{FileId, NewInode, inode_key, known_inode};
+use crate::file_id::FileId;
+use crate::fs::{NewInode, inode_key, known_inode};
 use crate::txn::Cost;
 use crate::{OpenOptions, Volume};
 

@@ -5,7 +5,7 @@ use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Rig, options};
 use crate::data::Fallocate;
-use crate::fs::FileId;
+use crate::file_id::FileId;
 
 /// A few tree blocks more or fewer.
 const NEAR: u64 = MIB;

@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use ubtrfs_format::item::FileTime;
 
+use super::Inode;
 use super::entry::check_name;
 use super::guard::{may_remove, may_write, must_be_dir, refuse_guarded};
 use super::inode::Locked;
 use super::inode_item::known_inode;
 use super::new_inode::NewInode;
-use super::{FileId, Inode};
 use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
 use crate::lock;
 use crate::txn::Cost;
 use crate::volume::Volume;

@@ -6,10 +6,11 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileKind;
 
 use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::fs::Inode;
 use crate::fs::draft::Draft;
 use crate::fs::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::fs::root_ref::RootPlace;
-use crate::fs::{FileId, Inode};
 use crate::txn::Txn;
 use crate::volume::{Tree, Volume};
 

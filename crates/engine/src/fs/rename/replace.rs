@@ -5,7 +5,7 @@ use ubtrfs_format::item::InodeItem;
 use super::Rename;
 use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
-use crate::fs::FileId;
+use crate::file_id::FileId;
 use crate::fs::entry::{NewEntry, next_index};
 use crate::fs::guard::{may_add, must_be_dir};
 use crate::fs::inherit::inherited;

@@ -22,7 +22,8 @@ use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use zerocopy::IntoBytes;
 
 use super::{Commit, Lap};
-use crate::fs::{FileId, NewInode, inode_key, known_inode};
+use crate::file_id::FileId;
+use crate::fs::{NewInode, inode_key, known_inode};
 use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::txn::writer::CommitPhases;
 use crate::txn::{Cost, DataRef, DiskExtent};

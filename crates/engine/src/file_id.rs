@@ -4,6 +4,8 @@
 //! Such an entry reads as an empty directory, which has no inode on disk. Its handle carries the
 //! directory that it stands in, behind a bit that no inode number has.
 
+use std::hash::Hasher;
+
 use ubtrfs_format::ids::{InodeNr, RootId};
 
 const STUB: u64 = 1 << 63;
@@ -43,5 +45,26 @@ impl FileId {
     /// Whether it stands for a nested subvolume that a snapshot did not copy.
     pub fn is_stub(self) -> bool {
         self.stub_parent().is_some()
+    }
+}
+
+/// Of two numbers that nobody chooses to collide: they are given out in turn.
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

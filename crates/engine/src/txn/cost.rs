@@ -1,0 +1,119 @@
+//! The worst-case size of an operation's edits, and the extents and references that edits name.
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+
+use super::delayed_refs::RefKey;
+
+/// So much room is kept back for operations that free space: who frees more items does it in steps, which are
+/// no larger than this when there is no room for larger ones.
+pub(crate) const FREEING_ITEMS: u64 = 40;
+/// What they lie side by side in, and the leaves of a name.
+const FREEING_LEAVES: u64 = 8;
+
+/// What an operation may change at worst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Items that it inserts, replaces or deletes.
+    pub(crate) items: u64,
+    /// Bytes of the values that it inserts.
+    pub(crate) bytes: u64,
+    /// Leaves of subvolumes that these items lie in.
+    pub(crate) leaves: u64,
+    /// Whether it is there to free space, and so may use what is kept back for that.
+    pub(crate) frees: bool,
+}
+
+impl Cost {
+    pub(crate) fn items(items: u64) -> Cost {
+        Cost {
+            items,
+            bytes: items * 128,
+            leaves: items,
+            frees: false,
+        }
+    }
+
+    /// So many items that lie side by side, such as those of one inode.
+    pub(crate) fn neighbours(items: u64) -> Cost {
+        Cost::items(items).in_leaves(2 + items / 32)
+    }
+
+    #[must_use]
+    pub(crate) fn in_leaves(mut self, leaves: u64) -> Cost {
+        self.leaves = leaves.min(self.items);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn bytes(mut self, bytes: u64) -> Cost {
+        self.bytes += bytes;
+        self
+    }
+
+    /// Both together; it frees if either does.
+    #[must_use]
+    pub(crate) fn and(self, other: Cost) -> Cost {
+        Cost {
+            items: self.items.saturating_add(other.items),
+            bytes: self.bytes.saturating_add(other.bytes),
+            leaves: self.leaves.saturating_add(other.leaves),
+            frees: self.frees || other.frees,
+        }
+    }
+
+    /// Takes `part` away, as far as it is there, and returns it.
+    pub(crate) fn take(&mut self, part: Cost) -> Cost {
+        let mut take = |from: fn(&mut Cost) -> &mut u64, wanted: u64| {
+            let left = from(self);
+            let taken = wanted.min(*left);
+            *left -= taken;
+            taken
+        };
+        Cost {
+            items: take(|cost| &mut cost.items, part.items),
+            bytes: take(|cost| &mut cost.bytes, part.bytes),
+            leaves: take(|cost| &mut cost.leaves, part.leaves),
+            frees: self.frees,
+        }
+    }
+
+    /// The most of an operation that frees space, or of one step of it.
+    pub(crate) fn of_freeing() -> Cost {
+        Cost::items(FREEING_ITEMS)
+            .in_leaves(FREEING_LEAVES)
+            .freeing()
+    }
+
+    #[must_use]
+    pub(crate) fn freeing(mut self) -> Cost {
+        self.frees = true;
+        self
+    }
+}
+
+/// A data extent on disk, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskExtent {
+    pub(crate) start: Logical,
+    pub(crate) len: u64,
+}
+
+/// Who refers to a data extent: the file extent item of (root, ino) at `offset` + the item's own offset
+/// into the extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataRef {
+    pub(crate) root: RootId,
+    pub(crate) ino: InodeNr,
+    /// The item's file offset less its offset into the extent; may wrap below zero.
+    pub(crate) offset: u64,
+}
+
+impl From<DataRef> for RefKey {
+    fn from(data: DataRef) -> RefKey {
+        RefKey::DataRoot {
+            root: data.root,
+            ino: data.ino,
+            offset: data.offset,
+        }
+    }
+}
