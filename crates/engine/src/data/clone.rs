@@ -473,7 +473,9 @@ impl Volume {
             let within = cut.start - place.start..cut.end - place.start;
             let to = part.to + (cut.start - from.start);
             if let Some(Extent::Disk(shared)) = extent.slice(within) {
-                self.data.shared.add(shared.disk.start, txn.transid());
+                self.writer()?
+                    .shared_extents
+                    .add(shared.disk.start, txn.transid());
                 dst.put(
                     to,
                     Extent::Disk(DiskPart {

@@ -15,13 +15,13 @@ use super::buffer::WriteBuffer;
 use super::extent::{DiskPart, Extent, MAX_EXTENT_BYTES};
 use super::extent_edit::ExtentEdit;
 use super::extents::FileExtents;
-use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
+use super::file::{end_of, note_write, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::{Promise, Wanted};
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::fs::Inode;
+use crate::fs::{Inode, put_inode};
 use crate::txn::{Cost, DiskExtent, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 

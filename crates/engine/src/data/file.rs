@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
-use zerocopy::IntoBytes;
 
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
-use crate::fs::{Inode, inode_key, kind_of, known_inode, note_change};
+use crate::fs::{Inode, kind_of, known_inode, note_change};
 use crate::lock;
 use crate::txn::{Cost, Permit, Txn};
 use crate::volume::Volume;
@@ -39,19 +38,6 @@ pub(super) fn note_write(item: &mut InodeItem) {
     let now = FileTime::now();
     item.mtime = now.into();
     note_change(item, now);
-}
-
-pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
-    item.transid = txn.transid().0.into();
-    txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
-}
-
-/// The same where `item` differs by times only.
-pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
-    if !inode.tree.inode_items.lazy.keep(inode.id, item) {
-        item.transid = txn.transid().0.into();
-        txn.put_times(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
-    }
 }
 
 /// The end of a range, which no file reaches beyond.

@@ -9,7 +9,7 @@
 //! - INPLACE-1: an extent that is remembered as the file's own has no other reference: whoever adds one, a clone
 //!   or a snapshot, has the memory cleared. A snapshot shows in the tree's `last_snapshot`.
 //! - INPLACE-2: a reference that a clone added, and that the extent tree does not have yet, is found in
-//!   [`SharedExtents`].
+//!   `SharedExtents`.
 //! - INPLACE-3: nothing is overwritten while a snapshot of the tree is being made: `Tree::in_place` is held
 //!   alone by who makes one, shared by who writes.
 //! - INPLACE-4: a deleted subvolume is not freed while anything of it is being overwritten: whoever holds
@@ -17,12 +17,11 @@
 //!
 //! Locks: the file's extents. No other is taken that anyone holds for long.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
-use parking_lot::Mutex;
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
+use ubtrfs_format::ids::{Logical, RootId, objectid};
 use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
 use ubtrfs_format::key::{Key, KeyType};
 
@@ -49,35 +48,6 @@ const REMEMBERED: usize = 4096;
 impl FileExtentsState {
     pub(super) fn forget(&mut self) {
         self.own.clear();
-    }
-}
-
-/// Extents to which a clone has added a reference, by the transaction that did, until it is committed.
-#[derive(Debug, Default)]
-pub(crate) struct SharedExtents {
-    added: Mutex<HashMap<Logical, Transid>>,
-}
-
-impl SharedExtents {
-    pub(super) fn add(&self, extent: Logical, transid: Transid) {
-        self.added.lock().insert(extent, transid);
-    }
-
-    /// The extent tree that everybody sees has what transactions up to `committed` added.
-    pub(super) fn forget(&self, committed: Transid) {
-        let mut added = self.added.lock();
-        added.retain(|_, transid| *transid > committed);
-        added.shrink_to_fit();
-    }
-
-    /// Whether there is a reference that the extent tree may lack.
-    fn contains(&self, extent: Logical) -> bool {
-        self.added.lock().contains_key(&extent)
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.added.lock().len()
     }
 }
 
@@ -165,7 +135,7 @@ impl Volume {
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
         // The number first: what it counts as committed, the view has.
         let committed = self.writer()?.committed();
-        if self.data.shared.contains(part.disk.start) {
+        if self.writer()?.shared_extents.contains(part.disk.start) {
             return Ok(false);
         }
         let tree = self.tree(RootId::EXTENT_TREE)?;

@@ -17,6 +17,7 @@ mod file;
 mod in_place;
 mod options;
 mod pieces;
+mod plan;
 mod promise;
 mod read;
 mod runs;
@@ -39,12 +40,10 @@ pub(crate) use buffer::WriteBuffer;
 pub use decompressed::CacheStats;
 pub(crate) use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;
-pub(crate) use file::{note_times, put_inode};
 pub(crate) use in_place::FileExtentsState;
 pub use options::Compress;
 pub(crate) use options::DataOptions;
 use settings::Settings;
-use ubtrfs_format::ids::Transid;
 pub(crate) use writeback_errors::SeenErrors;
 
 use crate::volume::Rescue;
@@ -55,7 +54,6 @@ pub(crate) struct DataPath {
     pub(crate) settings: Settings,
     pub(crate) rescue: Rescue,
     dirty: dirty::DirtyFiles,
-    shared: in_place::SharedExtents,
 }
 
 impl DataPath {
@@ -64,13 +62,7 @@ impl DataPath {
             settings: Settings::new(&options),
             rescue: options.rescue,
             dirty: dirty::DirtyFiles::new(options.buffer_bytes),
-            shared: in_place::SharedExtents::default(),
         }
-    }
-
-    /// A commit is published: what it has need not be remembered.
-    pub(crate) fn note_commit(&self, transid: Transid) {
-        self.shared.forget(transid);
     }
 
     /// Lets go of memory for buffered data that was not needed since the last time.

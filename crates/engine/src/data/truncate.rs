@@ -15,14 +15,14 @@ use ubtrfs_format::item::{InodeFlags, InodeItem};
 use super::buffer::WriteBuffer;
 use super::extent::{Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
-use super::file::{end_of, note_write, put_inode, read_file, refuse_flags};
+use super::file::{end_of, note_write, read_file, refuse_flags};
 use super::in_place::FileExtentsState;
 use super::promise::Promise;
 use super::read::Reader;
 use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::file_id::FileId;
-use crate::fs::{Inode, OpenFile};
+use crate::fs::{Inode, OpenFile, put_inode};
 use crate::txn::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 

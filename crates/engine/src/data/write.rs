@@ -13,15 +13,15 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::buffer::WriteBuffer;
-use super::file::{end_of, note_times, note_write, read_file};
+use super::file::{end_of, note_write, read_file};
 use super::in_place::FileExtentsState;
 use super::pieces::Pieces;
+use super::plan::Job;
 use super::promise::Promise;
 use super::sync::FILES_AT_ONCE;
-use super::write_back::Job;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::fs::{Inode, InodeState};
+use crate::fs::{Inode, InodeState, note_times};
 use crate::lock;
 use crate::txn::Permit;
 use crate::volume::Volume;

@@ -3,7 +3,7 @@
 use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
 
 use super::inode_item::known_inode;
-use crate::data::note_times;
+use super::note_times;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;

@@ -6,9 +6,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::Inode;
 use super::draft::{Draft, Stamps};
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
+use crate::txn::Txn;
 use crate::volume::Tree;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {
@@ -84,6 +86,20 @@ impl Draft<'_> {
 pub(crate) fn note_change(item: &mut InodeItem, now: FileTime) {
     item.ctime = Timespec::from(now);
     item.sequence = item.sequence.get().wrapping_add(1).into();
+}
+
+/// Puts the item of an inode.
+pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    item.transid = txn.transid().0.into();
+    txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+}
+
+/// Puts the item of an inode that differs by times only, or keeps the times in memory.
+pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    if !inode.tree.inode_items.lazy.keep(inode.id, item) {
+        item.transid = txn.transid().0.into();
+        txn.put_times(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+    }
 }
 
 /// Notes a change of a directory's entries; `name_len` is that of one that comes or goes.

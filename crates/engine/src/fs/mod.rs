@@ -41,10 +41,11 @@ pub(crate) use dir::inode_of;
 pub(crate) use draft::Draft;
 pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub(crate) use inode::{Inode, InodeState, InodeTable, Locked};
-pub(crate) use inode_item::{inode_key, kind_of, known_inode, note_change};
+#[cfg(test)]
+pub(crate) use inode_item::inode_key;
+pub(crate) use inode_item::{kind_of, known_inode, note_change, note_times, put_inode};
 pub use lookup_refs::LookupRefs;
 pub use new_inode::NewInode;
-pub(crate) use new_inode::{next_objectid, note_objectids};
 pub use open::OpenFile;
 pub(crate) use orphan_queue::OrphanQueue;
 pub use path::{LastName, PathEnd};

@@ -3,9 +3,8 @@
 //! Not here: its name (`create`), the orphan item of one without a name (`tmpfile`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{
     FILE_EXTENT_INLINE_START, FileExtentHead, FileExtentKind, FileKind, FileTime, InodeFlags,
     InodeItem, Timespec, acl,
@@ -227,40 +226,8 @@ impl Draft<'_> {
 impl Volume {
     /// A number that no inode of the tree has, nor ever had since the volume was opened.
     pub(super) fn new_ino(&self, tree: &Arc<Tree>) -> Result<InodeNr> {
-        next_objectid(tree).map(InodeNr)
+        tree.next_objectid().map(InodeNr)
     }
-}
-
-/// An object id above all that were in use when `note_objectids` was first called, or given out since: what is
-/// remembered of an id that was deleted is never taken for what has it now.
-pub(crate) fn next_objectid(tree: &Tree) -> Result<u64> {
-    note_objectids(tree)?;
-    let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
-    let given = tree
-        .next_ino
-        .try_update(Ordering::Relaxed, Ordering::Relaxed, give_out);
-    given.map_err(|_| Error::NoSpace)
-}
-
-/// Called before anything is deleted from a tree.
-pub(crate) fn note_objectids(tree: &Tree) -> Result<()> {
-    if tree.next_ino.load(Ordering::Relaxed) != 0 {
-        return Ok(());
-    }
-    let above = highest_objectid(tree)?.saturating_add(1);
-    let first = above.max(RootId::FIRST_FREE);
-    // Somebody else may have been faster.
-    let _ = tree
-        .next_ino
-        .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
-    Ok(())
-}
-
-fn highest_objectid(tree: &Tree) -> Result<u64> {
-    let mut cursor = tree.view.cursor();
-    let end = Key::new(RootId::LAST_FREE, KeyType(u8::MAX), u64::MAX);
-    cursor.seek_floor(&end)?;
-    Ok(cursor.current().map_or(0, |(key, _)| key.objectid))
 }
 
 impl FileId {

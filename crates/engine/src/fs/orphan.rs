@@ -12,9 +12,9 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Edit;
 
+use super::Inode;
 use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
-use super::{Inode, note_objectids};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::txn::Cost;
@@ -48,7 +48,7 @@ impl Volume {
             return Ok(());
         }
         waiting::check()?;
-        note_objectids(tree)?;
+        tree.note_objectids()?;
         if known.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

@@ -5,11 +5,10 @@
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
-use super::Attr;
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
-use crate::data::note_times;
+use super::{Attr, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;

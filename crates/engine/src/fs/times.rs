@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use ubtrfs_device::waiting;
 
-use super::Inode;
-use crate::data::put_inode;
+use super::{Inode, put_inode};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::txn::{Cost, Permit};

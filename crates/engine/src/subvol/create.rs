@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::fs::{Draft, NewEntry, NewInode, RootPlace, check_name, next_index, next_objectid};
+use crate::fs::{Draft, NewEntry, NewInode, RootPlace, check_name, next_index};
 use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
 use crate::volume::{Tree, Volume};
 
@@ -80,7 +80,7 @@ impl Volume {
         let _pending =
             [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));
         let mut state = parent.lock.write();
-        let id = RootId(next_objectid(self.root_tree_object())?);
+        let id = RootId(self.root_tree_object().next_objectid()?);
         if !id.is_subvolume() {
             return Err(Error::NoSpace);
         }

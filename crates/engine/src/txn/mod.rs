@@ -16,6 +16,7 @@ mod need;
 mod pending_subvolumes;
 mod published;
 mod running;
+mod shared_extents;
 mod stripes;
 mod superblock_edits;
 mod waits;

@@ -31,6 +31,7 @@ use super::handle::Permit;
 use super::need::Load;
 use super::published::{Discarded, READERS_TAKE, READERS_TRIES, Unreleased};
 use super::running::Running;
+use super::shared_extents::SharedExtents;
 use super::waits::{WaitCounter, Waiting, Waits};
 use crate::error::{Error, Result};
 use crate::space::Space;
@@ -102,6 +103,7 @@ pub(crate) struct Writer {
     /// Space that commits freed and readers may still look at.
     pub(super) unreleased: Mutex<Unreleased>,
     pub(super) discarded: Discarded,
+    pub(crate) shared_extents: SharedExtents,
     aborted: ArcSwapOption<String>,
     closed: AtomicBool,
     data_way: RwLock<()>,
@@ -172,6 +174,7 @@ impl Writer {
             committed: AtomicU64::new(committed.0),
             unreleased: Mutex::default(),
             discarded: Discarded::default(),
+            shared_extents: SharedExtents::default(),
             aborted: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
             data_way: RwLock::new(()),

@@ -65,7 +65,7 @@ pub struct Tree {
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
     /// The next inode number to be given out; 0 until the tree is written to.
-    pub(crate) next_ino: AtomicU64,
+    next_ino: AtomicU64,
     /// Whether inodes without a name that were left in it have been looked for.
     pub(crate) orphans_finished: AtomicBool,
     /// Holds on its inodes (TREE-3).
@@ -225,6 +225,38 @@ impl Tree {
         self.live
             .as_ref()
             .expect("edited trees are of writable volumes")
+    }
+
+    /// Gives out an object id above all that were in use when the tree was first written to, or given out since: what is
+    /// remembered of an id that was deleted is never taken for what has it now.
+    pub(crate) fn next_objectid(&self) -> Result<u64> {
+        self.note_objectids()?;
+        let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
+        let given = self
+            .next_ino
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, give_out);
+        given.map_err(|_| Error::NoSpace)
+    }
+
+    /// Notes which object ids are in use. Called before anything is deleted from the tree.
+    pub(crate) fn note_objectids(&self) -> Result<()> {
+        if self.next_ino.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        let above = self.highest_objectid()?.saturating_add(1);
+        let first = above.max(RootId::FIRST_FREE);
+        // Another thread may have been faster.
+        let _ = self
+            .next_ino
+            .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn highest_objectid(&self) -> Result<u64> {
+        let mut cursor = self.view.cursor();
+        let end = Key::new(RootId::LAST_FREE, KeyType(u8::MAX), u64::MAX);
+        cursor.seek_floor(&end)?;
+        Ok(cursor.current().map_or(0, |(key, _)| key.objectid))
     }
 
     fn is_settled(&self, committed: u64) -> bool {

@@ -18,7 +18,6 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::mapping::PlacedExtent;
 use super::{OpenOptions, Tree, Volume, open_tree};
 use crate::error::{Error, Result};
-use crate::fs::note_objectids;
 use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
 use crate::txn::{Balance, Cost, Writer, free_by_extents};
 
@@ -119,7 +118,7 @@ impl Volume {
             );
         }
         self.distrust_quotas()?;
-        note_objectids(&self.root_tree)?;
+        self.root_tree.note_objectids()?;
         if self.has_deleted_subvolumes()? {
             self.writer()?.set_unclean();
         }

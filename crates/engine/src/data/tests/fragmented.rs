@@ -8,8 +8,8 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Request;
 
 use super::rig::{MIB, Rig, options};
+use crate::data::plan::Job;
 use crate::data::store::Store;
-use crate::data::write_back::Job;
 use crate::file_id::FileId;
 use crate::txn::Cost;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};

@@ -256,9 +256,12 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     }
     volume.sync().unwrap();
     volume.clone_range(src, 0, 0, dst, 0).unwrap();
-    assert_eq!(volume.data.shared.len(), EXTENTS as usize);
+    assert_eq!(
+        volume.writer().unwrap().shared_extents.len(),
+        EXTENTS as usize
+    );
     volume.sync().unwrap();
-    assert_eq!(volume.data.shared.len(), 0);
+    assert_eq!(volume.writer().unwrap().shared_extents.len(), 0);
     write(&rig, src, 0, 7, SECTOR as usize);
     assert!(
         read(&rig, dst, 0, SECTOR as usize)

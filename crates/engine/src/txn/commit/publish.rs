@@ -49,7 +49,7 @@ impl Commit<'_> {
         volume.publish_superblock(superblock);
         writer.balance.publish(extent_tree);
         writer.note_commit(transid);
-        volume.data.note_commit(transid);
+        writer.shared_extents.forget(transid);
         // Layers first: who takes the new epoch sees the new roots.
         let epoch = volume.node_store().next_epoch();
         for removed in &removed_groups {
