@@ -12,6 +12,7 @@ pub mod inspect;
 #[doc(hidden)]
 pub mod layers;
 mod lock;
+mod roots;
 mod space;
 mod subvol;
 mod txn;
@@ -24,6 +25,7 @@ pub use fs::{
     AtimePolicy, Attr, DirEntry, LastName, LookupRefs, NewInode, OpenFile, PathEnd, RenameMode,
     SetAttr, SetTime, XattrMode,
 };
+pub use roots::{BlockGroup, Rescue, Tree};
 pub use space::SpaceError;
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use txn::{CommitPhases, Lifetime, Waits, WriterStats};
@@ -31,4 +33,4 @@ pub use txn::{ExtentShape, RefError, RefKey};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
-pub use volume::{BlockGroup, LEAST_MEMORY_BYTES, OpenOptions, Rescue, StatFs, Tree, Volume};
+pub use volume::{LEAST_MEMORY_BYTES, OpenOptions, StatFs, Volume};

@@ -58,7 +58,15 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "file_id", "error", "lock", "space", "txn", "data", "fs", "subvol", "volume",
+            "file_id",
+            "error",
+            "lock",
+            "space roots",
+            "txn",
+            "data",
+            "fs",
+            "subvol",
+            "volume",
             "inspect", // Of a benchmark.
             "layers",
         ],

@@ -142,7 +142,7 @@ impl Volume {
         let dst_size = facts(&dst)?.1;
         if share.to > dst_size {
             waiting::check()?;
-            let promise = promise.split(GROW_SECTORS * self.sectorsize());
+            let promise = promise.split(GROW_SECTORS * self.roots.sectorsize());
             self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
         }
         self.share(&mut pair, share, step, promise, note_write)?;
@@ -209,7 +209,7 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let src_size = self.attr(src)?.size;
         let len = len.min(src_size.saturating_sub(src_offset));
         if len == 0 {
@@ -293,7 +293,7 @@ impl Volume {
     /// Whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first. The rest
     /// takes none, as in the kernel.
     fn writes_data(&self, src: &Inode, dst: &Inode, share: Share) -> Result<bool> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(src)?.1, facts(dst)?.1);
         if share.to > dst_size {
             return Ok(true);
@@ -321,7 +321,7 @@ impl Volume {
     /// What a step that meets so many extents takes at worst, or a small one if there is no room for that; and inline data
     /// if any is to be written.
     fn promise_of_clone(&self, writes_data: bool, met: usize) -> Result<(Promise, usize)> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
         let data_bytes = match writes_data {
             true => inline_bytes + GROW_SECTORS * sectorsize,
@@ -338,7 +338,7 @@ impl Volume {
 
     /// The kernel's rules. A length of 0 becomes that to the source's end.
     fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
         let Share { from, to, len } = share;
         let rest = src_size.checked_sub(from);
@@ -364,14 +364,14 @@ impl Volume {
         }
         let len = match src_end == src_size && dst_end == dst_size {
             true => len,
-            false => len - len % self.sectorsize(),
+            false => len - len % self.roots.sectorsize(),
         };
         self.check_places(pair, Share { from, to, len })
     }
 
     /// Whether two files can share at these places.
     fn check_places(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let Share { from, to, len } = share;
         if !from.is_multiple_of(sectorsize) || !to.is_multiple_of(sectorsize) {
             return Err(Error::Unaligned);
@@ -420,7 +420,7 @@ impl Volume {
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         pair.forget();
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let whole = share.len.next_multiple_of(sectorsize);
         let mut done = 0;
         while done < whole {
@@ -458,7 +458,7 @@ impl Volume {
         promise: &mut Promise,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let whole = part.len.next_multiple_of(sectorsize);
         let from = part.from..part.from + whole;
         let inline = self.inline_bytes(pair.src, src, from.clone())?;
@@ -490,7 +490,7 @@ impl Volume {
             let old_size = item.size.get();
             self.enter_size(&mut dst, &mut item, old_size..end.max(old_size), generation);
         }
-        if !self.has_no_holes() {
+        if !self.roots.has_no_holes() {
             let size = item.size.get().next_multiple_of(sectorsize);
             dst.fill_holes(
                 part.to..(part.to + whole).min(size).max(part.to),

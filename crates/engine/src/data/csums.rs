@@ -85,7 +85,7 @@ impl Volume {
     pub(super) fn data_csums(&self, logical: Logical, sectors: usize) -> Result<RangeCsums> {
         let kind = self.superblock().csum_type();
         let size = kind.size_bytes();
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut range = RangeCsums {
             kind,
             sums: vec![0; sectors * size],

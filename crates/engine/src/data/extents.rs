@@ -9,7 +9,8 @@ use ubtrfs_tree::Cursor;
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 /// The kernel compresses at most this much into one extent, and stores at most as much.
 pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;

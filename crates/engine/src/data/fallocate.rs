@@ -122,7 +122,7 @@ impl Volume {
         let range = offset..end;
         let inode = self.inode_to_change(id)?;
         refuse_flags(&inode, mode.guards())?;
-        let touched = touched_sectors(&range, self.sectorsize());
+        let touched = touched_sectors(&range, self.roots.sectorsize());
         let (mut means, mut extents) = self.begin_fallocate(&inode, mode, &range)?;
         let steps = means.steps;
         let size = {
@@ -139,7 +139,7 @@ impl Volume {
             }
             Fallocate::PunchHole => {
                 let end = if end >= size {
-                    end.next_multiple_of(self.sectorsize())
+                    end.next_multiple_of(self.roots.sectorsize())
                 } else {
                     end
                 };
@@ -169,7 +169,7 @@ impl Volume {
         mode: Fallocate,
         range: &Range<u64>,
     ) -> Result<(Means, MutexGuard<'a, FileExtentsState>)> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let touched = touched_sectors(range, sectorsize);
         // Whole sectors become a hole without any data, as in the kernel.
         let is_whole_hole =
@@ -224,7 +224,7 @@ impl Volume {
         range: &Range<u64>,
         is_whole_hole: bool,
     ) -> Result<u64> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
         let grow_bytes = 2 * GROW_SECTORS * sectorsize;
         if let Fallocate::Reserve { keep_size } = mode {
@@ -258,7 +258,7 @@ impl Volume {
 
     /// How much space the change takes for sectors that get reserved, as things stand.
     fn bytes_to_reserve(&self, inode: &Inode, mode: Fallocate, range: &Range<u64>) -> Result<u64> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let (range, parts): (_, PartsOf) = match mode {
             Fallocate::PunchHole => return Ok(0),
             Fallocate::Reserve { .. } => {
@@ -309,7 +309,7 @@ impl Volume {
         while at < range.end {
             let part = at..range.end.min(at + MAX_EXTENT_BYTES);
             let (extent_edit, end) =
-                ExtentEdit::load_head(inode, self.sectorsize(), part, steps.extents)?;
+                ExtentEdit::load_head(inode, self.roots.sectorsize(), part, steps.extents)?;
             let holes: Vec<Range<u64>> = holes(&extent_edit, at..end).collect();
             let stopped = self.put_reserved(inode, extent_edit, holes, space, steps)?;
             at = stopped.unwrap_or(end);
@@ -336,7 +336,7 @@ impl Volume {
         let writer = self.writer()?;
         let mut wanted = Wanted {
             bytes: 0,
-            min_bytes: self.sectorsize(),
+            min_bytes: self.roots.sectorsize(),
             hint: None,
         };
         let mut parts = Vec::new();
@@ -403,7 +403,7 @@ impl Volume {
         mut space: Option<&mut Promise>,
         steps: Steps,
     ) -> Result<()> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let whole = whole_sectors(&range, sectorsize);
         // What is forgotten of the buffer may be what the size follows from.
         let size = self.zero_edges(inode, &range, &whole, edges)?;
@@ -449,7 +449,7 @@ impl Volume {
         whole: &Range<u64>,
         edges: &mut Promise,
     ) -> Result<u64> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let touched = touched_sectors(range, sectorsize);
         let first = touched.start..touched.start + sectorsize;
         let last = touched.end - sectorsize..touched.end;
@@ -494,7 +494,7 @@ impl Volume {
     /// The start of the first sector at or above `at` that an extent has. A range may be as long as a file can be, and
     /// is not to be walked through where there is nothing.
     fn next_extent(&self, inode: &Inode, at: u64) -> Result<Option<u64>> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut extents = FileExtents::from(self, &inode.tree, inode.id, at)?;
         let mut found = None;
         while found.is_none() {
@@ -515,10 +515,10 @@ impl Volume {
     fn punch(&self, inode: &Inode, mut extent_edit: ExtentEdit, range: Range<u64>) -> Result<()> {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
-        let size = item.size.get().next_multiple_of(self.sectorsize());
+        let size = item.size.get().next_multiple_of(self.roots.sectorsize());
         let txn = self.enter_file(inode, Permit::owed())?;
         extent_edit.clear(range.clone())?;
-        if !self.has_no_holes() && range.start < size {
+        if !self.roots.has_no_holes() && range.start < size {
             extent_edit.fill_holes(range.start..range.end.min(size), txn.transid().0);
         }
         if !extent_edit.is_idle() {

@@ -63,7 +63,7 @@ impl Volume {
         most: usize,
     ) -> Result<usize> {
         let _state = lock::read(&inode.lock)?;
-        let (extent_edit, _) = ExtentEdit::load_head(inode, self.sectorsize(), range, most)?;
+        let (extent_edit, _) = ExtentEdit::load_head(inode, self.roots.sectorsize(), range, most)?;
         Ok(extent_edit.extents().count())
     }
 

@@ -179,8 +179,8 @@ impl Volume {
         let Some((found, sums)) = cursor.current() else {
             return Ok(false);
         };
-        let size = self.csum_bytes();
-        let covered = (sums.len() as u64 / size).saturating_mul(self.sectorsize());
+        let size = self.roots.csum_bytes();
+        let covered = (sums.len() as u64 / size).saturating_mul(self.roots.sectorsize());
         Ok(found >= key(0) && found.offset.saturating_add(covered) > logical.0)
     }
 }

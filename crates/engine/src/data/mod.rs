@@ -46,7 +46,7 @@ pub(crate) use options::DataOptions;
 use settings::Settings;
 pub(crate) use writeback_errors::SeenErrors;
 
-use crate::volume::Rescue;
+use crate::roots::Rescue;
 
 /// What the data path of a volume shares among files.
 #[derive(Debug)]

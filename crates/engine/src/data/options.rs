@@ -3,7 +3,7 @@
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
-use crate::volume::Rescue;
+use crate::roots::Rescue;
 
 /// How files are compressed that do not say it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

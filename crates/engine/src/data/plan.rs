@@ -138,7 +138,7 @@ impl<'a> Job<'a> {
     ) -> Result<Option<Job<'a>>> {
         let item = known_inode(&inode.tree, inode.id)?;
         let old_size = item.size.get();
-        if offset > old_size && !old_size.is_multiple_of(volume.sectorsize()) {
+        if offset > old_size && !old_size.is_multiple_of(volume.roots.sectorsize()) {
             return Ok(None);
         }
         let taken = Taken {
@@ -198,7 +198,7 @@ impl Source<'_> {
 impl Taken<'_> {
     /// Completes sectors, and finds out what is in the way.
     pub(super) fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
-        let sectorsize = volume.sectorsize();
+        let sectorsize = volume.roots.sectorsize();
         let flags = self.item.flags();
         let old_size = self.item.size.get();
         let runs = match &self.source {
@@ -249,7 +249,7 @@ impl Taken<'_> {
 
     /// Sectors that must be written besides those that were.
     fn also_written(&self, volume: &Volume, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
-        let sectorsize = volume.sectorsize();
+        let sectorsize = volume.roots.sectorsize();
         let old_size = self.item.size.get();
         let mut also = Vec::new();
         // What lies behind the end in its sector is no data, but would become some.
@@ -290,8 +290,8 @@ impl Taken<'_> {
         mut ranges: Vec<Range<u64>>,
         size: Range<u64>,
     ) -> Result<ExtentEdit> {
-        let sectorsize = volume.sectorsize();
-        if size.start < size.end && !volume.has_no_holes() {
+        let sectorsize = volume.roots.sectorsize();
+        if size.start < size.end && !volume.roots.has_no_holes() {
             ranges.push(size.start..size.end.next_multiple_of(sectorsize));
             ranges.sort_unstable_by_key(|range| range.start);
         }

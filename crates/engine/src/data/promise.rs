@@ -171,7 +171,7 @@ impl Promise {
             min_bytes,
             hint,
         } = *wanted;
-        let takes_pieces = min_bytes <= volume.sectorsize();
+        let takes_pieces = min_bytes <= volume.roots.sectorsize();
         let mut tries = ALLOCATE_TRIES;
         let (start, len) = loop {
             let running = writer.running_transid();
@@ -237,7 +237,7 @@ impl Volume {
             false => MAX_EXTENT_BYTES,
             true => WINDOW_BYTES,
         };
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);
         let pieces = match self.writer() {
             Ok(writer) if data_bytes > FEW_SECTORS * sectorsize => {
@@ -251,7 +251,7 @@ impl Volume {
         let csums = Cost::items(more_csum_items).in_leaves(0);
         cost_of_extents(extents)
             .and(csums)
-            .bytes(sums * self.csum_bytes() + pieces * PIECE_BYTES)
+            .bytes(sums * self.roots.csum_bytes() + pieces * PIECE_BYTES)
     }
 }
 

@@ -23,7 +23,8 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::fs::Attr;
 use crate::lock;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 /// A part of the request that the devices have.
 struct Part {
@@ -80,7 +81,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<usize> {
         let buf = within(attr.size, offset, buf);
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         let _epoch = self.node_store().epoch();
         let mut reader = Reader::new(self, &tree, id, attr.flags);
         reader.plan(offset, 0..buf.len(), buf)?;
@@ -224,7 +225,7 @@ impl<'v> Reader<'v> {
             return Ok(());
         }
         let mut plain = vec![0; range.len as usize];
-        let sectorsize = self.volume.sectorsize() as usize;
+        let sectorsize = self.volume.roots.sectorsize() as usize;
         compress::decompress(compression, data, &mut plain, sectorsize, true)
             .map_err(|source| self.undecodable(range.start, source))?;
         copy_padded(&plain, skip, out);
@@ -257,7 +258,7 @@ impl<'v> Reader<'v> {
         if !self.has_csums {
             return Ok(None);
         }
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let head = logical.0 % sectorsize;
         let first = Logical(logical.0 - head);
         let sectors = (head + len).div_ceil(sectorsize);
@@ -303,7 +304,7 @@ impl<'v> Reader<'v> {
         csums: Option<&RangeCsums>,
         out: &mut [u8],
     ) -> Result<()> {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let head = logical.0 % sectorsize;
         let first_len = match head {
             0 => 0,
@@ -347,7 +348,7 @@ impl<'v> Reader<'v> {
         if out.is_empty() {
             return Ok(());
         }
-        let sectorsize = self.volume.sectorsize() as usize;
+        let sectorsize = self.volume.roots.sectorsize() as usize;
         self.volume
             .pool()
             .read_checked(logical, out, sectorsize, &mut |index, sector| {
@@ -376,7 +377,7 @@ impl<'v> Reader<'v> {
         let mut plain: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
         let out = Arc::get_mut(&mut plain).expect("not shared yet");
         let kind = Compression::from_raw(extent.compression).unwrap_or_default();
-        let sectorsize = self.volume.sectorsize() as usize;
+        let sectorsize = self.volume.roots.sectorsize() as usize;
         compress::decompress(kind, &stored, out, sectorsize, false)
             .map_err(|source| self.undecodable(offset, source))?;
         self.volume

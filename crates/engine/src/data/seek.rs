@@ -6,7 +6,8 @@ use super::extents::{FileExtents, FileRange};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::lock;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 impl Volume {
     /// The first offset at or above `offset` that holds data; None if there is none before the end.
@@ -51,7 +52,7 @@ impl Volume {
             .map(|inode| lock::read(&inode.lock))
             .transpose()?;
         let item_size = self.stored_attr(id)?.size;
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         let none = WriteBuffer::default();
         let buffer = state.as_ref().map_or(&none, |state| &state.buffer);
         look(&Layout {
@@ -82,7 +83,7 @@ impl Layout<'_> {
     }
 
     fn end_of(&self, range: &FileRange<'_>) -> u64 {
-        range.end_aligned(self.volume.sectorsize())
+        range.end_aligned(self.volume.roots.sectorsize())
     }
 
     fn stored_data(&self, offset: u64) -> Result<Option<u64>> {
@@ -127,14 +128,14 @@ impl Layout<'_> {
     }
 
     fn buffered_data(&self, offset: u64) -> Option<u64> {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let first = self.buffer.next_data(offset - offset % sectorsize)?;
         Some((first - first % sectorsize).max(offset))
     }
 
     /// The first offset at or above `offset` whose sector has nothing buffered.
     fn buffered_hole(&self, offset: u64) -> u64 {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let mut at = offset;
         loop {
             let sector = at - at % sectorsize;

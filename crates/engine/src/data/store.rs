@@ -23,9 +23,10 @@ use super::promise::{Promise, Wanted};
 use super::runs::Run;
 use crate::error::{Error, Result};
 use crate::fs::Inode;
+use crate::roots::Tree;
 use crate::space::InPlaceWrite;
 use crate::txn::{DiskExtent, Writer};
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 
 /// Bytes given to the devices at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -288,7 +289,7 @@ impl<'p> Placer<'_, '_, 'p> {
 
     /// The file's only extent, if it is small enough to go into its item.
     fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let size = self.plan.size;
         let [run] = &group.runs[..] else {
             return None;
@@ -387,7 +388,7 @@ impl<'p> Placer<'_, '_, 'p> {
         range: Range<u64>,
         stored: &mut Vec<Stored>,
     ) -> Result<()> {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let encoder = &self.plan.encoder;
         // As in the kernel: one sector amid others cannot become smaller.
         let alone = range.start == 0 && range.end >= self.plan.size;
@@ -458,7 +459,7 @@ impl<'p> Placer<'_, '_, 'p> {
         range: Range<u64>,
         stored: &mut Vec<Stored>,
     ) -> Result<()> {
-        let sectorsize = self.volume.sectorsize();
+        let sectorsize = self.volume.roots.sectorsize();
         let mut at = range.start;
         while at < range.end {
             let want = (range.end - at).min(MAX_EXTENT_BYTES);

@@ -58,7 +58,7 @@ impl Volume {
         waiting::check()?;
         let inode = self.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
-        let sector = WriteBuffer::need_bytes(0, 1, self.sectorsize());
+        let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());
         let cost = |step| Cost::neighbours(EXTENT_ITEMS * step as u64);
         let (promise, step) = match self.promise(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
@@ -97,7 +97,7 @@ impl Volume {
         mut promise: Promise,
     ) -> Result<()> {
         let tail = self.kept_of_last_sector(inode, size)?;
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut state = inode.lock.write();
         let mut item = read_file(inode)?;
         let forgotten = state.buffer.forget(size..u64::MAX);
@@ -142,7 +142,7 @@ impl Volume {
         size: u64,
         step: usize,
     ) -> Result<bool> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let keep = size.next_multiple_of(sectorsize);
         let (mut extent_edit, all) = ExtentEdit::load_tail(inode, sectorsize, keep, step)?;
         let lowest = extent_edit
@@ -168,7 +168,7 @@ impl Volume {
     /// What the file keeps of its last sector, and where that begins, if there is data that must be zeroed behind it on
     /// disk.
     fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let start = size - size % sectorsize;
         if start == size {
             return Ok(None);

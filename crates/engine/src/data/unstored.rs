@@ -10,7 +10,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::fs::{Attr, Inode, InodeState};
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 impl Volume {
     /// `stored` with what is buffered: the size and the bytes in use.
@@ -26,7 +27,7 @@ impl Volume {
                 ..stored
             });
         }
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut gaps = state.buffer.sectors(sectorsize);
         if stored.nbytes > 0 {
             gaps = without_extents(&inode.tree, inode.id, gaps, sectorsize)?;

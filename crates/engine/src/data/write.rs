@@ -113,7 +113,7 @@ impl Volume {
     }
 
     fn is_whole_sectors(&self, offset: u64, bytes: &[u8]) -> bool {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         offset.is_multiple_of(sectorsize) && (bytes.len() as u64).is_multiple_of(sectorsize)
     }
 
@@ -166,7 +166,7 @@ impl Volume {
             }
             Err(ahead_bytes) => ahead_bytes,
         };
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let worst = match target {
             Target::At(offset) => offset,
             Target::End => sectorsize - 1,
@@ -209,7 +209,7 @@ impl Volume {
         target: Target,
         bytes: &[u8],
     ) -> Result<std::result::Result<u64, u64>> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut state = lock::write(&inode.lock)?;
         let item = read_file(inode)?;
         let offset = target.offset(&state, &item);
@@ -234,7 +234,7 @@ impl Volume {
         space: Space,
     ) -> Result<u64> {
         let mut state = lock::write(&inode.lock)?;
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let item = read_file(inode)?;
         let offset = target.offset(&state, &item);
         let end = end_of(offset, bytes.len() as u64)?;
@@ -275,7 +275,7 @@ impl Volume {
         bytes: &[u8],
         need: Promise,
     ) -> Result<u64> {
-        let sectorsize = self.sectorsize();
+        let sectorsize = self.roots.sectorsize();
         let mut extents = lock::lock(&inode.extents)?;
         let (mut state, item, offset) = self.lock_for_own(inode, &mut extents, target, bytes)?;
         if bytes.is_empty() {

@@ -238,8 +238,8 @@ impl Volume {
         if size.is_empty() {
             return;
         }
-        if !self.has_no_holes() {
-            let sectorsize = self.sectorsize();
+        if !self.roots.has_no_holes() {
+            let sectorsize = self.roots.sectorsize();
             let from = size.start.next_multiple_of(sectorsize);
             let to = size.end.next_multiple_of(sectorsize);
             if from < to {

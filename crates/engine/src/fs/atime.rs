@@ -28,7 +28,7 @@ impl Volume {
         if policy == AtimePolicy::Never || !self.is_writable() || id.is_stub() {
             return Ok(());
         }
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         if tree.is_read_only() || !is_due(&known_inode(&tree, id)?, policy, now) {
             return Ok(());
         }

@@ -65,7 +65,7 @@ impl Volume {
                 ..dir
             });
         }
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         let items = &tree.inode_items;
         match items.look(id.root, id.ino.0, |item| Attr::of(id, item)) {
             Ok(attr) => attr,

@@ -13,7 +13,8 @@ use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::volume::{Name, Volume};
+use crate::roots::Name;
+use crate::volume::Volume;
 
 /// One entry of a listing; "." and ".." are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Volume {
         if dir.is_stub() {
             return Ok(None);
         }
-        let tree = self.tree_of(dir)?;
+        let tree = self.roots.tree_of(dir)?;
         let kept = Name::new(dir.root, dir.ino, name).map(|kept| (tree.names.get(&kept), kept));
         if let Some((Ok(ino), _)) = kept {
             return Ok(Some(FileId::new(dir.root, ino)));
@@ -65,7 +66,7 @@ impl Volume {
         if dir.is_stub() {
             return Ok(());
         }
-        let tree = self.tree_of(dir)?;
+        let tree = self.roots.tree_of(dir)?;
         let mut cursor = tree.view.cursor().sequential();
         let mut more = cursor.seek(&Key::new(dir.ino.0, KeyType::DIR_INDEX, from))?;
         while more {
@@ -157,7 +158,7 @@ impl Volume {
         if let Some(parent) = dir.stub_parent() {
             return Ok((parent, 0));
         }
-        let tree = self.tree_of(dir)?;
+        let tree = self.roots.tree_of(dir)?;
         if dir.ino.0 == tree.item().root_dirid.get() {
             let place = self.subvolume_place(dir.root)?;
             return Ok(place.map_or((dir, 0), |place| (place.dir, place.sequence)));

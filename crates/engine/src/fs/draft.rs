@@ -19,8 +19,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
+use crate::roots::{Name, NameChanges, Tree};
 use crate::txn::{Puts, Txn};
-use crate::volume::{Name, NameChanges, Tree};
 
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {

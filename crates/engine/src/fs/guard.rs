@@ -7,7 +7,7 @@ use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
 use super::inode_item::kind_of;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::volume::Tree;
+use crate::roots::Tree;
 
 /// Whether a directory may get another entry.
 pub(super) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {

@@ -13,7 +13,8 @@ use super::xattr::find_xattr;
 use super::{Inode, InodeState};
 use crate::error::Result;
 use crate::file_id::FileId;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 const SETGID: u32 = 0o2000;
 

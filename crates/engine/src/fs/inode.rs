@@ -24,8 +24,9 @@ use crate::data::{FileExtentsState, WriteBuffer};
 use crate::error::{Error, Result};
 use crate::file_id::{FileId, IdHasher};
 use crate::lock;
+use crate::roots::Tree;
 use crate::txn::{Permit, Txn};
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 
 /// An inode in use.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl InodeTable {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
         }
-        let tree = Arc::clone(&*volume.tree_of(id)?);
+        let tree = Arc::clone(&*volume.roots.tree_of(id)?);
         let mut shard = self.shard(id).lock();
         if let Some(inode) = shard.inodes.get(&id) {
             return Ok(Arc::clone(inode));

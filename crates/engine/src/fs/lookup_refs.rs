@@ -13,7 +13,8 @@ use ubtrfs_format::ids::RootId;
 use super::open::OpenFile;
 use super::{Inode, InodeState};
 use crate::file_id::FileId;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 /// References to inodes outside the engine (FUSE: `nlookup`).
 ///

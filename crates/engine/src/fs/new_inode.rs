@@ -20,7 +20,8 @@ use super::symlink::MAX_TARGET_BYTES;
 use super::xattr::XattrMode;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 /// An inode to be made.
 #[derive(Clone, Copy, Debug)]

@@ -17,8 +17,9 @@ use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::roots::Tree;
 use crate::txn::Cost;
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 
 pub(super) fn orphan_key(ino: InodeNr) -> Key {
     Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, ino.0)

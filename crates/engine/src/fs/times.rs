@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 impl Volume {
     /// Whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
     pub fn has_lazy_times(&self) -> bool {
-        self.lazy_times().is_wanted()
+        self.roots.lazy_times().is_wanted()
     }
 
     /// Has changes of times alone stay in memory from now on, or writes those that did.
@@ -28,7 +28,7 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
         self.writer()?;
-        self.lazy_times().set_wanted(are_lazy);
+        self.roots.lazy_times().set_wanted(are_lazy);
         match are_lazy {
             true => Ok(()),
             false => {
@@ -48,18 +48,18 @@ impl Volume {
 
     /// Writes all that are in memory when it is called.
     pub(crate) fn write_times(&self) -> Result<()> {
-        self.write_times_before(self.lazy_times().next_turn())
+        self.write_times_before(self.roots.lazy_times().next_turn())
     }
 
     /// Writes those that are older.
     pub(crate) fn write_times_of_age(&self, age: Duration) -> Result<()> {
-        self.write_times_before(self.lazy_times().turn_at_age(age))
+        self.write_times_before(self.roots.lazy_times().turn_at_age(age))
     }
 
     fn write_times_before(&self, end: u64) -> Result<()> {
         let mut from = 0;
         loop {
-            let some = self.lazy_times().of_turns(from..end, BATCH);
+            let some = self.roots.lazy_times().of_turns(from..end, BATCH);
             let Some(&(last, _)) = some.last() else {
                 return Ok(());
             };
@@ -81,7 +81,7 @@ impl Volume {
     /// Makes room for the times of others, but does not wait for it. To be called once in a while by who notes times,
     /// with no inode locked.
     pub(crate) fn flush_lazy_times(&self) {
-        for id in self.lazy_times().surplus() {
+        for id in self.roots.lazy_times().surplus() {
             let written = waiting::while_forbidden(|| {
                 let inode = self.inode_of_times(id)?;
                 match inode.as_ref().map(|inode| (inode, inode.lock.try_write())) {
@@ -96,14 +96,14 @@ impl Volume {
     }
 
     fn write_times_locked(&self, inode: &Inode) -> Result<()> {
-        let Some(mut item) = self.lazy_times().get(inode.id) else {
+        let Some(mut item) = self.roots.lazy_times().get(inode.id) else {
             return Ok(());
         };
         let txn = self.enter(Permit::owed())?;
         match inode.tree.check_alive() {
             Ok(()) => put_inode(&txn, inode, &mut item),
             // Nobody will ask for them any more.
-            Err(_) => self.lazy_times().forget(inode.id),
+            Err(_) => self.roots.lazy_times().forget(inode.id),
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Volume {
         match self.inodes.get(self, id) {
             Ok(inode) => Ok(Some(inode)),
             Err(Error::NoSuchSubvolume(_)) => {
-                self.lazy_times().forget(id);
+                self.roots.lazy_times().forget(id);
                 Ok(None)
             }
             Err(error) => Err(error),

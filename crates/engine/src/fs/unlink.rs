@@ -79,7 +79,7 @@ impl Volume {
                 draft.may_remove_from(dir)?;
                 let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
                 if !root.is_stub() {
-                    let tree = self.tree_of(root)?;
+                    let tree = self.roots.tree_of(root)?;
                     Draft::new(&tree).refuse_guarded(root)?;
                 }
                 return Err(Error::IsADirectory(root));

@@ -53,7 +53,7 @@ impl Volume {
         if id.is_stub() {
             return Ok(None);
         }
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         find_xattr(&tree.view, id.ino, name)
     }
 
@@ -63,7 +63,7 @@ impl Volume {
         if id.is_stub() {
             return Ok(all);
         }
-        let tree = self.tree_of(id)?;
+        let tree = self.roots.tree_of(id)?;
         let mut cursor = tree.view.cursor();
         let mut more = cursor.seek(&Key::new(id.ino.0, KeyType::XATTR_ITEM, 0))?;
         while more {

@@ -17,8 +17,9 @@ use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::{Draft, NewEntry, NewInode, RootPlace, check_name, next_index};
+use crate::roots::Tree;
 use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 
 /// What the commit shall make.
 enum Plan<'a> {
@@ -80,7 +81,7 @@ impl Volume {
         let _pending =
             [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));
         let mut state = parent.lock.write();
-        let id = RootId(self.root_tree_object().next_objectid()?);
+        let id = RootId(self.roots.root_tree_object().next_objectid()?);
         if !id.is_subvolume() {
             return Err(Error::NoSpace);
         }
@@ -94,7 +95,7 @@ impl Volume {
             kind: FileKind::Directory,
         };
         draft.add_to_dir(dir, entry, now)?;
-        let mut refs = Draft::new(self.root_tree_object());
+        let mut refs = Draft::new(self.roots.root_tree_object());
         let place = RootPlace {
             parent: dir.root,
             dir: dir.ino,
@@ -106,7 +107,7 @@ impl Volume {
         let received = plan.received_uuid();
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),
-            None => Draft::for_new_tree(self.root_tree_object()),
+            None => Draft::for_new_tree(self.roots.root_tree_object()),
         };
         uuids.add_uuid(UuidKind::Own, &uuid, id)?;
         if let Some(received) = &received {

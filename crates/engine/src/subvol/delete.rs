@@ -106,7 +106,7 @@ impl Volume {
             check_empty(&tree.view, root.id)?;
         }
         self.check_deletable(root.id)?;
-        let mut root_draft = Draft::new(self.root_tree_object());
+        let mut root_draft = Draft::new(self.roots.root_tree_object());
         let index = root_draft.remove_root_ref(dir.root, id, dir.ino, name)?;
         root_draft.put_orphan(id.0);
         let mut draft = Draft::new(&parent.tree);

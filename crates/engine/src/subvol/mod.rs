@@ -64,7 +64,7 @@ impl Volume {
             }
             if key.item_type == KeyType::ROOT_ITEM && id.is_subvolume() {
                 // What is not committed yet is in memory only.
-                let item = match self.known_tree(id) {
+                let item = match self.roots.known_tree(id) {
                     Some(tree) => Some(tree.item()),
                     None => RootItem::decode(bytes),
                 };

@@ -66,7 +66,7 @@ impl Volume {
             None => {
                 // Made by a commit, for which this waits.
                 waiting::check()?;
-                Draft::for_new_tree(self.root_tree_object())
+                Draft::for_new_tree(self.roots.root_tree_object())
             }
         };
         if old != from.uuid {
@@ -102,7 +102,7 @@ impl Volume {
         let permit = self.admit(Cost::items(1))?;
         let tree = self.subvolume_tree(id)?;
         let _still = lock::lock(&self.inodes.moves)?;
-        let mut draft = Draft::new(self.root_tree_object());
+        let mut draft = Draft::new(self.roots.root_tree_object());
         let dir = match self.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,
             dir => dir,

@@ -8,7 +8,8 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::error::Result;
 use crate::fs::Draft;
-use crate::volume::{Tree, Volume};
+use crate::roots::Tree;
+use crate::volume::Volume;
 
 /// Whose a UUID is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,8 @@ use ubtrfs_format::ids::Transid;
 
 use super::writer::{Wakening, Writer};
 use crate::error::{Error, Result};
-use crate::volume::{LONGEST, Volume};
+use crate::roots::LONGEST;
+use crate::volume::Volume;
 
 const RESTING_TRIES: usize = 8;
 

@@ -42,8 +42,9 @@ use super::pending_subvolumes::{PendingSubvolume, Puts};
 use super::superblock_edits::SuperblockEdits;
 use super::writer::{CommitPhases, Writer};
 use crate::error::Result;
+use crate::roots::Tree;
 use crate::space::RemovedGroup;
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 use blocks::{BlockIo, Blocks};
 pub(crate) use rebuild::free_by_extents;
 use space_items::GroupChanges;
@@ -156,7 +157,7 @@ impl<'v> Commit<'v> {
     /// The tree of this id as the commit knows it, opened if it took no part so far.
     fn tree(&mut self, id: RootId) -> Result<&mut CommitTree> {
         if !self.trees.contains_key(&id) {
-            let tree = self.volume.tree_for_commit(id)?;
+            let tree = self.volume.roots.tree_for_commit(id)?;
             self.trees.insert(id, CommitTree::unchanged(tree));
         }
         Ok(self.trees.get_mut(&id).expect("inserted above"))

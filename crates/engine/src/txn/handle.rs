@@ -24,7 +24,8 @@ use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::volume::{ItemChange, NameChanges, Tree, Volume};
+use crate::roots::{ItemChange, NameChanges, Tree};
+use crate::volume::Volume;
 
 /// Leave to enter the running transaction. What it costs is owed until it is dropped.
 #[derive(Debug)]

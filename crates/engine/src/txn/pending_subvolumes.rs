@@ -12,7 +12,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 
-use crate::volume::Tree;
+use crate::roots::Tree;
 
 /// Items as they shall be, whether there before or not.
 pub(crate) type Puts = Vec<(Key, Vec<u8>)>;

@@ -21,7 +21,7 @@ use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::stripes::Striped;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
-use crate::volume::Tree;
+use crate::roots::Tree;
 
 #[derive(Debug)]
 pub(crate) struct Running {

@@ -21,10 +21,9 @@ use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
 use super::{Cost, DiskExtent, Permit};
-use crate::SpaceKind;
+use crate::roots::Tree;
 use crate::space::BlockGroup;
-use crate::volume::Tree;
-use crate::{OpenOptions, Volume};
+use crate::{OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 512 << 20;
 

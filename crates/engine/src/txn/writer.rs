@@ -34,8 +34,9 @@ use super::running::Running;
 use super::shared_extents::SharedExtents;
 use super::waits::{WaitCounter, Waiting, Waits};
 use crate::error::{Error, Result};
+use crate::roots::LazyTimes;
 use crate::space::Space;
-use crate::volume::{LazyTimes, Volume};
+use crate::volume::Volume;
 
 /// Counts since the volume was opened.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ubtrfs_device::{Access, CopyChoice, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
-use super::rescue::Rescue;
 use crate::data::{Compress, DataOptions};
+use crate::roots::{Rescue, RootsOptions};
 
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
 #[derive(Clone, Debug)]
@@ -204,7 +204,18 @@ impl OpenOptions {
             })
     }
 
-    pub(super) fn store_options(&self) -> StoreOptions {
+    pub(super) fn roots_options(&self) -> RootsOptions {
+        RootsOptions {
+            writable: self.writable,
+            acls: self.acls,
+            new_file_flags: self.data.new_file_flags(),
+            lazy_times: self.lazy_times,
+            lookup_bytes: self.lookup_bytes,
+            store: self.store_options(),
+        }
+    }
+
+    fn store_options(&self) -> StoreOptions {
         StoreOptions {
             cache_bytes: self.cache_bytes,
             ignore_csums: self.data.rescue.ignore_meta_csums,

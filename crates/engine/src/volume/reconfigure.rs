@@ -1,7 +1,5 @@
 //! Options that change while the volume is open.
 
-use std::sync::atomic::Ordering;
-
 use ubtrfs_device::waiting;
 
 use super::{OpenOptions, Volume};
@@ -19,8 +17,7 @@ impl Volume {
         if let Some(interval) = options.commit_interval {
             writer.set_commit_interval(interval);
         }
-        let flags = options.data.new_file_flags().bits();
-        self.tree_use.new_file_flags.store(flags, Ordering::Relaxed);
+        self.roots.set_new_file_flags(options.data.new_file_flags());
         let settings = &self.data.settings;
         settings.set_max_inline_bytes(options.data.max_inline_bytes);
         settings.set_flush_on_commit(options.data.flush_on_commit);

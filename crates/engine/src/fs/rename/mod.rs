@@ -209,7 +209,7 @@ impl Rename<'_> {
         if place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.tree_of(place.id)?;
+        let tree = self.volume.roots.tree_of(place.id)?;
         refuse_guarded(place.id, &known_inode(&tree, place.id)?)
     }
 
@@ -218,7 +218,7 @@ impl Rename<'_> {
         if self.within_dir() || !place.is_dir() || place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.tree_of(place.id)?;
+        let tree = self.volume.roots.tree_of(place.id)?;
         may_write(&tree, place.id, &known_inode(&tree, place.id)?)
     }
 

@@ -11,8 +11,9 @@ use crate::fs::Inode;
 use crate::fs::draft::Draft;
 use crate::fs::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::fs::root_ref::RootPlace;
+use crate::roots::Tree;
 use crate::txn::Txn;
-use crate::volume::{Tree, Volume};
+use crate::volume::Volume;
 
 /// A name and what it leads to.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl<'t> Drafts<'t> {
     pub(super) fn new(volume: &'t Volume) -> Drafts<'t> {
         Drafts {
             volume,
-            root_tree: volume.root_tree_object(),
+            root_tree: volume.roots.root_tree_object(),
             drafts: Vec::with_capacity(1),
         }
     }

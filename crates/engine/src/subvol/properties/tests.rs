@@ -34,7 +34,7 @@ fn receiving_makes_the_uuid_tree_that_is_missing() {
     let uuid_tree = volume.tree(RootId::UUID_TREE).unwrap().root_key();
     let permit = volume.admit(Cost::items(1)).unwrap();
     let txn = volume.enter(permit).unwrap();
-    txn.edit(volume.root_tree_object(), [Edit::Delete(uuid_tree)]);
+    txn.edit(volume.roots.root_tree_object(), [Edit::Delete(uuid_tree)]);
     drop(txn);
     volume.sync().unwrap();
     drop(volume);

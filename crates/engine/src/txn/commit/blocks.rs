@@ -286,7 +286,7 @@ impl<'c, 'v> BlockIo<'c, 'v> {
     }
 
     pub(super) fn format(&self) -> BlockFormat {
-        self.blocks.volume.block_format(self.blocks.transid)
+        self.blocks.volume.roots.block_format(self.blocks.transid)
     }
 
     /// Blocks made less blocks given up.

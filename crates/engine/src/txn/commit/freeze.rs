@@ -35,7 +35,7 @@ impl<'v> Commit<'v> {
                 })
                 .collect();
             let kept = match unclean {
-                true => volume.kept_subvolumes(),
+                true => volume.roots.kept_subvolumes(),
                 false => Vec::new(),
             };
             (old, trees, unclean, kept)

@@ -44,9 +44,9 @@ impl Commit<'_> {
             tree.inode_items.forget(tree.id(), ino);
         }
         for id in gone {
-            volume.forget_tree(id);
+            volume.roots.forget_tree(id);
         }
-        volume.publish_superblock(superblock);
+        volume.roots.publish_superblock(superblock);
         writer.balance.publish(extent_tree);
         writer.note_commit(transid);
         writer.shared_extents.forget(transid);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ubtrfs_format::ids::{Logical, RootId, Transid};
-use ubtrfs_format::item::RootItem;
+use ubtrfs_format::item::{FileTime, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{Header, header_flags};
 use ubtrfs_tree::{BlockSink, BulkTree, CommittedRoot, TreeBlock};
@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::blocks::{BlockIo, Holder};
 use super::{Commit, CommitTree};
 use crate::error::Result;
+use crate::roots::is_inode_item;
 use crate::txn::pending_subvolumes::{Origin, PendingSubvolume, Puts};
-use crate::volume::{is_inode_item, now};
 
 impl Commit<'_> {
     /// Applies what operations have edited. Checksums wait for their joining.
@@ -31,7 +31,7 @@ impl Commit<'_> {
             let tree = self.tree(id)?;
             if id.is_subvolume() {
                 tree.item.ctransid = transid.0.into();
-                tree.item.ctime = now();
+                tree.item.ctime = FileTime::now().into();
             }
         }
         Ok(())
@@ -133,7 +133,7 @@ impl Commit<'_> {
     /// Has the commit know a tree that it has just built.
     pub(super) fn adopt_new_tree(&mut self, root: CommittedRoot) -> Result<()> {
         let item = internal_root_item(&self.volume.superblock());
-        let tree = self.volume.adopt_tree(root, item);
+        let tree = self.volume.roots.adopt_tree(root, item);
         let tree = CommitTree {
             root,
             item_is_stale: true,

@@ -24,10 +24,10 @@ use zerocopy::IntoBytes;
 use super::{Commit, Lap};
 use crate::file_id::FileId;
 use crate::fs::{NewInode, inode_key, known_inode};
+use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::txn::writer::CommitPhases;
 use crate::txn::{Cost, DataRef, DiskExtent};
-use crate::volume::Tree;
 use crate::{OpenOptions, Volume};
 
 const NODESIZE: u64 = 4096;

@@ -12,9 +12,9 @@ use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec};
 use ubtrfs_tree::Edit;
 
 use super::{device_of, open, open_files, options, xattr};
+use crate::roots::Tree;
 use crate::space::SpaceTotals;
 use crate::txn::{Cost, Permit};
-use crate::volume::Tree;
 use crate::{Fallocate, FileId, NewInode, OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;

@@ -129,7 +129,7 @@ fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
 fn only_items_of_files_go_with_caches_of_free_space() {
     let place = Place::new(100);
     let volume = &place.volume;
-    let tree = volume.tree_for_commit(RootId::ROOT_TREE).unwrap();
+    let tree = volume.roots.tree_for_commit(RootId::ROOT_TREE).unwrap();
     let subvolumes = [RootId::FS_TREE, place.file.root];
     for (number, id) in subvolumes.into_iter().enumerate() {
         let header = FreeSpaceHeader {

@@ -29,7 +29,7 @@ impl Rescue {
 
 /// The superblock with the roots of each transaction that it remembers, the newest first. What a later one
 /// changed may lie over their blocks, whose generations tell.
-pub(super) fn backups(newest: &Superblock) -> Vec<Superblock> {
+pub(crate) fn backups(newest: &Superblock) -> Vec<Superblock> {
     let mut roots: Vec<_> = newest.super_roots.iter().collect();
     roots.retain(|roots| roots.tree_root.get() != 0);
     roots.sort_by_key(|roots| std::cmp::Reverse(roots.tree_root_gen.get()));

@@ -9,22 +9,22 @@ use ubtrfs_format::item::DevExtent;
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
-use super::Volume;
-use super::space::BlockGroup;
+use super::Roots;
+use super::block_groups::BlockGroup;
 use crate::error::{CorruptItem, Error, Result};
 
 /// A stretch of a device that a chunk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PlacedExtent {
-    pub(super) devid: DevId,
-    pub(super) physical: Physical,
-    pub(super) len: u64,
-    pub(super) chunk: Logical,
+pub(crate) struct PlacedExtent {
+    pub(crate) devid: DevId,
+    pub(crate) physical: Physical,
+    pub(crate) len: u64,
+    pub(crate) chunk: Logical,
 }
 
-impl Volume {
+impl Roots {
     /// All device extents, by device and place.
-    pub(super) fn device_extents(&self) -> Result<Vec<PlacedExtent>> {
+    pub(crate) fn device_extents(&self) -> Result<Vec<PlacedExtent>> {
         let tree = self.tree(RootId::DEV_TREE)?;
         let mut found = Vec::new();
         let mut cursor = tree.view.cursor().sequential();
@@ -50,7 +50,7 @@ impl Volume {
     }
 
     /// Refuses a volume where they do not.
-    pub(super) fn check_mapping(
+    pub(crate) fn check_mapping(
         &self,
         groups: &[BlockGroup],
         extents: &[PlacedExtent],

@@ -1,0 +1,66 @@
+//! The trees of an open volume, and what lies below them.
+
+use std::sync::Arc;
+
+use ubtrfs_device::Pool;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::superblock::Superblock;
+use ubtrfs_tree::{NodeStore, View};
+
+use super::Volume;
+use crate::error::Result;
+use crate::roots::{BlockGroup, Tree};
+
+impl Volume {
+    /// Whether POSIX ACLs count: an option of the volume.
+    pub fn counts_acls(&self) -> bool {
+        self.roots.counts_acls()
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.roots.is_writable()
+    }
+
+    /// The superblock as of the last commit.
+    pub fn superblock(&self) -> Arc<Superblock> {
+        self.roots.superblock()
+    }
+
+    /// The device layer: devices, chunk map, read errors seen.
+    pub fn pool(&self) -> &Pool {
+        self.roots.pool()
+    }
+
+    /// The cache that all trees of the volume are read through.
+    pub fn node_store(&self) -> &Arc<NodeStore> {
+        self.roots.node_store()
+    }
+
+    pub fn chunk_tree(&self) -> View {
+        self.roots.chunk_tree()
+    }
+
+    pub fn root_tree(&self) -> View {
+        self.roots.root_tree()
+    }
+
+    /// Finds a tree that the root tree names, or None.
+    pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
+        self.roots.find_tree(id)
+    }
+
+    /// Finds a tree that must exist.
+    pub fn tree(&self, id: RootId) -> Result<Arc<Tree>> {
+        self.roots.tree(id)
+    }
+
+    /// Finds the tree of a subvolume that can be entered: one that has not been deleted.
+    pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
+        self.roots.subvolume_tree(id)
+    }
+
+    /// Calls `each` with every block group in address order.
+    pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+        self.roots.for_each_block_group(each)
+    }
+}
