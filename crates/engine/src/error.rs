@@ -11,7 +11,7 @@ use ubtrfs_tree::{BuildError, TreeError};
 
 use crate::file_id::FileId;
 use crate::space::SpaceError;
-use crate::txn::RefError;
+use crate::transaction::RefError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

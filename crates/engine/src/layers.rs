@@ -3,7 +3,7 @@
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 
 use crate::space::{FreeSpace, Wanted};
-use crate::txn::{DelayedRefs, RefKey};
+use crate::transaction::{DelayedRefs, RefKey};
 
 const SECTOR: u64 = 4096;
 const GROUP_BYTES: u64 = 1 << 30;

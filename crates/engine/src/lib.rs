@@ -1,6 +1,6 @@
 //! The file system: what the items of the trees mean together.
 //!
-//! From low to high: `space` < `txn` < `data` (bytes of files) < `fs` (inodes, names) < `subvol` <
+//! From low to high: `space` < `transaction` < `data` (bytes of files) < `fs` (inodes, names) < `subvol` <
 //! `volume` (opening, trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
 //! except for the same cold block.
 
@@ -15,7 +15,7 @@ mod lock;
 mod roots;
 mod space;
 mod subvol;
-mod txn;
+mod transaction;
 mod volume;
 
 pub use data::{CacheStats, Compress, Fallocate};
@@ -28,8 +28,7 @@ pub use fs::{
 pub use roots::{BlockGroup, Rescue, Tree};
 pub use space::SpaceError;
 pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
-pub use txn::{CommitPhases, Lifetime, Waits, WriterStats};
-pub use txn::{ExtentShape, RefError, RefKey};
+pub use transaction::{CommitPhases, ExtentShape, Lifetime, RefError, RefKey, Waits, WriterStats};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};

@@ -62,7 +62,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "error",
             "lock",
             "space roots",
-            "txn",
+            "transaction",
             "data",
             "fs",
             "subvol",

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::Inode;
 use crate::lock;
-use crate::txn::{Cost, Permit};
+use crate::transaction::{Cost, Permit};
 use crate::volume::Volume;
 
 /// Extents of either file that one step meets.

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::CorruptItem;
 use crate::file_id::FileId;
-use crate::txn::{DataRef, DiskExtent};
+use crate::transaction::{DataRef, DiskExtent};
 
 /// The most that one extent holds; the kernel makes none that is larger.
 pub(super) const MAX_EXTENT_BYTES: u64 = 128 << 20;

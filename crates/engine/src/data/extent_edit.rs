@@ -23,7 +23,7 @@ use super::extent::Extent;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::fs::Inode;
-use crate::txn::{DataRef, DiskExtent, Txn};
+use crate::transaction::{DataRef, DiskExtent, Txn};
 
 #[cfg(test)]
 mod tests;

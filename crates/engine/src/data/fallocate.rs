@@ -22,7 +22,7 @@ use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::{Inode, put_inode};
-use crate::txn::{Cost, DiskExtent, FREEING_ITEMS, Permit};
+use crate::transaction::{Cost, DiskExtent, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// What is to become of a range.

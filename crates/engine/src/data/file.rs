@@ -8,7 +8,7 @@ use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::fs::{Inode, kind_of, known_inode, note_change};
 use crate::lock;
-use crate::txn::{Cost, Permit, Txn};
+use crate::transaction::{Cost, Permit, Txn};
 use crate::volume::Volume;
 
 /// The largest file that Linux can handle.
@@ -72,7 +72,7 @@ impl Volume {
     /// does it.
     pub(super) fn commit_between_steps(&self, next: Cost) -> Result<()> {
         match self.writer()?.wants_commit(next) {
-            true => self.commit_running(),
+            true => self.writer()?.commit_running(),
             false => Ok(()),
         }
     }

@@ -30,7 +30,7 @@ use super::extent_edit::ExtentEdit;
 use crate::error::Result;
 use crate::fs::Inode;
 use crate::space::InPlaceWrite;
-use crate::txn::DataRef;
+use crate::transaction::DataRef;
 use crate::volume::Volume;
 
 /// What is known of a file's extents. Whoever holds its lock may change them.

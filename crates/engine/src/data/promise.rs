@@ -3,7 +3,7 @@
 //! A promise is made before anything changes, so that no space is an error of the write and not of the
 //! write-back. What is not used of it goes back when it is dropped.
 //!
-//! Not here: the sums that promises count in (`space`, `Writer`).
+//! Not here: the sums that promises count in (`space`, `TransactionManager`).
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use super::extent::MAX_EXTENT_BYTES;
 use super::pieces::WINDOW_BYTES;
 use crate::error::{Error, Result};
 use crate::space::SpaceError;
-use crate::txn::{Cost, Writer};
+use crate::transaction::{Cost, TransactionManager};
 use crate::volume::Volume;
 
 /// What an extent's own item, its record and its item of checksums take. Extents of data that comes in pieces lie side by
@@ -45,7 +45,7 @@ pub(super) struct Wanted {
 
 #[derive(Debug, Default)]
 pub(super) struct Promise {
-    writer: Option<Arc<Writer>>,
+    writer: Option<Arc<TransactionManager>>,
     data_bytes: u64,
     cost: Cost,
 }
@@ -132,8 +132,8 @@ impl Promise {
                 return Ok(());
             }
             // What is done costs less than what may have to be done, also by others.
-            volume.commit_running()?;
-            writer.wait_for_readers(volume);
+            volume.writer()?.commit_running()?;
+            writer.wait_for_readers();
         }
         match writer.has_room_now(room) {
             true => Ok(()),
@@ -222,8 +222,8 @@ impl Volume {
         let writer = self.writer()?;
         self.evict_orphans();
         let _ = self.write_back_all();
-        self.commit_running()?;
-        writer.wait_for_readers(self);
+        self.writer()?.commit_running()?;
+        writer.wait_for_readers();
         // There may have been nothing to commit.
         writer.renew_promise();
         Ok(writer.is_unclean())

@@ -21,7 +21,7 @@ use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Taken};
 use super::store::Stored;
 use crate::error::{Error, Result};
-use crate::txn::{Cost, FREEING_ITEMS, Permit};
+use crate::transaction::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// Items that an extent which is replaced costs: its own, and its reference.
@@ -184,8 +184,8 @@ impl Volume {
         if let Some(permit) = self.admit_items(more)? {
             return Ok(Entry::AtOnce(permit));
         }
-        self.commit_running()?;
-        self.release_freed();
+        self.writer()?.commit_running()?;
+        self.writer()?.release_freed();
         if let Some(permit) = self.admit_items(more)? {
             return Ok(Entry::AtOnce(permit));
         }
@@ -276,8 +276,8 @@ impl Volume {
         }
         let (writer, cost) = (self.writer()?, cost_of(items));
         for _ in 0..LEAST_TRIES {
-            self.commit_running()?;
-            writer.wait_for_readers(self);
+            self.writer()?.commit_running()?;
+            writer.wait_for_readers();
             if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
                 return Ok(Some(permit));
             }

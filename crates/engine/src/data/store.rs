@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::fs::Inode;
 use crate::roots::Tree;
 use crate::space::InPlaceWrite;
-use crate::txn::{DiskExtent, Writer};
+use crate::transaction::{DiskExtent, TransactionManager};
 use crate::volume::Volume;
 
 /// Bytes given to the devices at once.
@@ -69,12 +69,12 @@ pub(super) struct StoredFile<'a> {
 struct Overwriting<'a> {
     guard: Option<RwLockReadGuard<'a, ()>>,
     tree: &'a Tree,
-    writer: &'a Writer,
+    writer: &'a TransactionManager,
 }
 
 impl<'a> Overwriting<'a> {
     /// None if a snapshot is being made, or the subvolume is gone.
-    fn begin(tree: &'a Tree, writer: &'a Writer) -> Option<Overwriting<'a>> {
+    fn begin(tree: &'a Tree, writer: &'a TransactionManager) -> Option<Overwriting<'a>> {
         let guard = tree.in_place.try_read()?;
         tree.check_alive().ok()?;
         Some(Overwriting {
@@ -224,7 +224,7 @@ impl<'a, 'p> Store<'a, 'p> {
             .map(|(_, logical, bytes)| (*logical, &**bytes))
             .collect();
         let volume = self.volume;
-        let write = |writes: &[_]| volume.writer()?.write_data(volume.pool(), writes);
+        let write = |writes: &[_]| volume.writer()?.write_data(writes);
         if let Ok(writer) = volume.writer() {
             writer.count_data(bytes);
         }

@@ -1,6 +1,6 @@
 //! Having written data on the devices.
 //!
-//! Not here: commits, and when they are due (`txn::background`).
+//! Not here: commits, and when they are due (`volume::background`).
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Volume {
         }
         written?;
         match what {
-            Durable::All => self.commit_running(),
+            Durable::All => self.writer()?.commit_running(),
             Durable::Data => self.commit_data_of(inode),
         }
     }
@@ -95,10 +95,10 @@ impl Volume {
     fn commit_data_of(&self, inode: &Inode) -> Result<()> {
         let items = &inode.tree.inode_items;
         match items.changed_in(inode.id) {
-            Ok(changed) => self.commit_through(changed),
+            Ok(changed) => self.writer()?.commit_through(changed),
             Err(ticket) => {
                 let running = self.writer()?.running_transid();
-                self.commit_through(running)?;
+                self.writer()?.commit_through(running)?;
                 items.note_changed_by(ticket, inode.id, running);
                 Ok(())
             }

@@ -23,7 +23,7 @@ use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::fs::{Inode, OpenFile, put_inode};
-use crate::txn::{Cost, FREEING_ITEMS, Permit};
+use crate::transaction::{Cost, FREEING_ITEMS, Permit};
 use crate::volume::Volume;
 
 /// Extents that one step drops.

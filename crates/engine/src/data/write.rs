@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::{Inode, InodeState, note_times};
 use crate::lock;
-use crate::txn::Permit;
+use crate::transaction::Permit;
 use crate::volume::Volume;
 
 /// From this size on, whole sectors are not worth buffering.

@@ -33,7 +33,7 @@ use super::steps::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
 use crate::fs::{Inode, known_inode, note_times, put_inode};
-use crate::txn::{Permit, Txn};
+use crate::transaction::{Permit, Txn};
 use crate::volume::Volume;
 
 /// The sector of a file's end is written anew when the file grows.

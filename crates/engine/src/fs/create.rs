@@ -13,7 +13,7 @@ use super::{Attr, Inode, InodeState};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::{Cost, Permit};
+use crate::transaction::{Cost, Permit};
 use crate::volume::Volume;
 
 impl Volume {

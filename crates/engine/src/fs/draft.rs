@@ -20,7 +20,7 @@ use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
 use crate::roots::{Name, NameChanges, Tree};
-use crate::txn::{Puts, Txn};
+use crate::transaction::{Puts, Txn};
 
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {

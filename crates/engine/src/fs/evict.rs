@@ -14,7 +14,7 @@ use super::orphan::orphan_key;
 use super::{Inode, InodeState};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
-use crate::txn::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
+use crate::transaction::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
 /// Items that one step deletes at most.

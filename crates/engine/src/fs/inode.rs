@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::file_id::{FileId, IdHasher};
 use crate::lock;
 use crate::roots::Tree;
-use crate::txn::{Permit, Txn};
+use crate::transaction::{Permit, Txn};
 use crate::volume::Volume;
 
 /// An inode in use.

@@ -10,7 +10,7 @@ use super::xattr::XattrMode;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 /// Those that users set.

@@ -11,7 +11,7 @@ use super::draft::{Draft, Stamps};
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::txn::Txn;
+use crate::transaction::Txn;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {
     Key::new(ino.0, KeyType::INODE_ITEM, 0)

@@ -11,7 +11,7 @@ use super::inode::Locked;
 use super::inode_item::{kind_of, known_inode, note_change};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 /// The kernel's limit.

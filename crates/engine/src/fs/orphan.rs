@@ -18,7 +18,7 @@ use super::inode_item::read_inode;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 pub(super) fn orphan_key(ino: InodeNr) -> Key {

@@ -9,7 +9,7 @@
 //! - ORPHAN-QUEUE-3: an inode whose eviction finds no space is queued again.
 //!
 //! Locks: `turn` during an eviction, before all locks of inodes; the queue's is a leaf.
-//! Not here: how an inode is deleted (`evict`), the thread (`txn::background`).
+//! Not here: how an inode is deleted (`evict`), the thread (`volume::background`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::{Attr, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 const SETUID: u32 = 0o4000;

@@ -11,7 +11,7 @@ use ubtrfs_device::waiting;
 use super::{Inode, put_inode};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::txn::{Cost, Permit};
+use crate::transaction::{Cost, Permit};
 use crate::volume::Volume;
 
 /// Of those that are asked for at once.

@@ -12,7 +12,7 @@ use super::open::OpenFile;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 impl Volume {

@@ -21,7 +21,7 @@ use super::{Inode, InodeState};
 use crate::data::FileExtentsState;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::txn::{Cost, FREEING_ITEMS, Permit, Txn};
+use crate::transaction::{Cost, FREEING_ITEMS, Permit, Txn};
 use crate::volume::Volume;
 
 /// With so many items an inode still goes at once.

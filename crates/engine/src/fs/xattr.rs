@@ -20,7 +20,7 @@ use super::{InodeState, property};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 const HEAD_BYTES: usize = size_of::<DirHead>();

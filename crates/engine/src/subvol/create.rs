@@ -1,6 +1,6 @@
 //! Making subvolumes and snapshots.
 //!
-//! The commit makes them (`txn::pending_subvolumes`); their items are drafted here. Until the commit is done the
+//! The commit makes them (`transaction::pending_subvolumes`); their items are drafted here. Until the commit is done the
 //! directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
 //! (`Tree::snapshot_lock`). Other operations wait only behind such a deletion.
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::{Draft, NewEntry, NewInode, RootPlace, check_name, next_index};
 use crate::roots::Tree;
-use crate::txn::{Cost, Origin, PendingSubvolume, Txn};
+use crate::transaction::{Cost, Origin, PendingSubvolume, Txn};
 use crate::volume::Volume;
 
 /// What the commit shall make.
@@ -141,7 +141,7 @@ impl Volume {
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }
-        self.commit_running()?;
+        self.writer()?.commit_running()?;
         drop(still);
         state.next_index = Some(index + 1);
         Ok(id)

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::fs::{Draft, Inode, Locked, check_empty, check_name, find_entry, search_index};
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 impl Volume {

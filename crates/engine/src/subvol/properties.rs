@@ -11,7 +11,7 @@ use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::fs::Draft;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ impl Volume {
         });
         drop(txn);
         if uuid_tree.is_none() {
-            self.commit_running()?;
+            self.writer()?.commit_running()?;
         }
         Ok((transid, now))
     }

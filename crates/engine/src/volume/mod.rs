@@ -1,16 +1,17 @@
 //! An open volume: the public face of the layers.
 //!
-//! Not here: trees (`roots`), transactions (`txn`), what files and directories are (`data`, `fs`).
+//! Not here: trees (`roots`), transactions (`transaction`), what files and directories are (`data`, `fs`).
 
+mod background;
+mod lifetime;
 mod memory;
 mod options;
 mod reconfigure;
 mod statfs;
 mod trees;
-mod writable;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 use ubtrfs_device::{BlockDevice, Pool, waiting};
@@ -25,7 +26,7 @@ use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{Error, Result};
 use crate::fs::{InodeTable, LookupRefs, OrphanQueue};
 use crate::roots::{Roots, backups, check_writable};
-use crate::txn::{Writer, WriterStats};
+use crate::transaction::{Cost, Permit, SpaceReclaim, TransactionManager, Txn, WriterStats};
 use statfs::KnownStatFs;
 
 /// An open volume. Shared by threads as `Arc<Volume>`.
@@ -38,7 +39,7 @@ pub struct Volume {
     pub(crate) lookup_refs: RwLock<Option<Arc<dyn LookupRefs>>>,
     pub(crate) orphan_queue: OrphanQueue,
     /// None on a volume that is only read.
-    writer: OnceLock<Arc<Writer>>,
+    writer: Option<Arc<TransactionManager>>,
     known_statfs: KnownStatFs,
 }
 
@@ -85,25 +86,31 @@ impl Volume {
         if options.writable {
             check_writable(&superblock)?;
         }
-        let roots = Roots::open(pool, superblock, &options.roots_options())?;
+        let roots = Arc::new(Roots::open(pool, superblock, &options.roots_options())?);
+        let transactions = options.transaction_options();
+        let writer = match options.writable {
+            true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),
+            false => None,
+        };
         let volume = Volume {
-            roots: Arc::new(roots),
+            roots,
             decompressed: DecompressedExtents::new(options.decompressed_bytes),
             data: DataPath::new(options.data),
             inodes: InodeTable::new(options.inode_bytes),
             lookup_refs: RwLock::default(),
             orphan_queue: OrphanQueue::default(),
-            writer: OnceLock::new(),
+            writer,
             known_statfs: KnownStatFs::default(),
         };
         let volume = Arc::new(volume);
-        if options.writable {
-            volume.make_writable(options).inspect_err(|_| {
-                // Nothing is committed to what cannot be opened: other roots may be tried, whose blocks that may overwrite.
-                if let Some(writer) = volume.writer.get() {
-                    writer.close();
-                }
-            })?;
+        if let Some(writer) = &volume.writer {
+            let reclaim: Arc<dyn SpaceReclaim> = volume.clone();
+            writer.set_reclaim(Arc::downgrade(&reclaim));
+            if let Some(interval) = options.commit_interval {
+                // Nothing is committed to what cannot be opened.
+                let started = volume.start_background(interval);
+                started.inspect_err(|_| writer.close())?;
+            }
         } else if volume.roots.superblock().log_root.get() != 0 {
             tracing::warn!(
                 "the volume has a log tree: showing the state of the last commit, without it"
@@ -113,13 +120,23 @@ impl Volume {
     }
 
     /// What writing needs; an error on a volume that was opened for reading.
-    pub(crate) fn writer(&self) -> Result<&Arc<Writer>> {
-        self.writer.get().ok_or(Error::ReadOnly)
+    pub(crate) fn writer(&self) -> Result<&Arc<TransactionManager>> {
+        self.writer.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// Makes sure of memory and space for an operation (`TransactionManager::admit`).
+    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
+        self.writer()?.admit(cost)
+    }
+
+    /// Enters the running transaction (`TransactionManager::enter`).
+    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
+        self.writer()?.enter(permit)
     }
 
     /// What has been written since it was opened; None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
-        self.writer.get().map(|writer| writer.stats())
+        self.writer.as_ref().map(|writer| writer.stats())
     }
 
     /// How often a decompressed extent was found in memory.
@@ -138,10 +155,24 @@ impl Volume {
     }
 }
 
+impl SpaceReclaim for Volume {
+    fn write_back_dirty(&self) -> Result<()> {
+        self.write_back_all()
+    }
+
+    fn evict_orphans(&self) {
+        Volume::evict_orphans(self);
+    }
+
+    fn write_lazy_times(&self) -> Result<()> {
+        self.write_times()
+    }
+}
+
 impl Drop for Volume {
     /// Closes it; whoever must know whether that worked calls `close` before.
     fn drop(&mut self) {
-        let Some(writer) = self.writer.get() else {
+        let Some(writer) = self.writer.as_ref() else {
             return;
         };
         writer.stop_background();

@@ -8,6 +8,7 @@ use ubtrfs_tree::StoreOptions;
 
 use crate::data::{Compress, DataOptions};
 use crate::roots::{Rescue, RootsOptions};
+use crate::transaction::TransactionOptions;
 
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
 #[derive(Clone, Debug)]
@@ -212,6 +213,14 @@ impl OpenOptions {
             lazy_times: self.lazy_times,
             lookup_bytes: self.lookup_bytes,
             store: self.store_options(),
+        }
+    }
+
+    pub(super) fn transaction_options(&self) -> TransactionOptions {
+        TransactionOptions {
+            delta_bytes: self.delta_bytes,
+            clear_free_space_tree: self.clear_free_space_tree,
+            free_space_tree: self.free_space_tree,
         }
     }
 

@@ -210,8 +210,8 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
     volume.write(file, 0, &[7; 100_000]).unwrap();
     let is_there = || {
         // The second one frees what was deleted before the first.
-        volume.commit_running().unwrap();
-        volume.commit_running().unwrap();
+        volume.writer().unwrap().commit_running().unwrap();
+        volume.writer().unwrap().commit_running().unwrap();
         !volume.deleted_subvolumes().unwrap().is_empty()
     };
     device.hold_next();

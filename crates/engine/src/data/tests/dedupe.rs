@@ -48,12 +48,12 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
         match reads.fetch_add(1, Relaxed) {
             8 => {
                 volume.unlink(top, b"old").unwrap();
-                volume.commit_running().unwrap();
+                volume.writer().unwrap().commit_running().unwrap();
                 assert!(pinned() > 4 * MIB);
                 least.store(pinned(), Relaxed);
             }
             number if number > 8 => {
-                volume.release_freed();
+                volume.writer().unwrap().release_freed();
                 least.fetch_min(pinned(), Relaxed);
             }
             _ => {}

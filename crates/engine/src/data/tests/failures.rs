@@ -312,7 +312,7 @@ fn a_flush_that_fails_is_told_to_all_who_sync() {
     volume.write(id, 0, &[1; 8192]).unwrap();
     volume.sync().unwrap();
     volume.write(id, 0, &[2; 8192]).unwrap();
-    volume.commit_running().unwrap();
+    volume.writer().unwrap().commit_running().unwrap();
     let nth = broken.device.counts().flushes;
     broken.device.add(Fault::Flush { nth });
     assert!(volume.fsync(id).is_err());

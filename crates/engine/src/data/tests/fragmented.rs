@@ -11,7 +11,7 @@ use super::rig::{MIB, Rig, options};
 use crate::data::plan::Job;
 use crate::data::store::Store;
 use crate::file_id::FileId;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};
 
 const SECTOR: u64 = 4096;

@@ -284,7 +284,7 @@ fn overwrite(volume: &Volume, files: [FileId; 2]) {
     for file in files {
         volume.write(file, 0, &[2; 4096]).unwrap();
     }
-    volume.commit_running().unwrap();
+    volume.writer().unwrap().commit_running().unwrap();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::data::Fallocate;
 use crate::data::promise::Promise;
 use crate::data::write::Target;
 use crate::file_id::FileId;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::{SpaceKind, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 use crate::file_id::FileId;
 use crate::fs::{NewInode, inode_key, known_inode};
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::{OpenOptions, Volume};
 
 pub(super) const MIB: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fs::entry::next_index;
 use crate::fs::inode::Locked;
 use crate::fs::inode_item::note_change;
-use crate::txn::Permit;
+use crate::transaction::Permit;
 
 impl<'a> Rename<'a> {
     pub(super) fn exchange(

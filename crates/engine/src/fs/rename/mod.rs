@@ -24,7 +24,7 @@ use super::new_inode::NewInode;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::txn::Cost;
+use crate::transaction::Cost;
 use crate::volume::Volume;
 use place::{Drafts, Place};
 

@@ -12,7 +12,7 @@ use crate::fs::draft::Draft;
 use crate::fs::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::fs::root_ref::RootPlace;
 use crate::roots::Tree;
-use crate::txn::Txn;
+use crate::transaction::Txn;
 use crate::volume::Volume;
 
 /// A name and what it leads to.

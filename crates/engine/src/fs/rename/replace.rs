@@ -13,7 +13,7 @@ use crate::fs::inode::Locked;
 use crate::fs::inode_item::{EntryChange, note_change, note_entry};
 use crate::fs::new_inode::{NewInode, Parent};
 use crate::fs::unlink::Left;
-use crate::txn::Permit;
+use crate::transaction::Permit;
 
 impl<'a> Rename<'a> {
     /// `new` is what stands at the new name.

@@ -1,0 +1,388 @@
+//! Tree blocks in a commit: where new ones lie, and what becomes of those that they replace.
+//!
+//! A block that a tree replaces is let go: its reference is dropped, and if other trees share it the
+//! references of its children are mended first. The rule is the kernel's (`let_go`). Parents are let go
+//! before their children, so that a child's count is known when its turn comes.
+//!
+//! A block that this commit made and that no snapshot shares is not let go: its place is given to the next
+//! block of its tree and level, so that rounds of the same change cost nothing.
+//!
+//! Invariants
+//! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending; a block that
+//!   takes the place takes the reference with it.
+//! - BLOCKS-2: a block is in the extent tree as often as trees and shared blocks point to it.
+//! - BLOCKS-3: blocks that wait in memory to be written stay within the store's budget, however many leaves one batch
+//!   of changes touches: names of one directory lie in all of its leaves.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId, Transid};
+use ubtrfs_format::item::{ExtentFlags, FileExtent, decode_extent};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::header_flags;
+use ubtrfs_tree::{
+    ApplyIo, Block, BlockFormat, BlockSink, CommittedRoot, NodeStore, TreeBlock, View,
+};
+
+use crate::error::{CorruptItem, Error, Result};
+use crate::roots::Roots;
+use crate::space::BlockKind;
+use crate::transaction::delayed_refs::{DelayedRefs, RefKey};
+use crate::transaction::manager::TransactionManager;
+
+/// What all trees of a commit share.
+pub(super) struct Blocks<'v> {
+    store: Arc<NodeStore>,
+    roots: &'v Roots,
+    manager: &'v TransactionManager,
+    pub(super) transid: Transid,
+    pub(super) refs: DelayedRefs,
+    /// Where shared blocks are looked up.
+    pub(super) extent_root: CommittedRoot,
+    /// Places of replaced blocks of this commit, oldest first (BLOCKS-1).
+    spare: HashMap<(RootId, u8), VecDeque<Logical>>,
+    /// Places given out whose block has not come yet.
+    allocated: HashSet<Logical>,
+    nodesize: u64,
+    skinny: bool,
+}
+
+/// How many point to a block, and how its children are referred to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sharing {
+    pub(super) refs: u64,
+    pub(super) full_backref: bool,
+}
+
+impl<'v> Blocks<'v> {
+    pub(super) fn new(
+        manager: &'v TransactionManager,
+        transid: Transid,
+        refs: DelayedRefs,
+    ) -> Blocks<'v> {
+        let roots = &*manager.roots;
+        let superblock = roots.superblock();
+        let placeholder = roots.root_tree().committed();
+        Blocks {
+            store: Arc::clone(roots.node_store()),
+            roots,
+            manager,
+            transid,
+            refs,
+            extent_root: placeholder,
+            spare: HashMap::new(),
+            allocated: HashSet::new(),
+            nodesize: u64::from(superblock.nodesize.get()),
+            skinny: superblock.incompat().contains(Incompat::SKINNY_METADATA),
+        }
+    }
+
+    /// Drops the places that no block has taken. True if there were any.
+    pub(super) fn drop_spare(&mut self) -> bool {
+        let spare = std::mem::take(&mut self.spare);
+        let mut any = false;
+        for ((tree, level), places) in spare {
+            for place in places {
+                any = true;
+                self.store.unstage(place);
+                let key = RefKey::TreeRoot(tree);
+                self.refs.change(place, self.nodesize, key, -1, Some(level));
+            }
+        }
+        any
+    }
+
+    /// Stages a block (BLOCKS-3). Those that are written and change again are written again.
+    fn stage(&mut self, block: TreeBlock) -> Result<()> {
+        // COMMIT-4
+        self.store.stage(block)?;
+        match self.store.is_over_staged_budget() {
+            true => self.write_staged(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what is staged, in address order.
+    pub(super) fn write_staged(&mut self) -> Result<()> {
+        let staged = self.store.staged();
+        let written = super::output::write(self.roots, &staged)?;
+        let counter = &self.manager.counters.node_bytes;
+        counter.fetch_add(written, Ordering::Relaxed);
+        self.store.settle_blocks(&staged);
+        Ok(())
+    }
+
+    pub(super) fn sharing(&self, bytenr: Logical, level: u8) -> Result<Sharing> {
+        let mut sharing = Sharing {
+            refs: 0,
+            full_backref: false,
+        };
+        let pending = self.refs.pending(bytenr);
+        if pending.is_none_or(|pending| !pending.is_new) {
+            sharing = self.stored_sharing(bytenr, level)?;
+        }
+        if let Some(pending) = pending {
+            sharing.refs = sharing.refs.saturating_add_signed(pending.refs);
+            sharing.full_backref |= pending.full_backref;
+        }
+        if sharing.refs == 0 {
+            return Err(Error::Corrupt {
+                tree: RootId::EXTENT_TREE,
+                key: Key::new(bytenr.0, KeyType::METADATA_ITEM, u64::from(level)),
+                what: CorruptItem::Unreferenced,
+            });
+        }
+        Ok(sharing)
+    }
+
+    pub(super) fn drop_block_ref(&mut self, bytenr: Logical, held_by: RefKey, level: u8) {
+        self.refs
+            .change(bytenr, self.nodesize, held_by, -1, Some(level));
+    }
+
+    fn stored_sharing(&self, bytenr: Logical, level: u8) -> Result<Sharing> {
+        let view = View::new(Arc::clone(&self.store), self.extent_root);
+        let skinny = Key::new(bytenr.0, KeyType::METADATA_ITEM, u64::from(level));
+        let fat = Key::new(bytenr.0, KeyType::EXTENT_ITEM, self.nodesize);
+        // A volume that was converted holds items of both kinds.
+        let keys = if self.skinny {
+            [skinny, fat]
+        } else {
+            [fat, skinny]
+        };
+        for key in keys {
+            if let Some(item) = view.get(&key)? {
+                let extent = decode_extent(key.item_type, &item).ok_or(Error::Corrupt {
+                    tree: RootId::EXTENT_TREE,
+                    key,
+                    what: CorruptItem::Undecodable,
+                })?;
+                return Ok(Sharing {
+                    refs: extent.head.refs.get(),
+                    full_backref: extent.head.flags().contains(ExtentFlags::FULL_BACKREF),
+                });
+            }
+        }
+        Ok(Sharing {
+            refs: 0,
+            full_backref: false,
+        })
+    }
+
+    /// Adds `delta` to the references that all children of a block hold, in its own name (`parent`) or that of tree
+    /// `root`.
+    pub(super) fn change_children(
+        &mut self,
+        block: &Block,
+        holder: Holder,
+        delta: i64,
+    ) -> Result<()> {
+        let node = block.node();
+        if let Some(below) = node.level().checked_sub(1) {
+            let key = match holder {
+                Holder::Tree(root) => RefKey::TreeRoot(root),
+                Holder::Block => RefKey::TreeParent(node.bytenr()),
+            };
+            for ptr in node.ptrs() {
+                let child = Logical(ptr.blockptr.get());
+                self.refs
+                    .change(child, self.nodesize, key, delta, Some(below));
+            }
+            return Ok(());
+        }
+        for slot in 0..node.len() {
+            let Some((key, bytes)) = node.item(slot) else {
+                continue;
+            };
+            if key.item_type != KeyType::EXTENT_DATA {
+                continue;
+            }
+            let Some(FileExtent::Regular { body, .. }) = FileExtent::decode(bytes) else {
+                continue;
+            };
+            let Some(disk) = body.disk() else { continue };
+            let reference = match holder {
+                Holder::Tree(root) => RefKey::DataRoot {
+                    root,
+                    ino: InodeNr(key.objectid),
+                    offset: key.offset.wrapping_sub(body.offset.get()),
+                },
+                Holder::Block => RefKey::DataParent(node.bytenr()),
+            };
+            let len = body.disk_num_bytes.get();
+            self.refs.change(disk, len, reference, delta, None);
+        }
+        Ok(())
+    }
+
+    /// The tree `root` gives up a block that it points to. `may_be_shared` says whether the extent tree must be
+    /// asked.
+    fn let_go(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
+        let node = block.node();
+        let (bytenr, level) = (node.bytenr(), node.level());
+        let sharing = match may_be_shared {
+            true => self.sharing(bytenr, level)?,
+            false => Sharing {
+                refs: 1,
+                full_backref: false,
+            },
+        };
+        match sharing {
+            Sharing {
+                refs: 2..,
+                full_backref: false,
+            } if node.owner() == root => {
+                self.change_children(block, Holder::Block, 1)?;
+                self.refs.set_full_backref(bytenr, level);
+            }
+            Sharing { refs: 2.., .. } => self.change_children(block, Holder::Tree(root), 1)?,
+            Sharing {
+                full_backref: true, ..
+            } => {
+                self.change_children(block, Holder::Tree(root), 1)?;
+                self.change_children(block, Holder::Block, -1)?;
+            }
+            _ => {}
+        }
+        let key = RefKey::TreeRoot(root);
+        self.refs
+            .change(bytenr, self.nodesize, key, -1, Some(level));
+        Ok(())
+    }
+}
+
+/// In whose name the children of a block are referred to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holder {
+    Tree(RootId),
+    /// The block's own.
+    Block,
+}
+
+/// The blocks of one tree during one `apply`.
+pub(super) struct BlockIo<'c, 'v> {
+    blocks: &'c mut Blocks<'v>,
+    root: CommittedRoot,
+    last_snapshot: Transid,
+    made: i64,
+}
+
+impl<'c, 'v> BlockIo<'c, 'v> {
+    pub(super) fn new(
+        blocks: &'c mut Blocks<'v>,
+        root: CommittedRoot,
+        last_snapshot: Transid,
+    ) -> BlockIo<'c, 'v> {
+        BlockIo {
+            blocks,
+            root,
+            last_snapshot,
+            made: 0,
+        }
+    }
+
+    pub(super) fn format(&self) -> BlockFormat {
+        self.blocks.roots.block_format(self.blocks.transid)
+    }
+
+    /// Blocks made less blocks given up.
+    pub(super) fn balance(&self) -> i64 {
+        self.made
+    }
+
+    /// Whether another tree may point to the block: only blocks of subvolumes that are as old as the last
+    /// snapshot, and never the root, which a snapshot copies.
+    fn may_be_shared(&self, block: &Block) -> bool {
+        let node = block.node();
+        let relocated = node.header().flags.get() & header_flags::RELOC != 0;
+        self.root.tree.is_subvolume()
+            && node.bytenr() != self.root.bytenr
+            && (node.generation() <= self.last_snapshot || relocated)
+    }
+
+    fn kind(&self) -> BlockKind {
+        match self.root.tree {
+            RootId::CHUNK_TREE => BlockKind::System,
+            _ => BlockKind::Metadata,
+        }
+    }
+}
+
+impl BlockSink for BlockIo<'_, '_> {
+    type Error = Error;
+
+    fn place(&mut self, level: u8) -> Result<Logical> {
+        self.made += 1;
+        let spare = self.blocks.spare.get_mut(&(self.root.tree, level));
+        if let Some(place) = spare.and_then(VecDeque::pop_front) {
+            return Ok(place);
+        }
+        let space = &self.blocks.manager.space;
+        let place = space.allocate_block(self.kind(), self.blocks.transid)?;
+        if self.kind() == BlockKind::Metadata {
+            self.blocks.manager.balance.took_block();
+        }
+        self.blocks.allocated.insert(place);
+        Ok(place)
+    }
+
+    fn emit(&mut self, block: TreeBlock) -> Result<()> {
+        if self.blocks.allocated.remove(&block.logical) {
+            self.blocks.refs.new_block(
+                block.logical,
+                block.level,
+                block.owner,
+                RefKey::TreeRoot(block.owner),
+                block.first_key,
+            );
+        }
+        self.blocks.stage(block)
+    }
+}
+
+impl ApplyIo for BlockIo<'_, '_> {
+    fn announce(&mut self, keys: &[Key]) {
+        if keys.len() < 2 {
+            return;
+        }
+        let store = &self.blocks.store;
+        let touched = View::new(Arc::clone(store), self.root).prefetch(keys);
+        if !self.root.tree.is_subvolume() {
+            return;
+        }
+        // Of which `let_go` will ask who shares them.
+        let is_old = |expect: &&Expect| expect.generation <= Some(self.last_snapshot);
+        let mut items: Vec<Key> = touched
+            .iter()
+            .filter(is_old)
+            .map(|expect| Key::new(expect.bytenr.0, KeyType::METADATA_ITEM, 0))
+            .collect();
+        if items.len() > 1 {
+            items.sort_unstable();
+            View::new(Arc::clone(store), self.blocks.extent_root).prefetch(&items);
+        }
+    }
+
+    fn read(&mut self, expect: &Expect) -> Result<Block> {
+        let block = self.blocks.store.read(self.root.tree, expect)?;
+        let node = block.node();
+        let shared = self.may_be_shared(&block);
+        if node.generation() == self.blocks.transid && !shared {
+            let places = self.blocks.spare.entry((self.root.tree, node.level()));
+            places.or_default().push_back(node.bytenr());
+        } else {
+            self.blocks.let_go(&block, self.root.tree, shared)?;
+        }
+        self.made -= 1;
+        Ok(block)
+    }
+
+    /// `read` has done it: what is read here is replaced.
+    fn retire(&mut self, _: &Block) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,341 @@
+//! Freeing the blocks of deleted subvolumes, a bounded step in each commit.
+//!
+//! The walk is depth first. What it has not reached yet stays referenced, and where it stands is in the
+//! root item (`drop_progress`, `drop_level`), as the kernel keeps it: at that level, everything left of the key
+//! is dropped. So it goes on after a crash, and goes on with what the kernel began.
+//!
+//! A block that others share only loses this tree's reference. If its children are referred to in this
+//! tree's name, they are referred to in the block's name from then on, all the way down (`disown`): no
+//! reference may outlive its tree. Where a step ends within that is kept in memory only: who does not know begins
+//! at the shared block again.
+//!
+//! One that is held is left alone: who lets go of it says that there is something to clean again.
+//!
+//! Invariants
+//! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
+//!   second visit unless the kernel set it, which is why nodes are looked into all the same.
+//! - CLEAN-2: a step drops or disowns something, however little time there is; and however little space, in a commit
+//!   that has nothing else to do.
+//! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
+
+use std::time::{Duration, Instant};
+
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_tree::Block;
+
+use super::Commit;
+use super::blocks::Holder;
+use crate::error::Result;
+use crate::transaction::delayed_refs::RefKey;
+
+/// How much of a commit may go to the cleaner.
+const STEP: Duration = Duration::from_millis(50);
+
+/// A node on the way down, and the child that is next.
+struct Step {
+    block: Block,
+    slot: usize,
+    /// How the tree refers to the block.
+    held_by: RefKey,
+    full_backref: bool,
+}
+
+/// The walk through one deleted tree.
+struct Walk {
+    root: RootId,
+    /// Blocks not newer than this are another tree's: the snapshot was made then.
+    origin: Transid,
+    path: Vec<Step>,
+    limit: Limit,
+    /// Something was dropped or disowned (CLEAN-2).
+    has_begun: bool,
+    /// What lies before this in shared blocks is disowned.
+    disowned_to: Option<Key>,
+}
+
+/// Where a step ends.
+#[derive(Clone, Copy)]
+struct Limit {
+    until: Instant,
+    refs: usize,
+}
+
+/// What became of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    Dropped,
+    Entered,
+    /// The step is over.
+    Interrupted,
+}
+
+impl Commit<'_> {
+    /// Takes a step through the deleted subvolumes, if there are any.
+    pub(super) fn clean_deleted_subvolumes(&mut self) -> Result<()> {
+        if !self.unclean {
+            return Ok(());
+        }
+        self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
+        let deleted = self.deleted_subvolumes()?;
+        let Some(refs) = self.manager.cleaner_refs(self.load) else {
+            self.manager.set_unclean();
+            return Ok(());
+        };
+        let refs = usize::try_from(refs).unwrap_or(usize::MAX);
+        let limit = Limit {
+            until: Instant::now() + STEP,
+            refs: self.blocks.refs.len().saturating_add(refs),
+        };
+        for id in deleted {
+            if !self.clean(id, limit)? {
+                self.manager.set_unclean();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted_subvolumes(&mut self) -> Result<Vec<RootId>> {
+        let view = self.view(RootId::ROOT_TREE)?;
+        let mut cursor = view.cursor();
+        let first = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, 0);
+        let mut found = Vec::new();
+        let mut more = cursor.seek(&first)?;
+        while more && let Some((key, _)) = cursor.current() {
+            if (key.objectid, key.item_type) != (first.objectid, first.item_type) {
+                break;
+            }
+            // The root tree has orphans of its own, which are inodes of caches.
+            let id = RootId(key.offset);
+            if id.is_subvolume()
+                && !self.kept.contains(&id)
+                && let Some(tree) = self.roots.find_tree(id)?
+                && tree.item().refs.get() == 0
+            {
+                found.push(id);
+            }
+            more = cursor.advance()?;
+        }
+        Ok(found)
+    }
+
+    /// True if nothing is left of the tree.
+    fn clean(&mut self, id: RootId, limit: Limit) -> Result<bool> {
+        let mut walk = self.begin_walk(id, limit)?;
+        while let Some(step) = walk.path.last() {
+            let (block, slot) = (step.block.clone(), step.slot);
+            let level = block.node().level();
+            if level == 0 || slot >= block.node().len() {
+                self.finish_block(&mut walk)?;
+                walk.has_begun = true;
+                continue;
+            }
+            let is_over = self.is_over(&walk) || self.visit_child(&mut walk)? == Visit::Interrupted;
+            if is_over && let Some(key) = block.node().key(slot) {
+                let tree = self.tree(id)?;
+                tree.item.drop_progress = DiskKey::from(key);
+                tree.item.drop_level = level;
+                tree.item_is_stale = true;
+                self.manager.note_disowned(id, walk.disowned_to);
+                return Ok(false);
+            }
+        }
+        self.remove_root(id)?;
+        Ok(true)
+    }
+
+    fn is_over(&self, walk: &Walk) -> bool {
+        let Limit { until, refs } = walk.limit;
+        walk.has_begun && (Instant::now() >= until || self.blocks.refs.len() >= refs)
+    }
+
+    /// The path to where the last step ended, or the root.
+    fn begin_walk(&mut self, id: RootId, limit: Limit) -> Result<Walk> {
+        let view = self.view(id)?;
+        let tree = self.tree(id)?;
+        let progress = tree.item.drop_progress.get();
+        let drop_level = tree.item.drop_level;
+        let resumes = progress.objectid != 0 || progress.item_type.0 != 0 || progress.offset != 0;
+        let mut walk = Walk {
+            root: id,
+            origin: Transid(tree.tree.key_offset),
+            path: Vec::new(),
+            limit,
+            has_begun: false,
+            disowned_to: self.manager.disowned_to(id),
+        };
+        let mut block = view.read_root()?;
+        let mut held_by = RefKey::TreeRoot(id);
+        loop {
+            let node = block.node();
+            let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
+            let full_backref = sharing.full_backref;
+            let stop = !resumes || node.level() <= drop_level || node.is_leaf();
+            let slot = if resumes && !node.is_leaf() {
+                node.child_slot(&progress)
+            } else {
+                0
+            };
+            let child = (!stop).then(|| walk.expect(&block, slot)).flatten();
+            let next_held = child_holder(id, &block, full_backref);
+            walk.path.push(Step {
+                block,
+                slot,
+                held_by,
+                full_backref,
+            });
+            let Some(expect) = child else {
+                return Ok(walk);
+            };
+            block = self.read_block(id, &expect)?;
+            held_by = next_held;
+        }
+    }
+
+    fn read_block(&self, id: RootId, expect: &Expect) -> Result<Block> {
+        Ok(self.roots.node_store().read(id, expect)?)
+    }
+
+    /// Drops the reference to the next child of the last node, or goes into it.
+    fn visit_child(&mut self, walk: &mut Walk) -> Result<Visit> {
+        let (id, origin) = (walk.root, walk.origin);
+        let Some(step) = walk.path.last_mut() else {
+            return Ok(Visit::Entered);
+        };
+        let slot = step.slot;
+        let held_by = child_holder(id, &step.block, step.full_backref);
+        let block = step.block.clone();
+        let Some(expect) = walk.expect(&block, slot) else {
+            return Ok(Visit::Entered);
+        };
+        let level = block.node().level() - 1;
+        let sharing = self.blocks.sharing(expect.bytenr, level)?;
+        if sharing.refs == 1 {
+            let child = self.read_block(id, &expect)?;
+            walk.path.push(Step {
+                block: child,
+                slot: 0,
+                held_by,
+                full_backref: sharing.full_backref,
+            });
+            return Ok(Visit::Entered);
+        }
+        let is_own = expect
+            .generation
+            .is_none_or(|generation| generation > origin);
+        if is_own
+            && !(level == 0 && sharing.full_backref)
+            && self.disown(walk, &expect)? == Visit::Interrupted
+        {
+            return Ok(Visit::Interrupted);
+        }
+        self.blocks.drop_block_ref(expect.bytenr, held_by, level);
+        walk.has_begun = true;
+        if let Some(step) = walk.path.last_mut() {
+            step.slot += 1;
+        }
+        Ok(Visit::Dropped)
+    }
+
+    /// Has the children of a shared block be referred to in the block's name (CLEAN-1).
+    fn disown(&mut self, walk: &mut Walk, expect: &Expect) -> Result<Visit> {
+        if self.is_over(walk) {
+            walk.disowned_to = expect.first_key;
+            return Ok(Visit::Interrupted);
+        }
+        let block = self.read_block(walk.root, expect)?;
+        let node = block.node();
+        if node.owner() != walk.root {
+            return Ok(Visit::Dropped);
+        }
+        if !node.is_leaf() {
+            let first = walk.disowned_to;
+            let first = first.map_or(0, |key| node.child_slot(&key));
+            for slot in first..node.len() {
+                let Some(child) = walk.expect(&block, slot) else {
+                    continue;
+                };
+                let is_own = child
+                    .generation
+                    .is_none_or(|generation| generation > walk.origin);
+                if is_own && self.disown(walk, &child)? == Visit::Interrupted {
+                    return Ok(Visit::Interrupted);
+                }
+            }
+        }
+        let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
+        if !sharing.full_backref {
+            self.blocks.change_children(&block, Holder::Block, 1)?;
+            self.blocks
+                .change_children(&block, Holder::Tree(walk.root), -1)?;
+            self.blocks
+                .refs
+                .set_full_backref(node.bytenr(), node.level());
+            walk.has_begun = true;
+        }
+        Ok(Visit::Dropped)
+    }
+
+    /// Frees the last block of the path, whose children are dropped already or are data.
+    fn finish_block(&mut self, walk: &mut Walk) -> Result<()> {
+        let Some(step) = walk.path.pop() else {
+            return Ok(());
+        };
+        let node = step.block.node();
+        if node.is_leaf() {
+            let holder = match step.full_backref {
+                true => Holder::Block,
+                false => Holder::Tree(walk.root),
+            };
+            self.blocks.change_children(&step.block, holder, -1)?;
+        }
+        self.blocks
+            .drop_block_ref(node.bytenr(), step.held_by, node.level());
+        if let Some(parent) = walk.path.last_mut() {
+            parent.slot += 1;
+        }
+        Ok(())
+    }
+
+    fn remove_root(&mut self, id: RootId) -> Result<()> {
+        let key_offset = self.tree(id)?.tree.key_offset;
+        let mut changes = vec![
+            (Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, id.0), None),
+            (Key::new(id.0, KeyType::ROOT_ITEM, key_offset), None),
+        ];
+        changes.sort_by_key(|(key, _)| *key);
+        self.apply_owned(RootId::ROOT_TREE, &changes)?;
+        self.trees.remove(&id);
+        self.gone.push(id);
+        Ok(())
+    }
+}
+
+impl Walk {
+    fn expect(&self, parent: &Block, slot: usize) -> Option<Expect> {
+        expect_child(self.root, parent, slot)
+    }
+}
+
+/// What tree `root` expects of a child of one of its blocks.
+pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<Expect> {
+    let node = parent.node();
+    let ptr = node.ptrs().get(slot)?;
+    Some(Expect {
+        bytenr: Logical(ptr.blockptr.get()),
+        level: Some(node.level().checked_sub(1)?),
+        generation: Some(Transid(ptr.generation.get())),
+        owner: Some(root),
+        first_key: Some(ptr.key.get()),
+    })
+}
+
+/// In whose name tree `root` refers to the children of a block.
+fn child_holder(root: RootId, block: &Block, full_backref: bool) -> RefKey {
+    match full_backref {
+        true => RefKey::TreeParent(block.node().bytenr()),
+        false => RefKey::TreeRoot(root),
+    }
+}

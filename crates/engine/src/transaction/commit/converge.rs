@@ -1,0 +1,124 @@
+//! The trees that describe each other: rounds until nothing changes any more.
+//!
+//! Each round makes the pending references in the extent tree, and what follows from that in the other
+//! trees; the blocks that change for this make references in turn. A block is copied once in a commit
+//! and then rewritten in place, so that the rounds shrink and end.
+
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::IntoBytes;
+
+use super::csum_items::CsumShape;
+use super::subvolumes::place_root;
+use super::{Commit, csum_items};
+use crate::error::{Error, Result};
+use crate::transaction::extent_items;
+use crate::transaction::extent_items::ExtentContext;
+
+/// More rounds than any volume needs: each but the first few works on a handful of leaves.
+const MAX_ROUNDS: usize = 1000;
+
+impl Commit<'_> {
+    pub(super) fn converge(&mut self) -> Result<()> {
+        self.join_csums()?;
+        // The root tree is of the superblock's generation, whatever else the commit changes.
+        self.tree(RootId::EXTENT_TREE)?.item_is_stale = true;
+        for round in 0..MAX_ROUNDS {
+            let mut changed = self.run_refs()?;
+            changed |= self.remove_csums()?;
+            // New groups first: extents in them are among those that changed.
+            changed |= self.take_new_chunks()?;
+            changed |= self.update_groups()?;
+            changed |= self.update_root_items()?;
+            if !changed && self.blocks.refs.is_empty() && !self.blocks.drop_spare() {
+                tracing::debug!(round, "converged");
+                return Ok(());
+            }
+        }
+        Err(Error::NoConvergence(MAX_ROUNDS))
+    }
+
+    /// Makes the pending references. True if there were any.
+    fn run_refs(&mut self) -> Result<bool> {
+        let sb = self.roots.superblock();
+        let context = ExtentContext {
+            transid: self.transid,
+            skinny_metadata: sb.incompat().contains(Incompat::SKINNY_METADATA),
+            nodesize: sb.nodesize.get() as usize,
+        };
+        let mut ran = false;
+        while !self.blocks.refs.is_empty() {
+            ran = true;
+            let heads = self.blocks.refs.take();
+            let view = self.view(RootId::EXTENT_TREE)?;
+            let batch = extent_items::run(heads, &view, &context)?;
+            for used in &batch.used {
+                self.note_used(used)?;
+            }
+            for freed in &batch.freed {
+                self.note_freed(freed)?;
+            }
+            self.apply_owned(RootId::EXTENT_TREE, &batch.changes)?;
+        }
+        Ok(ran)
+    }
+
+    fn csum_shape(&self) -> CsumShape {
+        let sb = self.roots.superblock();
+        CsumShape {
+            sectorsize: u64::from(sb.sectorsize.get()),
+            size_bytes: sb.csum_type().size_bytes(),
+            nodesize: sb.nodesize.get() as usize,
+        }
+    }
+
+    fn join_csums(&mut self) -> Result<()> {
+        let id = RootId::CSUM_TREE;
+        let Some(frozen) = self.trees.get(&id).and_then(|tree| tree.frozen.clone()) else {
+            return Ok(());
+        };
+        let view = self.view(id)?;
+        let changes = csum_items::join(&frozen, &view, self.csum_shape())?;
+        self.apply_owned(id, &changes)
+    }
+
+    /// Removes the sums of data that was freed. True if there was any.
+    fn remove_csums(&mut self) -> Result<bool> {
+        if self.freed_data.is_empty() {
+            return Ok(false);
+        }
+        let mut ranges: Vec<(u64, u64)> = std::mem::take(&mut self.freed_data)
+            .into_iter()
+            .map(|(start, len)| (start.0, len))
+            .collect();
+        ranges.sort_unstable();
+        let view = self.view(RootId::CSUM_TREE)?;
+        let changes = csum_items::remove(&view, &ranges, self.csum_shape())?;
+        self.apply_owned(RootId::CSUM_TREE, &changes)?;
+        Ok(true)
+    }
+
+    /// Brings the root tree up to date. True if there was anything to do.
+    fn update_root_items(&mut self) -> Result<bool> {
+        let nodesize = u64::from(self.roots.superblock().nodesize.get());
+        let mut changes = Vec::new();
+        let ids: Vec<RootId> = self.trees.keys().copied().collect();
+        for id in ids {
+            if id == RootId::ROOT_TREE || id == RootId::CHUNK_TREE {
+                continue;
+            }
+            let tree = self.tree(id)?;
+            if !std::mem::take(&mut tree.item_is_stale) {
+                continue;
+            }
+            let mut item = tree.item;
+            place_root(&mut item, &tree.root);
+            item.bytes_used = tree.bytes_used(nodesize).into();
+            let key = Key::new(id.0, KeyType::ROOT_ITEM, tree.tree.key_offset);
+            changes.push((key, Some(item.as_bytes().to_vec())));
+        }
+        self.apply_owned(RootId::ROOT_TREE, &changes)?;
+        Ok(!changes.is_empty())
+    }
+}

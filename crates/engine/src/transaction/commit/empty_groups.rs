@@ -1,0 +1,68 @@
+//! Block groups that nothing is in any more: they go, with their chunks, and leave room for others.
+//!
+//! What a commit empties is pinned until it is durable, and so goes with a later one, at the latest when the volume is
+//! closed (`Volume::close`).
+
+use ubtrfs_device::chunk_layout::ChunkItem;
+use ubtrfs_format::ids::{DevId, RootId, objectid};
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::IntoBytes;
+
+use super::Commit;
+use crate::error::Result;
+use crate::space::{BlockGroup, RemovedGroup, SpaceError, free_space_tree};
+
+impl Commit<'_> {
+    pub(super) fn remove_empty_groups(&mut self) -> Result<()> {
+        let space = &self.manager.space;
+        for group in space.spare_groups(self.transid) {
+            let Some(caches) = self.v1_cache_of(&group)? else {
+                continue;
+            };
+            match space.remove_group(group.start()) {
+                Ok(removed) => {
+                    self.forget_chunk(&group, removed)?;
+                    self.drop_caches(caches)?;
+                }
+                // Pinned, promised, or just allocated from.
+                Err(SpaceError::InUse { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_chunk(&mut self, group: &BlockGroup, removed: RemovedGroup) -> Result<()> {
+        let items = &removed.items;
+        let pool = self.roots.pool();
+        let mut changes = vec![delete(&items.chunk)];
+        for mut item in pool.dev_items() {
+            let devid = DevId(item.devid.get());
+            let fallen = items.device_bytes.iter().find(|(id, _)| *id == devid);
+            if let Some((_, bytes)) = fallen {
+                item.bytes_used = item.bytes_used.get().saturating_sub(*bytes).into();
+                pool.add_dev_item(&item)?;
+                let key = Key::new(objectid::DEV_ITEMS, KeyType::DEV_ITEM, devid.0);
+                changes.push((key, Some(item.as_bytes().to_vec())));
+            }
+        }
+        changes.sort_by_key(|(key, _)| *key);
+        self.apply_owned(RootId::CHUNK_TREE, &changes)?;
+        let mut extents: Vec<_> = items.dev_extents.iter().map(delete).collect();
+        extents.sort_by_key(|(key, _)| *key);
+        self.apply_owned(RootId::DEV_TREE, &extents)?;
+        self.apply_owned(self.block_group_tree(), &[delete(&items.block_group)])?;
+        if self.has_free_space_tree() {
+            let view = self.view(RootId::FREE_SPACE_TREE)?;
+            let shape = self.free_space_shape(group);
+            let changes = free_space_tree::remove_group(&view, &shape)?;
+            self.apply_owned(RootId::FREE_SPACE_TREE, &changes)?;
+        }
+        self.removed_groups.push(removed);
+        Ok(())
+    }
+}
+
+fn delete(item: &ChunkItem) -> (Key, Option<Vec<u8>>) {
+    (item.key, None)
+}

@@ -1,0 +1,73 @@
+//! The freeze: what the transaction has edited is set apart, and the next one begins.
+//!
+//! Under the guard there are only pointer swaps, one for each tree that was edited.
+
+use std::collections::BTreeMap;
+
+use ubtrfs_format::ids::Transid;
+
+use super::blocks::Blocks;
+use super::{Commit, CommitTree};
+use crate::error::Result;
+use crate::transaction::manager::TransactionManager;
+use crate::transaction::running::Running;
+
+impl<'v> Commit<'v> {
+    /// None if there is nothing to commit.
+    pub(super) fn freeze(manager: &'v TransactionManager) -> Result<Option<Commit<'v>>> {
+        let (old, trees, unclean, kept) = {
+            let mut running = manager.running.write();
+            let unclean = manager.take_unclean();
+            if running.running().is_empty() && !unclean {
+                return Ok(None);
+            }
+            let next = Running::new(Transid(running.running().transid.0 + 1));
+            let old = running.replace(next);
+            manager.balance.freeze(old.load());
+            let dirty = std::mem::take(&mut *old.dirty.lock());
+            let trees: Vec<CommitTree> = dirty
+                .into_iter()
+                .map(|tree| CommitTree {
+                    frozen: tree.live().freeze(),
+                    item_is_stale: true,
+                    ..CommitTree::unchanged(tree)
+                })
+                .collect();
+            let kept = match unclean {
+                true => manager.roots.kept_subvolumes(),
+                false => Vec::new(),
+            };
+            (old, trees, unclean, kept)
+        };
+        manager.froze();
+        let transid = old.transid;
+        let refs = std::mem::take(&mut *old.refs.lock());
+        let pending_subvolumes = std::mem::take(&mut *old.pending_subvolumes.lock());
+        let uuids = std::mem::take(&mut *old.uuids.lock());
+        let edits = std::mem::take(&mut *old.superblock.lock());
+        tracing::debug!(%transid, trees = trees.len(), edits = old.edits(), bytes = old.bytes(), "freeze");
+        Ok(Some(Commit {
+            roots: &manager.roots,
+            manager,
+            transid,
+            load: old.load(),
+            trees: trees
+                .into_iter()
+                .map(|tree| (tree.tree.id(), tree))
+                .collect(),
+            pending_subvolumes,
+            uuids,
+            blocks: Blocks::new(manager, transid, refs),
+            groups: BTreeMap::new(),
+            freed_data: Vec::new(),
+            changed_inodes: Vec::new(),
+            gone: Vec::new(),
+            removed_groups: Vec::new(),
+            unclean,
+            kept,
+            rebuilt: false,
+            edits,
+            new_system_chunks: Vec::new(),
+        }))
+    }
+}

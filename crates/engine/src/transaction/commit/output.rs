@@ -1,0 +1,131 @@
+//! Putting the commit's blocks on the devices, and its superblock together.
+
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::superblock::{RootBackup, Superblock};
+use ubtrfs_tree::{Block, CommittedRoot};
+use zerocopy::FromZeros;
+
+use super::Commit;
+use crate::error::{Error, Result};
+use crate::roots::Roots;
+
+/// Neighbouring blocks are written as one request up to this size.
+const WRITE_BYTES: usize = 1 << 20;
+/// Bytes given to the devices at once.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Writes blocks, which ascend by address. Returns their bytes.
+pub(super) fn write(roots: &Roots, blocks: &[Block]) -> Result<u64> {
+    let mut total = 0;
+    let mut rest = blocks;
+    while !rest.is_empty() {
+        let mut runs: Vec<(Logical, Vec<u8>)> = Vec::new();
+        let mut batch = 0;
+        while let Some((block, after)) = rest.split_first()
+            && batch < BATCH_BYTES
+        {
+            let (at, bytes) = (block.node().bytenr(), block.bytes());
+            match runs.last_mut() {
+                Some((start, run))
+                    if start.0 + run.len() as u64 == at.0 && run.len() < WRITE_BYTES =>
+                {
+                    run.extend_from_slice(bytes);
+                }
+                _ => runs.push((at, bytes.to_vec())),
+            }
+            batch += bytes.len();
+            rest = after;
+        }
+        let writes: Vec<(Logical, &[u8])> = runs
+            .iter()
+            .map(|(start, run)| (*start, run.as_slice()))
+            .collect();
+        roots.pool().write(&writes)?;
+        total += batch as u64;
+    }
+    Ok(total)
+}
+
+impl Commit<'_> {
+    /// Puts all new blocks on the devices; durable after the next flush.
+    pub(super) fn write_blocks(&mut self) -> Result<()> {
+        self.blocks.write_staged()
+    }
+
+    /// The superblock that makes the commit true.
+    pub(super) fn superblock(&mut self) -> Result<Superblock> {
+        let mut sb = Superblock::clone(&self.roots.superblock());
+        let root = self.tree(RootId::ROOT_TREE)?.root;
+        sb.generation = self.transid.0.into();
+        sb.root = root.bytenr.0.into();
+        sb.root_level = root.level;
+        let chunk = self.tree(RootId::CHUNK_TREE)?.root;
+        sb.chunk_root = chunk.bytenr.0.into();
+        sb.chunk_root_level = chunk.level;
+        sb.chunk_root_generation = chunk.generation.unwrap_or_default().0.into();
+        sb.bytes_used = self.used_bytes().into();
+        self.edits.apply(&mut sb);
+        self.append_system_chunks(&mut sb)?;
+        let slot = (self.transid.0.wrapping_sub(1) % 4) as usize;
+        sb.super_roots[slot] = self.root_backup(&sb)?;
+        Ok(sb)
+    }
+
+    /// Bytes in extent items, as the kernel counts them: each once, whatever the profile.
+    fn used_bytes(&self) -> u64 {
+        let totals = self.manager.space.totals();
+        totals.iter().map(|class| class.used).sum()
+    }
+
+    fn find_root(&mut self, id: RootId) -> Result<Option<CommittedRoot>> {
+        match self.trees.get(&id) {
+            Some(tree) => Ok(Some(tree.root)),
+            None => Ok(self.roots.find_tree(id)?.map(|tree| tree.view.committed())),
+        }
+    }
+
+    fn append_system_chunks(&self, sb: &mut Superblock) -> Result<()> {
+        let mut used = sb.sys_chunk_array_size.get() as usize;
+        for chunk in &self.new_system_chunks {
+            let end = used + chunk.len();
+            let room = sb.sys_chunk_array.get_mut(used..end);
+            // The allocator makes no SYSTEM chunk for which there is no room.
+            room.ok_or(Error::NoSpace)?.copy_from_slice(chunk);
+            used = end;
+        }
+        sb.sys_chunk_array_size = (used as u32).into();
+        Ok(())
+    }
+
+    fn root_backup(&mut self, sb: &Superblock) -> Result<RootBackup> {
+        let mut backup = RootBackup::new_zeroed();
+        backup.tree_root = sb.root;
+        backup.tree_root_gen = sb.generation;
+        backup.tree_root_level = sb.root_level;
+        backup.chunk_root = sb.chunk_root;
+        backup.chunk_root_gen = sb.chunk_root_generation;
+        backup.chunk_root_level = sb.chunk_root_level;
+        macro_rules! root {
+            ($tree:expr, $bytenr:ident, $generation:ident, $level:ident) => {
+                if let Some(root) = self.find_root($tree)? {
+                    backup.$bytenr = root.bytenr.0.into();
+                    backup.$generation = root.generation.unwrap_or_default().0.into();
+                    backup.$level = root.level;
+                }
+            };
+        }
+        root!(
+            RootId::EXTENT_TREE,
+            extent_root,
+            extent_root_gen,
+            extent_root_level
+        );
+        root!(RootId::FS_TREE, fs_root, fs_root_gen, fs_root_level);
+        root!(RootId::DEV_TREE, dev_root, dev_root_gen, dev_root_level);
+        root!(RootId::CSUM_TREE, csum_root, csum_root_gen, csum_root_level);
+        backup.total_bytes = sb.total_bytes;
+        backup.bytes_used = sb.bytes_used;
+        backup.num_devices = sb.num_devices;
+        Ok(backup)
+    }
+}

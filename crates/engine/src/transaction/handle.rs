@@ -1,0 +1,221 @@
+//! Entering the running transaction.
+//!
+//! An operation asks for admission (it may wait there), takes its inode locks, reads what it needs, enters,
+//! edits, and leaves. Between entering and leaving there is no IO and no waiting: a freeze waits for
+//! those inside.
+//!
+//! Locks: none may be held in `admit`, which may wait for a commit, and a commit writes back files. The
+//! freeze guard is held, shared, while a [`Txn`] lives; the inode locks that protect what was read are
+//! taken before it, so that edits of an older transaction never follow those of a newer one.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+use ubtrfs_format::ids::Transid;
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::Edit;
+
+use super::allowances::Units;
+use super::cost::{Cost, DataRef, DiskExtent};
+use super::delayed_refs::DelayedRefs;
+use super::manager::TransactionManager;
+use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
+use super::reclaim::HandleCount;
+use super::running::Running;
+use super::superblock_edits::SuperblockEdits;
+use crate::error::Result;
+use crate::roots::{ItemChange, NameChanges, Tree};
+
+/// Leave to enter the running transaction. What it costs is owed until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Permit<'v> {
+    owing: Option<(&'v TransactionManager, Owing)>,
+}
+
+#[derive(Debug)]
+enum Owing {
+    Cost(Cost),
+    /// Of what was owed before it came.
+    Allowed(Units),
+}
+
+impl<'v> Permit<'v> {
+    /// For work that is owed to an operation admitted earlier, such as writing back what it buffered.
+    pub(crate) fn owed() -> Permit<'v> {
+        Permit { owing: None }
+    }
+
+    /// Owes `cost`, whether there is room for it or not.
+    pub(super) fn owing(writer: &'v TransactionManager, cost: Cost) -> Permit<'v> {
+        writer.owe(cost);
+        Permit {
+            owing: Some((writer, Owing::Cost(cost))),
+        }
+    }
+
+    /// Of an allowance that `units` have been taken from.
+    pub(super) fn allowed(writer: &'v TransactionManager, units: Units) -> Permit<'v> {
+        Permit {
+            owing: Some((writer, Owing::Allowed(units))),
+        }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        match self.owing {
+            Some((writer, Owing::Cost(cost))) => writer.settle(cost),
+            Some((writer, Owing::Allowed(units))) => writer.balance.spend_allowed(units),
+            None => {}
+        }
+    }
+}
+
+/// A place in the running transaction.
+#[derive(Debug)]
+pub(crate) struct Txn<'v> {
+    guard: RwLockReadGuard<'v, Arc<Running>>,
+    /// Until the edits count.
+    _permit: Permit<'v>,
+    _count: HandleCount,
+}
+
+impl TransactionManager {
+    /// Enters the running transaction. Does not wait but for a freeze's pointer swaps.
+    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
+        let guard = self.running.read();
+        self.check_alive()?;
+        Ok(Txn {
+            guard,
+            _permit: permit,
+            _count: HandleCount::one_more(),
+        })
+    }
+}
+
+impl Txn<'_> {
+    pub(crate) fn transid(&self) -> Transid {
+        self.guard.transid
+    }
+
+    /// The key must be absent.
+    pub(crate) fn insert(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Insert(key, value.into())]);
+    }
+
+    /// The key may be there already.
+    pub(crate) fn put(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Put(key, value.into())]);
+    }
+
+    /// Puts an INODE_ITEM that differs by times only from the one before.
+    pub(crate) fn put_times(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        let edit = [Edit::Put(key, value.into())];
+        self.edit_as(tree, edit, None, ItemChange::Times);
+    }
+
+    /// Several edits of one tree under one lock. None changes a name.
+    pub(crate) fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.edit_names(tree, edits, None);
+    }
+
+    /// The same, and `names` tells of all names that are changed.
+    pub(crate) fn edit_names<I>(&self, tree: &Arc<Tree>, edits: I, names: Option<&NameChanges>)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.edit_as(tree, edits, names, ItemChange::Any);
+    }
+
+    #[inline]
+    fn edit_as<I>(
+        &self,
+        tree: &Arc<Tree>,
+        edits: I,
+        names: Option<&NameChanges>,
+        change: ItemChange,
+    ) where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let transid = self.guard.transid;
+        let edits = edits.into_iter();
+        let count = edits.len() as u64;
+        let items = &tree.inode_items;
+        let mut tickets = None;
+        let edits = edits.inspect(|edit| {
+            // The first one: the mutable set is held from here on.
+            if let (None, Some(names)) = (&tickets, names) {
+                tickets = Some(names.take_out(&tree.names));
+            }
+            items.follow(tree.id(), edit, change, transid);
+        });
+        let grown = tree.live().edit(edits);
+        if let (Some(tickets), Some(names)) = (tickets, names) {
+            names.enter(&tree.names, tickets);
+        }
+        self.guard.grew(grown, count);
+        if tree.shared_up_to().0 > 0 {
+            self.guard.edited_shared(count);
+        }
+        self.guard.touch(tree);
+    }
+
+    /// An extent that this transaction has written. Its references are added apart.
+    pub(crate) fn new_data_extent(&self, extent: DiskExtent) {
+        self.edit_refs(0, |refs| refs.new_data(extent.start, extent.len));
+    }
+
+    pub(crate) fn add_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, 1);
+    }
+
+    pub(crate) fn drop_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, -1);
+    }
+
+    fn change_data_ref(&self, extent: DiskExtent, data: DataRef, delta: i64) {
+        self.edit_refs(1, |refs| {
+            refs.change(extent.start, extent.len, data.into(), delta, None);
+        });
+    }
+
+    fn edit_refs(&self, items: u64, edit: impl FnOnce(&mut DelayedRefs)) {
+        let mut refs = self.guard.refs.lock();
+        let before = refs.bytes() as i64;
+        edit(&mut refs);
+        self.guard.grew(refs.bytes() as i64 - before, items);
+    }
+
+    /// Changes what the root tree says of `tree`, its place apart.
+    pub(crate) fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
+        tree.change_item(change);
+        self.guard.touch(tree);
+    }
+
+    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut SuperblockEdits)) {
+        edit(&mut self.guard.superblock.lock());
+    }
+
+    /// Has the commit make the UUID tree, which the volume lacks, with these items.
+    pub(crate) fn make_uuid_tree(&self, puts: Puts) {
+        self.guard.uuids.lock().extend(puts);
+    }
+
+    /// Has the commit create a subvolume.
+    pub(crate) fn queue_subvolume(&self, pending: PendingSubvolume) {
+        // So that their items enter the commit as of the freeze.
+        self.guard.touch(&pending.dir_tree);
+        if let Origin::Snapshot(source) = &pending.origin {
+            self.guard.touch(source);
+        }
+        self.guard.queue_subvolume(pending);
+    }
+}

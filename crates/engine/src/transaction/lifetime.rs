@@ -1,0 +1,82 @@
+//! When a volume takes no changes any more. It can be waited for without keeping the devices open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result};
+
+/// The life of a volume that is written to.
+#[derive(Clone, Debug, Default)]
+pub struct Lifetime(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Why a transaction was aborted; the first reason stays.
+    aborted: ArcSwapOption<String>,
+    closed: AtomicBool,
+    /// The volume is being closed, or dropped.
+    is_closing: Mutex<bool>,
+    /// Wakes threads that wait for an abort or the end.
+    ended: Condvar,
+}
+
+impl Lifetime {
+    /// Waits until a transaction is aborted, and says why. None: the volume is being closed, or dropped.
+    pub fn wait_for_abort(&self) -> Option<Arc<String>> {
+        let mut is_closing = self.0.is_closing.lock();
+        loop {
+            let reason = self.abort_reason();
+            if reason.is_some() || *is_closing {
+                return reason;
+            }
+            self.0.ended.wait(&mut is_closing);
+        }
+    }
+
+    /// Waits until the volume is being closed, or for so long; tells whether it is.
+    pub fn wait_for_close(&self, at_most: Duration) -> bool {
+        let mut is_closing = self.0.is_closing.lock();
+        if !*is_closing {
+            self.0.ended.wait_for(&mut is_closing, at_most);
+        }
+        *is_closing
+    }
+
+    /// Errors: the volume is closed, or a transaction was aborted.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        match self.abort_reason() {
+            None if self.is_closed() => Err(Error::Closed),
+            None => Ok(()),
+            Some(reason) => Err(Error::Aborted(reason.to_string())),
+        }
+    }
+
+    pub(super) fn abort_reason(&self) -> Option<Arc<String>> {
+        self.0.aborted.load_full()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn abort(&self, reason: &Error) {
+        let reason = Some(Arc::new(reason.to_string()));
+        let aborted = &self.0.aborted;
+        aborted.compare_and_swap(&None::<Arc<String>>, reason);
+        let _closing = self.0.is_closing.lock();
+        self.0.ended.notify_all();
+    }
+
+    pub(super) fn begin_close(&self) {
+        *self.0.is_closing.lock() = true;
+        self.0.ended.notify_all();
+    }
+
+    pub(super) fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+    }
+}

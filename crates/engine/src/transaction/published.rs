@@ -1,0 +1,95 @@
+//! What a commit has freed, until nobody can be looking at it.
+//!
+//! Invariants
+//! - RELEASE-1: space that commit N freed is given out again only after N's superblock is durable and every
+//!   reader that began before N was published is gone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ubtrfs_tree::{Epoch, FrozenSet};
+
+use super::manager::TransactionManager;
+use crate::space::{Pinned, Space};
+
+/// Freed space by the epoch that may still read it, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Unreleased {
+    waiting: VecDeque<(Arc<Epoch>, Pinned)>,
+    /// How many are not waiting any more.
+    released: u64,
+}
+
+impl Unreleased {
+    pub(super) fn push(&mut self, epoch: Arc<Epoch>, pinned: Pinned) {
+        self.waiting.push_back((epoch, pinned));
+    }
+
+    /// Whether all that was freed can be had.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many commits have freed space so far.
+    fn count(&self) -> u64 {
+        self.released + self.waiting.len() as u64
+    }
+
+    /// A reader of an older epoch may look at what a newer one freed: hence in order.
+    fn release(&mut self, space: &Space) {
+        while let Some((epoch, _)) = self.waiting.front()
+            && Arc::strong_count(epoch) == 1
+            && let Some((_, pinned)) = self.waiting.pop_front()
+        {
+            space.unpin(pinned);
+            self.released += 1;
+        }
+    }
+}
+
+/// Readers hold what was freed for a search or a step of a cursor.
+pub(super) const READERS_TAKE: Duration = Duration::from_millis(1);
+/// How often it is waited for those who hold it longer, or one after another.
+pub(super) const READERS_TRIES: u32 = 100;
+
+impl TransactionManager {
+    /// Gives freed space out again as far as RELEASE-1 allows.
+    pub(crate) fn release_freed(&self) {
+        self.unreleased.lock().release(&self.space);
+    }
+
+    /// Gives out what commits have freed so far, once nobody looks at it any more. Readers that take long are not waited
+    /// for.
+    pub(crate) fn wait_for_readers(&self) {
+        let freed = self.unreleased.lock().count();
+        for _ in 0..READERS_TRIES {
+            self.release_freed();
+            if self.unreleased.lock().released >= freed {
+                return;
+            }
+            thread::sleep(READERS_TAKE);
+        }
+    }
+}
+
+/// Sets that commits have published. Freeing a large one takes long, and no reader shall be the last to hold it.
+#[derive(Debug, Default)]
+pub(crate) struct Discarded {
+    sets: Mutex<Vec<Arc<FrozenSet>>>,
+}
+
+impl Discarded {
+    pub(super) fn push(&self, set: Arc<FrozenSet>) {
+        self.sets.lock().push(set);
+    }
+
+    /// Frees those that no reader holds.
+    pub(crate) fn free(&self) {
+        let is_last = |set: &mut Arc<FrozenSet>| FrozenSet::is_last(set);
+        let last: Vec<_> = self.sets.lock().extract_if(.., is_last).collect();
+        drop(last);
+    }
+}
