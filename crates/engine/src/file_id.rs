@@ -7,6 +7,7 @@
 use std::hash::Hasher;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::key::{Key, KeyType};
 
 const STUB: u64 = 1 << 63;
 
@@ -40,6 +41,11 @@ impl FileId {
             ino: InodeNr(self.ino.0 & !STUB),
             ..self
         })
+    }
+
+    /// The key that an entry for it holds.
+    pub(crate) fn location(self) -> Key {
+        Key::new(self.ino.0, KeyType::INODE_ITEM, 0)
     }
 
     /// Whether it stands for a nested subvolume that a snapshot did not copy.

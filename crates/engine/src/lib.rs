@@ -1,33 +1,33 @@
 //! The file system: what the items of the trees mean together.
 //!
-//! From low to high: `space` < `transaction` < `data` (bytes of files) < `fs` (inodes, names) < `subvol` <
-//! `volume` (opening, trees by id). Reading goes through views of the trees and never blocks a reader on another's IO
-//! except for the same cold block.
+//! From low to high: `space` and `roots` (trees by id) < `csum_tree` < `transaction` < `inode` < `file` (data) < `namespace` <
+//! `subvolume` < `volume` (the public face) < `inspect` (reports). Reading goes through views of the trees and never blocks
+//! a reader on another's IO except for the same cold block.
 
-mod data;
+mod csum_tree;
 mod error;
+mod file;
 mod file_id;
-mod fs;
+mod inode;
 pub mod inspect;
 #[doc(hidden)]
 pub mod layers;
 mod lock;
+mod namespace;
 mod roots;
 mod space;
-mod subvol;
+mod subvolume;
 mod transaction;
 mod volume;
 
-pub use data::{CacheStats, Compress, Fallocate};
 pub use error::{CorruptItem, Error, Result};
+pub use file::{CacheStats, Fallocate};
 pub use file_id::FileId;
-pub use fs::{
-    AtimePolicy, Attr, DirEntry, LastName, LookupRefs, NewInode, OpenFile, PathEnd, RenameMode,
-    SetAttr, SetTime, XattrMode,
-};
+pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, OpenFile, SetAttr, SetTime, XattrMode};
+pub use namespace::{DirEntry, LastName, NewInode, PathEnd, RenameMode};
 pub use roots::{BlockGroup, Rescue, Tree};
 pub use space::SpaceError;
-pub use subvol::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
+pub use subvolume::{ReceivedFrom, SubvolumeInfo, SubvolumePlace};
 pub use transaction::{CommitPhases, ExtentShape, Lifetime, RefError, RefKey, Waits, WriterStats};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};

@@ -10,7 +10,7 @@
 //! - ITEMS-3: `changed_in` of a slot is no older than the last transaction that changed anything but times of its inode.
 //!
 //! Locks: each slot's, a leaf, held for one copy.
-//! Not here: what was written and has no extent yet, and so is in no item (`data::buffer`).
+//! Not here: what was written and has no extent yet, and so is in no item (`inode::buffer`).
 
 use std::sync::{Arc, OnceLock};
 

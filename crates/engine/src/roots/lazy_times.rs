@@ -1,5 +1,5 @@
 //! Times of inodes that no item has yet (`lazytime`): changes of times alone wait in memory until the item is written
-//! anyway, or somebody has them written (`fs::times`).
+//! anyway, or somebody has them written (`inode::times`).
 //!
 //! Invariants
 //! - LAZY-1: an inode's item in the tree differs from the one in here by times and their count only. Every edit of

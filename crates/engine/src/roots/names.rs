@@ -11,7 +11,7 @@
 //! - NAMES-3: what edits put enters after all of one call are made, so that nobody finds half of a call.
 //!
 //! Locks: each set's, a leaf, held for one copy.
-//! Not here: names of subvolumes, which the root tree has a say in (`fs::dir`).
+//! Not here: names of subvolumes, which the root tree has a say in (`namespace::dir`).
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;

@@ -17,7 +17,6 @@
 mod blocks;
 mod cleaner;
 mod converge;
-mod csum_items;
 mod empty_groups;
 mod freeze;
 mod output;

@@ -4,7 +4,7 @@
 //! applied, and adds its directory entry afterwards: a snapshot does not hold itself.
 //!
 //! Locks: the operation keeps the directory locked until the commit is done, so that the values given here stay
-//! true (`subvol::create`).
+//! true (`subvolume::create`).
 
 use std::sync::Arc;
 

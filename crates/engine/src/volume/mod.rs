@@ -1,6 +1,6 @@
 //! An open volume: the public face of the layers.
 //!
-//! Not here: trees (`roots`), transactions (`transaction`), what files and directories are (`data`, `fs`).
+//! Not here: trees (`roots`), transactions (`transaction`), inodes (`inode`), data (`file`), names (`namespace`).
 
 mod background;
 mod lifetime;
@@ -22,9 +22,9 @@ pub use memory::LEAST_MEMORY_BYTES;
 pub use options::OpenOptions;
 pub use statfs::StatFs;
 
-use crate::data::{CacheStats, DataPath, DecompressedExtents};
 use crate::error::{Error, Result};
-use crate::fs::{InodeTable, LookupRefs, OrphanQueue};
+use crate::file::{CacheStats, DataPath, DecompressedExtents};
+use crate::inode::{InodeTable, LookupRefs, OrphanQueue};
 use crate::roots::{Roots, backups, check_writable};
 use crate::transaction::{Cost, Permit, SpaceReclaim, TransactionManager, Txn, WriterStats};
 use statfs::KnownStatFs;
@@ -150,7 +150,7 @@ impl Volume {
             0 => objectid::ROOT_TREE_DIR,
             dir => dir,
         };
-        let found = crate::fs::find_entry(&self.roots.root_tree(), dir, b"default")?;
+        let found = crate::namespace::find_entry(&self.roots.root_tree(), dir, b"default")?;
         Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
     }
 }

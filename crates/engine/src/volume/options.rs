@@ -6,7 +6,7 @@ use std::time::Duration;
 use ubtrfs_device::{Access, CopyChoice, PoolOptions};
 use ubtrfs_tree::StoreOptions;
 
-use crate::data::{Compress, DataOptions};
+use crate::inode::{Compress, DataOptions};
 use crate::roots::{Rescue, RootsOptions};
 use crate::transaction::TransactionOptions;
 

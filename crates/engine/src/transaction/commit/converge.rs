@@ -9,9 +9,9 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 
-use super::csum_items::CsumShape;
+use super::Commit;
 use super::subvolumes::place_root;
-use super::{Commit, csum_items};
+use crate::csum_tree::{self, CsumShape};
 use crate::error::{Error, Result};
 use crate::transaction::extent_items;
 use crate::transaction::extent_items::ExtentContext;
@@ -65,12 +65,7 @@ impl Commit<'_> {
     }
 
     fn csum_shape(&self) -> CsumShape {
-        let sb = self.roots.superblock();
-        CsumShape {
-            sectorsize: u64::from(sb.sectorsize.get()),
-            size_bytes: sb.csum_type().size_bytes(),
-            nodesize: sb.nodesize.get() as usize,
-        }
+        CsumShape::of(&self.roots.superblock())
     }
 
     fn join_csums(&mut self) -> Result<()> {
@@ -79,7 +74,7 @@ impl Commit<'_> {
             return Ok(());
         };
         let view = self.view(id)?;
-        let changes = csum_items::join(&frozen, &view, self.csum_shape())?;
+        let changes = csum_tree::join(&frozen, &view, self.csum_shape())?;
         self.apply_owned(id, &changes)
     }
 
@@ -94,7 +89,7 @@ impl Commit<'_> {
             .collect();
         ranges.sort_unstable();
         let view = self.view(RootId::CSUM_TREE)?;
-        let changes = csum_items::remove(&view, &ranges, self.csum_shape())?;
+        let changes = csum_tree::remove(&view, &ranges, self.csum_shape())?;
         self.apply_owned(RootId::CSUM_TREE, &changes)?;
         Ok(true)
     }

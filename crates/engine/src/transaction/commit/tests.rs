@@ -23,7 +23,8 @@ use zerocopy::IntoBytes;
 
 use super::{Commit, Lap};
 use crate::file_id::FileId;
-use crate::fs::{NewInode, inode_key, known_inode};
+use crate::inode::{inode_key, known_inode};
+use crate::namespace::NewInode;
 use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::transaction::manager::CommitPhases;

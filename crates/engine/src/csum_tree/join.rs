@@ -1,0 +1,176 @@
+//! Checksum items: neighbours become one, and those of freed extents go.
+//!
+//! Write-back inserts an item for each extent. Here the runs of a transaction that follow each other are
+//! joined, to each other and to the committed item before them, up to the size that the kernel gives
+//! an item.
+//!
+//! Not here: computing the sums.
+
+use ubtrfs_format::ids::objectid;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{FrozenSet, View};
+
+use super::{CsumShape, csum_key};
+use crate::error::Result;
+
+/// Places whose leaves are read at once.
+const PREFETCHED: usize = 1024;
+
+type Changes = Vec<(Key, Option<Vec<u8>>)>;
+
+/// The batch of a transaction with neighbours joined. `view` is the tree before it.
+pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<Changes> {
+    let mut changes: Changes = Vec::new();
+    let limit = shape.max_sums * shape.size_bytes;
+    let keys: Vec<Key> = frozen.iter().map(|(key, _)| key).collect();
+    for (number, (key, value)) in frozen.iter().enumerate() {
+        prefetch(view, number, &keys, |key| *key);
+        let Some(mut sums) = value else {
+            changes.push((key, None));
+            continue;
+        };
+        let mut at = key.offset;
+        if !follows(changes.last(), at, shape)
+            && let Some(before) = committed_before(view, at, shape)?
+            && changes.last().is_none_or(|(last, _)| *last < before.0)
+        {
+            changes.push(before);
+        }
+        while !sums.is_empty() {
+            let room = match changes.last() {
+                Some((_, Some(last))) if follows(changes.last(), at, shape) => {
+                    limit.saturating_sub(last.len())
+                }
+                _ => 0,
+            };
+            if room == 0 {
+                changes.push((csum_key(at), Some(Vec::new())));
+                continue_run(&mut changes, &mut sums, &mut at, limit, shape);
+            } else {
+                continue_run(&mut changes, &mut sums, &mut at, room, shape);
+            }
+        }
+    }
+    Ok(changes)
+}
+
+fn continue_run(
+    changes: &mut Changes,
+    sums: &mut &[u8],
+    at: &mut u64,
+    room: usize,
+    shape: CsumShape,
+) {
+    let (part, rest) = sums.split_at(room.min(sums.len()));
+    if let Some((_, Some(last))) = changes.last_mut() {
+        last.extend_from_slice(part);
+    }
+    *at += shape.covered(part.len());
+    *sums = rest;
+}
+
+/// Whether `at` is where the last run ends.
+fn follows(last: Option<&(Key, Option<Vec<u8>>)>, at: u64, shape: CsumShape) -> bool {
+    match last {
+        Some((key, Some(sums))) => key.offset + shape.covered(sums.len()) == at,
+        _ => false,
+    }
+}
+
+/// The committed item that ends at `at` and has room for more.
+fn committed_before(
+    view: &View,
+    at: u64,
+    shape: CsumShape,
+) -> Result<Option<(Key, Option<Vec<u8>>)>> {
+    let Some(before) = at.checked_sub(1) else {
+        return Ok(None);
+    };
+    let mut cursor = view.cursor();
+    if !cursor.seek_floor(&csum_key(before))? {
+        return Ok(None);
+    }
+    let Some((key, sums)) = cursor.current() else {
+        return Ok(None);
+    };
+    let is_csum = (key.objectid, key.item_type) == (objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM);
+    let ends_here = key.offset.checked_add(shape.covered(sums.len())) == Some(at);
+    let has_room = sums.len() < shape.max_sums * shape.size_bytes;
+    Ok((is_csum && ends_here && has_room).then(|| (key, Some(sums.to_vec()))))
+}
+
+/// What removing the sums of `ranges` changes. The ranges ascend and do not overlap.
+pub(crate) fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Changes> {
+    let mut changes: Changes = Vec::new();
+    let mut cursor = view.cursor();
+    let mut next = 0;
+    let mut portion = 0;
+    'range: while let Some(&(mut start, len)) = ranges.get(next) {
+        while portion <= next {
+            prefetch(view, portion, ranges, |(start, _)| csum_key(*start));
+            portion += PREFETCHED;
+        }
+        let mut end = start.saturating_add(len);
+        let mut more = cursor.seek_floor(&csum_key(start))? || cursor.seek(&csum_key(start))?;
+        while more && let Some((key, sums)) = cursor.current() {
+            let item_end = key.offset.saturating_add(shape.covered(sums.len()));
+            if key < csum_key(0) || item_end <= start {
+                more = cursor.advance()?;
+                continue;
+            }
+            if key >= csum_key(end) {
+                break;
+            }
+            let behind = next + ranges[next..].partition_point(|&(start, _)| start < item_end);
+            cut(key, sums, &ranges[next..behind], shape, &mut changes);
+            while next < behind && ranges[next].0.saturating_add(ranges[next].1) <= item_end {
+                next += 1;
+            }
+            if next == behind {
+                continue 'range;
+            }
+            // This one reaches behind the item.
+            start = ranges[next].0;
+            end = start.saturating_add(ranges[next].1);
+            more = cursor.advance()?;
+        }
+        next += 1;
+    }
+    Ok(changes)
+}
+
+/// Once in so many places, reads the leaves of those that come.
+fn prefetch<T>(view: &View, number: usize, places: &[T], key: impl Fn(&T) -> Key) {
+    if number.is_multiple_of(PREFETCHED) {
+        let coming = places[number..].iter().take(PREFETCHED);
+        let keys: Vec<Key> = coming.map(key).collect();
+        if keys.len() > 1 {
+            view.prefetch(&keys);
+        }
+    }
+}
+
+/// Replaces one item by what `ranges` leave of it.
+fn cut(key: Key, sums: &[u8], ranges: &[(u64, u64)], shape: CsumShape, changes: &mut Changes) {
+    let end = key.offset + shape.covered(sums.len());
+    let mut at = key.offset;
+    let mut kept_first = false;
+    let mut parts: Changes = Vec::new();
+    let mut keep = |from: u64, to: u64| {
+        if from < to {
+            let index = |logical: u64| ((logical - key.offset) / shape.sectorsize) as usize;
+            let bytes = &sums[index(from) * shape.size_bytes..index(to) * shape.size_bytes];
+            kept_first |= from == key.offset;
+            parts.push((csum_key(from), Some(bytes.to_vec())));
+        }
+    };
+    for &(start, len) in ranges {
+        keep(at, start.clamp(at, end));
+        at = start.saturating_add(len).clamp(at, end);
+    }
+    keep(at, end);
+    if !kept_first {
+        changes.push((key, None));
+    }
+    changes.append(&mut parts);
+}

@@ -1,0 +1,79 @@
+//! A regular file that is about to change: what must hold, and what every change of its data changes.
+
+use std::ops::Range;
+
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+
+use super::extent_edit::ExtentEdit;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, kind_of, known_inode, note_change};
+use crate::lock;
+use crate::transaction::{Cost, Permit, Txn};
+use crate::volume::Volume;
+
+/// The largest file that Linux can handle.
+pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// The item of a regular file.
+pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
+    let item = known_inode(&inode.tree, inode.id)?;
+    match kind_of(inode.id, &item)? {
+        FileKind::Regular => Ok(item),
+        FileKind::Directory => Err(Error::IsADirectory(inode.id)),
+        _ => Err(Error::NotAFile(inode.id)),
+    }
+}
+
+/// Refuses a file with any of these flags.
+pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
+    let _state = lock::read(&inode.lock)?;
+    match read_file(inode)?.flags().intersects(guards) {
+        true => Err(Error::NotPermitted(inode.id)),
+        false => Ok(()),
+    }
+}
+
+/// Notes that the contents changed now.
+pub(super) fn note_write(item: &mut InodeItem) {
+    let now = FileTime::now();
+    item.mtime = now.into();
+    note_change(item, now);
+}
+
+/// The end of a range, which no file reaches beyond.
+pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
+    let end = offset.checked_add(len);
+    end.filter(|&end| end <= MAX_FILE_BYTES)
+        .ok_or(Error::FileTooBig)
+}
+
+impl Volume {
+    /// Enters to change a file, unless its subvolume is gone.
+    pub(super) fn enter_file<'v>(&'v self, inode: &Inode, permit: Permit<'v>) -> Result<Txn<'v>> {
+        let txn = self.enter(permit)?;
+        inode.tree.check_alive()?;
+        Ok(txn)
+    }
+
+    /// How many extents a step of at most `most` meets in `range`, as things stand.
+    pub(super) fn extents_in(
+        &self,
+        inode: &Inode,
+        range: Range<u64>,
+        most: usize,
+    ) -> Result<usize> {
+        let _state = lock::read(&inode.lock)?;
+        let (extent_edit, _) = ExtentEdit::load_head(inode, self.roots.sectorsize(), range, most)?;
+        Ok(extent_edit.extents().count())
+    }
+
+    /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if
+    /// there is no room for the next step. A commit by the background thread may wait for the extents: so this thread
+    /// does it.
+    pub(super) fn commit_between_steps(&self, next: Cost) -> Result<()> {
+        match self.writer()?.wants_commit(next) {
+            true => self.writer()?.commit_running(),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! Sharing extents between files, or parts of one: clone, dedupe, copy.
+//!
+//! A clone refers to the same extents, whole sectors of them. Inline data is copied. It is made in steps that
+//! leave both files sound.
+//!
+//! Locks: the extents of both files, in the order of `FileId`; only the destination's lock.
+//! Not here: who may call it for which files; that they are of one mount.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use ubtrfs_device::waiting;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::change::{end_of, note_write, read_file, refuse_flags};
+use super::extent::{DiskPart, Extent};
+use super::extent_edit::ExtentEdit;
+use super::read::Reader;
+use super::write_back::{GROW_SECTORS, enter_extent_edit};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{FileExtentsState, Inode, Promise, WriteBuffer};
+use crate::lock;
+use crate::transaction::{Cost, Permit};
+use crate::volume::Volume;
+
+/// Extents of either file that one step meets.
+const STEP: usize = 512;
+/// The same where there are fewer, or no room for more.
+const LEAST_STEP: usize = 4;
+/// Items that an extent of both costs: those that come and go, each with its reference, and what is left of them.
+const EXTENT_ITEMS: u64 = 8;
+const COMPARE_BYTES: usize = 128 << 10;
+const COPY_BYTES: usize = 1 << 20;
+/// As much is copied rather than shared while it has no extents to be shared.
+const COPIED_BYTES: u64 = 32 << 10;
+
+/// A part of one file and its place in another, or elsewhere in the same.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    from: u64,
+    to: u64,
+    len: u64,
+}
+
+/// Two files with their extents locked; perhaps the same.
+struct Pair<'a> {
+    src: &'a Arc<Inode>,
+    dst: &'a Arc<Inode>,
+    dst_extents: MutexGuard<'a, FileExtentsState>,
+    src_extents: Option<MutexGuard<'a, FileExtentsState>>,
+}
+
+impl<'a> Pair<'a> {
+    fn lock(src: &'a Arc<Inode>, dst: &'a Arc<Inode>) -> Result<Pair<'a>> {
+        let (src_extents, dst_extents) = if src.id == dst.id {
+            (None, lock::lock(&dst.extents)?)
+        } else if src.id < dst.id {
+            let src_extents = lock::lock(&src.extents)?;
+            (Some(src_extents), lock::lock(&dst.extents)?)
+        } else {
+            let dst_extents = lock::lock(&dst.extents)?;
+            (Some(lock::lock(&src.extents)?), dst_extents)
+        };
+        Ok(Pair {
+            src,
+            dst,
+            dst_extents,
+            src_extents,
+        })
+    }
+
+    /// Errors: the thread must not wait, and there is something to be written.
+    fn write_back(&mut self, volume: &Volume) -> Result<()> {
+        if waiting::is_forbidden() {
+            for inode in [self.src, self.dst] {
+                if lock::read(&inode.lock)?.buffer.is_dirty() {
+                    waiting::check()?;
+                }
+            }
+            return Ok(());
+        }
+        if let Some(extents) = &mut self.src_extents {
+            volume.write_back_locked(self.src, extents)?;
+        }
+        volume.write_back_locked(self.dst, &mut self.dst_extents)
+    }
+
+    /// INPLACE-1
+    fn forget(&mut self) {
+        self.dst_extents.forget();
+        if let Some(extents) = &mut self.src_extents {
+            extents.forget();
+        }
+    }
+}
+
+/// All of it in the destination, whose items lie side by side.
+fn cost_of(step: usize) -> Cost {
+    Cost::neighbours(EXTENT_ITEMS * step as u64)
+}
+
+/// A file's flags and size.
+fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
+    let state = lock::read(&inode.lock)?;
+    let item = read_file(inode)?;
+    Ok((item.flags(), state.buffer.size_over(item.size.get())))
+}
+
+impl Volume {
+    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
+    /// end of `src` if `len` is 0. Returns how many bytes these were.
+    ///
+    /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
+    /// within the destination; ranges that overlap or pass the source's end; one file with
+    /// checksums, the other without; an immutable destination; and those of a write.
+    pub fn clone_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
+        let syncs = self.syncs_shares(&src, &dst)?;
+        let share = Share {
+            from: src_offset,
+            to: dst_offset,
+            len,
+        };
+        let (mut promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
+        let share = self.check_clone(&pair, share)?;
+        if share.len == 0 {
+            return Ok(0);
+        }
+        let dst_size = facts(&dst)?.1;
+        if share.to > dst_size {
+            waiting::check()?;
+            let promise = promise.split(GROW_SECTORS * self.roots.sectorsize());
+            self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
+        }
+        self.share(&mut pair, share, step, promise, note_write)?;
+        drop(pair);
+        if syncs {
+            self.fsync(dst.id)?;
+        }
+        Ok(share.len)
+    }
+
+    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
+    /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
+    /// stay as they are.
+    ///
+    /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
+    pub fn dedupe_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<bool> {
+        waiting::check()?;
+        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
+        let syncs = self.syncs_shares(&src, &dst)?;
+        let share = Share {
+            from: src_offset,
+            to: dst_offset,
+            len,
+        };
+        let (promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
+        if len == 0 {
+            return Ok(true);
+        }
+        let share = self.check_dedupe(&pair, share)?;
+        if !self.holds_same(&pair, share)? {
+            return Ok(false);
+        }
+        self.share(&mut pair, share, step, promise, |_| {})?;
+        drop(pair);
+        if syncs {
+            self.fsync(dst.id)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the flag SYNC of either file wants what they come to share to be durable, as in the kernel.
+    fn syncs_shares(&self, src: &Inode, dst: &Inode) -> Result<bool> {
+        Ok(self.syncs_writes(src)? || self.syncs_writes(dst)?)
+    }
+
+    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
+    /// which is less than `len` only at the source's end, and where the rest failed.
+    ///
+    /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
+    /// of one file that overlap.
+    pub fn copy_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        let sectorsize = self.roots.sectorsize();
+        let src_size = self.attr(src)?.size;
+        let len = len.min(src_size.saturating_sub(src_offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        end_of(dst_offset, len)?;
+        refuse_flags(&*self.inode_to_change(dst)?, InodeFlags::IMMUTABLE)?;
+        if src == dst && overlap(src_offset, dst_offset, len) {
+            return Err(Error::Invalid("ranges overlap"));
+        }
+        let mut done = 0;
+        let whole = len - len % sectorsize;
+        // Part of a sector is shared where both files end with it.
+        let ends = src_offset + len == src_size && dst_offset + len >= self.attr(dst)?.size;
+        let shared = if ends { len } else { whole };
+        let aligned =
+            src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
+        // What is shared must be written back first, and that by itself.
+        let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
+        if !copies && (!aligned || shared < len) {
+            waiting::check()?;
+        }
+        if aligned && !copies {
+            match self.clone_range(src, src_offset, shared, dst, dst_offset) {
+                Ok(cloned) => done = cloned,
+                // They have changed since.
+                Err(Error::CsumsDiffer | Error::Invalid(_) | Error::Unaligned) => {
+                    waiting::check()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut buf = vec![0; COPY_BYTES.min((len - done) as usize)];
+        while done < len {
+            let part = buf.len().min((len - done) as usize);
+            let read = self.read(src, src_offset + done, &mut buf[..part]);
+            let copied = read.and_then(|read| {
+                self.write(dst, dst_offset + done, &buf[..read])?;
+                Ok(read as u64)
+            });
+            match copied {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                // Callers would take an error for a file that is as before.
+                Err(error) if done > 0 => {
+                    tracing::debug!(?dst, done, %error, "a part is copied");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn is_buffered(&self, id: FileId) -> Result<bool> {
+        let inode = self.inodes.get(self, id)?;
+        Ok(lock::read(&inode.lock)?.buffer.is_dirty())
+    }
+
+    /// Locks both files with nothing buffered, and promises what a step takes, with data if any is to be written. Second,
+    /// how many extents a step may meet.
+    fn begin_share<'a>(
+        &self,
+        src: &'a Arc<Inode>,
+        dst: &'a Arc<Inode>,
+        share: Share,
+    ) -> Result<(Promise, usize, Pair<'a>)> {
+        let met = self.extents_to_share(src, dst, share)?;
+        let mut writes = self.writes_data(src, dst, share)?;
+        loop {
+            let (promise, step) = self.promise_of_clone(writes, met)?;
+            let mut pair = Pair::lock(src, dst)?;
+            pair.write_back(self)?;
+            if writes || !self.writes_data(src, dst, share)? {
+                return Ok((promise, step, pair));
+            }
+            writes = true;
+        }
+    }
+
+    /// Whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first. The rest
+    /// takes none, as in the kernel.
+    fn writes_data(&self, src: &Inode, dst: &Inode, share: Share) -> Result<bool> {
+        let sectorsize = self.roots.sectorsize();
+        let (src_size, dst_size) = (facts(src)?.1, facts(dst)?.1);
+        if share.to > dst_size {
+            return Ok(true);
+        }
+        if share.from >= sectorsize {
+            return Ok(false);
+        }
+        let state = lock::read(&src.lock)?;
+        let first = 0..sectorsize;
+        let extents = ExtentEdit::load(src, sectorsize, first.clone())?;
+        let is_inline = matches!(first_of(&extents, &first), Some((_, Extent::Inline(_))));
+        Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
+    }
+
+    /// How many extents of either file sharing meets, as things stand, as far as one step goes.
+    fn extents_to_share(&self, src: &Inode, dst: &Inode, share: Share) -> Result<usize> {
+        let within = |start: u64| {
+            let end = start.saturating_add(share.len);
+            start..if share.len == 0 { u64::MAX } else { end }
+        };
+        let from = self.extents_in(src, within(share.from), STEP)?;
+        Ok(from.max(self.extents_in(dst, within(share.to), STEP)?))
+    }
+
+    /// What a step that meets so many extents takes at worst, or a small one if there is no room for that; and inline data
+    /// if any is to be written.
+    fn promise_of_clone(&self, writes_data: bool, met: usize) -> Result<(Promise, usize)> {
+        let sectorsize = self.roots.sectorsize();
+        let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
+        let data_bytes = match writes_data {
+            true => inline_bytes + GROW_SECTORS * sectorsize,
+            false => 0,
+        };
+        let step = met.clamp(LEAST_STEP, STEP);
+        match self.promise(data_bytes, cost_of(step)) {
+            Err(error) if error.is_no_space() && step > LEAST_STEP => {}
+            promise => return Ok((promise?, step)),
+        }
+        let promise = self.promise(data_bytes, cost_of(LEAST_STEP))?;
+        Ok((promise, LEAST_STEP))
+    }
+
+    /// The kernel's rules. A length of 0 becomes that to the source's end.
+    fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let sectorsize = self.roots.sectorsize();
+        let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
+        let Share { from, to, len } = share;
+        let rest = src_size.checked_sub(from);
+        let rest = rest.ok_or(Error::Invalid("range behind the end of the file"))?;
+        let len = if len == 0 { rest } else { len };
+        if len > rest {
+            return Err(Error::Invalid("range behind the end of the file"));
+        }
+        let end = end_of(to, len)?;
+        if !len.is_multiple_of(sectorsize) && (len != rest || end < dst_size) {
+            return Err(Error::Unaligned);
+        }
+        self.check_places(pair, Share { from, to, len })
+    }
+
+    /// The kernel's rules. What of a length cannot be shared is left out.
+    fn check_dedupe(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
+        let Share { from, to, len } = share;
+        let (src_end, dst_end) = (end_of(from, len)?, end_of(to, len)?);
+        if src_end > src_size || dst_end > dst_size {
+            return Err(Error::Invalid("range behind the end of the file"));
+        }
+        let len = match src_end == src_size && dst_end == dst_size {
+            true => len,
+            false => len - len % self.roots.sectorsize(),
+        };
+        self.check_places(pair, Share { from, to, len })
+    }
+
+    /// Whether two files can share at these places.
+    fn check_places(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
+        let sectorsize = self.roots.sectorsize();
+        let Share { from, to, len } = share;
+        if !from.is_multiple_of(sectorsize) || !to.is_multiple_of(sectorsize) {
+            return Err(Error::Unaligned);
+        }
+        if pair.src.id == pair.dst.id && overlap(from, to, len.next_multiple_of(sectorsize)) {
+            return Err(Error::Invalid("ranges overlap"));
+        }
+        let (src_flags, dst_flags) = (facts(pair.src)?.0, facts(pair.dst)?.0);
+        if (src_flags ^ dst_flags).contains(InodeFlags::NODATASUM) {
+            return Err(Error::CsumsDiffer);
+        }
+        Ok(share)
+    }
+
+    fn holds_same(&self, pair: &Pair<'_>, share: Share) -> Result<bool> {
+        let mut bufs = [vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]];
+        let mut done = 0;
+        while done < share.len {
+            // Anew for each piece: what others free meanwhile is not kept back to the end.
+            let _epoch = self.node_store().epoch();
+            let len = COMPARE_BYTES.min((share.len - done) as usize);
+            let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
+            for ((inode, offset), buf) in sides.into_iter().zip(&mut bufs) {
+                let flags = facts(inode)?.0;
+                let mut reader = Reader::new(self, &inode.tree, inode.id, flags);
+                reader.plan(offset, 0..len, buf)?;
+                reader.run(buf)?;
+            }
+            if bufs[0][..len] != bufs[1][..len] {
+                return Ok(false);
+            }
+            done += len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Step by step, each of which meets `most` extents at most. `note` is what happens to the destination's item with each.
+    ///
+    /// Errors: the thread must not wait, and more than one step is needed.
+    fn share(
+        &self,
+        pair: &mut Pair<'_>,
+        share: Share,
+        most: usize,
+        mut promise: Promise,
+        note: fn(&mut InodeItem),
+    ) -> Result<()> {
+        pair.forget();
+        let sectorsize = self.roots.sectorsize();
+        let whole = share.len.next_multiple_of(sectorsize);
+        let mut done = 0;
+        while done < whole {
+            let from = share.from + done..share.from + whole;
+            let to = share.to + done..share.to + whole;
+            let (src, src_end) = ExtentEdit::load_head(pair.src, sectorsize, from.clone(), most)?;
+            let (dst, dst_end) = ExtentEdit::load_head(pair.dst, sectorsize, to.clone(), most)?;
+            // What lies in the item is written as data, which says how long the file is by then: it goes alone.
+            let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
+            let longest = if is_inline { sectorsize } else { whole };
+            let step = longest.min(src_end - from.start).min(dst_end - to.start);
+            if done + step < whole {
+                waiting::check()?;
+            }
+            let part = Share {
+                from: from.start,
+                to: to.start,
+                len: step.min(share.len - done),
+            };
+            self.share_step(pair, &src, dst, part, &mut promise, note)?;
+            done += step;
+            if !waiting::is_forbidden() {
+                self.commit_between_steps(cost_of(most))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn share_step(
+        &self,
+        pair: &Pair<'_>,
+        src: &ExtentEdit,
+        mut dst: ExtentEdit,
+        part: Share,
+        promise: &mut Promise,
+        note: fn(&mut InodeItem),
+    ) -> Result<()> {
+        let sectorsize = self.roots.sectorsize();
+        let whole = part.len.next_multiple_of(sectorsize);
+        let from = part.from..part.from + whole;
+        let inline = self.inline_bytes(pair.src, src, from.clone())?;
+        let mut state = lock::write(&pair.dst.lock)?;
+        let mut item = read_file(pair.dst)?;
+        note(&mut item);
+        let txn = self.enter_file(pair.dst, Permit::owed())?;
+        let generation = txn.transid().0;
+        dst.clear(part.to..part.to + whole)?;
+        for (place, extent) in src.overlapping(from.clone()) {
+            let cut = place.start.max(from.start)..place.end.min(from.end);
+            let within = cut.start - place.start..cut.end - place.start;
+            let to = part.to + (cut.start - from.start);
+            if let Some(Extent::Disk(shared)) = extent.slice(within) {
+                self.writer()?
+                    .shared_extents
+                    .add(shared.disk.start, txn.transid());
+                dst.put(
+                    to,
+                    Extent::Disk(DiskPart {
+                        generation,
+                        ..shared
+                    }),
+                );
+            }
+        }
+        let end = part.to + part.len;
+        if inline.is_none() {
+            let old_size = item.size.get();
+            self.enter_size(&mut dst, &mut item, old_size..end.max(old_size), generation);
+        }
+        if !self.roots.has_no_holes() {
+            let size = item.size.get().next_multiple_of(sectorsize);
+            dst.fill_holes(
+                part.to..(part.to + whole).min(size).max(part.to),
+                generation,
+            );
+        }
+        enter_extent_edit(&txn, pair.dst, &dst, &mut item);
+        drop(txn);
+        if let Some(bytes) = inline {
+            let bytes = &bytes[..bytes.len().min(part.len as usize)];
+            let promise = promise.split(promise.data_bytes());
+            let files = &self.data.dirty;
+            state
+                .buffer
+                .write(files, part.to, bytes, sectorsize, promise);
+            files.add(pair.dst);
+        }
+        Ok(())
+    }
+
+    /// What the source has in its item rather than in an extent.
+    fn inline_bytes(
+        &self,
+        src: &Inode,
+        extent_edit: &ExtentEdit,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some((place, Extent::Inline(inline))) = first_of(extent_edit, &range) else {
+            return Ok(None);
+        };
+        let end = inline.ram_bytes.min(place.end).min(range.end);
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        let flags = facts(src)?.0;
+        let mut reader = Reader::new(self, &src.tree, src.id, flags);
+        reader.plan(range.start, 0..bytes.len(), &mut bytes)?;
+        reader.run(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+}
+
+fn first_of<'a>(
+    extent_edit: &'a ExtentEdit,
+    range: &Range<u64>,
+) -> Option<(Range<u64>, &'a Extent)> {
+    extent_edit.overlapping(range.clone()).next()
+}
+
+fn overlap(a: u64, b: u64, len: u64) -> bool {
+    a.abs_diff(b) < len
+}

@@ -1,0 +1,98 @@
+//! Whether and how data is compressed before it is stored.
+//!
+//! As in the kernel: a file's own property comes before the volume's setting; what looks random is not tried;
+//! what does not become a sector smaller is stored as it is and the file is not tried again, unless that
+//! is forced or the file asks for it by name.
+
+use ubtrfs_format::compress::{self, Compression, looks_compressible};
+use ubtrfs_format::item::InodeFlags;
+
+use crate::inode::Compress;
+
+#[cfg(test)]
+mod tests;
+
+/// What one file's data goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Encoder {
+    algorithm: Compression,
+    level: i32,
+    /// Whether also that is tried which looks random.
+    force: bool,
+    /// Whether the file goes on being tried after a failure.
+    keeps_trying: bool,
+}
+
+/// What became of a piece of data.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Encoded {
+    /// Stored as it is.
+    Plain,
+    /// Stored as it is, and so is the rest of the file from now on.
+    Incompressible,
+    Compressed(Compression, Vec<u8>),
+}
+
+impl Encoder {
+    /// `property`: what the file's own setting names.
+    pub(super) fn new(
+        volume: &Compress,
+        flags: InodeFlags,
+        property: Option<Compression>,
+    ) -> Encoder {
+        let none = Encoder {
+            algorithm: Compression::None,
+            level: 0,
+            force: false,
+            keeps_trying: false,
+        };
+        let as_is = InodeFlags::NODATACOW | InodeFlags::NODATASUM | InodeFlags::PREALLOC;
+        if flags.intersects(as_is) {
+            return none;
+        }
+        let property = property.filter(|&kind| kind != Compression::None);
+        let algorithm = match (property, volume.algorithm) {
+            (Some(kind), _) => kind,
+            (None, Compression::None) if flags.contains(InodeFlags::COMPRESS) => Compression::Zlib,
+            (None, kind) => kind,
+        };
+        if flags.contains(InodeFlags::NOCOMPRESS) && !volume.force {
+            return none;
+        }
+        Encoder {
+            algorithm,
+            level: if property.is_some() { 0 } else { volume.level },
+            force: volume.force,
+            keeps_trying: volume.force || property.is_some(),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.algorithm != Compression::None
+    }
+
+    /// At most one extent's worth of data.
+    pub(super) fn encode(&self, data: &[u8], sectorsize: usize, inline: bool) -> Encoded {
+        if !self.is_on() || !(self.force || looks_compressible(data)) {
+            return Encoded::Plain;
+        }
+        let mut stored = Vec::new();
+        let made = compress::compress(
+            self.algorithm,
+            self.level,
+            data,
+            &mut stored,
+            sectorsize,
+            inline,
+        );
+        match made {
+            Ok(true) => Encoded::Compressed(self.algorithm, stored),
+            Ok(false) if self.keeps_trying || inline => Encoded::Plain,
+            Ok(false) => Encoded::Incompressible,
+            Err(error) => {
+                tracing::warn!(%error, "data is stored as it is");
+                Encoded::Plain
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A file extent item as edits need it: owned, checked, and cut at will.
+//!
+//! Not here: which items an edit changes (`extent_edit`), reading what extents hold (`extents`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::item::{FileExtent, FileExtentHead, FileExtentKind, FileExtentRegular};
+use zerocopy::IntoBytes;
+
+use crate::error::CorruptItem;
+use crate::file_id::FileId;
+use crate::transaction::{DataRef, DiskExtent};
+
+/// What one item says of its part of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Inline(InlineExtent),
+    Disk(DiskPart),
+    /// An explicit hole of this many bytes.
+    Hole {
+        generation: u64,
+        len: u64,
+    },
+}
+
+/// Data in the item itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InlineExtent {
+    pub(super) generation: u64,
+    pub(super) ram_bytes: u64,
+    pub(super) compression: Compression,
+    pub(super) stored: Arc<[u8]>,
+}
+
+/// A part of an extent on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DiskPart {
+    pub(super) generation: u64,
+    /// Of the whole extent, decompressed.
+    pub(super) ram_bytes: u64,
+    pub(super) compression: Compression,
+    /// Reserved, and never written.
+    pub(super) prealloc: bool,
+    pub(super) disk: DiskExtent,
+    /// Where in the decompressed extent this part begins.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl Extent {
+    /// `sectorsize` is what inline data is rounded up to when it takes its place in the file.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Extent, CorruptItem> {
+        let extent = FileExtent::decode(bytes).ok_or(CorruptItem::Undecodable)?;
+        let head = extent.head();
+        let compression = Compression::from_raw(head.compression)
+            .ok_or(CorruptItem::Compression(head.compression))?;
+        if head.encryption != 0 || head.other_encoding.get() != 0 {
+            return Err(CorruptItem::Encoding);
+        }
+        let generation = head.generation.get();
+        let ram_bytes = head.ram_bytes.get();
+        let (body, prealloc) = match extent {
+            FileExtent::Inline { data, .. } => {
+                return Ok(Extent::Inline(InlineExtent {
+                    generation,
+                    ram_bytes,
+                    compression,
+                    stored: data.into(),
+                }));
+            }
+            FileExtent::Regular { body, prealloc, .. } => (body, prealloc),
+        };
+        let len = body.num_bytes.get();
+        let Some(start) = body.disk() else {
+            return Ok(Extent::Hole { generation, len });
+        };
+        let part = DiskPart {
+            generation,
+            ram_bytes,
+            compression,
+            prealloc,
+            disk: DiskExtent {
+                start,
+                len: body.disk_num_bytes.get(),
+            },
+            offset: body.offset.get(),
+            len,
+        };
+        part.check()?;
+        Ok(Extent::Disk(part))
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let head =
+            |kind: FileExtentKind, generation: u64, ram_bytes: u64, compression| FileExtentHead {
+                generation: generation.into(),
+                ram_bytes: ram_bytes.into(),
+                compression,
+                encryption: 0,
+                other_encoding: 0.into(),
+                type_: kind as u8,
+            };
+        match self {
+            Extent::Inline(inline) => {
+                let head = head(
+                    FileExtentKind::Inline,
+                    inline.generation,
+                    inline.ram_bytes,
+                    inline.compression.raw(),
+                );
+                [head.as_bytes(), &inline.stored].concat()
+            }
+            Extent::Disk(part) => {
+                let kind = match part.prealloc {
+                    true => FileExtentKind::Prealloc,
+                    false => FileExtentKind::Regular,
+                };
+                let head = head(
+                    kind,
+                    part.generation,
+                    part.ram_bytes,
+                    part.compression.raw(),
+                );
+                let body = FileExtentRegular {
+                    disk_bytenr: part.disk.start.0.into(),
+                    disk_num_bytes: part.disk.len.into(),
+                    offset: part.offset.into(),
+                    num_bytes: part.len.into(),
+                };
+                [head.as_bytes(), body.as_bytes()].concat()
+            }
+            Extent::Hole { generation, len } => {
+                let head = head(FileExtentKind::Regular, *generation, *len, 0);
+                let body = FileExtentRegular {
+                    disk_bytenr: 0.into(),
+                    disk_num_bytes: 0.into(),
+                    offset: 0.into(),
+                    num_bytes: (*len).into(),
+                };
+                [head.as_bytes(), body.as_bytes()].concat()
+            }
+        }
+    }
+
+    /// How much of the file it takes, which for inline data is whole sectors.
+    pub(super) fn len(&self, sectorsize: u64) -> u64 {
+        match self {
+            Extent::Inline(inline) => inline.ram_bytes.next_multiple_of(sectorsize),
+            Extent::Disk(part) => part.len,
+            Extent::Hole { len, .. } => *len,
+        }
+    }
+
+    /// What it adds to the inode's `nbytes`.
+    pub(super) fn nbytes(&self) -> u64 {
+        match self {
+            Extent::Inline(inline) => inline.ram_bytes,
+            Extent::Disk(part) => part.len,
+            Extent::Hole { .. } => 0,
+        }
+    }
+
+    /// Whether reading it may give anything but zeros.
+    pub(super) fn has_data(&self) -> bool {
+        match self {
+            Extent::Inline(_) => true,
+            Extent::Disk(part) => !part.prealloc,
+            Extent::Hole { .. } => false,
+        }
+    }
+
+    /// The part of it that takes `range` of the `len` bytes that it stands for. None for inline data, which
+    /// cannot be cut.
+    pub(super) fn slice(&self, range: Range<u64>) -> Option<Extent> {
+        match self {
+            Extent::Inline(_) => None,
+            Extent::Disk(part) => Some(Extent::Disk(DiskPart {
+                offset: part.offset + range.start,
+                len: range.end - range.start,
+                ..part.clone()
+            })),
+            Extent::Hole { generation, .. } => Some(Extent::Hole {
+                generation: *generation,
+                len: range.end - range.start,
+            }),
+        }
+    }
+
+    /// The two as one, if `next` goes on where `self` ends. It counts as being as old as the older: a snapshot between
+    /// the two shares that.
+    pub(super) fn joined(&self, next: &Extent) -> Option<Extent> {
+        match (self, next) {
+            (Extent::Disk(this), Extent::Disk(next)) => {
+                let follows = this.disk == next.disk
+                    && this.prealloc == next.prealloc
+                    && this.compression == Compression::None
+                    && next.compression == Compression::None
+                    && this.offset.checked_add(this.len) == Some(next.offset);
+                follows.then(|| {
+                    Extent::Disk(DiskPart {
+                        generation: this.generation.min(next.generation),
+                        len: this.len + next.len,
+                        ..this.clone()
+                    })
+                })
+            }
+            (
+                Extent::Hole { generation: a, len },
+                Extent::Hole {
+                    generation: b,
+                    len: more,
+                },
+            ) => Some(Extent::Hole {
+                generation: *a.max(b),
+                len: len.checked_add(*more)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl DiskPart {
+    fn check(&self) -> Result<(), CorruptItem> {
+        let within = match self.compression {
+            Compression::None => self.disk.len,
+            _ => self.ram_bytes,
+        };
+        match self.offset.checked_add(self.len) {
+            Some(end) if end <= within => Ok(()),
+            _ => Err(CorruptItem::ExtentRange),
+        }
+    }
+
+    /// Where its first byte lies, if it is not compressed.
+    pub(super) fn logical(&self) -> Logical {
+        Logical(self.disk.start.0.saturating_add(self.offset))
+    }
+
+    /// Where space that follows it on the devices begins.
+    pub(super) fn end(&self) -> Logical {
+        let end = match self.compression {
+            Compression::None => self.offset.saturating_add(self.len),
+            _ => self.disk.len,
+        };
+        Logical(self.disk.start.0.saturating_add(end))
+    }
+
+    /// The reference that the item at file offset `start` holds.
+    pub(super) fn data_ref(&self, file: FileId, start: u64) -> DataRef {
+        DataRef {
+            root: file.root,
+            ino: file.ino,
+            offset: start.wrapping_sub(self.offset),
+        }
+    }
+}

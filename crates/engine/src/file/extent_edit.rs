@@ -1,0 +1,388 @@
+//! Replacement of a file's extent items in some ranges.
+//!
+//! The items are loaded first, which may do IO. Then they are cut and joined in memory. Then the difference enters a
+//! transaction. References follow from the difference of the two states: a split adds one, and only the last piece of an
+//! extent drops one.
+//!
+//! Invariants
+//! - EXTENT-EDIT-1: extents of neither state overlap.
+//! - EXTENT-EDIT-2: inline data is replaced as a whole or not at all.
+//!
+//! Locks: the caller holds the file's extents (`FileExtentsState`) from loading to entering, so that the
+//! items hold still, and the inode's lock while entering.
+//! Not here: the inode's own item (`inode_item`), where new extents come from (`store`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::Edit;
+
+use super::extent::Extent;
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::inode::Inode;
+use crate::transaction::{DataRef, DiskExtent, Txn};
+
+#[cfg(test)]
+mod tests;
+
+type Extents = BTreeMap<u64, Extent>;
+
+/// Extents of one file by file offset, before and after.
+#[derive(Clone, Debug)]
+pub(super) struct ExtentEdit {
+    file: FileId,
+    sectorsize: u64,
+    before: Extents,
+    after: Extents,
+}
+
+/// The key of the extent at this file offset.
+pub(super) fn extent_key(file: FileId, start: u64) -> Key {
+    Key::new(file.ino.0, KeyType::EXTENT_DATA, start)
+}
+
+impl ExtentEdit {
+    fn new(file: FileId, sectorsize: u64) -> ExtentEdit {
+        ExtentEdit {
+            file,
+            sectorsize,
+            before: Extents::new(),
+            after: Extents::new(),
+        }
+    }
+
+    /// Loads the extents that overlap or touch `range`, and the one before.
+    pub(super) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<ExtentEdit> {
+        ExtentEdit::load_all(inode, sectorsize, std::iter::once(range))
+    }
+
+    /// Loads the extents that overlap or touch some ranges, which ascend.
+    pub(super) fn load_all(
+        inode: &Inode,
+        sectorsize: u64,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) -> Result<ExtentEdit> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
+        let mut cursor = inode.tree.view.cursor();
+        let mut more = true;
+        let mut loaded_to = None;
+        for range in ranges {
+            if loaded_to.is_none_or(|end| range.start > end) {
+                let from = extent_key(inode.id, range.start.saturating_sub(1));
+                more = cursor.seek_floor(&from)?;
+                if !cursor
+                    .current()
+                    .is_some_and(|(key, _)| is_extent(key, inode.id))
+                {
+                    more = cursor.seek(&from)?;
+                }
+            }
+            while more && let Some((key, bytes)) = cursor.current() {
+                if !is_extent(key, inode.id) || key.offset > range.end {
+                    break;
+                }
+                extent_edit.take(key, bytes)?;
+                more = cursor.advance()?;
+            }
+            loaded_to = loaded_to.max(Some(range.end));
+        }
+        extent_edit.loaded()
+    }
+
+    /// Loads the extents of `range` from its start on, `most` of them at most. Second, up to where in the range
+    /// these are all.
+    pub(super) fn load_head(
+        inode: &Inode,
+        sectorsize: u64,
+        range: Range<u64>,
+        most: usize,
+    ) -> Result<(ExtentEdit, u64)> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
+        let mut cursor = inode.tree.view.cursor();
+        let mut end = range.end;
+        let from = extent_key(inode.id, range.start.saturating_sub(1));
+        let mut more = cursor.seek_floor(&from)?;
+        if !cursor
+            .current()
+            .is_some_and(|(key, _)| is_extent(key, inode.id))
+        {
+            more = cursor.seek(&from)?;
+        }
+        while more && let Some((key, bytes)) = cursor.current() {
+            if !is_extent(key, inode.id) || key.offset > range.end {
+                break;
+            }
+            if extent_edit.before.len() >= most && key.offset > range.start {
+                end = key.offset.min(range.end);
+                break;
+            }
+            extent_edit.take(key, bytes)?;
+            more = cursor.advance()?;
+        }
+        Ok((extent_edit.loaded()?, end))
+    }
+
+    /// Loads the last extents of the file, `most` of them at most, that reach beyond `from`. Second, whether
+    /// these are all.
+    pub(super) fn load_tail(
+        inode: &Inode,
+        sectorsize: u64,
+        from: u64,
+        most: usize,
+    ) -> Result<(ExtentEdit, bool)> {
+        let mut extent_edit = ExtentEdit::new(inode.id, sectorsize);
+        let mut cursor = inode.tree.view.cursor();
+        let mut more = cursor.seek_floor(&extent_key(inode.id, u64::MAX))?;
+        let mut all = true;
+        while more && let Some((key, bytes)) = cursor.current() {
+            if !is_extent(key, inode.id) {
+                break;
+            }
+            if extent_edit.before.len() == most {
+                all = false;
+                break;
+            }
+            extent_edit.take(key, bytes)?;
+            let end = extent_edit
+                .before
+                .first_key_value()
+                .map(|(start, e)| start + e.len(sectorsize));
+            if end.is_some_and(|end| end <= from) {
+                break;
+            }
+            more = cursor.retreat()?;
+        }
+        Ok((extent_edit.loaded()?, all))
+    }
+
+    fn take(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
+        let corrupt = |what| Error::Corrupt {
+            tree: self.file.root,
+            key,
+            what,
+        };
+        let extent = Extent::decode(bytes).map_err(corrupt)?;
+        let len = extent.len(self.sectorsize);
+        if key.offset.checked_add(len).is_none() {
+            return Err(corrupt(CorruptItem::ExtentRange));
+        }
+        self.before.insert(key.offset, extent);
+        Ok(())
+    }
+
+    /// EXTENT-EDIT-1 for what was loaded.
+    fn loaded(mut self) -> Result<ExtentEdit> {
+        let mut end = 0;
+        for (&start, extent) in &self.before {
+            if start < end {
+                return Err(Error::Corrupt {
+                    tree: self.file.root,
+                    key: extent_key(self.file, start),
+                    what: CorruptItem::ExtentOverlap,
+                });
+            }
+            end = start + extent.len(self.sectorsize);
+        }
+        self.after = self.before.clone();
+        Ok(self)
+    }
+
+    /// The extents as they are to be.
+    pub(super) fn extents(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
+        self.after
+            .iter()
+            .map(|(&start, extent)| (start..start + extent.len(self.sectorsize), extent))
+    }
+
+    /// The extents that overlap `range`, whole.
+    pub(super) fn overlapping(
+        &self,
+        range: Range<u64>,
+    ) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
+        let first = self.first_overlapping(range.start);
+        self.after
+            .range(first..range.end.max(first))
+            .map(|(&start, extent)| (start..start + extent.len(self.sectorsize), extent))
+            .filter(move |(place, _)| place.end > range.start)
+    }
+
+    /// The start of the extent that `at` lies in, else `at`.
+    fn first_overlapping(&self, at: u64) -> u64 {
+        match self.after.range(..=at).next_back() {
+            Some((&start, extent)) if start + extent.len(self.sectorsize) > at => start,
+            _ => at,
+        }
+    }
+
+    /// The parts of `range` that no extent covers, not even a hole.
+    pub(super) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        for (place, _) in self.overlapping(range.clone()) {
+            if place.start > at {
+                gaps.push(at..place.start);
+            }
+            at = at.max(place.end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
+    /// Takes `range` out of the file's extents.
+    ///
+    /// Errors: it cuts inline data (EXTENT-EDIT-2), which only a damaged file has there.
+    pub(super) fn clear(&mut self, range: Range<u64>) -> Result<()> {
+        let hit: Vec<u64> = self
+            .overlapping(range.clone())
+            .map(|(at, _)| at.start)
+            .collect();
+        for start in hit {
+            let Some(extent) = self.after.remove(&start) else {
+                continue;
+            };
+            let end = start + extent.len(self.sectorsize);
+            let mut keep = |from: u64, to: u64| -> Result<()> {
+                if from >= to {
+                    return Ok(());
+                }
+                let part = extent.slice(from - start..to - start);
+                let part = part.ok_or_else(|| Error::Corrupt {
+                    tree: self.file.root,
+                    key: extent_key(self.file, start),
+                    what: CorruptItem::ExtentRange,
+                })?;
+                self.after.insert(from, part);
+                Ok(())
+            };
+            keep(start, range.start)?;
+            keep(range.end, end)?;
+        }
+        Ok(())
+    }
+
+    /// Puts an extent where none is, joined to its neighbours if they are of one piece.
+    pub(super) fn put(&mut self, start: u64, extent: Extent) {
+        let (mut start, mut extent) = (start, extent);
+        let mut end = start + extent.len(self.sectorsize);
+        debug_assert_eq!(self.overlapping(start..end).count(), 0, "EXTENT-EDIT-1");
+        if let Some((&before, left)) = self.after.range(..start).next_back()
+            && before + left.len(self.sectorsize) == start
+            && let Some(joined) = left.joined(&extent)
+        {
+            (start, extent) = (before, joined);
+            end = start + extent.len(self.sectorsize);
+        }
+        if let Some(right) = self.after.get(&end)
+            && let Some(joined) = extent.joined(right)
+        {
+            self.after.remove(&end);
+            extent = joined;
+        }
+        self.after.insert(start, extent);
+    }
+
+    /// Another state of the extent at `start`, in no more place.
+    pub(super) fn set(&mut self, start: u64, extent: Extent) {
+        self.after.insert(start, extent);
+    }
+
+    /// Replaces what is in the extent's place.
+    pub(super) fn replace(&mut self, start: u64, extent: Extent) -> Result<()> {
+        self.clear(start..start + extent.len(self.sectorsize))?;
+        self.put(start, extent);
+        Ok(())
+    }
+
+    /// Puts holes wherever `range` has nothing.
+    pub(super) fn fill_holes(&mut self, range: Range<u64>, generation: u64) {
+        for gap in self.gaps(range) {
+            let len = gap.end - gap.start;
+            self.put(gap.start, Extent::Hole { generation, len });
+        }
+    }
+
+    /// The last extent that begins before `at`.
+    pub(super) fn before(&self, at: u64) -> Option<&Extent> {
+        self.after.range(..at).next_back().map(|(_, extent)| extent)
+    }
+
+    /// Whether nothing changes.
+    pub(super) fn is_idle(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// How the inode's `nbytes` changes.
+    pub(super) fn nbytes_delta(&self) -> i64 {
+        let sum = |extents: &Extents| extents.values().map(Extent::nbytes).sum::<u64>();
+        sum(&self.after).wrapping_sub(sum(&self.before)) as i64
+    }
+
+    /// Makes it so.
+    pub(super) fn enter(&self, txn: &Txn<'_>, inode: &Inode) {
+        let edits = self.edits();
+        if !edits.is_empty() {
+            txn.edit(&inode.tree, edits);
+        }
+        for (disk, data, count) in self.ref_changes() {
+            for _ in 0..count.unsigned_abs() {
+                match count > 0 {
+                    true => txn.add_data_ref(disk, data),
+                    false => txn.drop_data_ref(disk, data),
+                }
+            }
+        }
+    }
+
+    fn edits(&self) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for (&start, extent) in &self.after {
+            let key = extent_key(self.file, start);
+            match self.before.get(&start) {
+                Some(before) if before == extent => {}
+                Some(_) => edits.push(Edit::Put(key, extent.encode().into())),
+                None => edits.push(Edit::Insert(key, extent.encode().into())),
+            }
+        }
+        let gone = self
+            .before
+            .keys()
+            .filter(|start| !self.after.contains_key(start));
+        edits.extend(gone.map(|&start| Edit::Delete(extent_key(self.file, start))));
+        edits
+    }
+
+    fn ref_changes(&self) -> Vec<(DiskExtent, DataRef, i64)> {
+        let mut changes: BTreeMap<(Logical, u64, u64), i64> = BTreeMap::new();
+        let mut count = |extents: &Extents, other: &Extents, delta: i64| {
+            for (start, extent) in extents {
+                let Extent::Disk(part) = extent else {
+                    continue;
+                };
+                if other.get(start) == Some(extent) {
+                    continue;
+                }
+                let offset = part.data_ref(self.file, *start).offset;
+                let key = (part.disk.start, part.disk.len, offset);
+                *changes.entry(key).or_insert(0) += delta;
+            }
+        };
+        count(&self.after, &self.before, 1);
+        count(&self.before, &self.after, -1);
+        changes.retain(|_, delta| *delta != 0);
+        let FileId { root, ino } = self.file;
+        let change = |((start, len, offset), delta)| {
+            let disk = DiskExtent { start, len };
+            (disk, DataRef { root, ino, offset }, delta)
+        };
+        changes.into_iter().map(change).collect()
+    }
+}
+
+fn is_extent(key: Key, file: FileId) -> bool {
+    (key.objectid, key.item_type) == (file.ino.0, KeyType::EXTENT_DATA)
+}

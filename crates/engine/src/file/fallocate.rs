@@ -1,0 +1,587 @@
+//! Reserving space for a file, and giving some back.
+//!
+//! Reserved space is an extent that reads as zeros until it is written. It is done in steps of a bounded number of
+//! extents, each of which leaves the file sound: who is interrupted has done a part.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use ubtrfs_device::waiting;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::InodeFlags;
+
+use super::change::{end_of, note_write, read_file, refuse_flags};
+use super::extent::{DiskPart, Extent};
+use super::extent_edit::ExtentEdit;
+use super::extents::FileExtents;
+use super::write_back::{GROW_SECTORS, enter_extent_edit};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{
+    FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, Wanted, WriteBuffer, put_inode,
+};
+use crate::transaction::{Cost, DiskExtent, FREEING_ITEMS, Permit};
+use crate::volume::Volume;
+
+/// What is to become of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Space for what has none. Data stays.
+    Reserve { keep_size: bool },
+    /// A hole; the size stays.
+    PunchHole,
+    /// Zeros, with space reserved for them.
+    ZeroRange { keep_size: bool },
+}
+
+impl Fallocate {
+    fn keeps_size(self) -> bool {
+        match self {
+            Fallocate::Reserve { keep_size } | Fallocate::ZeroRange { keep_size } => keep_size,
+            Fallocate::PunchHole => true,
+        }
+    }
+
+    /// The flags of files for which it is refused.
+    fn guards(self) -> InodeFlags {
+        match self {
+            Fallocate::Reserve { .. } => InodeFlags::IMMUTABLE,
+            Fallocate::PunchHole | Fallocate::ZeroRange { .. } => {
+                InodeFlags::IMMUTABLE | InodeFlags::APPEND
+            }
+        }
+    }
+}
+
+/// Extents that one step meets, or reserves.
+const STEP: usize = 512;
+/// The same where fewer are met, or on a volume that has no room for more.
+const STEP_WHEN_FULL: usize = 8;
+/// The same where space is freed, for which room is kept back.
+const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
+/// Items that an extent and what is left of it, or a hole, cost.
+const EXTENT_ITEMS: u64 = 4;
+
+/// How often the space for a change is counted, while others change the file.
+const BEGIN_TRIES: usize = 8;
+
+/// What a change was promised.
+#[derive(Debug)]
+struct Means {
+    /// For sectors that are written, and the items of a step.
+    edges: Promise,
+    /// For sectors that get reserved.
+    space: Promise,
+    steps: Steps,
+}
+
+/// The parts of a range that something is true of.
+type PartsOf = fn(&ExtentEdit, Range<u64>) -> Vec<Range<u64>>;
+
+/// How far a change goes at once.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    extents: usize,
+    frees: bool,
+}
+
+impl Steps {
+    /// `met`: as many as may be met.
+    fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
+        let frees = mode == Fallocate::PunchHole;
+        let extents = match (is_full, frees) {
+            (false, _) => met.clamp(STEP_WHEN_FULL, STEP),
+            (true, false) => STEP_WHEN_FULL,
+            (true, true) => PUNCH_WHEN_FULL,
+        };
+        Steps { extents, frees }
+    }
+
+    fn cost(self) -> Cost {
+        let cost = Cost::neighbours(EXTENT_ITEMS * self.extents as u64);
+        match self.frees {
+            true => cost.freeing(),
+            false => cost,
+        }
+    }
+}
+
+impl Volume {
+    /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
+    /// append-only one unless space is reserved.
+    pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(Error::Invalid("length of 0"));
+        }
+        let end = end_of(offset, len)?;
+        waiting::check()?;
+        let range = offset..end;
+        let inode = self.inode_to_change(id)?;
+        refuse_flags(&inode, mode.guards())?;
+        let touched = touched_sectors(&range, self.roots.sectorsize());
+        let (mut means, mut extents) = self.begin_fallocate(&inode, mode, &range)?;
+        let steps = means.steps;
+        let size = {
+            let state = inode.lock.read();
+            state.buffer.size_over(read_file(&inode)?.size.get())
+        };
+        let changes = match mode {
+            Fallocate::PunchHole => self.has_any_data(&inode, &touched)?,
+            _ => true,
+        };
+        match mode {
+            Fallocate::Reserve { .. } => {
+                self.reserve(&inode, touched.clone(), &mut means.space, steps)?;
+            }
+            Fallocate::PunchHole => {
+                let end = if end >= size {
+                    end.next_multiple_of(self.roots.sectorsize())
+                } else {
+                    end
+                };
+                let range = offset..end;
+                let edges = &mut means.edges;
+                self.zero(&inode, &mut extents, range, edges, None, steps)?;
+            }
+            Fallocate::ZeroRange { .. } => {
+                let (edges, space) = (&mut means.edges, Some(&mut means.space));
+                self.zero(&inode, &mut extents, range, edges, space, steps)?;
+            }
+        }
+        if !mode.keeps_size() && end > size {
+            self.grow_locked(&inode, &mut extents, end, means.edges)?;
+        }
+        match changes {
+            true => self.note_fallocate(&inode, mode),
+            // As in the kernel, times stay.
+            false => Ok(()),
+        }
+    }
+
+    /// Locks the extents of a file with all space promised that the change takes.
+    fn begin_fallocate<'a>(
+        &self,
+        inode: &'a Arc<Inode>,
+        mode: Fallocate,
+        range: &Range<u64>,
+    ) -> Result<(Means, MutexGuard<'a, FileExtentsState>)> {
+        let sectorsize = self.roots.sectorsize();
+        let touched = touched_sectors(range, sectorsize);
+        // Whole sectors become a hole without any data, as in the kernel.
+        let is_whole_hole =
+            mode == Fallocate::PunchHole && whole_sectors(range, sectorsize) == touched;
+        for _ in 0..BEGIN_TRIES {
+            let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
+            let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
+            let pieces = self.writer()?.space.piece_of_data();
+            let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
+            let met = self.extents_in(inode, touched.clone(), STEP)?;
+            // A new one may come before, behind and between those that are there.
+            let met = (2 * met + 1).saturating_add(pieces as usize);
+            let (edges, steps) = self.promise_steps(mode, small_bytes, met)?;
+            let space = match self.promise(data_bytes, Cost::default()) {
+                // Buffered data of the range has its extents by now.
+                Err(error)
+                    if error.is_no_space()
+                        && self.bytes_to_reserve(inode, mode, range)? < data_bytes =>
+                {
+                    continue;
+                }
+                space => space?,
+            };
+            let mut extents = inode.extents.lock();
+            let is_longer = {
+                let state = inode.lock.read();
+                let size = read_file(inode)?.size.get();
+                state.buffer.size_over(size) > size
+            };
+            // What a hole forgets of the buffer shall not be what the size follows from.
+            if matches!(mode, Fallocate::Reserve { .. }) || is_whole_hole && is_longer {
+                self.write_back_locked(inode, &mut extents)?;
+            }
+            // Others may have punched holes since.
+            if self.bytes_to_reserve(inode, mode, range)? <= space.data_bytes() {
+                let means = Means {
+                    edges,
+                    space,
+                    steps,
+                };
+                return Ok((means, extents));
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Space for sectors that the range cuts, and for that of the file's end if the file is to grow.
+    fn small_bytes(
+        &self,
+        inode: &Inode,
+        mode: Fallocate,
+        range: &Range<u64>,
+        is_whole_hole: bool,
+    ) -> Result<u64> {
+        let sectorsize = self.roots.sectorsize();
+        let edge_bytes = 2 * WriteBuffer::need_bytes(0, 1, sectorsize);
+        let grow_bytes = 2 * GROW_SECTORS * sectorsize;
+        if let Fallocate::Reserve { keep_size } = mode {
+            let state = inode.lock.read();
+            let size = state.buffer.size_over(read_file(inode)?.size.get());
+            let grows = !keep_size && range.end > size;
+            return Ok(if grows { grow_bytes } else { 0 });
+        }
+        Ok(match is_whole_hole {
+            true => 0,
+            false => edge_bytes + grow_bytes,
+        })
+    }
+
+    /// Room for `data_bytes` and for a step, which need not meet more than `met` extents; a small one if there is not enough
+    /// for others.
+    fn promise_steps(
+        &self,
+        mode: Fallocate,
+        data_bytes: u64,
+        met: usize,
+    ) -> Result<(Promise, Steps)> {
+        let steps = Steps::of(mode, false, met);
+        match self.promise(data_bytes, steps.cost()) {
+            Err(error) if error.is_no_space() => {}
+            promise => return Ok((promise?, steps)),
+        }
+        let steps = Steps::of(mode, true, met);
+        Ok((self.promise(data_bytes, steps.cost())?, steps))
+    }
+
+    /// How much space the change takes for sectors that get reserved, as things stand.
+    fn bytes_to_reserve(&self, inode: &Inode, mode: Fallocate, range: &Range<u64>) -> Result<u64> {
+        let sectorsize = self.roots.sectorsize();
+        let (range, parts): (_, PartsOf) = match mode {
+            Fallocate::PunchHole => return Ok(0),
+            Fallocate::Reserve { .. } => {
+                (touched_sectors(range, sectorsize), |extent_edit, part| {
+                    holes(extent_edit, part).collect()
+                })
+            }
+            Fallocate::ZeroRange { .. } => {
+                (whole_sectors(range, sectorsize), |extent_edit, part| {
+                    unless_reserved(extent_edit, part)
+                })
+            }
+        };
+        let _state = inode.lock.read();
+        read_file(inode)?;
+        let mut bytes = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let next = self
+                .next_extent(inode, at)?
+                .map_or(range.end, |next| next.min(range.end));
+            if next > at {
+                bytes += next - at;
+                at = next;
+                continue;
+            }
+            let part = at..range.end.min(at + MAX_EXTENT_BYTES);
+            let extent_edit = ExtentEdit::load(inode, sectorsize, part.clone())?;
+            let of_part = parts(&extent_edit, part.clone());
+            bytes += of_part
+                .iter()
+                .map(|part| part.end - part.start)
+                .sum::<u64>();
+            at = part.end;
+        }
+        Ok(bytes)
+    }
+
+    /// Puts reserved extents where `range` has none; whole sectors.
+    fn reserve(
+        &self,
+        inode: &Inode,
+        range: Range<u64>,
+        space: &mut Promise,
+        steps: Steps,
+    ) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + MAX_EXTENT_BYTES);
+            let (extent_edit, end) =
+                ExtentEdit::load_head(inode, self.roots.sectorsize(), part, steps.extents)?;
+            let holes: Vec<Range<u64>> = holes(&extent_edit, at..end).collect();
+            let stopped = self.put_reserved(inode, extent_edit, holes, space, steps)?;
+            at = stopped.unwrap_or(end);
+            if at < range.end {
+                self.commit_between_steps(steps.cost())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces `places` by reserved extents, in one transaction. Returns where it stopped, if space came in too many
+    /// pieces for that.
+    fn put_reserved(
+        &self,
+        inode: &Inode,
+        mut extent_edit: ExtentEdit,
+        places: Vec<Range<u64>>,
+        space: &mut Promise,
+        steps: Steps,
+    ) -> Result<Option<u64>> {
+        if places.is_empty() {
+            return Ok(None);
+        }
+        let writer = self.writer()?;
+        let mut wanted = Wanted {
+            bytes: 0,
+            min_bytes: self.roots.sectorsize(),
+            hint: None,
+        };
+        let mut parts = Vec::new();
+        let mut allocate = || -> Result<Option<u64>> {
+            for place in &places {
+                let mut at = place.start;
+                if let Some(Extent::Disk(before)) = extent_edit.before(at) {
+                    wanted.hint = Some(before.end());
+                }
+                while at < place.end {
+                    if parts.len() >= steps.extents {
+                        return Ok(Some(at));
+                    }
+                    wanted.bytes = (place.end - at).min(MAX_EXTENT_BYTES);
+                    let (start, len) = space.allocate(self, &wanted)?;
+                    let part = DiskPart {
+                        generation: 0,
+                        ram_bytes: len,
+                        compression: Compression::None,
+                        prealloc: true,
+                        disk: DiskExtent { start, len },
+                        offset: 0,
+                        len,
+                    };
+                    wanted.hint = Some(part.end());
+                    parts.push((at, part));
+                    at += len;
+                }
+            }
+            Ok(None)
+        };
+        let entered = allocate().and_then(|stopped| {
+            let _state = inode.lock.write();
+            let mut item = read_file(inode)?;
+            let txn = self.enter_file(inode, Permit::owed())?;
+            let generation = txn.transid().0;
+            for (start, part) in &parts {
+                let part = part.clone();
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))?;
+            }
+            for (_, part) in &parts {
+                txn.new_data_extent(part.disk);
+            }
+            item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
+            enter_extent_edit(&txn, inode, &extent_edit, &mut item);
+            Ok(stopped)
+        });
+        if entered.is_err() {
+            for (_, part) in &parts {
+                writer.space.give_back(part.disk.start, part.disk.len);
+            }
+        }
+        entered
+    }
+
+    /// Makes `range` read as zeros: whole sectors become holes, or reserved if there is `space` for that; parts of
+    /// sectors at the edges are written.
+    fn zero(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        range: Range<u64>,
+        edges: &mut Promise,
+        mut space: Option<&mut Promise>,
+        steps: Steps,
+    ) -> Result<()> {
+        let sectorsize = self.roots.sectorsize();
+        let whole = whole_sectors(&range, sectorsize);
+        // What is forgotten of the buffer may be what the size follows from.
+        let size = self.zero_edges(inode, &range, &whole, edges)?;
+        self.grow_locked(inode, extents, size, edges.split(GROW_SECTORS * sectorsize))?;
+        let mut at = whole.start;
+        while at < whole.end {
+            if space.is_none() {
+                match self.next_extent(inode, at)? {
+                    Some(next) if next < whole.end => at = next,
+                    _ => break,
+                }
+            }
+            let most = match space {
+                Some(_) => whole.end.min(at + MAX_EXTENT_BYTES),
+                None => whole.end,
+            };
+            let (extent_edit, end) =
+                ExtentEdit::load_head(inode, sectorsize, at..most, steps.extents)?;
+            let stopped = match &mut space {
+                Some(space) => {
+                    let places = unless_reserved(&extent_edit, at..end);
+                    self.put_reserved(inode, extent_edit, places, space, steps)?
+                }
+                None => {
+                    self.punch(inode, extent_edit, at..end)?;
+                    None
+                }
+            };
+            at = stopped.unwrap_or(end);
+            if at < whole.end {
+                self.commit_between_steps(steps.cost())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what is buffered of whole sectors, and writes zeros to those that the range cuts, if they have
+    /// data. Returns the size that the file had.
+    fn zero_edges(
+        &self,
+        inode: &Arc<Inode>,
+        range: &Range<u64>,
+        whole: &Range<u64>,
+        edges: &mut Promise,
+    ) -> Result<u64> {
+        let sectorsize = self.roots.sectorsize();
+        let touched = touched_sectors(range, sectorsize);
+        let first = touched.start..touched.start + sectorsize;
+        let last = touched.end - sectorsize..touched.end;
+        let extent_edit = ExtentEdit::load_all(inode, sectorsize, [first.clone(), last.clone()])?;
+        let mut state = inode.lock.write();
+        let item = read_file(inode)?;
+        let size = state.buffer.size_over(item.size.get());
+        edges.join(state.buffer.forget(whole.clone()));
+        let cut = match first == last {
+            true => vec![first],
+            false => vec![first, last],
+        };
+        for sector in cut {
+            let from = sector.start.max(range.start);
+            let to = sector.end.min(range.end).min(size);
+            let stored = extent_edit
+                .overlapping(sector.clone())
+                .any(|(_, extent)| extent.has_data());
+            let is_cut = from > sector.start || to < sector.end;
+            if !is_cut || from >= to || !(stored || state.buffer.touches(sector.clone())) {
+                continue;
+            }
+            if whole.start <= sector.start && sector.end <= whole.end {
+                continue;
+            }
+            let zeros = vec![0; (to - from) as usize];
+            let files = &self.data.dirty;
+            let promise = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
+            state.buffer.write(files, from, &zeros, sectorsize, promise);
+            files.add(inode);
+        }
+        Ok(size)
+    }
+
+    /// Whether anything of `range` is not a hole: data, or space reserved for it.
+    fn has_any_data(&self, inode: &Inode, range: &Range<u64>) -> Result<bool> {
+        let is_buffered = inode.lock.read().buffer.touches(range.clone());
+        let next = self.next_extent(inode, range.start)?;
+        Ok(is_buffered || next.is_some_and(|next| next < range.end))
+    }
+
+    /// The start of the first sector at or above `at` that an extent has. A range may be as long as a file can be, and
+    /// is not to be walked through where there is nothing.
+    fn next_extent(&self, inode: &Inode, at: u64) -> Result<Option<u64>> {
+        let sectorsize = self.roots.sectorsize();
+        let mut extents = FileExtents::from(self, &inode.tree, inode.id, at)?;
+        let mut found = None;
+        while found.is_none() {
+            let more = extents.next(&mut |range| {
+                if range.end_aligned(sectorsize) > at {
+                    found = Some((range.start - range.start % sectorsize).max(at));
+                }
+                Ok(())
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes `range`, whole sectors, a hole.
+    fn punch(&self, inode: &Inode, mut extent_edit: ExtentEdit, range: Range<u64>) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let size = item.size.get().next_multiple_of(self.roots.sectorsize());
+        let txn = self.enter_file(inode, Permit::owed())?;
+        extent_edit.clear(range.clone())?;
+        if !self.roots.has_no_holes() && range.start < size {
+            extent_edit.fill_holes(range.start..range.end.min(size), txn.transid().0);
+        }
+        if !extent_edit.is_idle() {
+            enter_extent_edit(&txn, inode, &extent_edit, &mut item);
+        }
+        Ok(())
+    }
+
+    fn note_fallocate(&self, inode: &Inode, mode: Fallocate) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let txn = self.enter_file(inode, Permit::owed())?;
+        note_write(&mut item);
+        if let Fallocate::Reserve { .. } = mode {
+            item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();
+        }
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+}
+
+/// The whole sectors within a range, perhaps none.
+fn whole_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
+    let start = range.start.next_multiple_of(sectorsize);
+    let end = range.end - range.end % sectorsize;
+    start..end.max(start)
+}
+
+/// The sectors that a range touches.
+fn touched_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
+    range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
+}
+
+/// The parts of `range` that have neither data nor space.
+fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let explicit = extent_edit
+        .overlapping(range.clone())
+        .filter(|(_, extent)| matches!(extent, Extent::Hole { .. }))
+        .map(|(place, _)| place);
+    let mut holes: Vec<Range<u64>> = extent_edit
+        .gaps(range.clone())
+        .into_iter()
+        .chain(explicit)
+        .collect();
+    holes.sort_unstable_by_key(|hole| hole.start);
+    holes
+        .into_iter()
+        .map(move |hole| hole.start.max(range.start)..hole.end.min(range.end))
+}
+
+/// The parts of `range` that are not reserved and empty already.
+fn unless_reserved(extent_edit: &ExtentEdit, range: Range<u64>) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut at = range.start;
+    for (place, extent) in extent_edit.overlapping(range.clone()) {
+        if matches!(extent, Extent::Disk(part) if part.prealloc) {
+            if at < place.start {
+                parts.push(at..place.start);
+            }
+            at = at.max(place.end);
+        }
+    }
+    if at < range.end {
+        parts.push(at..range.end);
+    }
+    parts
+}

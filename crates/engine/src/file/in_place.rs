@@ -1,0 +1,147 @@
+//! Which parts of a file may be overwritten where they lie.
+//!
+//! That is so for preallocated space, and for all extents of a file without copy-on-write, as long as nobody
+//! else refers to the extent, no snapshot has been made since it was, it has no checksums, and its block
+//! group is not read-only. A write there costs one look-up of the block group, and changes no item of the
+//! extent tree.
+//!
+//! Invariants
+//! - INPLACE-1: an extent that is remembered as the file's own has no other reference: whoever adds one, a clone
+//!   or a snapshot, has the memory cleared. A snapshot shows in the tree's `last_snapshot`.
+//! - INPLACE-2: a reference that a clone added, and that the extent tree does not have yet, is found in
+//!   `SharedExtents`.
+//! - INPLACE-3: nothing is overwritten while a snapshot of the tree is being made: `Tree::in_place` is held
+//!   alone by who makes one, shared by who writes.
+//! - INPLACE-4: a deleted subvolume is not freed while anything of it is being overwritten: whoever holds
+//!   `Tree::in_place` has seen it alive, and the freeze looks whether anybody does.
+//!
+//! Locks: the file's extents. No other is taken that anyone holds for long.
+
+use std::ops::Range;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::extent::{DiskPart, Extent};
+use super::extent_edit::ExtentEdit;
+use crate::csum_tree::has_csums;
+use crate::error::Result;
+use crate::inode::{FileExtentsState, Inode};
+use crate::space::InPlaceWrite;
+use crate::transaction::DataRef;
+use crate::volume::Volume;
+
+/// A part of a file that may be overwritten, as long as this is held.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// File offset.
+    pub(super) start: u64,
+    pub(super) part: DiskPart,
+    pub(super) handle: InPlaceWrite,
+}
+
+impl Volume {
+    /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `extent_edit` has what the file has
+    /// there. The caller holds `Tree::in_place` (INPLACE-3).
+    pub(super) fn places_to_overwrite(
+        &self,
+        inode: &Inode,
+        extents: &mut FileExtentsState,
+        extent_edit: &ExtentEdit,
+        flags: InodeFlags,
+        range: Range<u64>,
+    ) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for (place, extent) in extent_edit.overlapping(range.clone()) {
+            let Extent::Disk(whole) = extent else {
+                continue;
+            };
+            if !may_overwrite(whole, flags) || !self.is_own(inode, extents, place.start, whole)? {
+                continue;
+            }
+            let start = place.start.max(range.start);
+            let end = place.end.min(range.end);
+            let part = DiskPart {
+                offset: whole.offset + (start - place.start),
+                len: end - start,
+                ..whole.clone()
+            };
+            // Parts of a preallocated extent that were written have sums, the rest has none.
+            if whole.prealloc && has_csums(&self.roots, part.logical(), part.len)? {
+                continue;
+            }
+            let Some(handle) = self.writer()?.space.write_in_place(part.logical()) else {
+                continue;
+            };
+            places.push(Place {
+                start,
+                part,
+                handle,
+            });
+        }
+        Ok(places)
+    }
+
+    /// Whether the file alone refers to an extent, through the item at `start` and its like.
+    fn is_own(
+        &self,
+        inode: &Inode,
+        extents: &mut FileExtentsState,
+        start: u64,
+        part: &DiskPart,
+    ) -> Result<bool> {
+        let last_snapshot = inode.tree.last_snapshot();
+        if part.generation <= last_snapshot {
+            return Ok(false);
+        }
+        if extents.is_own(part.disk.start, last_snapshot) {
+            return Ok(true);
+        }
+        let own = self.has_only_ref(part, part.data_ref(inode.id, start))?
+            && (part.prealloc || !has_csums(&self.roots, part.disk.start, part.disk.len)?);
+        if own {
+            extents.note_own(part.disk.start);
+        }
+        Ok(own)
+    }
+
+    fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
+        // The number first: what it counts as committed, the view has.
+        let committed = self.writer()?.committed();
+        if self.writer()?.shared_extents.contains(part.disk.start) {
+            return Ok(false);
+        }
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let key = Key::new(part.disk.start.0, KeyType::EXTENT_ITEM, part.disk.len);
+        let Some(item) = tree.view.get(&key)? else {
+            // Its own transaction is not committed yet.
+            return Ok(part.generation > committed.0);
+        };
+        let Some(extent) = decode_extent(KeyType::EXTENT_ITEM, &item) else {
+            return Ok(false);
+        };
+        let mut counted = 0;
+        for reference in extent.refs {
+            match reference {
+                InlineRef::ExtentData(found) => {
+                    let found_ref = (found.root.get(), found.objectid.get(), found.offset.get());
+                    if found_ref != (data.root.0, data.ino.0, data.offset) {
+                        return Ok(false);
+                    }
+                    counted += reference.count();
+                }
+                InlineRef::Owner { .. } => {}
+                _ => return Ok(false),
+            }
+        }
+        // References that are items of their own are counted but not inline.
+        Ok(counted == extent.head.refs.get())
+    }
+}
+
+fn may_overwrite(part: &DiskPart, flags: InodeFlags) -> bool {
+    let as_is = flags.contains(InodeFlags::NODATACOW | InodeFlags::NODATASUM);
+    part.compression == Compression::None && (part.prealloc || as_is)
+}

@@ -1,0 +1,302 @@
+//! What a write-back of a file does: the data that it takes, and the changes that this data becomes.
+//!
+//! Not here: how data is stored (`store`), how its items enter (`write_back`, `steps`).
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::encode::Encoder;
+use super::extent::Extent;
+use super::extent_edit::ExtentEdit;
+use super::read::Reader;
+use super::runs::{Run, runs};
+use crate::error::{Error, Result};
+use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, known_inode, property};
+use crate::volume::Volume;
+
+/// Runs whose items change in one transaction, so that a freeze never waits long.
+const GROUP_RUNS: usize = 256;
+
+/// One file's data on its way, with what it takes to store it.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    pub(super) taken: Taken<'a>,
+    pub(super) extents: &'a mut FileExtentsState,
+    pub(super) promise: Promise,
+}
+
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    pub(super) inode: &'a Arc<Inode>,
+    pub(super) source: Source<'a>,
+    /// As of taking.
+    item: InodeItem,
+    /// What the file is to have afterwards.
+    size: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    Buffer(Arc<Pieces>),
+    /// Bytes of one write that no other has buffered anything of: its caller hears of a failure.
+    Own(Arc<Pieces>),
+    /// The caller's own bytes, whole sectors.
+    Caller(u64, &'a [u8]),
+}
+
+/// What a file's data becomes.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) groups: Vec<Group<'a>>,
+    pub(super) encoder: Encoder,
+    pub(super) flags: InodeFlags,
+    /// Where the file will end.
+    pub(super) size: u64,
+}
+
+/// What changes in one transaction.
+#[derive(Debug)]
+pub(super) struct Group<'a> {
+    pub(super) runs: Vec<Run<'a>>,
+    pub(super) extent_edit: ExtentEdit,
+    /// The file's size before and after.
+    pub(super) size: Range<u64>,
+    /// It is the last one of what was written.
+    pub(super) ends: bool,
+}
+
+impl<'a> Job<'a> {
+    /// Takes what is buffered of a file, if anything is or it is to grow.
+    pub(super) fn from_buffer(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        extents: &'a mut FileExtentsState,
+        grow_to: Option<u64>,
+    ) -> Result<Option<Job<'a>>> {
+        let mut state = inode.lock.write();
+        Job::from_state(volume, inode, &mut state, extents, grow_to)
+    }
+
+    /// Takes what is buffered of a file that the caller has locked, if anything is or it is to grow.
+    pub(super) fn from_state(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        state: &mut InodeState,
+        extents: &'a mut FileExtentsState,
+        grow_to: Option<u64>,
+    ) -> Result<Option<Job<'a>>> {
+        if !state.buffer.is_dirty() && grow_to.is_none() {
+            // Others may have discarded what was buffered.
+            volume.data.dirty.remove(inode.id);
+            return Ok(None);
+        }
+        let item = match known_inode(&inode.tree, inode.id) {
+            Ok(item) => item,
+            Err(Error::NoSuchInode(_)) => {
+                drop(state.buffer.forget(0..u64::MAX));
+                volume.data.dirty.remove(inode.id);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let item_size = item.size.get();
+        let size = state.buffer.size_over(item_size).max(grow_to.unwrap_or(0));
+        let (pieces, promise) = match state.buffer.take() {
+            Some(taken) => (taken.pieces, taken.promise),
+            None if size > item_size => Default::default(),
+            None => return Ok(None),
+        };
+        let taken = Taken {
+            inode,
+            source: Source::Buffer(pieces),
+            item,
+            size,
+        };
+        Ok(Some(Job {
+            taken,
+            extents,
+            promise,
+        }))
+    }
+
+    /// Bytes of the caller's, whole sectors, past the buffer. None if the file has data in the sector of its
+    /// end, and a hole were to follow: that sector must be completed, which the buffer does.
+    pub(super) fn from_caller(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        extents: &'a mut FileExtentsState,
+        offset: u64,
+        bytes: &'a [u8],
+        promise: Promise,
+    ) -> Result<Option<Job<'a>>> {
+        let item = known_inode(&inode.tree, inode.id)?;
+        let old_size = item.size.get();
+        if offset > old_size && !old_size.is_multiple_of(volume.roots.sectorsize()) {
+            return Ok(None);
+        }
+        let taken = Taken {
+            inode,
+            source: Source::Caller(offset, bytes),
+            size: old_size.max(offset + bytes.len() as u64),
+            item,
+        };
+        Ok(Some(Job {
+            taken,
+            extents,
+            promise,
+        }))
+    }
+
+    /// Bytes of the caller's in sectors that are not dirty, which stay in flight until the job is done. The file holds
+    /// nothing in flight, and `item` is what it has now.
+    pub(super) fn of_own(
+        volume: &Volume,
+        inode: &'a Arc<Inode>,
+        state: &mut InodeState,
+        extents: &'a mut FileExtentsState,
+        (item, pieces, promise): (InodeItem, Pieces, Promise),
+    ) -> Job<'a> {
+        let size = item.size.get().max(pieces.end().unwrap_or(0));
+        let is_listed = state.buffer.is_dirty();
+        let source = Source::Own(state.buffer.put_in_flight(pieces));
+        if !is_listed {
+            // DIRTY-1
+            volume.data.dirty.add(inode);
+        }
+        let taken = Taken {
+            inode,
+            source,
+            item,
+            size,
+        };
+        Job {
+            taken,
+            extents,
+            promise,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Whether the writers have been told that it is written.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        match self {
+            // A file that only grows has none.
+            Source::Buffer(pieces) => !pieces.is_empty(),
+            Source::Own(_) | Source::Caller(..) => false,
+        }
+    }
+}
+
+impl Taken<'_> {
+    /// Completes sectors, and finds out what is in the way.
+    pub(super) fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
+        let sectorsize = volume.roots.sectorsize();
+        let flags = self.item.flags();
+        let old_size = self.item.size.get();
+        let runs = match &self.source {
+            Source::Buffer(pieces) | Source::Own(pieces) => {
+                let pieces: &Pieces = pieces;
+                let also = self.also_written(volume, pieces)?;
+                runs(pieces, &also, sectorsize, old_size, &mut |offset, buf| {
+                    let mut reader = Reader::new(volume, &self.inode.tree, self.inode.id, flags);
+                    reader.plan(offset, 0..buf.len(), buf)?;
+                    reader.run(buf)
+                })?
+            }
+            Source::Caller(offset, bytes) => vec![Run::new(*offset, Cow::Borrowed(*bytes))],
+        };
+        let mut groups = Vec::new();
+        let mut size = old_size;
+        let mut runs = runs.into_iter().peekable();
+        loop {
+            let members: Vec<Run<'_>> = runs.by_ref().take(GROUP_RUNS).collect();
+            let end = members.last().map_or(0, |run| run.range().end);
+            let after = match runs.peek() {
+                Some(_) => size.max(end.min(self.size)),
+                None => self.size,
+            };
+            let extent_edit = self.load(volume, &members, size..after)?;
+            groups.push(Group {
+                runs: members,
+                extent_edit,
+                size: size..after,
+                ends: runs.peek().is_none(),
+            });
+            size = after;
+            if runs.peek().is_none() {
+                break;
+            }
+        }
+        let property = match flags.contains(InodeFlags::COMPRESS) {
+            true => self.compression_property(volume)?,
+            false => None,
+        };
+        Ok(Plan {
+            groups,
+            encoder: Encoder::new(&volume.data.settings.compress(), flags, property),
+            flags,
+            size: self.size,
+        })
+    }
+
+    /// Sectors that must be written besides those that were.
+    fn also_written(&self, volume: &Volume, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
+        let sectorsize = volume.roots.sectorsize();
+        let old_size = self.item.size.get();
+        let mut also = Vec::new();
+        // What lies behind the end in its sector is no data, but would become some.
+        let tail = old_size - old_size % sectorsize;
+        if self.size > old_size && tail < old_size {
+            let touched = tail..tail + sectorsize;
+            let extents = ExtentEdit::load(self.inode, sectorsize, touched.clone())?;
+            let mut hit = extents.overlapping(touched.clone());
+            if hit.any(|(_, extent)| extent.has_data()) {
+                also.push(touched);
+            }
+        }
+        // EXTENT-EDIT-2: inline data is replaced as a whole. More than one sector of it is rare.
+        let touches_first = pieces.overlapping(0..sectorsize).next().is_some();
+        if touches_first || also.iter().any(|range| range.start == 0) {
+            let extents = ExtentEdit::load(self.inode, sectorsize, 0..sectorsize)?;
+            let inline = extents.overlapping(0..sectorsize).next();
+            if let Some((range, Extent::Inline(_))) = inline {
+                also.push(range);
+            }
+        }
+        Ok(also)
+    }
+
+    pub(super) fn load(
+        &self,
+        volume: &Volume,
+        runs: &[Run<'_>],
+        size: Range<u64>,
+    ) -> Result<ExtentEdit> {
+        self.load_ranges(volume, runs.iter().map(Run::range).collect(), size)
+    }
+
+    /// The extents that entering data of `ranges` and a new size changes.
+    pub(super) fn load_ranges(
+        &self,
+        volume: &Volume,
+        mut ranges: Vec<Range<u64>>,
+        size: Range<u64>,
+    ) -> Result<ExtentEdit> {
+        let sectorsize = volume.roots.sectorsize();
+        if size.start < size.end && !volume.roots.has_no_holes() {
+            ranges.push(size.start..size.end.next_multiple_of(sectorsize));
+            ranges.sort_unstable_by_key(|range| range.start);
+        }
+        ExtentEdit::load_all(self.inode, sectorsize, ranges)
+    }
+
+    fn compression_property(&self, volume: &Volume) -> Result<Option<Compression>> {
+        let value = volume.xattr(self.inode.id, property::COMPRESSION)?;
+        Ok(property::Wish::algorithm(value.as_deref()))
+    }
+}

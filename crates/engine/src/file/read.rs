@@ -1,0 +1,399 @@
+//! Reading file data: every sector with a checksum is verified, and read from another mirror if it
+//! does not match.
+//!
+//! A read is planned first, with the file locked for other readers' company: what is buffered or inline is
+//! copied, and for the rest the plan says where it lies and what its checksums are. Then the plan is carried
+//! out without the lock. The epoch is held throughout, so that what the plan names is not given to others.
+//!
+//! Whole sectors are read straight into the caller's buffer; only the sectors that the request cuts
+//! are read aside. What the trees do not cover reads as zeros.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_format::compress::{self, Compression};
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::change::read_file;
+use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
+use crate::csum_tree::{RangeCsums, data_csums};
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::inode::Attr;
+use crate::lock;
+use crate::roots::Tree;
+use crate::volume::Volume;
+
+/// A part of the request that the devices have.
+struct Part {
+    /// In the caller's buffer.
+    place: Range<usize>,
+    /// File offset of its first byte.
+    offset: u64,
+    stored: Stored,
+}
+
+enum Stored {
+    /// Stored as it is, from any address on. The sums are those of all sectors that it touches.
+    Plain {
+        logical: Logical,
+        csums: Option<RangeCsums>,
+    },
+    /// The part begins `skip` bytes into the decompressed extent.
+    Compressed {
+        extent: CompressedExtent,
+        skip: u64,
+        csums: Option<RangeCsums>,
+    },
+}
+
+/// One file as a read sees it.
+pub(super) struct Reader<'v> {
+    volume: &'v Volume,
+    tree: &'v Tree,
+    file: FileId,
+    has_csums: bool,
+    parts: Vec<Part>,
+}
+
+impl Volume {
+    /// Fills `buf` from `offset`. Fewer bytes are read only at the end of the file.
+    pub fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if self.is_writable() && !id.is_stub() {
+            return self.read_buffered(id, offset, buf);
+        }
+        let attr = self.stored_attr(id)?;
+        match attr.kind {
+            FileKind::Regular => self.read_data(id, &attr, offset, buf),
+            FileKind::Directory => Err(Error::IsADirectory(id)),
+            _ => Err(Error::NotAFile(id)),
+        }
+    }
+
+    /// Reads a regular file or a symlink's target, without what is buffered.
+    pub(crate) fn read_data(
+        &self,
+        id: FileId,
+        attr: &Attr,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        let buf = within(attr.size, offset, buf);
+        let tree = self.roots.tree_of(id)?;
+        let _epoch = self.node_store().epoch();
+        let mut reader = Reader::new(self, &tree, id, attr.flags);
+        reader.plan(offset, 0..buf.len(), buf)?;
+        reader.run(buf)?;
+        Ok(buf.len())
+    }
+
+    fn read_buffered(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let inode = self.inodes.get(self, id)?;
+        let _epoch = self.node_store().epoch();
+        let state = lock::read(&inode.lock)?;
+        let item = read_file(&inode)?;
+        let buf = within(state.buffer.size_over(item.size.get()), offset, buf);
+        let end = state.buffer.size_on_disk(item.size.get());
+        let mut reader = Reader::new(self, &inode.tree, id, item.flags());
+        for gap in state.buffer.copy_to(offset, buf) {
+            // The end may lie before what is read.
+            let stored_end = gap.end.min(end).max(gap.start);
+            let place = |at: u64| (at - offset) as usize;
+            reader.plan(gap.start, place(gap.start)..place(stored_end), buf)?;
+            buf[place(stored_end)..place(gap.end)].fill(0);
+        }
+        drop(state);
+        reader.run(buf)?;
+        Ok(buf.len())
+    }
+}
+
+/// The part of `buf` that a file of `size` fills from `offset` on.
+fn within(size: u64, offset: u64, buf: &mut [u8]) -> &mut [u8] {
+    let rest = size.saturating_sub(offset);
+    let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buf.len());
+    &mut buf[..len]
+}
+
+impl<'v> Reader<'v> {
+    pub(super) fn new(
+        volume: &'v Volume,
+        tree: &'v Tree,
+        file: FileId,
+        flags: InodeFlags,
+    ) -> Reader<'v> {
+        Reader {
+            volume,
+            tree,
+            file,
+            has_csums: !flags.contains(InodeFlags::NODATASUM)
+                && !volume.data.rescue.ignore_data_csums,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Plans to fill `place` of `buf` from file offset `offset`; what needs no device is there at once. Who
+    /// calls makes sure that the file's extents hold still.
+    pub(super) fn plan(&mut self, offset: u64, place: Range<usize>, buf: &mut [u8]) -> Result<()> {
+        if place.is_empty() {
+            return Ok(());
+        }
+        let end = offset + place.len() as u64;
+        let at = |offset_in_file: u64| place.start + (offset_in_file - offset) as usize;
+        let mut done = offset;
+        let mut extents = FileExtents::from(self.volume, self.tree, self.file, offset)?;
+        while done < end {
+            let more = extents.next(&mut |range| {
+                let from = range.start.max(offset).min(end);
+                let to = range.end().clamp(offset, end);
+                buf[at(done)..at(from.max(done))].fill(0);
+                if from >= to {
+                    done = done.max(from);
+                    return Ok(());
+                }
+                self.plan_range(&range, from, at(from)..at(to), buf)?;
+                done = to;
+                Ok(())
+            })?;
+            if !more {
+                buf[at(done)..at(end)].fill(0);
+                break;
+            }
+            // An extent wholly before the request leaves `done` alone; one behind it ends the loop.
+        }
+        Ok(())
+    }
+
+    /// `place` is for what lies at file offset `from`, all of it within `range`.
+    fn plan_range(
+        &mut self,
+        range: &FileRange<'_>,
+        from: u64,
+        place: Range<usize>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let skip = from - range.start;
+        let stored = match range.source {
+            Source::Zeros => {
+                buf[place].fill(0);
+                return Ok(());
+            }
+            Source::Inline { data, compression } => {
+                return self.read_inline(range, data, compression, skip, &mut buf[place]);
+            }
+            Source::Plain { logical } => {
+                let logical = logical
+                    .checked_add(skip)
+                    .ok_or_else(|| self.out_of_range(range.start))?;
+                let csums = self.csums(logical, place.len() as u64, from)?;
+                Stored::Plain { logical, csums }
+            }
+            Source::Compressed(extent, offset) => {
+                let skip = offset + skip;
+                if let Some(plain) = self.volume.decompressed.get(&extent, self.has_csums) {
+                    copy_padded(&plain, skip, &mut buf[place]);
+                    return Ok(());
+                }
+                let csums = self.csums(extent.logical, extent.disk_bytes, from)?;
+                Stored::Compressed {
+                    extent,
+                    skip,
+                    csums,
+                }
+            }
+        };
+        self.parts.push(Part {
+            place,
+            offset: from,
+            stored,
+        });
+        Ok(())
+    }
+
+    fn read_inline(
+        &self,
+        range: &FileRange<'_>,
+        data: &[u8],
+        compression: Compression,
+        skip: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if compression == Compression::None {
+            copy_padded(data, skip, out);
+            return Ok(());
+        }
+        let mut plain = vec![0; range.len as usize];
+        let sectorsize = self.volume.roots.sectorsize() as usize;
+        compress::decompress(compression, data, &mut plain, sectorsize, true)
+            .map_err(|source| self.undecodable(range.start, source))?;
+        copy_padded(&plain, skip, out);
+        Ok(())
+    }
+
+    /// Carries the plan out.
+    pub(super) fn run(self, buf: &mut [u8]) -> Result<()> {
+        for part in &self.parts {
+            let out = &mut buf[part.place.clone()];
+            match &part.stored {
+                Stored::Plain { logical, csums } => {
+                    self.read_plain(*logical, part.offset, csums.as_ref(), out)?;
+                }
+                Stored::Compressed {
+                    extent,
+                    skip,
+                    csums,
+                } => {
+                    let plain = self.decompressed(*extent, part.offset, csums.as_ref())?;
+                    copy_padded(&plain, *skip, out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of the sectors that `len` bytes at `logical` touch, if the file has any. All must be there.
+    fn csums(&self, logical: Logical, len: u64, offset: u64) -> Result<Option<RangeCsums>> {
+        if !self.has_csums {
+            return Ok(None);
+        }
+        let sectorsize = self.volume.roots.sectorsize();
+        let head = logical.0 % sectorsize;
+        let first = Logical(logical.0 - head);
+        let sectors = (head + len).div_ceil(sectorsize);
+        let csums = match data_csums(&self.volume.roots, first, sectors as usize) {
+            Err(error) if self.volume.data.rescue.goes_on_without(&error) => {
+                tracing::debug!(%error, "data is given unverified");
+                return Ok(None);
+            }
+            csums => csums?,
+        };
+        if let Some(missing) = csums.first_missing() {
+            let skip = missing as u64 * sectorsize;
+            return Err(Error::CsumMissing {
+                file: self.file,
+                offset: (offset + skip).saturating_sub(head),
+                logical: Logical(first.0 + skip),
+            });
+        }
+        Ok(Some(csums))
+    }
+
+    fn out_of_range(&self, start: u64) -> Error {
+        Error::Corrupt {
+            tree: self.file.root,
+            key: Key::new(self.file.ino.0, KeyType::EXTENT_DATA, start),
+            what: CorruptItem::ExtentRange,
+        }
+    }
+
+    fn undecodable(&self, offset: u64, source: compress::CodecError) -> Error {
+        Error::Decompress {
+            file: self.file,
+            offset,
+            source,
+        }
+    }
+
+    /// Reads uncompressed bytes from any logical address; `offset` is the file offset, for errors.
+    fn read_plain(
+        &self,
+        logical: Logical,
+        offset: u64,
+        csums: Option<&RangeCsums>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let sectorsize = self.volume.roots.sectorsize();
+        let head = logical.0 % sectorsize;
+        let first_len = match head {
+            0 => 0,
+            head => out.len().min((sectorsize - head) as usize),
+        };
+        let (first, rest) = out.split_at_mut(first_len);
+        let mut sectors = 0;
+        if !first.is_empty() {
+            let mut sector = vec![0; sectorsize as usize];
+            let start = Logical(logical.0 - head);
+            self.read_sectors(start, offset.saturating_sub(head), csums, 0, &mut sector)?;
+            first.copy_from_slice(&sector[head as usize..][..first.len()]);
+            sectors = 1;
+        }
+        let logical = Logical(logical.0 + first.len() as u64);
+        let offset = offset + first.len() as u64;
+        let whole = rest.len() - rest.len() % sectorsize as usize;
+        let (whole, tail) = rest.split_at_mut(whole);
+        self.read_sectors(logical, offset, csums, sectors, whole)?;
+        sectors += whole.len() / sectorsize as usize;
+        if !tail.is_empty() {
+            let mut sector = vec![0; sectorsize as usize];
+            let at = whole.len() as u64;
+            let start = Logical(logical.0 + at);
+            self.read_sectors(start, offset + at, csums, sectors, &mut sector)?;
+            let len = tail.len();
+            tail.copy_from_slice(&sector[..len]);
+        }
+        Ok(())
+    }
+
+    /// Reads whole sectors; the sum of the first is the one at `first_sum`.
+    fn read_sectors(
+        &self,
+        logical: Logical,
+        offset: u64,
+        csums: Option<&RangeCsums>,
+        first_sum: usize,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let sectorsize = self.volume.roots.sectorsize() as usize;
+        self.volume
+            .pool()
+            .read_checked(logical, out, sectorsize, &mut |index, sector| {
+                csums.is_none_or(|csums| csums.matches(first_sum + index, sector))
+            })
+            .map_err(|source| Error::DataRead {
+                file: self.file,
+                offset: offset + source.logical.0.saturating_sub(logical.0),
+                source,
+            })
+    }
+
+    /// All bytes of a compressed extent.
+    fn decompressed(
+        &self,
+        extent: CompressedExtent,
+        offset: u64,
+        csums: Option<&RangeCsums>,
+    ) -> Result<Arc<[u8]>> {
+        // One request may meet the same extent twice.
+        if let Some(plain) = self.volume.decompressed.get(&extent, self.has_csums) {
+            return Ok(plain);
+        }
+        let mut stored = vec![0; extent.disk_bytes as usize];
+        self.read_plain(extent.logical, offset, csums, &mut stored)?;
+        let mut plain: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
+        let out = Arc::get_mut(&mut plain).expect("not shared yet");
+        let kind = Compression::from_raw(extent.compression).unwrap_or_default();
+        let sectorsize = self.volume.roots.sectorsize() as usize;
+        compress::decompress(kind, &stored, out, sectorsize, false)
+            .map_err(|source| self.undecodable(offset, source))?;
+        self.volume
+            .decompressed
+            .insert(extent, self.has_csums, Arc::clone(&plain));
+        Ok(plain)
+    }
+}
+
+/// Copies `data` from `skip` on; what `data` lacks is zeros.
+fn copy_padded(data: &[u8], skip: u64, out: &mut [u8]) {
+    let rest = usize::try_from(skip)
+        .ok()
+        .and_then(|skip| data.get(skip..))
+        .unwrap_or(&[]);
+    let len = rest.len().min(out.len());
+    out[..len].copy_from_slice(&rest[..len]);
+    out[len..].fill(0);
+}

@@ -1,0 +1,130 @@
+//! From written bytes to whole sectors.
+//!
+//! What a write has of a sector is completed with what the file has there. Whole sectors are not copied.
+//!
+//! Not here: where they go (`store`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::inode::Pieces;
+
+#[cfg(test)]
+mod tests;
+
+/// Neighbouring whole sectors of a file.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    start: u64,
+    len: u64,
+    /// By offset in the run; each whole sectors.
+    parts: Vec<(u64, Cow<'a, [u8]>)>,
+}
+
+impl<'a> Run<'a> {
+    /// `bytes` are whole sectors.
+    pub(super) fn new(start: u64, bytes: Cow<'a, [u8]>) -> Run<'a> {
+        Run {
+            start,
+            len: bytes.len() as u64,
+            parts: vec![(0, bytes)],
+        }
+    }
+
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.len
+    }
+
+    fn push(&mut self, bytes: Cow<'a, [u8]>) {
+        let at = self.len;
+        self.len += bytes.len() as u64;
+        self.parts.push((at, bytes));
+    }
+
+    /// The bytes of `range`, whole sectors of the file within the run.
+    pub(super) fn slices(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
+        let (from, to) = (range.start - self.start, range.end - self.start);
+        let first = self.parts.partition_point(|(at, _)| *at <= from) - 1;
+        self.parts[first..]
+            .iter()
+            .take_while(move |(at, _)| *at < to)
+            .map(move |(at, bytes)| {
+                let end = (to - at).min(bytes.len() as u64) as usize;
+                &bytes[from.saturating_sub(*at) as usize..end]
+            })
+    }
+
+    /// As one slice, joined in `scratch` if need be.
+    pub(super) fn bytes<'s>(&'s self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
+        let mut slices = self.slices(range.clone());
+        let first = slices.next().unwrap_or(&[]);
+        if first.len() as u64 == range.end - range.start {
+            return first;
+        }
+        scratch.clear();
+        scratch.extend_from_slice(first);
+        for slice in slices {
+            scratch.extend_from_slice(slice);
+        }
+        scratch
+    }
+}
+
+/// The runs that `pieces` make, and the sectors in `also`. `read_old` fills a buffer with what the file has
+/// from an offset on, whose `old_size` is that on disk.
+pub(super) fn runs<'a>(
+    pieces: &'a Pieces,
+    also: &[Range<u64>],
+    sectorsize: u64,
+    old_size: u64,
+    read_old: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<Vec<Run<'a>>> {
+    let mut sectors: BTreeMap<u64, Cow<'a, [u8]>> = BTreeMap::new();
+    let mut partial = Vec::new();
+    for (start, bytes) in pieces.iter() {
+        let end = start + bytes.len() as u64;
+        let (first, last) = (start.next_multiple_of(sectorsize), end - end % sectorsize);
+        if first < last {
+            let whole = &bytes[(first - start) as usize..(last - start) as usize];
+            sectors.insert(first, Cow::Borrowed(whole));
+        }
+        if start < first {
+            partial.push(start - start % sectorsize);
+        }
+        if last < end {
+            partial.push(last);
+        }
+    }
+    for range in also {
+        let whole = range.clone().step_by(sectorsize as usize);
+        partial.extend(whole.filter(|&at| !covers(pieces, at..at + sectorsize)));
+    }
+    partial.sort_unstable();
+    partial.dedup();
+    for at in partial {
+        let mut sector = vec![0; sectorsize as usize];
+        let known = (old_size.max(at) - at).min(sectorsize);
+        if !covers(pieces, at..at + known) {
+            read_old(at, &mut sector[..known as usize])?;
+        }
+        pieces.copy_to(at, &mut sector);
+        sectors.insert(at, Cow::Owned(sector));
+    }
+    let mut runs: Vec<Run<'a>> = Vec::new();
+    for (start, bytes) in sectors {
+        match runs.last_mut() {
+            Some(run) if run.range().end == start => run.push(bytes),
+            _ => runs.push(Run::new(start, bytes)),
+        }
+    }
+    Ok(runs)
+}
+
+fn covers(pieces: &Pieces, range: Range<u64>) -> bool {
+    let mut gaps = vec![range];
+    gaps.retain(|gap| !gap.is_empty());
+    pieces.subtract_from(&mut gaps);
+    gaps.is_empty()
+}

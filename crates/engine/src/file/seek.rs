@@ -1,0 +1,149 @@
+//! SEEK_DATA and SEEK_HOLE. Preallocated space that was not written counts as a hole, what is buffered as
+//! data, in whole sectors.
+
+use super::extents::{FileExtents, FileRange};
+use crate::error::Result;
+use crate::file_id::FileId;
+use crate::inode::WriteBuffer;
+use crate::lock;
+use crate::roots::Tree;
+use crate::volume::Volume;
+
+impl Volume {
+    /// The first offset at or above `offset` that holds data; None if there is none before the end.
+    pub fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+        self.with_layout(id, |layout| {
+            if offset >= layout.size {
+                return Ok(None);
+            }
+            let stored = layout.stored_data(offset)?;
+            let buffered = layout.buffered_data(offset);
+            let first = match (stored, buffered) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            Ok(first.filter(|&at| at < layout.size))
+        })
+    }
+
+    /// The first offset at or above `offset` that holds none, the end of the file at the latest; None
+    /// if `offset` is not below the end.
+    pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+        self.with_layout(id, |layout| {
+            if offset >= layout.size {
+                return Ok(None);
+            }
+            let mut at = offset;
+            loop {
+                let stored = layout.stored_hole(at)?;
+                let buffered = layout.buffered_hole(stored);
+                if buffered == at || buffered >= layout.size {
+                    return Ok(Some(buffered.min(layout.size)));
+                }
+                at = buffered;
+            }
+        })
+    }
+
+    fn with_layout<T>(&self, id: FileId, look: impl FnOnce(&Layout<'_>) -> Result<T>) -> Result<T> {
+        let inode = self.inodes.find(id);
+        let state = inode
+            .as_ref()
+            .map(|inode| lock::read(&inode.lock))
+            .transpose()?;
+        let item_size = self.stored_attr(id)?.size;
+        let tree = self.roots.tree_of(id)?;
+        let none = WriteBuffer::default();
+        let buffer = state.as_ref().map_or(&none, |state| &state.buffer);
+        look(&Layout {
+            volume: self,
+            tree: &tree,
+            id,
+            buffer,
+            size: buffer.size_over(item_size),
+            stored_end: buffer.size_on_disk(item_size),
+        })
+    }
+}
+
+/// Where a file has data.
+struct Layout<'a> {
+    volume: &'a Volume,
+    tree: &'a Tree,
+    id: FileId,
+    buffer: &'a WriteBuffer,
+    size: u64,
+    /// Extents count up to here.
+    stored_end: u64,
+}
+
+impl Layout<'_> {
+    fn extents(&self, from: u64) -> Result<FileExtents<'_>> {
+        FileExtents::from(self.volume, self.tree, self.id, from)
+    }
+
+    fn end_of(&self, range: &FileRange<'_>) -> u64 {
+        range.end_aligned(self.volume.roots.sectorsize())
+    }
+
+    fn stored_data(&self, offset: u64) -> Result<Option<u64>> {
+        let mut extents = self.extents(offset)?;
+        let mut found = None;
+        while found.is_none() {
+            let more = extents.next(&mut |range| {
+                if range.is_data() && self.end_of(&range) > offset {
+                    found = Some(range.start.max(offset));
+                }
+                Ok(())
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(found.filter(|&at| at < self.stored_end))
+    }
+
+    fn stored_hole(&self, offset: u64) -> Result<u64> {
+        let mut extents = self.extents(offset)?;
+        let mut at = offset;
+        let mut hole = false;
+        while !hole && at < self.stored_end {
+            let more = extents.next(&mut |range| {
+                if range.start > at {
+                    hole = true;
+                } else if self.end_of(&range) > at {
+                    if range.is_data() {
+                        at = self.end_of(&range);
+                    } else {
+                        hole = true;
+                    }
+                }
+                Ok(())
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(at)
+    }
+
+    fn buffered_data(&self, offset: u64) -> Option<u64> {
+        let sectorsize = self.volume.roots.sectorsize();
+        let first = self.buffer.next_data(offset - offset % sectorsize)?;
+        Some((first - first % sectorsize).max(offset))
+    }
+
+    /// The first offset at or above `offset` whose sector has nothing buffered.
+    fn buffered_hole(&self, offset: u64) -> u64 {
+        let sectorsize = self.volume.roots.sectorsize();
+        let mut at = offset;
+        loop {
+            let sector = at - at % sectorsize;
+            if !self.buffer.touches(sector..sector + sectorsize) {
+                return at;
+            }
+            let gap = self.buffer.next_gap(at.max(sector));
+            at = gap.next_multiple_of(sectorsize).max(sector + sectorsize);
+        }
+    }
+}

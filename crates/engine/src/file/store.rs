@@ -1,0 +1,523 @@
+//! Where data goes on the devices: over what is there if that is allowed, else to new extents, compressed or
+//! not; and writing it, many files' at once.
+//!
+//! Not here: which data (`write_back`), whether a place may be overwritten (`in_place`).
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+
+use parking_lot::RwLockReadGuard;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+
+use super::encode::Encoded;
+use super::extent::{DiskPart, Extent, InlineExtent};
+use super::extent_edit::ExtentEdit;
+use super::plan::{Group, Plan};
+use super::runs::Run;
+use crate::error::{Error, Result};
+use crate::inode::{FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, WINDOW_BYTES, Wanted};
+use crate::roots::Tree;
+use crate::space::InPlaceWrite;
+use crate::transaction::{DiskExtent, TransactionManager};
+use crate::volume::Volume;
+
+/// Bytes given to the devices at once.
+const BATCH_BYTES: u64 = 16 << 20;
+
+/// A part of a file that is on the devices now, or needs none.
+#[derive(Clone, Debug)]
+pub(super) enum Stored {
+    Inline(InlineExtent),
+    /// In a new extent.
+    New {
+        start: u64,
+        part: DiskPart,
+        csums: Vec<u8>,
+    },
+    /// In space that the file has already: reserved and not written before, or the rest of a new extent that was cut.
+    Reserved {
+        start: u64,
+        part: DiskPart,
+        csums: Vec<u8>,
+    },
+}
+
+/// What one file's data became.
+#[derive(Debug)]
+pub(super) struct StoredFile<'a> {
+    /// As in the plan.
+    pub(super) groups: Vec<Vec<Stored>>,
+    /// The file is better not compressed from now on.
+    pub(super) incompressible: bool,
+    /// Held until the items say what was written.
+    in_place: Option<Overwriting<'a>>,
+    handles: Vec<InPlaceWrite>,
+    /// What is owed until the items have entered.
+    pub(super) promise: Promise,
+}
+
+/// Data of a tree is on its way to where it lies: no snapshot of it is made (INPLACE-3), nothing of it is freed
+/// (INPLACE-4).
+#[derive(Debug)]
+struct Overwriting<'a> {
+    guard: Option<RwLockReadGuard<'a, ()>>,
+    tree: &'a Tree,
+    writer: &'a TransactionManager,
+}
+
+impl<'a> Overwriting<'a> {
+    /// None if a snapshot is being made, or the subvolume is gone.
+    fn begin(tree: &'a Tree, writer: &'a TransactionManager) -> Option<Overwriting<'a>> {
+        let guard = tree.in_place.try_read()?;
+        tree.check_alive().ok()?;
+        Some(Overwriting {
+            guard: Some(guard),
+            tree,
+            writer,
+        })
+    }
+}
+
+impl Drop for Overwriting<'_> {
+    fn drop(&mut self) {
+        self.guard = None;
+        // Either who looks for what can be freed meets no guard, or the deletion is seen here.
+        fence(Ordering::SeqCst);
+        if self.tree.is_deleted() {
+            self.writer.set_unclean();
+        }
+    }
+}
+
+impl Stored {
+    /// Puts it among the file's extents.
+    pub(super) fn place(&self, extent_edit: &mut ExtentEdit, generation: u64) -> Result<()> {
+        match self {
+            Stored::Inline(inline) => {
+                let inline = inline.clone();
+                extent_edit.replace(
+                    0,
+                    Extent::Inline(InlineExtent {
+                        generation,
+                        ..inline
+                    }),
+                )
+            }
+            Stored::New { start, part, .. } => {
+                let part = part.clone();
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
+            }
+            Stored::Reserved { start, part, .. } => {
+                let part = part.clone();
+                extent_edit.replace(*start, Extent::Disk(DiskPart { generation, ..part }))
+            }
+        }
+    }
+
+    /// The extent that was made for it.
+    pub(super) fn new_extent(&self) -> Option<DiskExtent> {
+        match self {
+            Stored::New { part, .. } => Some(part.disk),
+            _ => None,
+        }
+    }
+
+    /// The sums that belong to it, and where they begin.
+    pub(super) fn csums(&self) -> Option<(Logical, &[u8])> {
+        match self {
+            Stored::Inline(_) => None,
+            Stored::New { part, csums, .. } => Some((part.disk.start, csums)),
+            Stored::Reserved { part, csums, .. } => Some((part.logical(), csums)),
+        }
+    }
+}
+
+/// Collects what many files write.
+pub(super) struct Store<'a, 'p> {
+    volume: &'a Volume,
+    files: Vec<Result<StoredFile<'a>>>,
+    /// Whose, where, what.
+    writes: Vec<(usize, Logical, Cow<'p, [u8]>)>,
+    bytes: u64,
+}
+
+impl<'a, 'p> Store<'a, 'p> {
+    pub(super) fn new(volume: &'a Volume) -> Store<'a, 'p> {
+        Store {
+            volume,
+            files: Vec::new(),
+            writes: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Finds places for one file's data, and has what has gathered written if it is much. Without a plan, for
+    /// nothing.
+    pub(super) fn add(
+        &mut self,
+        inode: &'a Inode,
+        plan: Option<&'p Plan<'_>>,
+        extents: &mut FileExtentsState,
+        promise: Promise,
+    ) {
+        let mut file = StoredFile {
+            groups: Vec::new(),
+            incompressible: false,
+            in_place: None,
+            handles: Vec::new(),
+            promise,
+        };
+        let index = self.files.len();
+        let Some(plan) = plan else {
+            self.files.push(Ok(file));
+            return;
+        };
+        let mut placer = Placer {
+            volume: self.volume,
+            inode,
+            plan,
+            extents,
+            file: &mut file,
+            writes: Vec::new(),
+            hint: None,
+        };
+        let mut placed = Ok(());
+        for group in &plan.groups {
+            let mut stored = Vec::new();
+            placed = placed.and_then(|()| placer.place_group(group, &mut stored));
+            placer.file.groups.push(stored);
+        }
+        let writes = std::mem::take(&mut placer.writes);
+        for (logical, bytes) in writes {
+            self.bytes += bytes.len() as u64;
+            self.writes.push((index, logical, bytes));
+        }
+        self.files.push(Ok(file));
+        match placed {
+            Ok(()) if self.bytes >= BATCH_BYTES => self.write(),
+            Ok(()) => {}
+            Err(error) => self.fail(index, error),
+        }
+    }
+
+    /// Has all written, and says what became of each file.
+    pub(super) fn finish(mut self) -> Vec<Result<StoredFile<'a>>> {
+        self.write();
+        self.files
+    }
+
+    fn write(&mut self) {
+        let writes = std::mem::take(&mut self.writes);
+        let bytes = std::mem::take(&mut self.bytes);
+        if writes.is_empty() {
+            return;
+        }
+        let all: Vec<(Logical, &[u8])> = writes
+            .iter()
+            .map(|(_, logical, bytes)| (*logical, &**bytes))
+            .collect();
+        let volume = self.volume;
+        let write = |writes: &[_]| volume.writer()?.write_data(writes);
+        if let Ok(writer) = volume.writer() {
+            writer.count_data(bytes);
+        }
+        if write(&all).is_ok() {
+            return;
+        }
+        // One by one, to see whose it is.
+        for (index, logical, bytes) in &writes {
+            // What a file that failed was given may be another's by now.
+            if self.files[*index].is_err() {
+                continue;
+            }
+            if let Err(error) = write(&[(*logical, &**bytes)]) {
+                self.fail(*index, error);
+            }
+        }
+    }
+
+    /// What the file was given, it does not need any more.
+    fn fail(&mut self, index: usize, error: Error) {
+        self.writes.retain(|(file, ..)| *file != index);
+        if let Ok(file) = &self.files[index]
+            && let Ok(writer) = self.volume.writer()
+        {
+            for extent in file.groups.iter().flatten().filter_map(Stored::new_extent) {
+                writer.space.give_back(extent.start, extent.len);
+            }
+            self.files[index] = Err(error);
+        }
+    }
+}
+
+/// Finds places for the data of one file.
+struct Placer<'s, 'a, 'p> {
+    volume: &'a Volume,
+    inode: &'a Inode,
+    plan: &'p Plan<'p>,
+    extents: &'s mut FileExtentsState,
+    file: &'s mut StoredFile<'a>,
+    writes: Vec<(Logical, Cow<'p, [u8]>)>,
+    /// Where the next extent would best be.
+    hint: Option<Logical>,
+}
+
+impl<'p> Placer<'_, '_, 'p> {
+    fn place_group(&mut self, group: &'p Group<'p>, stored: &mut Vec<Stored>) -> Result<()> {
+        if let Some(inline) = self.inline(group) {
+            stored.push(Stored::Inline(inline));
+            return Ok(());
+        }
+        for run in &group.runs {
+            self.hint = match group.extent_edit.before(run.range().start) {
+                Some(Extent::Disk(part)) => Some(part.end()),
+                _ => self.hint,
+            };
+            for range in self.place_in_place(run, &group.extent_edit, stored)? {
+                self.place_new(run, range, stored)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file's only extent, if it is small enough to go into its item.
+    fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
+        let sectorsize = self.volume.roots.sectorsize();
+        let size = self.plan.size;
+        let [run] = &group.runs[..] else {
+            return None;
+        };
+        let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
+        let alone = self.plan.groups.len() == 1
+            && run.range() == (0..sectorsize)
+            && size <= sectorsize
+            && group
+                .extent_edit
+                .extents()
+                .all(|(range, _)| range.start < sectorsize);
+        if !alone || self.plan.flags.intersects(in_place) {
+            return None;
+        }
+        let nodesize = self.volume.superblock().nodesize.get() as usize;
+        let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
+        let most = self
+            .volume
+            .data
+            .settings
+            .max_inline_bytes()
+            .min(room as u64);
+        let mut scratch = Vec::new();
+        let data = &run.bytes(run.range(), &mut scratch)[..size as usize];
+        let encoded = self.plan.encoder.encode(data, sectorsize as usize, true);
+        let (compression, stored) = match encoded {
+            Encoded::Compressed(kind, stored) if stored.len() as u64 <= most => (kind, stored),
+            _ if size <= most && size < sectorsize => (Compression::None, data.to_vec()),
+            _ => return None,
+        };
+        Some(InlineExtent {
+            generation: 0,
+            ram_bytes: size,
+            compression,
+            stored: stored.into(),
+        })
+    }
+
+    /// Overwrites what may be overwritten. Returns the rest of the run.
+    fn place_in_place(
+        &mut self,
+        run: &'p Run<'_>,
+        extent_edit: &ExtentEdit,
+        stored: &mut Vec<Stored>,
+    ) -> Result<Vec<Range<u64>>> {
+        let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
+        if !self.plan.flags.intersects(in_place) {
+            return Ok(vec![run.range()]);
+        }
+        if self.file.in_place.is_none() {
+            self.file.in_place = Overwriting::begin(&self.inode.tree, self.volume.writer()?);
+        }
+        if self.file.in_place.is_none() {
+            return Ok(vec![run.range()]);
+        }
+        let places = self.volume.places_to_overwrite(
+            self.inode,
+            self.extents,
+            extent_edit,
+            self.plan.flags,
+            run.range(),
+        )?;
+        let mut rest = Vec::new();
+        let mut at = run.range().start;
+        for place in places {
+            let range = place.start..place.start + place.part.len;
+            if at < range.start {
+                rest.push(at..range.start);
+            }
+            at = range.end;
+            self.write(place.part.logical(), run.slices(range.clone()));
+            if place.part.prealloc {
+                let part = DiskPart {
+                    prealloc: false,
+                    ..place.part
+                };
+                let csums = self.sums(run, range);
+                stored.push(Stored::Reserved {
+                    start: place.start,
+                    part,
+                    csums,
+                });
+            }
+            self.file.handles.push(place.handle);
+        }
+        if at < run.range().end {
+            rest.push(at..run.range().end);
+        }
+        Ok(rest)
+    }
+
+    fn place_new(
+        &mut self,
+        run: &'p Run<'_>,
+        range: Range<u64>,
+        stored: &mut Vec<Stored>,
+    ) -> Result<()> {
+        let sectorsize = self.volume.roots.sectorsize();
+        let encoder = &self.plan.encoder;
+        // As in the kernel: one sector amid others cannot become smaller.
+        let alone = range.start == 0 && range.end >= self.plan.size;
+        let small = range.end - range.start <= sectorsize && !alone;
+        let mut plain = range.start..range.start;
+        let mut scratch = Vec::new();
+        while encoder.is_on() && !small && !self.file.incompressible && plain.end < range.end {
+            let chunk = plain.end..range.end.min(plain.end + WINDOW_BYTES);
+            let held = chunk.end.min(self.plan.size).saturating_sub(chunk.start);
+            let data = &run.bytes(chunk.clone(), &mut scratch)[..held as usize];
+            match encoder.encode(data, sectorsize as usize, false) {
+                Encoded::Plain => plain.end = chunk.end,
+                Encoded::Incompressible => self.file.incompressible = true,
+                Encoded::Compressed(kind, bytes) => {
+                    self.place_plain(run, plain.clone(), stored)?;
+                    plain = chunk.start..chunk.end;
+                    if self.place_compressed(chunk, kind, bytes, stored)? {
+                        plain.start = plain.end;
+                    }
+                }
+            }
+        }
+        self.place_plain(run, plain.start..range.end, stored)
+    }
+
+    /// False if there is no space in one piece.
+    fn place_compressed(
+        &mut self,
+        chunk: Range<u64>,
+        compression: Compression,
+        bytes: Vec<u8>,
+        stored: &mut Vec<Stored>,
+    ) -> Result<bool> {
+        let len = bytes.len() as u64;
+        let (start, len) = match self.allocate(len, len) {
+            Ok(space) => space,
+            Err(error) if error.is_no_space() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let part = DiskPart {
+            generation: 0,
+            ram_bytes: chunk.end - chunk.start,
+            compression,
+            prealloc: false,
+            disk: DiskExtent { start, len },
+            offset: 0,
+            len: chunk.end - chunk.start,
+        };
+        self.hint = Some(part.end());
+        let superblock = self.volume.superblock();
+        let mut csums = Vec::new();
+        let sectorsize = superblock.sectorsize.get() as usize;
+        superblock
+            .csum_type()
+            .compute_sectors(&bytes, sectorsize, &mut csums);
+        stored.push(Stored::New {
+            start: chunk.start,
+            part,
+            csums,
+        });
+        self.writes.push((start, Cow::Owned(bytes)));
+        Ok(true)
+    }
+
+    fn place_plain(
+        &mut self,
+        run: &'p Run<'_>,
+        range: Range<u64>,
+        stored: &mut Vec<Stored>,
+    ) -> Result<()> {
+        let sectorsize = self.volume.roots.sectorsize();
+        let mut at = range.start;
+        while at < range.end {
+            let want = (range.end - at).min(MAX_EXTENT_BYTES);
+            let (start, len) = self.allocate(want, sectorsize)?;
+            if len < want
+                && let Err(error) = self.file.promise.count_piece(self.volume)
+            {
+                self.volume.writer()?.space.give_back(start, len);
+                return Err(error);
+            }
+            let part = DiskPart {
+                generation: 0,
+                ram_bytes: len,
+                compression: Compression::None,
+                prealloc: false,
+                disk: DiskExtent { start, len },
+                offset: 0,
+                len,
+            };
+            self.hint = Some(part.end());
+            self.write(start, run.slices(at..at + len));
+            let csums = self.sums(run, at..at + len);
+            stored.push(Stored::New {
+                start: at,
+                part,
+                csums,
+            });
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, bytes: u64, min_bytes: u64) -> Result<(Logical, u64)> {
+        let wanted = Wanted {
+            bytes,
+            min_bytes,
+            hint: self.hint,
+        };
+        self.file.promise.allocate(self.volume, &wanted)
+    }
+
+    fn write(&mut self, logical: Logical, slices: impl Iterator<Item = &'p [u8]>) {
+        let mut at = logical;
+        for slice in slices {
+            self.writes.push((at, Cow::Borrowed(slice)));
+            at.0 += slice.len() as u64;
+        }
+    }
+
+    /// The checksums of `range`, if the file has any.
+    fn sums(&self, run: &Run<'_>, range: Range<u64>) -> Vec<u8> {
+        let mut sums = Vec::new();
+        if !self.plan.flags.contains(InodeFlags::NODATASUM) {
+            let superblock = self.volume.superblock();
+            let sectorsize = superblock.sectorsize.get() as usize;
+            for slice in run.slices(range) {
+                superblock
+                    .csum_type()
+                    .compute_sectors(slice, sectorsize, &mut sums);
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,265 @@
+//! A device that takes nothing for a while: who neither syncs nor waits for room goes on.
+
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::ThrottledDevice;
+
+use super::rig::{MIB, assert_sound, new_device};
+use crate::file::Fallocate;
+use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
+
+const NEVER: Duration = Duration::from_secs(1 << 20);
+/// Longer than anything takes that does not hang.
+const HANGS: Duration = Duration::from_secs(120);
+
+struct Blocked {
+    memory: Arc<MemDevice>,
+    device: Arc<ThrottledDevice>,
+    volume: Arc<Volume>,
+    top: FileId,
+}
+
+fn open(options: &OpenOptions) -> Blocked {
+    let memory = new_device(&MkfsOptions::default(), 512 * MIB);
+    let device = Arc::new(ThrottledDevice::new(memory.clone(), None));
+    let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> =
+        vec![(PathBuf::from("memory"), device.clone())];
+    let volume = Volume::from_devices(devices, &options.clone().writable(true)).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    Blocked {
+        memory,
+        device,
+        volume,
+        top,
+    }
+}
+
+impl Blocked {
+    fn create(&self, name: &str) -> FileId {
+        let new = NewInode::file(0o644);
+        self.volume.create(self.top, name.as_bytes(), &new).unwrap()
+    }
+
+    /// A file with contents that are not on the device.
+    fn written(&self, name: &str, bytes: usize) -> FileId {
+        let file = self.create(name);
+        self.volume.write(file, 0, &vec![3; bytes]).unwrap();
+        file
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        let to = (self.top, to.as_bytes());
+        self.volume
+            .rename(self.top, from.as_bytes(), to, RenameMode::Replace)
+            .unwrap();
+    }
+
+    /// Every change of names and attributes, by a thread that must not wait.
+    fn change_names(&self) {
+        let Blocked { volume, top, .. } = self;
+        while_forbidden(|| {
+            for number in 0..500 {
+                let (name, moved) = (format!("new {number}"), format!("moved {number}"));
+                let file = self.create(&name);
+                self.rename(&name, &moved);
+                volume.link(file, *top, name.as_bytes()).unwrap();
+                let set = SetAttr {
+                    mode: Some(0o600),
+                    ..SetAttr::default()
+                };
+                volume.set_attr(file, &set).unwrap();
+                volume.attr(file).unwrap();
+                volume.unlink(*top, moved.as_bytes()).unwrap();
+                volume.unlink(*top, name.as_bytes()).unwrap();
+            }
+        });
+    }
+
+    fn close(self) {
+        self.volume.close().unwrap();
+        drop(self.volume);
+        assert_sound(&self.memory);
+    }
+}
+
+#[test]
+fn names_change_while_data_and_a_commit_wait_for_the_device() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume) = (&blocked.device, &blocked.volume);
+    // Once in a commit of names alone, once in the write-back before it.
+    for data in [false, true] {
+        blocked.create("other");
+        if data {
+            blocked.written("written", 100_000);
+        }
+        device.hold();
+        thread::scope(|scope| {
+            let sync = scope.spawn(|| volume.sync().unwrap());
+            device.wait_for_waiter();
+            blocked.change_names();
+            assert!(!sync.is_finished());
+            device.let_go();
+        });
+        volume.unlink(blocked.top, b"other").unwrap();
+    }
+    blocked.close();
+}
+
+#[test]
+fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
+    let files = ["deleted", "replaced", "closed"].map(|name| blocked.written(name, 100_000));
+    let held = volume.hold(files[2]).unwrap();
+    volume.unlink(top, b"closed").unwrap();
+    device.hold();
+    thread::scope(|scope| {
+        let sync = scope.spawn(|| volume.sync().unwrap());
+        device.wait_for_waiter();
+        while_forbidden(|| {
+            volume.unlink(top, b"deleted").unwrap();
+            blocked.create("new");
+            blocked.rename("new", "replaced");
+            assert!(held.close().is_ok());
+            assert_eq!(volume.lookup(top, b"deleted").unwrap(), None);
+        });
+        assert!(!sync.is_finished());
+        device.let_go();
+    });
+    // Which deletes what was left.
+    volume.sync().unwrap();
+    for file in files {
+        assert!(volume.attr(file).is_err());
+    }
+    blocked.close();
+}
+
+#[test]
+fn directories_move_while_a_subvolume_is_made() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
+    let new = NewInode::directory(0o755);
+    let dirs = [b"a", b"b"].map(|name| volume.create(top, name, &new).unwrap());
+    let holder = volume.create_subvolume(top, b"holder", &new).unwrap();
+    let inner = volume.root_dir(holder).unwrap();
+    let inner = volume.create(inner, b"dir", &new).unwrap();
+    device.hold();
+    thread::scope(|scope| {
+        let make =
+            |dir, name| move || volume.create_subvolume(dir, name, &NewInode::directory(0o755));
+        let first = scope.spawn(make(inner, b"first"));
+        device.wait_for_waiter();
+        let renamed =
+            while_forbidden(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
+        let second = scope.spawn(make(dirs[1], b"other"));
+        // What is to stand in it cannot be seen yet.
+        let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));
+        let is_made = first.is_finished();
+        device.let_go();
+        renamed.unwrap();
+        assert!(!is_made);
+        let (first, second) = (first.join().unwrap(), second.join().unwrap());
+        assert_ne!(first.unwrap(), second.unwrap());
+        let deleted = deleted.join().unwrap();
+        assert!(matches!(deleted, Err(Error::NotEmpty(_))), "{deleted:?}");
+    });
+    blocked.close();
+}
+
+#[test]
+fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
+    let options = OpenOptions::new()
+        .commit_interval(Some(Duration::from_millis(1)))
+        .delta_bytes(256 << 10);
+    let blocked = open(&options);
+    blocked.device.hold();
+    blocked.written("written", 100_000);
+    blocked.device.wait_for_waiter();
+    let writer = Arc::clone(blocked.volume.writer().unwrap());
+    let full = writer.running_transid();
+    let mut number = 0;
+    while writer.running_transid() == full {
+        blocked.create(&format!("file {number}"));
+        number += 1;
+    }
+    blocked.device.let_go();
+    blocked.close();
+}
+
+// INPLACE-4
+#[test]
+fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lies() {
+    let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
+    let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
+    let dir = NewInode::directory(0o755);
+    let subvolume = volume.create_subvolume(top, b"gone", &dir).unwrap();
+    let inside = volume.root_dir(subvolume).unwrap();
+    let file = volume
+        .create(inside, b"file", &NewInode::file(0o644))
+        .unwrap();
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(file, reserve, 0, MIB).unwrap();
+    volume.sync().unwrap();
+    volume.write(file, 0, &[7; 100_000]).unwrap();
+    let is_there = || {
+        // The second one frees what was deleted before the first.
+        volume.writer().unwrap().commit_running().unwrap();
+        volume.writer().unwrap().commit_running().unwrap();
+        !volume.deleted_subvolumes().unwrap().is_empty()
+    };
+    device.hold_next();
+    thread::scope(|scope| {
+        let write = scope.spawn(|| volume.write_back_all());
+        device.wait_for_waiter();
+        volume.delete_subvolume(top, b"gone").unwrap();
+        let was_kept = is_there();
+        device.let_go();
+        assert!(was_kept);
+        let _ = write.join().unwrap();
+    });
+    assert!(!is_there());
+    blocked.close();
+}
+
+#[test]
+fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
+    let options = OpenOptions::new()
+        .commit_interval(Some(NEVER))
+        .delta_bytes(512 << 10);
+    let blocked = open(&options);
+    let (device, volume) = (&blocked.device, &blocked.volume);
+    let writer = Arc::clone(volume.writer().unwrap());
+    let file = blocked.create("large");
+    let reserve = Fallocate::Reserve { keep_size: false };
+    for number in 0..8000 {
+        volume
+            .fallocate(file, reserve, number * 8192, 4096)
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    blocked.create("other");
+    device.hold();
+    writer.want_commit();
+    device.wait_for_waiter();
+    // Its items go by the volume's thread.
+    let waits = || writer.stats().delta_waits.count;
+    let before = waits();
+    volume.unlink(blocked.top, b"large").unwrap();
+    while waits() == before {
+        thread::yield_now();
+    }
+    let lifetime = volume.lifetime().unwrap();
+    let (closing, (done, is_done)) = (Arc::clone(volume), mpsc::channel());
+    thread::spawn(move || done.send(closing.close()));
+    assert!(lifetime.wait_for_close(HANGS));
+    device.let_go();
+    is_done.recv_timeout(HANGS).unwrap().unwrap();
+    blocked.close();
+}

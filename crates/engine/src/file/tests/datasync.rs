@@ -1,0 +1,215 @@
+//! What fdatasync makes durable, and what it does for that.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
+
+use super::rig::{MIB, Recorded, options};
+use crate::file::Fallocate;
+use crate::file_id::FileId;
+use crate::inode::{SetAttr, XattrMode};
+use crate::namespace::RenameMode;
+use crate::{OpenOptions, Volume};
+
+const SECTOR: u64 = 4096;
+
+fn nocow() -> OpenOptions {
+    options().no_data_cow(true)
+}
+
+/// A volume with a file of a MiB, all durable.
+fn recorded(options: &OpenOptions) -> (Recorded, FileId) {
+    let recorded = Recorded::open(options);
+    let file = recorded.file("file", MIB);
+    recorded.volume.sync().unwrap();
+    (recorded, file)
+}
+
+fn commits(volume: &Volume) -> u64 {
+    volume.writer_stats().unwrap().commits
+}
+
+/// Every state that a power cut may leave after `mark`.
+fn states_after(recorded: &Recorded, mark: u64) -> Vec<(CrashState, Arc<Volume>)> {
+    let plan = CrashPlan::new(1).since(mark).random_states(20);
+    let states = recorded.recorder.recording().crash_states(&plan);
+    let opened = states
+        .filter(|state| state.marks().contains(&mark))
+        .map(|state| {
+            let device: Arc<dyn BlockDevice> = Arc::new(state.devices[0].clone());
+            let devices = vec![(PathBuf::from("memory"), device)];
+            let volume = Volume::from_devices(devices, &OpenOptions::new()).unwrap();
+            (state, volume)
+        });
+    opened.collect()
+}
+
+fn find(volume: &Volume, name: &str) -> FileId {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.lookup(top, name.as_bytes()).unwrap().unwrap()
+}
+
+fn sector(volume: &Volume, file: FileId, at: u64) -> Vec<u8> {
+    let mut buf = vec![0xaa; SECTOR as usize];
+    volume.read(file, at, &mut buf).unwrap();
+    buf
+}
+
+#[test]
+fn an_overwrite_in_place_is_a_flush() {
+    for lazy in [false, true] {
+        let (recorded, file) = recorded(&nocow().lazy_times(lazy));
+        let volume = &recorded.volume;
+        let before = commits(volume);
+        for round in 2..5 {
+            volume
+                .write(file, SECTOR, &[round; SECTOR as usize])
+                .unwrap();
+            recorded.recorder.mark(round);
+            volume.fdatasync(file).unwrap();
+            let events = recorded.requests_since(round.into());
+            let [Event::Write { data, .. }, Event::Flush { .. }] = &events[..] else {
+                panic!("{events:?}");
+            };
+            assert_eq!(data[..], [round; SECTOR as usize]);
+        }
+        assert_eq!(commits(volume), before);
+        // Times are for fsync.
+        let newest = volume.attr(file).unwrap().mtime;
+        volume.fsync(file).unwrap();
+        assert_eq!(commits(volume), before + 1);
+        recorded.recorder.mark(9u64);
+        for (state, cut) in states_after(&recorded, 9) {
+            assert_eq!(
+                cut.attr(find(&cut, "file")).unwrap().mtime,
+                newest,
+                "{state}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_overwrite_in_place_outlives_a_power_cut() {
+    let (recorded, file) = recorded(&nocow());
+    let volume = &recorded.volume;
+    for round in 2..6u8 {
+        volume
+            .write(file, SECTOR, &[round; SECTOR as usize])
+            .unwrap();
+        volume
+            .write_direct(file, 4 * SECTOR, &[round; SECTOR as usize])
+            .unwrap();
+        volume.fdatasync(file).unwrap();
+        recorded.recorder.mark(round);
+        for (state, cut) in states_after(&recorded, round.into()) {
+            let found = find(&cut, "file");
+            for at in [SECTOR, 4 * SECTOR] {
+                assert_eq!(sector(&cut, found, at), [round; SECTOR as usize], "{state}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_changed_beside_times_is_committed() {
+    type Change = fn(&Volume, FileId);
+    let changes: [(&str, Change); 9] = [
+        ("append", |volume, file| {
+            volume.append(file, &[2; 100]).unwrap();
+        }),
+        ("truncate", |volume, file| {
+            volume.truncate(file, 77).unwrap()
+        }),
+        ("hole", |volume, file| {
+            volume
+                .fallocate(file, Fallocate::PunchHole, 0, 2 * SECTOR)
+                .unwrap();
+        }),
+        ("reserve", |volume, file| {
+            let reserve = Fallocate::Reserve { keep_size: true };
+            volume.fallocate(file, reserve, 2 * MIB, SECTOR).unwrap();
+        }),
+        ("mode", |volume, file| {
+            let set = SetAttr {
+                mode: Some(0o600),
+                ..SetAttr::default()
+            };
+            volume.set_attr(file, &set).unwrap();
+        }),
+        ("xattr", |volume, file| {
+            volume
+                .set_xattr(file, b"user.a", b"b", XattrMode::default())
+                .unwrap();
+        }),
+        ("flags", |volume, file| {
+            volume
+                .set_inode_flags(file, InodeFlags::NODATACOW | InodeFlags::NOATIME)
+                .unwrap();
+        }),
+        ("link", |volume, file| {
+            let top = volume.root_dir(RootId::FS_TREE).unwrap();
+            volume.link(file, top, b"second").unwrap();
+        }),
+        ("rename", |volume, _| {
+            let top = volume.root_dir(RootId::FS_TREE).unwrap();
+            volume
+                .rename(top, b"file", (top, b"other"), RenameMode::NoReplace)
+                .unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        let (recorded, file) = recorded(&nocow());
+        let volume = &recorded.volume;
+        volume.write(file, SECTOR, &[2; SECTOR as usize]).unwrap();
+        volume.fdatasync(file).unwrap();
+        let before = commits(volume);
+        change(volume, file);
+        // A change of times behind it hides nothing.
+        volume.write(file, 0, &[3; 16]).unwrap();
+        volume.fdatasync(file).unwrap();
+        assert_eq!(commits(volume), before + 1, "{name}");
+        volume.write(file, 0, &[4; 16]).unwrap();
+        volume.fdatasync(file).unwrap();
+        let again = commits(volume) - before - 1;
+        // What is below a hole is allocated by the second write.
+        assert_eq!(again, 0, "{name}");
+    }
+}
+
+#[test]
+fn the_changes_of_others_stay_uncommitted() {
+    let (recorded, file) = recorded(&nocow());
+    let volume = &recorded.volume;
+    let before = commits(volume);
+    let other = recorded.file("other", SECTOR);
+    volume.write(file, 0, &[2; SECTOR as usize]).unwrap();
+    volume.fdatasync(file).unwrap();
+    assert_eq!(commits(volume), before);
+    volume.fdatasync(other).unwrap();
+    assert_eq!(commits(volume), before + 1);
+}
+
+#[test]
+fn a_file_that_was_not_in_use_is_a_flush_after_its_first_commit() {
+    let (recorded, _) = recorded(&nocow());
+    let device: Arc<dyn BlockDevice> = {
+        recorded.volume.close().unwrap();
+        recorded.device.clone()
+    };
+    let devices = vec![(PathBuf::from("memory"), device)];
+    let volume = Volume::from_devices(devices, &nocow()).unwrap();
+    let file = find(&volume, "file");
+    let overwrite = |byte| {
+        volume.write(file, 0, &[byte; SECTOR as usize]).unwrap();
+        volume.fdatasync(file).unwrap();
+        commits(&volume)
+    };
+    let first = overwrite(2);
+    assert_eq!(overwrite(3), first);
+    assert_eq!(overwrite(4), first);
+}

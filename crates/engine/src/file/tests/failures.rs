@@ -1,0 +1,340 @@
+//! Devices that fail: who is told, what is left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ubtrfs_device::BlockDevice;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::fault::{Fault, FaultDevice};
+
+use super::refused::take_all_but;
+use super::rig::{MIB, assert_sound, new_device, options};
+use crate::file::Fallocate;
+use crate::file::write::Target;
+use crate::inode::Promise;
+use crate::namespace::NewInode;
+use crate::{Error, FileId, OpenFile, RenameMode, Volume};
+
+struct Broken {
+    inner: Arc<ubtrfs_device::MemDevice>,
+    device: Arc<FaultDevice>,
+    volume: Arc<Volume>,
+}
+
+fn broken() -> Broken {
+    let inner = new_device(&MkfsOptions::default(), 512 * MIB);
+    let device = Arc::new(FaultDevice::new(inner.clone()));
+    let shared: Arc<dyn BlockDevice> = device.clone();
+    let devices = vec![(PathBuf::from("memory"), shared)];
+    let volume = Volume::from_devices(devices, &options()).unwrap();
+    Broken {
+        inner,
+        device,
+        volume,
+    }
+}
+
+impl Broken {
+    fn file(&self, name: &str) -> FileId {
+        let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
+        let new = NewInode::file(0o644);
+        self.volume.create(top, name.as_bytes(), &new).unwrap()
+    }
+
+    fn read(&self, id: FileId) -> Vec<u8> {
+        let mut buf = vec![0; MIB as usize];
+        let len = self.volume.read(id, 0, &mut buf).unwrap();
+        buf.truncate(len);
+        buf
+    }
+}
+
+// WRITEBACK-3
+#[test]
+fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.write(id, 0, &[1; 20_000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 10_000, &[2; 50_000]).unwrap();
+    assert_eq!(volume.attr(id).unwrap().size, 60_000);
+    let nth = broken.device.counts().writes;
+    // The batch, and then each write of it alone.
+    (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    let told = volume.fsync(id);
+    assert!(matches!(told, Err(Error::DataLost { file, .. }) if file == id));
+    broken.device.heal();
+    assert_eq!(broken.read(id), [1; 20_000]);
+    // Another who wrote has not heard of it.
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+    volume.write(id, 0, &[3; 10_000]).unwrap();
+    volume.fsync(id).unwrap();
+    volume.fsync(id).unwrap();
+    assert_eq!(broken.read(id)[..10_001], [&[3; 10_000][..], &[1]].concat());
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn one_file_is_lost_and_others_of_its_batch_are_not() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let ids: Vec<FileId> = (0..10)
+        .map(|number| broken.file(&number.to_string()))
+        .collect();
+    volume.sync().unwrap();
+    for id in &ids {
+        volume.write(*id, 0, &[5; 10_000]).unwrap();
+    }
+    let nth = broken.device.counts().writes;
+    // The first write of the batch, and its repetition: each file has whole sectors and a cut one.
+    broken.device.add(Fault::Write { nth });
+    broken.device.add(Fault::Write {
+        nth: nth + 2 * ids.len() as u64,
+    });
+    let told = volume.sync();
+    let lost: Vec<FileId> = ids
+        .iter()
+        .copied()
+        .filter(|id| broken.read(*id).is_empty())
+        .collect();
+    let kept = ids
+        .iter()
+        .filter(|id| broken.read(**id) == [5; 10_000])
+        .count();
+    assert_eq!((lost.len(), kept), (1, 9), "{told:?}");
+    assert!(told.is_err());
+    // Sync has told the world, and fsync tells who has the file.
+    assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
+    volume.sync().unwrap();
+    assert_sound(&broken.inner);
+}
+
+/// What a file was given goes back when it fails, and may be another's at once.
+#[test]
+fn nothing_more_is_written_of_a_file_that_failed() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let writes_of = |name: &str, fails: bool| {
+        let id = broken.file(name);
+        volume.write(id, 0, &[1; 8192]).unwrap();
+        volume.write(id, MIB, &[2; 8192]).unwrap();
+        let nth = broken.device.counts().writes;
+        if fails {
+            // The batch, and the first write of it alone.
+            let batch = nth..nth + 2;
+            batch.for_each(|nth| broken.device.add(Fault::Write { nth }));
+            broken.device.add(Fault::Write { nth: nth + 2 });
+        }
+        assert_eq!(volume.write_back_all().is_err(), fails);
+        broken.device.heal();
+        broken.device.counts().writes - nth
+    };
+    assert_eq!(writes_of("sound", false), 2);
+    assert_eq!(writes_of("failing", true), 2 + 1);
+    volume.sync().unwrap();
+    assert_sound(&broken.inner);
+}
+
+// WRITEBACK-3
+#[test]
+fn a_write_past_the_buffer_tells_its_caller() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.sync().unwrap();
+    let nth = broken.device.counts().writes;
+    (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    assert!(volume.write(id, 0, &vec![1; 4 << 20]).is_err());
+    broken.device.heal();
+    assert_eq!(volume.attr(id).unwrap().size, 0);
+    volume.fsync(id).unwrap();
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn a_sector_that_cannot_be_completed_is_lost_alone() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let (one, two) = (broken.file("one"), broken.file("two"));
+    volume.write(one, 0, &[1; 100_000]).unwrap();
+    volume.sync().unwrap();
+    volume.write(one, 5000, &[2; 10]).unwrap();
+    volume.write(two, 0, &[3; 100_000]).unwrap();
+    // The rest of the sector cannot be read.
+    broken.device.add(Fault::ReadRange {
+        range: 0..512 * MIB,
+    });
+    assert!(volume.write_back_all().is_err());
+    broken.device.heal();
+    assert_eq!(broken.read(two), [3; 100_000]);
+    assert_eq!(broken.read(one), [1; 100_000]);
+    assert!(matches!(volume.fsync(one), Err(Error::DataLost { .. })));
+    volume.fsync(two).unwrap();
+    assert_sound(&broken.inner);
+}
+
+#[test]
+fn an_aborted_volume_refuses_writes_and_shows_those_before() {
+    let broken = broken();
+    let id = broken.file("f");
+    broken.volume.write(id, 0, &[1; 100]).unwrap();
+    // It is inline: the first write is the commit's.
+    let nth = broken.device.counts().writes;
+    (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    assert!(broken.volume.sync().is_err());
+    assert!(matches!(
+        broken.volume.write(id, 0, &[1]),
+        Err(Error::Aborted(_))
+    ));
+    assert!(matches!(broken.volume.sync(), Err(Error::Aborted(_))));
+    assert_eq!(broken.read(id), [1; 100]);
+}
+
+#[test]
+fn who_waits_for_an_abort_hears_the_reason_or_that_there_was_none() {
+    let waits_for = |end: &dyn Fn(&Broken)| {
+        let broken = broken();
+        let id = broken.file("f");
+        broken.volume.write(id, 0, &[1; 100]).unwrap();
+        assert_eq!(broken.volume.abort_reason(), None);
+        let lifetime = broken.volume.lifetime().unwrap();
+        let waits = lifetime.clone();
+        let waiting = std::thread::spawn(move || waits.wait_for_abort());
+        end(&broken);
+        let heard = waiting.join().unwrap();
+        assert_eq!(heard, broken.volume.abort_reason());
+        assert!(heard.is_none() || !lifetime.wait_for_close(Duration::ZERO));
+        // A handle of the volume is none of it.
+        drop(broken);
+        assert!(lifetime.wait_for_close(Duration::MAX));
+        heard
+    };
+    let aborted = waits_for(&|broken| {
+        let nth = broken.device.counts().writes;
+        broken.device.add(Fault::Write { nth });
+        assert!(broken.volume.sync().is_err());
+    });
+    assert!(aborted.is_some());
+    assert_eq!(waits_for(&|broken| broken.volume.close().unwrap()), None);
+}
+
+#[test]
+fn loss_that_nobody_was_told_of_outlives_another_name() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let id = broken.file("draft");
+    volume.write(id, 0, &[1; 20_000]).unwrap();
+    let nth = broken.device.counts().writes;
+    (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    volume.write_back_all().unwrap_err();
+    broken.device.heal();
+    let to = (top, &b"final"[..]);
+    volume
+        .rename(top, b"draft", to, RenameMode::Replace)
+        .unwrap();
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+}
+
+impl Broken {
+    /// Has data lost that was written to a file.
+    fn lose(&self, id: FileId) {
+        self.volume.write(id, 0, &[1; 20_000]).unwrap();
+        let nth = self.device.counts().writes;
+        (nth..nth + 30).for_each(|nth| self.device.add(Fault::Write { nth }));
+        self.volume.write_back_all().unwrap_err();
+        self.device.heal();
+    }
+}
+
+#[test]
+fn each_open_file_hears_of_a_loss_once() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    let hears = |file: &OpenFile| match file.fsync() {
+        Ok(()) => false,
+        Err(Error::DataLost { file, .. }) if file == id => true,
+        Err(error) => panic!("{error}"),
+    };
+    let open = || volume.hold(id).unwrap();
+    let (one, two) = (open(), open());
+    broken.lose(id);
+    let before_anybody_knows = open();
+    assert!(hears(&one) && !hears(&one));
+    let afterwards = open();
+    volume.write(id, 0, &[2; 20_000]).unwrap();
+    assert!(!hears(&one));
+    assert!(hears(&two) && !hears(&two));
+    assert!(hears(&before_anybody_knows) && !hears(&before_anybody_knows));
+    assert!(!hears(&afterwards));
+    broken.lose(id);
+    for file in [one, two, before_anybody_knows, afterwards] {
+        assert!(hears(&file) && !hears(&file));
+    }
+}
+
+#[test]
+fn write_that_fails_at_once_takes_no_earlier_loss_away() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    let reserve = Fallocate::Reserve { keep_size: false };
+    volume.fallocate(id, reserve, 0, MIB).unwrap();
+    volume.sync().unwrap();
+    let inode = volume.inodes.find(id).unwrap();
+    let fails = || {
+        let nth = broken.device.counts().writes;
+        (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
+        let target = Target::At(0);
+        let written = volume.write_in_place_only(&inode, target, &[3; 4096], Promise::default());
+        broken.device.heal();
+        assert!(written.is_err());
+    };
+    fails();
+    volume.fsync(id).unwrap();
+    broken.lose(id);
+    fails();
+    assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
+}
+
+/// What the device has not got then is lost, and a later flush would not tell.
+#[test]
+fn a_flush_that_fails_is_told_to_all_who_sync() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let id = broken.file("f");
+    volume.set_inode_flags(id, InodeFlags::NODATACOW).unwrap();
+    volume.write(id, 0, &[1; 8192]).unwrap();
+    volume.sync().unwrap();
+    volume.write(id, 0, &[2; 8192]).unwrap();
+    volume.writer().unwrap().commit_running().unwrap();
+    let nth = broken.device.counts().flushes;
+    broken.device.add(Fault::Flush { nth });
+    assert!(volume.fsync(id).is_err());
+    assert!(matches!(volume.fsync(id), Err(Error::Aborted(_))));
+}
+
+#[test]
+fn writer_without_space_does_not_hear_of_losses_of_others() {
+    let broken = broken();
+    let volume = &broken.volume;
+    let (lost, other) = (broken.file("lost"), broken.file("other"));
+    volume.sync().unwrap();
+    let taken = take_all_but(volume, 40_000);
+    volume.write(lost, 0, &[1; 20_000]).unwrap();
+    let nth = broken.device.counts().writes;
+    // The batch, and the first write of it alone.
+    (nth..nth + 3).for_each(|nth| broken.device.add(Fault::Write { nth }));
+    let refused = volume.write(other, 0, &[1; 100_000]).unwrap_err();
+    broken.device.heal();
+    assert!(refused.is_no_space(), "{refused}");
+    volume.fsync(other).unwrap();
+    assert!(matches!(volume.fsync(lost), Err(Error::DataLost { .. })));
+    drop(taken);
+    assert_sound(&broken.inner);
+}

@@ -1,0 +1,169 @@
+//! A volume in memory with files to write to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{InodeFlags, Timespec};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::record::{Event, Recorder};
+use ubtrfs_sim::{HookedDevice, ThrottledDevice};
+use zerocopy::IntoBytes;
+
+use crate::file_id::FileId;
+use crate::inode::{inode_key, known_inode};
+use crate::namespace::NewInode;
+use crate::transaction::Cost;
+use crate::{OpenOptions, Volume};
+
+pub(super) const MIB: u64 = 1 << 20;
+
+/// A volume that can be closed and opened again.
+pub(super) struct Rig {
+    pub(super) device: Arc<MemDevice>,
+    /// What the volume has for it.
+    pub(super) hooked: Arc<HookedDevice>,
+    options: OpenOptions,
+    volume: Option<Arc<Volume>>,
+    files: AtomicU64,
+}
+
+pub(super) fn options() -> OpenOptions {
+    OpenOptions::new().writable(true).commit_interval(None)
+}
+
+pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice> {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let plan = Plan::new(mkfs, &Identity::random(1, created), &[device_bytes]).unwrap();
+    let device = MemDevice::new(device_bytes);
+    plan.write(&[&device], false).unwrap();
+    Arc::new(device)
+}
+
+/// The check has nothing to say of what is on the device.
+pub(super) fn assert_sound(device: &MemDevice) {
+    let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let devices = vec![(PathBuf::from("memory"), device)];
+    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
+    assert!(report.is_spotless(), "{issues:#?}");
+}
+
+impl Rig {
+    pub(super) fn on(mkfs: &MkfsOptions, device_bytes: u64, options: OpenOptions) -> Rig {
+        let device = new_device(mkfs, device_bytes);
+        let mut rig = Rig {
+            hooked: Arc::new(HookedDevice::new(device.clone())),
+            device,
+            options,
+            volume: None,
+            files: AtomicU64::new(0),
+        };
+        rig.open();
+        rig
+    }
+
+    fn open(&mut self) {
+        let device: Arc<dyn BlockDevice> = self.hooked.clone();
+        let devices = vec![(PathBuf::from("memory"), device)];
+        self.volume = Some(Volume::from_devices(devices, &self.options).unwrap());
+    }
+
+    pub(super) fn volume(&self) -> &Arc<Volume> {
+        self.volume.as_ref().unwrap()
+    }
+
+    /// Closes the volume, which commits, and opens it again.
+    pub(super) fn reopen(&mut self) {
+        self.volume().sync().unwrap();
+        self.volume = None;
+        self.open();
+    }
+
+    /// Commits, and has the check look at everything, data and all.
+    pub(super) fn assert_sound(&self) {
+        self.volume().sync().unwrap();
+        assert_sound(&self.device);
+    }
+
+    /// A new file in the top level's root directory.
+    pub(super) fn file(&self, flags: InodeFlags) -> FileId {
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let volume = self.volume();
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let name = format!("f{number}");
+        let new = NewInode::file(0o644);
+        let id = volume.create(top, name.as_bytes(), &new).unwrap();
+        set_flags(volume, id, flags);
+        id
+    }
+}
+
+/// Sets flags of an empty file, also those that only mount options set.
+fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
+    let tree = volume.subvolume_tree(id.root).unwrap();
+    let mut item = known_inode(&tree, id).unwrap();
+    item.flags = flags.bits().into();
+    let permit = volume.admit(Cost::items(1)).unwrap();
+    let txn = volume.enter(permit).unwrap();
+    txn.put(&tree, inode_key(id.ino), item.as_bytes());
+}
+
+/// A volume of which it is known what is done to its device, and when.
+pub(super) struct Recorded {
+    pub(super) recorder: Recorder,
+    pub(super) device: Arc<ThrottledDevice>,
+    pub(super) volume: Arc<Volume>,
+}
+
+impl Recorded {
+    pub(super) fn open(options: &OpenOptions) -> Recorded {
+        let recorder = Recorder::new();
+        let memory = new_device(&MkfsOptions::default(), 512 * MIB);
+        let device = recorder.device((*memory).clone());
+        let device = Arc::new(ThrottledDevice::new(device, None));
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let devices = vec![(PathBuf::from("memory"), shared)];
+        let volume = Volume::from_devices(devices, options).unwrap();
+        Recorded {
+            recorder,
+            device,
+            volume,
+        }
+    }
+
+    /// A new file of so many bytes in the top level's root directory.
+    pub(super) fn file(&self, name: &str, bytes: u64) -> FileId {
+        let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
+        let new = NewInode::file(0o644);
+        let id = self.volume.create(top, name.as_bytes(), &new).unwrap();
+        self.volume.write(id, 0, &vec![1; bytes as usize]).unwrap();
+        id
+    }
+
+    pub(super) fn flushes(&self) -> usize {
+        self.recorder.recording().flushes()
+    }
+
+    /// What has been done to the device since `mark`.
+    pub(super) fn requests_since(&self, mark: u64) -> Vec<Event> {
+        let recording = self.recorder.recording();
+        let events = recording.events().iter();
+        let since = events.skip_while(|event| **event != Event::Mark(mark));
+        since.skip(1).cloned().collect()
+    }
+}
+
+pub(super) fn is_write(event: &Event) -> bool {
+    matches!(event, Event::Write { .. })
+}

@@ -1,0 +1,213 @@
+//! Changing a file's size.
+//!
+//! Shrinking drops extents from the end downward in bounded steps. After each the size in the item is where
+//! the extents end, so that whoever is interrupted leaves a longer file and nothing else. Readers see the new
+//! size from the first step on.
+//!
+//! What lies behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
+
+use std::sync::Arc;
+
+use ubtrfs_device::waiting;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::change::{end_of, note_write, read_file, refuse_flags};
+use super::extent::{Extent, InlineExtent};
+use super::extent_edit::ExtentEdit;
+use super::read::Reader;
+use super::write_back::enter_extent_edit;
+use crate::error::Result;
+use crate::file_id::FileId;
+use crate::inode::{FileExtentsState, Inode, OpenFile, Promise, WriteBuffer, put_inode};
+use crate::transaction::{Cost, FREEING_ITEMS, Permit};
+use crate::volume::Volume;
+
+/// Extents that one step drops.
+const STEP: usize = 512;
+/// The same on a volume that has no room for such a step.
+const STEP_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
+/// Items that an extent and what is left of it cost.
+const EXTENT_ITEMS: u64 = 4;
+
+impl Volume {
+    /// Makes a regular file `size` bytes long; what is new reads as zeros.
+    ///
+    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
+    /// append-only file.
+    pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
+    }
+
+    /// The same of a file that was opened for writing: as in the kernel, one that has become immutable since may
+    /// be cut or grown.
+    pub fn truncate_open(&self, file: &OpenFile, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::APPEND, file.id(), size)
+    }
+
+    /// The same whatever flags the file has, for who takes back what it has just written.
+    pub fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::empty(), id, size)
+    }
+
+    fn truncate_unless(&self, guards: InodeFlags, id: FileId, size: u64) -> Result<()> {
+        end_of(size, 0)?;
+        waiting::check()?;
+        let inode = self.inode_to_change(id)?;
+        refuse_flags(&inode, guards)?;
+        let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());
+        let cost = |step| Cost::neighbours(EXTENT_ITEMS * step as u64);
+        let (promise, step) = match self.promise(sector, cost(STEP)) {
+            Err(error) if error.is_no_space() => {
+                // Shrinking must be possible on a full volume: the rest of the last sector stays.
+                let promise = Promise::make(self, 0, cost(STEP_WHEN_FULL).freeing())?;
+                (promise, STEP_WHEN_FULL)
+            }
+            promise => (promise?, STEP),
+        };
+        let mut extents = inode.extents.lock();
+        let old_size = {
+            let state = inode.lock.read();
+            state.buffer.size_over(read_file(&inode)?.size.get())
+        };
+        if size > old_size {
+            self.grow_locked(&inode, &mut extents, size, promise)?;
+            return self.note_resize(&inode);
+        }
+        self.shrink(&inode, &mut extents, (size, step), promise)
+    }
+
+    fn note_resize(&self, inode: &Inode) -> Result<()> {
+        let _state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        note_write(&mut item);
+        let txn = self.enter_file(inode, Permit::owed())?;
+        put_inode(&txn, inode, &mut item);
+        Ok(())
+    }
+
+    fn shrink(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        (size, step): (u64, usize),
+        mut promise: Promise,
+    ) -> Result<()> {
+        let tail = self.kept_of_last_sector(inode, size)?;
+        let sectorsize = self.roots.sectorsize();
+        let mut state = inode.lock.write();
+        let mut item = read_file(inode)?;
+        let forgotten = state.buffer.forget(size..u64::MAX);
+        if item.size.get() < size {
+            // The size was that of buffered data, which may end before the new one now. On a full volume its reservation
+            // is all that there is for the sector of the old end.
+            drop(state);
+            promise.join(forgotten);
+            self.grow_locked(inode, extents, size, promise)?;
+            state = inode.lock.write();
+            item = read_file(inode)?;
+        } else if let Some((start, kept)) = tail
+            && promise.data_bytes() > 0
+            && !state.buffer.touches(start..start + sectorsize)
+        {
+            let files = &self.data.dirty;
+            let sector = promise.split(promise.data_bytes());
+            state.buffer.write(files, start, &kept, sectorsize, sector);
+            files.add(inode);
+        }
+        state.buffer.set_cut(Some(size));
+        let mut outcome = self.shrink_step(inode, &mut item, size, step);
+        while let Ok(false) = outcome {
+            drop(state);
+            let next = Cost::neighbours(EXTENT_ITEMS * step as u64).freeing();
+            outcome = self.commit_between_steps(next).map(|()| false);
+            state = inode.lock.write();
+            if outcome.is_ok() {
+                outcome = read_file(inode)
+                    .and_then(|mut item| self.shrink_step(inode, &mut item, size, step));
+            }
+        }
+        state.buffer.set_cut(None);
+        outcome.map(drop)
+    }
+
+    /// Drops the last extents behind `size`, at most `step`. True if these were all.
+    fn shrink_step(
+        &self,
+        inode: &Inode,
+        item: &mut InodeItem,
+        size: u64,
+        step: usize,
+    ) -> Result<bool> {
+        let sectorsize = self.roots.sectorsize();
+        let keep = size.next_multiple_of(sectorsize);
+        let (mut extent_edit, all) = ExtentEdit::load_tail(inode, sectorsize, keep, step)?;
+        let lowest = extent_edit
+            .extents()
+            .next()
+            .map_or(0, |(range, _)| range.start);
+        let is_done = all || lowest < keep;
+        let from = if is_done { keep } else { lowest };
+        extent_edit.clear(from..u64::MAX)?;
+        let txn = self.enter_file(inode, Permit::owed())?;
+        let generation = txn.transid().0;
+        if is_done {
+            extent_edit.cut_inline(size, generation);
+            note_write(item);
+            item.size = size.into();
+        } else {
+            item.size = item.size.get().min(from).into();
+        }
+        enter_extent_edit(&txn, inode, &extent_edit, item);
+        Ok(is_done)
+    }
+
+    /// What the file keeps of its last sector, and where that begins, if there is data that must be zeroed behind it on
+    /// disk.
+    fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        let sectorsize = self.roots.sectorsize();
+        let start = size - size % sectorsize;
+        if start == size {
+            return Ok(None);
+        }
+        let extent_edit = ExtentEdit::load(inode, sectorsize, start..start + sectorsize)?;
+        let hit = extent_edit.overlapping(start..start + sectorsize).next();
+        let flags = match hit {
+            None => return Ok(None),
+            Some((_, Extent::Inline(inline))) if inline.compression == Compression::None => {
+                return Ok(None);
+            }
+            Some((_, extent)) if !extent.has_data() => return Ok(None),
+            Some(_) => {
+                let _state = inode.lock.read();
+                read_file(inode)?.flags()
+            }
+        };
+        let mut kept = vec![0; (size - start) as usize];
+        let mut reader = Reader::new(self, &inode.tree, inode.id, flags);
+        reader.plan(start, 0..kept.len(), &mut kept)?;
+        reader.run(&mut kept)?;
+        Ok(Some((start, kept)))
+    }
+}
+
+impl ExtentEdit {
+    /// Shortens plain inline data. Compressed data stays as it is until it is written anew.
+    fn cut_inline(&mut self, size: u64, generation: u64) {
+        let first = self.extents().next();
+        if let Some((range, Extent::Inline(inline))) = first
+            && inline.compression == Compression::None
+            && inline.ram_bytes > size
+            && size > 0
+        {
+            let cut = Extent::Inline(InlineExtent {
+                generation,
+                ram_bytes: size,
+                compression: Compression::None,
+                stored: inline.stored[..size as usize].into(),
+            });
+            let start = range.start;
+            self.set(start, cut);
+        }
+    }
+}

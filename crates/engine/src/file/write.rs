@@ -1,0 +1,357 @@
+//! Writing: into the buffer, or past it if there is much of it.
+//!
+//! Space and admission are asked for first, so that no space is this call's error and not a later one's. The
+//! size in the inode item does not move here, see `write_back`.
+//!
+//! Locks: the inode's for the copy; past the buffer, the file's extents while the data is stored.
+//! Not here: setuid bits, which the caller has cleared; what becomes of the buffer (`write_back`).
+
+use std::sync::Arc;
+
+use parking_lot::RwLockWriteGuard;
+use ubtrfs_device::waiting;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::change::{end_of, note_write, read_file};
+use super::plan::Job;
+use super::sync::FILES_AT_ONCE;
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, WriteBuffer, note_times};
+use crate::lock;
+use crate::transaction::Permit;
+use crate::volume::Volume;
+
+/// From this size on, whole sectors are not worth buffering.
+const LARGE_BYTES: usize = 1 << 20;
+/// What is stored and entered at once.
+const PAST_BUFFER_BYTES: usize = 32 << 20;
+/// How often a write that finds no space writes back what others have buffered behind the file's end.
+const TRIES_AT_END: u32 = 16;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    At(u64),
+    End,
+}
+
+impl Target {
+    fn offset(self, state: &InodeState, item: &InodeItem) -> u64 {
+        match self {
+            Target::At(offset) => offset,
+            Target::End => state.buffer.size_over(item.size.get()),
+        }
+    }
+}
+
+/// What a buffered write was promised: for itself, and for what may follow it.
+#[derive(Debug)]
+struct Space {
+    need: Promise,
+    ahead: Promise,
+}
+
+impl Volume {
+    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
+    /// SYNC is durable when this returns, as after each of the following.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
+    /// SYNC also those of [`Volume::fsync`].
+    pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        end_of(offset, bytes.len() as u64)?;
+        let inode = self.inode_to_change(id)?;
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
+            self.write_large(&inode, offset, bytes)?;
+        } else {
+            self.write_buffered(&inode, Target::At(offset), bytes)?;
+        }
+        match syncs {
+            true => self.fsync(id),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    ///
+    /// Errors: as [`Volume::write`].
+    pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
+        let inode = self.inode_to_change(id)?;
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        let offset = self.write_buffered(&inode, Target::End, bytes)?;
+        if syncs {
+            self.fsync(id)?;
+        }
+        Ok(offset)
+    }
+
+    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
+    /// the flag SYNC.
+    ///
+    /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
+    pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        end_of(offset, bytes.len() as u64)?;
+        if !self.is_whole_sectors(offset, bytes) {
+            return Err(Error::Unaligned);
+        }
+        let inode = self.inode_to_change(id)?;
+        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        self.write_large(&inode, offset, bytes)?;
+        if syncs {
+            return self.fsync(id);
+        }
+        let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
+        match is_buffered {
+            true => self.write_back(&inode),
+            false => Ok(()),
+        }
+    }
+
+    fn is_whole_sectors(&self, offset: u64, bytes: &[u8]) -> bool {
+        let sectorsize = self.roots.sectorsize();
+        offset.is_multiple_of(sectorsize) && (bytes.len() as u64).is_multiple_of(sectorsize)
+    }
+
+    fn write_large(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<()> {
+        waiting::check()?;
+        let mut at = offset;
+        for part in bytes.chunks(PAST_BUFFER_BYTES) {
+            if !self.write_past_buffer(inode, at, part)? {
+                self.write_buffered(inode, Target::At(at), part)?;
+            }
+            at += part.len() as u64;
+        }
+        self.flush_lazy_times();
+        Ok(())
+    }
+
+    /// False if the buffer must take it after all.
+    fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let promise = match self.promise(bytes.len() as u64, self.cost_of_times()) {
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
+                Promise::in_place(self, bytes.len() as u64, self.cost_of_times())?
+            }
+            promise => promise?,
+        };
+        let mut extents = lock::lock(&inode.extents)?;
+        read_file(inode)?;
+        let job = Job::from_caller(self, inode, &mut extents, offset, bytes, promise)?;
+        match job {
+            Some(job) => self.carry_out(vec![job]).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether some of the file may be written where it lies.
+    fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
+        let _state = lock::read(&inode.lock)?;
+        let flags = read_file(inode)?.flags();
+        Ok(flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC))
+    }
+
+    /// Returns where the bytes went.
+    fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+        if self.data.dirty.is_over_budget() {
+            waiting::check()?;
+        }
+        let ahead_bytes = match self.buffer_promised(inode, target, bytes)? {
+            Ok(offset) => {
+                self.throttle_dirty();
+                return Ok(offset);
+            }
+            Err(ahead_bytes) => ahead_bytes,
+        };
+        let sectorsize = self.roots.sectorsize();
+        let worst = match target {
+            Target::At(offset) => offset,
+            Target::End => sectorsize - 1,
+        };
+        let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
+        let space = match self.promise_with_more(need_bytes, ahead_bytes) {
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
+                let need = Promise::in_place(self, need_bytes, self.cost_of_times())?;
+                return self.write_in_place_only(inode, target, bytes, need);
+            }
+            space => space?,
+        };
+        let offset = self.buffer(inode, target, bytes, space)?;
+        self.throttle_dirty();
+        Ok(offset)
+    }
+
+    fn promise_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
+        if ahead_bytes > 0 {
+            match Promise::make(self, need_bytes + ahead_bytes, self.cost_of_times()) {
+                Err(error) if error.is_no_space() => {}
+                promise => {
+                    let mut need = promise?;
+                    let ahead = need.split(ahead_bytes);
+                    return Ok(Space { need, ahead });
+                }
+            }
+        }
+        Ok(Space {
+            need: self.promise(need_bytes, self.cost_of_times())?,
+            ahead: Promise::default(),
+        })
+    }
+
+    /// Puts bytes into the buffer if their space has been promised already. If not, says how much should be promised
+    /// ahead with them.
+    fn buffer_promised(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+    ) -> Result<std::result::Result<u64, u64>> {
+        let sectorsize = self.roots.sectorsize();
+        let mut state = lock::write(&inode.lock)?;
+        let item = read_file(inode)?;
+        let offset = target.offset(&state, &item);
+        let end = end_of(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(Ok(offset));
+        }
+        if !state.buffer.is_promised(offset..end, sectorsize) {
+            return Ok(Err(state.buffer.wants_ahead(offset..end, sectorsize)));
+        }
+        self.enter_write(inode, item)?;
+        state.buffer.write_promised(offset, bytes, sectorsize);
+        Ok(Ok(offset))
+    }
+
+    /// Puts bytes into the buffer.
+    fn buffer(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+        space: Space,
+    ) -> Result<u64> {
+        let mut state = lock::write(&inode.lock)?;
+        let sectorsize = self.roots.sectorsize();
+        let item = read_file(inode)?;
+        let offset = target.offset(&state, &item);
+        let end = end_of(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(offset);
+        }
+        self.enter_write(inode, item)?;
+        let files = &self.data.dirty;
+        // DIRTY-1: one that has data is listed.
+        let is_listed = state.buffer.is_dirty();
+        let buffer = &mut state.buffer;
+        buffer.write(files, offset, bytes, sectorsize, space.need);
+        if space.ahead.data_bytes() > 0 {
+            buffer.promise_ahead(end, sectorsize, space.ahead);
+        }
+        if !is_listed {
+            files.add(inode);
+        }
+        Ok(offset)
+    }
+
+    fn enter_write(&self, inode: &Inode, mut item: InodeItem) -> Result<()> {
+        note_write(&mut item);
+        let txn = self.enter_file(inode, Permit::owed())?;
+        note_times(&txn, inode, &mut item);
+        Ok(())
+    }
+
+    /// Overwrites a file where it lies, for which there need be no space. Sectors that are dirty have their reservation:
+    /// they take their part in the buffer. The rest goes to the device by itself, so that a refusal concerns nothing that
+    /// others have written.
+    ///
+    /// Errors: no space, and then nothing of it is written.
+    pub(super) fn write_in_place_only(
+        &self,
+        inode: &Arc<Inode>,
+        target: Target,
+        bytes: &[u8],
+        need: Promise,
+    ) -> Result<u64> {
+        let sectorsize = self.roots.sectorsize();
+        let mut extents = lock::lock(&inode.extents)?;
+        let (mut state, item, offset) = self.lock_for_own(inode, &mut extents, target, bytes)?;
+        if bytes.is_empty() {
+            return Ok(offset);
+        }
+        let end = offset + bytes.len() as u64;
+        let mut own = Pieces::new(self.data.dirty.windows());
+        own.write(offset, bytes);
+        let mut buffered = state.buffer.sectors(sectorsize);
+        buffered.retain(|sectors| sectors.start < end && offset < sectors.end);
+        for sectors in &buffered {
+            own.clear(sectors.clone());
+        }
+        match own.is_empty() {
+            true => self.enter_write(inode, item)?,
+            false => {
+                let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
+                drop(state);
+                self.carry_out(vec![job])?;
+                state = lock::write(&inode.lock)?;
+            }
+        }
+        for sectors in buffered {
+            let part = sectors.start.max(offset)..sectors.end.min(end);
+            let part_bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
+            // Nobody has written them back since: that takes the extents.
+            let buffer = &mut state.buffer;
+            buffer.write_promised(part.start, part_bytes, sectorsize);
+        }
+        Ok(offset)
+    }
+
+    /// Locks a file for a write that does not wait for what is buffered. Returns its item and where the bytes go.
+    ///
+    /// Errors: no space, if the write would make the file longer and others go on buffering data behind the end, whose
+    /// extents the size must not precede (WRITEBACK-2).
+    fn lock_for_own<'a>(
+        &self,
+        inode: &'a Arc<Inode>,
+        extents: &mut FileExtentsState,
+        target: Target,
+        bytes: &[u8],
+    ) -> Result<(RwLockWriteGuard<'a, InodeState>, InodeItem, u64)> {
+        for _ in 0..TRIES_AT_END {
+            let state = lock::write(&inode.lock)?;
+            let item = read_file(inode)?;
+            let offset = target.offset(&state, &item);
+            let size = item.size.get();
+            if end_of(offset, bytes.len() as u64)? <= size || state.buffer.size_over(size) <= size {
+                return Ok((state, item, offset));
+            }
+            drop(state);
+            // A loss is told by the next sync.
+            let _ = self.write_back_locked(inode, extents);
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Writes back while more data is dirty than may be: many files at once, as each may be small. Errors are reported by
+    /// the next sync of a file.
+    fn throttle_dirty(&self) {
+        self.flush_lazy_times();
+        if waiting::is_forbidden() {
+            return;
+        }
+        let dirty = &self.data.dirty;
+        if !dirty.is_over_budget() {
+            return;
+        }
+        let _waiting = self.writer().map(|writer| writer.wait_for_buffer());
+        let mut last = None;
+        while dirty.is_over_budget() {
+            let some = dirty.next(last, FILES_AT_ONCE);
+            last = some.last().map(|inode| inode.id);
+            if last.is_none() {
+                return;
+            }
+            if let Err(error) = self.write_back_files(&some) {
+                tracing::debug!(%error, "write-back for room in the buffer");
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! From buffers to extents.
+//!
+//! A write-back takes what is buffered of a file, or of many, puts it on the devices, and then changes the
+//! file's items, all of one run of sectors in one transaction if there is room for that (`steps`). Readers find
+//! the data throughout: in the buffer first, then through the items.
+//!
+//! Invariants
+//! - WRITEBACK-1: no item names data that is not on the devices.
+//! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
+//!   transaction that brings the extents.
+//! - WRITEBACK-3: a write-back that fails forgets its data. Of data that a caller was told is written, the next sync of
+//!   the file tells; of other data the caller hears at once, and nobody else does.
+//!
+//! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
+//! enter. Space and admission were promised when the data was written; a commit is waited for only where it became more
+//! extents than that was for (`steps`).
+//! Not here: how data is stored (`store`), who calls (`sync`, `write`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_device::waiting;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{InodeFlags, InodeItem};
+
+use super::change::note_write;
+use super::extent_edit::ExtentEdit;
+use super::plan::{Group, Job, Plan, Source, Taken};
+use super::steps::Entry;
+use super::store::{Store, Stored, StoredFile};
+use crate::csum_tree::CsumShape;
+use crate::error::{Error, Result};
+use crate::inode::{FileExtentsState, Inode, Promise, known_inode, note_times, put_inode};
+use crate::transaction::{Permit, Txn};
+use crate::volume::Volume;
+
+/// The sector of a file's end is written anew when the file grows.
+pub(super) const GROW_SECTORS: u64 = 1;
+
+impl Volume {
+    /// Gives what is buffered of a file its extents.
+    pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.write_back_files(std::slice::from_ref(inode))
+    }
+
+    /// The same for several, in the order of `FileId`: their data goes to the devices together.
+    pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
+        waiting::check()?;
+        let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
+        let mut jobs = Vec::new();
+        let mut outcome = Ok(());
+        for (inode, extents) in inodes.iter().zip(&mut guards) {
+            match Job::from_buffer(self, inode, extents, None) {
+                Ok(job) => jobs.extend(job),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome.and(self.carry_out(jobs))
+    }
+
+    /// The same for one whose extents the caller has locked.
+    pub(super) fn write_back_locked(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+    ) -> Result<()> {
+        let job = Job::from_buffer(self, inode, extents, None)?;
+        self.carry_out(job.into_iter().collect())
+    }
+
+    /// The same, and makes the file no shorter than `size`. `promise`: of [`GROW_SECTORS`], which that may take.
+    pub(super) fn grow_locked(
+        &self,
+        inode: &Arc<Inode>,
+        extents: &mut FileExtentsState,
+        size: u64,
+        promise: Promise,
+    ) -> Result<()> {
+        let mut job = Job::from_buffer(self, inode, extents, Some(size))?;
+        if let Some(job) = &mut job {
+            job.promise.join(promise);
+        }
+        self.carry_out(job.into_iter().collect())
+    }
+
+    /// Stores all and enters all; the first error is returned when every file has been dealt with.
+    pub(super) fn carry_out(&self, jobs: Vec<Job<'_>>) -> Result<()> {
+        let mut means = Vec::with_capacity(jobs.len());
+        let mut taken = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            means.push((job.extents, job.promise));
+            taken.push(job.taken);
+        }
+        let plans: Vec<Result<Plan<'_>>> = taken.iter().map(|file| file.plan(self)).collect();
+        let mut store = Store::new(self);
+        for ((file, plan), (extents, promise)) in taken.iter().zip(&plans).zip(means) {
+            store.add(file.inode, plan.as_ref().ok(), extents, promise);
+        }
+        let stored = store.finish();
+        let mut outcome = Ok(());
+        for ((file, plan), stored) in taken.iter().zip(plans).zip(stored) {
+            let entered = match (plan, stored) {
+                (Err(error), _) | (_, Err(error)) => Err(error),
+                (Ok(plan), Ok(stored)) => self.enter_plan(file, plan, stored),
+            };
+            outcome = outcome.and(self.land(file, entered));
+        }
+        outcome
+    }
+
+    /// What was in flight has landed, or is lost (WRITEBACK-3).
+    fn land(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
+        let mut state = file.inode.lock.write();
+        state.buffer.landed();
+        match &outcome {
+            Ok(()) => state.buffer.writeback_errors_mut().note_written(),
+            Err(error) if file.source.is_acknowledged() => {
+                tracing::error!(file = ?file.inode.id, %error, "written data is lost");
+                state.buffer.writeback_errors_mut().add(error.to_string());
+            }
+            Err(error) => tracing::debug!(file = ?file.inode.id, %error, "a write is refused"),
+        }
+        if !state.buffer.is_dirty() {
+            self.data.dirty.remove(file.inode.id);
+        }
+        outcome
+    }
+
+    fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
+        let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
+        let mut promised = stored.promise.items();
+        let entered = groups.try_for_each(|(index, (mut group, pieces))| {
+            if index > 0 {
+                // The group before may have cut an extent that this one cuts as well.
+                let loaded = file.load(self, &group.runs, group.size.clone());
+                group.extent_edit = loaded.map_err(|error| (index, error))?;
+            }
+            let entry = self.entry_of(&group, pieces, &mut promised);
+            let is_hard = stored.incompressible;
+            match entry.map_err(|error| (index, error))? {
+                Entry::InParts(most) => {
+                    let entered = self.enter_in_steps(file, &group, pieces, most, is_hard);
+                    entered.map_err(|error| (index + 1, error))
+                }
+                Entry::AtOnce(permit) => {
+                    let entered = self.enter_group(file, &mut group, pieces, is_hard, permit);
+                    entered.map_err(|error| (index, error))
+                }
+            }
+        });
+        let Err((index, error)) = entered else {
+            return Ok(());
+        };
+        self.give_back(stored.groups[index..].iter().flatten())?;
+        match error {
+            // The file was deleted meanwhile.
+            Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// The extents of what cannot enter are free again.
+    pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
+        let space = &self.writer()?.space;
+        for extent in left.filter_map(Stored::new_extent) {
+            space.give_back(extent.start, extent.len);
+        }
+        Ok(())
+    }
+
+    /// Changes the items of one group of runs.
+    pub(super) fn enter_group(
+        &self,
+        file: &Taken<'_>,
+        group: &mut Group<'_>,
+        stored: &[Stored],
+        incompressible: bool,
+        permit: Permit<'_>,
+    ) -> Result<()> {
+        let inode = file.inode;
+        let csum_tree = self.tree(RootId::CSUM_TREE)?;
+        let shape = CsumShape::of(&self.roots.superblock());
+        let mut state = inode.lock.write();
+        let mut item = known_inode(&inode.tree, inode.id)?;
+        let txn = self.enter_file(inode, permit)?;
+        let generation = txn.transid().0;
+        for piece in stored {
+            piece.place(&mut group.extent_edit, generation)?;
+        }
+        for piece in stored {
+            if let Some(extent) = piece.new_extent() {
+                txn.new_data_extent(extent);
+            }
+            if let Some((logical, sums)) = piece.csums() {
+                for (key, value) in shape.items(logical, sums) {
+                    txn.insert(&csum_tree, key, value);
+                }
+            }
+        }
+        self.enter_size(
+            &mut group.extent_edit,
+            &mut item,
+            group.size.clone(),
+            generation,
+        );
+        let stays = group.extent_edit.is_idle() && group.size.is_empty() && !incompressible;
+        if let Source::Caller(offset, bytes) = &file.source
+            && group.ends
+        {
+            drop(state.buffer.forget(*offset..*offset + bytes.len() as u64));
+        }
+        if !matches!(file.source, Source::Buffer(_)) {
+            note_write(&mut item);
+            if stays {
+                note_times(&txn, inode, &mut item);
+            }
+        }
+        if stays {
+            return Ok(());
+        }
+        if incompressible {
+            item.flags = (item.flags() | InodeFlags::NOCOMPRESS).bits().into();
+        }
+        enter_extent_edit(&txn, inode, &group.extent_edit, &mut item);
+        Ok(())
+    }
+
+    /// The file grows to the end of `size`. Without NO_HOLES, holes must say so.
+    pub(super) fn enter_size(
+        &self,
+        extent_edit: &mut ExtentEdit,
+        item: &mut InodeItem,
+        size: Range<u64>,
+        generation: u64,
+    ) {
+        if size.is_empty() {
+            return;
+        }
+        if !self.roots.has_no_holes() {
+            let sectorsize = self.roots.sectorsize();
+            let from = size.start.next_multiple_of(sectorsize);
+            let to = size.end.next_multiple_of(sectorsize);
+            if from < to {
+                extent_edit.fill_holes(from..to, generation);
+            }
+        }
+        item.size = item.size.get().max(size.end).into();
+    }
+}
+
+/// Makes the changes of a file's extents, with what they mean for its item.
+pub(super) fn enter_extent_edit(
+    txn: &Txn<'_>,
+    inode: &Inode,
+    extent_edit: &ExtentEdit,
+    item: &mut InodeItem,
+) {
+    extent_edit.enter(txn, inode);
+    let nbytes = item.nbytes.get();
+    item.nbytes = nbytes
+        .saturating_add_signed(extent_edit.nbytes_delta())
+        .into();
+    put_inode(txn, inode, item);
+}

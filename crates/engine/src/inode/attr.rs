@@ -1,0 +1,98 @@
+//! Inode attributes.
+
+use ubtrfs_format::ids::{InodeNr, Transid};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+
+use super::inode_item::{kind_of, known_inode};
+use crate::error::Result;
+use crate::file_id::FileId;
+use crate::lock;
+use crate::volume::Volume;
+
+/// What `stat` and `statx` show of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// The number as shown to users: 2 for a stub directory.
+    pub ino: InodeNr,
+    pub kind: FileKind,
+    /// Format and permission bits.
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// As on disk: 12 bits of major number above 20 of minor number.
+    pub rdev: u64,
+    pub size: u64,
+    /// Bytes of extents in use.
+    pub nbytes: u64,
+    pub generation: u64,
+    /// The transaction that changed the inode last.
+    pub transid: Transid,
+    pub flags: InodeFlags,
+    pub atime: FileTime,
+    pub mtime: FileTime,
+    pub ctime: FileTime,
+    /// Birth.
+    pub otime: FileTime,
+}
+
+impl Volume {
+    /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
+    ///
+    /// Locks: the inode's, for a moment.
+    pub fn attr(&self, id: FileId) -> Result<Attr> {
+        // Under the lock, so that buffered data and the item are of one moment.
+        let Some(inode) = self.inodes.find(id) else {
+            return self.stored_attr(id);
+        };
+        let state = lock::read(&inode.lock)?;
+        let attr = Attr::of(id, &known_inode(&inode.tree, id)?)?;
+        self.with_buffered(&inode, &state, attr)
+    }
+
+    /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
+    pub fn stored_attr(&self, id: FileId) -> Result<Attr> {
+        if let Some(parent) = id.stub_parent() {
+            let dir = self.stored_attr(parent)?;
+            return Ok(Attr {
+                ino: InodeNr::EMPTY_SUBVOL_DIR,
+                mode: 0o040_755,
+                nlink: 1,
+                rdev: 0,
+                size: 0,
+                nbytes: 0,
+                flags: InodeFlags::empty(),
+                ..dir
+            });
+        }
+        let tree = self.roots.tree_of(id)?;
+        let items = &tree.inode_items;
+        match items.look(id.root, id.ino.0, |item| Attr::of(id, item)) {
+            Ok(attr) => attr,
+            Err(_) => Attr::of(id, &known_inode(&tree, id)?),
+        }
+    }
+}
+
+impl Attr {
+    pub(crate) fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
+        Ok(Attr {
+            ino: id.ino,
+            kind: kind_of(id, inode)?,
+            mode: inode.mode.get(),
+            nlink: inode.nlink.get(),
+            uid: inode.uid.get(),
+            gid: inode.gid.get(),
+            rdev: inode.rdev.get(),
+            size: inode.size.get(),
+            nbytes: inode.nbytes.get(),
+            generation: inode.generation.get(),
+            transid: Transid(inode.transid.get()),
+            flags: inode.flags(),
+            atime: inode.atime.into(),
+            mtime: inode.mtime.into(),
+            ctime: inode.ctime.into(),
+            otime: inode.otime.into(),
+        })
+    }
+}

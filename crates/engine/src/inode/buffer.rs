@@ -1,0 +1,275 @@
+//! Written data that has no extent yet, of one file.
+//!
+//! A write puts its bytes among the dirty pieces. A write-back takes these in flight, where readers still
+//! find them, gives them extents, and lets go of them. What is written meanwhile is dirty again and lies
+//! over what is in flight.
+//!
+//! Invariants
+//! - BUFFER-1: what is in flight is not changed; there is something in flight only while the file's extents
+//!   are locked.
+//! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
+//!   ends if that is more.
+//! - BUFFER-3: for every dirty sector there is a promise of space, for one more, and for those in `ahead`.
+//!
+//! Locks: the inode's protects it.
+//! Not here: the pieces (`pieces`), giving them extents (`write_back`), which files have any (`dirty`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::dirty::DirtyFiles;
+use super::pieces::{Pieces, WINDOW_BYTES};
+use super::promise::Promise;
+use super::writeback_errors::WritebackErrors;
+
+/// Who goes on behind a piece of so many bytes is believed to write more.
+const LONG_BYTES: usize = 16 << 10;
+
+/// The buffered part of one file.
+#[derive(Debug, Default)]
+pub(crate) struct WriteBuffer {
+    dirty: Pieces,
+    in_flight: Option<Arc<Pieces>>,
+    promise: Promise,
+    /// Whole sectors behind dirty ones, in the same window: who goes on writing there needs no promise.
+    ahead: Range<u64>,
+    /// The size that a truncation under way has given the file, while its item still says another.
+    cut: Option<u64>,
+    writeback_errors: WritebackErrors,
+}
+
+/// What a write-back has to do.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) pieces: Arc<Pieces>,
+    pub(crate) promise: Promise,
+}
+
+impl WriteBuffer {
+    /// Whether data is buffered, in flight or not.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || self.in_flight.is_some()
+    }
+
+    /// Whether it holds what is nowhere else: data, or that some was lost and nobody knows.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.is_dirty() || self.writeback_errors.is_unreported()
+    }
+
+    /// The size of the file whose item says `item_size` (BUFFER-2).
+    pub(crate) fn size_over(&self, item_size: u64) -> u64 {
+        let in_flight = self.in_flight.as_ref().and_then(|pieces| pieces.end());
+        let end = self.dirty.end().max(in_flight).unwrap_or(0);
+        self.size_on_disk(item_size).max(end)
+    }
+
+    /// Up to where extents count, given what the item says.
+    pub(crate) fn size_on_disk(&self, item_size: u64) -> u64 {
+        self.cut.map_or(item_size, |cut| cut.min(item_size))
+    }
+
+    /// Buffers bytes for which `need_bytes` were promised.
+    pub(crate) fn write(
+        &mut self,
+        files: &DirtyFiles,
+        offset: u64,
+        bytes: &[u8],
+        sectorsize: u64,
+        mut promise: Promise,
+    ) {
+        if self.dirty.is_empty() {
+            self.dirty = Pieces::new(files.windows());
+        }
+        let end = offset + bytes.len() as u64;
+        let sectors = sectors_of(offset..end, sectorsize);
+        let known = self.dirty.sector_bytes(sectors.clone(), sectorsize);
+        let spare = match self.dirty.is_empty() {
+            true => sectorsize,
+            false => 0,
+        };
+        let need = sectors.end - sectors.start - known + spare;
+        debug_assert!(promise.data_bytes() >= need, "BUFFER-3");
+        promise.shrink(promise.data_bytes().saturating_sub(need));
+        self.promise.join(promise);
+        self.dirty.write(offset, bytes);
+    }
+
+    /// Whether bytes in `range` need no promise: their sectors are dirty, or come next and were promised ahead.
+    pub(crate) fn is_promised(&self, range: Range<u64>, sectorsize: u64) -> bool {
+        let sectors = sectors_of(range, sectorsize);
+        let old_end = match self.goes_on(&sectors) {
+            true => self.ahead.start,
+            false => sectors.end,
+        };
+        let old = sectors.start..old_end;
+        old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start
+    }
+
+    /// Whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were promised ahead.
+    fn goes_on(&self, sectors: &Range<u64>) -> bool {
+        (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
+    }
+
+    /// Buffers bytes that [`WriteBuffer::is_promised`].
+    pub(crate) fn write_promised(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
+        let sectors = sectors_of(offset..offset + bytes.len() as u64, sectorsize);
+        if self.goes_on(&sectors) {
+            self.ahead.start = sectors.end;
+        }
+        self.dirty.write(offset, bytes);
+    }
+
+    /// How much should be promised ahead with a write of `range`: if it goes on behind a long piece, as much as the
+    /// window has room for.
+    pub(crate) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
+        let end = range.end.next_multiple_of(sectorsize);
+        match self.dirty.last() {
+            Some((start, piece))
+                if piece.len() >= LONG_BYTES && start + piece.len() as u64 == range.start =>
+            {
+                end.next_multiple_of(WINDOW_BYTES) - end
+            }
+            _ => 0,
+        }
+    }
+
+    /// Keeps what was promised ahead with a write that ends at `end`, in the place of what was before.
+    pub(crate) fn promise_ahead(&mut self, end: u64, sectorsize: u64, promise: Promise) {
+        self.promise.shrink(self.ahead.end - self.ahead.start);
+        let start = end.next_multiple_of(sectorsize);
+        self.ahead = start..start + promise.data_bytes();
+        self.promise.join(promise);
+    }
+
+    /// How much space a write must be promised (BUFFER-3).
+    pub(crate) fn need_bytes(offset: u64, len: u64, sectorsize: u64) -> u64 {
+        let start = offset - offset % sectorsize;
+        (offset + len).next_multiple_of(sectorsize) - start + sectorsize
+    }
+
+    /// Forgets what is dirty in `range`. What was promised for it stays promised until the next write-back. If nothing is
+    /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
+    pub(crate) fn forget(&mut self, range: Range<u64>) -> Promise {
+        self.dirty.clear(range);
+        if !self.dirty.is_empty() {
+            return Promise::default();
+        }
+        self.ahead = 0..0;
+        std::mem::take(&mut self.promise)
+    }
+
+    /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
+    pub(crate) fn take(&mut self) -> Option<Taken> {
+        debug_assert!(self.in_flight.is_none(), "BUFFER-1");
+        if self.dirty.is_empty() {
+            return None;
+        }
+        let pieces = Arc::new(std::mem::take(&mut self.dirty));
+        self.in_flight = Some(Arc::clone(&pieces));
+        let promise = std::mem::take(&mut self.promise);
+        self.ahead = 0..0;
+        Some(Taken { pieces, promise })
+    }
+
+    /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).
+    pub(crate) fn put_in_flight(&mut self, pieces: Pieces) -> Arc<Pieces> {
+        debug_assert!(self.in_flight.is_none(), "BUFFER-1");
+        let pieces = Arc::new(pieces);
+        self.in_flight = Some(Arc::clone(&pieces));
+        pieces
+    }
+
+    /// What was in flight has its extents, or is lost.
+    pub(crate) fn landed(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// While a truncation goes on.
+    pub(crate) fn set_cut(&mut self, cut: Option<u64>) {
+        self.cut = cut;
+    }
+
+    /// Whether a piece holds anything of `range`.
+    pub(crate) fn touches(&self, range: Range<u64>) -> bool {
+        let in_flight = self.in_flight.as_ref();
+        self.dirty.overlapping(range.clone()).next().is_some()
+            || in_flight.is_some_and(|pieces| pieces.overlapping(range).next().is_some())
+    }
+
+    /// The sectors of which anything is buffered, ascending and apart.
+    pub(crate) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
+        let sectors = |(start, piece): (u64, &[u8])| {
+            sectors_of(start..start + piece.len() as u64, sectorsize)
+        };
+        let mut all: Vec<Range<u64>> = self.dirty.iter().map(sectors).collect();
+        if let Some(in_flight) = &self.in_flight {
+            all.extend(in_flight.iter().map(sectors));
+            all.sort_unstable_by_key(|range| range.start);
+        }
+        all.dedup_by(|next, before| {
+            let touches = next.start <= before.end;
+            if touches {
+                before.end = before.end.max(next.end);
+            }
+            touches
+        });
+        all
+    }
+
+    /// Copies what is buffered over `buf`, which stands for the file from `offset` on. Returns the parts that
+    /// are not buffered.
+    pub(crate) fn copy_to(&self, offset: u64, buf: &mut [u8]) -> Vec<Range<u64>> {
+        let mut gaps = Vec::with_capacity(1);
+        if !buf.is_empty() {
+            gaps.push(offset..offset + buf.len() as u64);
+        }
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.copy_to(offset, buf);
+            in_flight.subtract_from(&mut gaps);
+        }
+        self.dirty.copy_to(offset, buf);
+        self.dirty.subtract_from(&mut gaps);
+        gaps
+    }
+
+    /// The first buffered byte at or above `offset`.
+    pub(crate) fn next_data(&self, offset: u64) -> Option<u64> {
+        let first = |pieces: &Pieces| {
+            let next = pieces.overlapping(offset..u64::MAX).next();
+            next.map(|(start, _)| start.max(offset))
+        };
+        let in_flight = self.in_flight.as_deref().and_then(first);
+        match (first(&self.dirty), in_flight) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The first byte at or above `offset` that is not buffered.
+    pub(crate) fn next_gap(&self, offset: u64) -> u64 {
+        let mut at = offset;
+        loop {
+            let end = |pieces: &Pieces| {
+                let piece = pieces.overlapping(at..at + 1).next();
+                piece.map(|(start, piece)| start + piece.len() as u64)
+            };
+            let in_flight = self.in_flight.as_deref().and_then(end);
+            match end(&self.dirty).max(in_flight) {
+                Some(end) => at = end,
+                None => return at,
+            }
+        }
+    }
+
+    pub(crate) fn writeback_errors(&self) -> &WritebackErrors {
+        &self.writeback_errors
+    }
+
+    pub(crate) fn writeback_errors_mut(&mut self) -> &mut WritebackErrors {
+        &mut self.writeback_errors
+    }
+}
+
+fn sectors_of(range: Range<u64>, sectorsize: u64) -> Range<u64> {
+    range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
+}

@@ -1,0 +1,76 @@
+//! The files with buffered data, and how much that is together.
+//!
+//! Invariants
+//! - DIRTY-1: a file with buffered data is listed; it leaves the list, under its lock, when nothing is buffered
+//!   any more. So who goes through the list meets all data written before.
+//!
+//! Locks: the list's is a leaf.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::Inode;
+use super::windows::Windows;
+use crate::file_id::FileId;
+
+/// What a listed file takes beside its data: many small files are many.
+const FILE_BYTES: u64 = 1024;
+
+#[derive(Debug)]
+pub(crate) struct DirtyFiles {
+    files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
+    /// How many are listed.
+    count: AtomicU64,
+    windows: Arc<Windows>,
+    budget_bytes: u64,
+}
+
+impl DirtyFiles {
+    pub(crate) fn new(budget_bytes: u64) -> DirtyFiles {
+        DirtyFiles {
+            files: Mutex::default(),
+            count: AtomicU64::new(0),
+            windows: Arc::new(Windows::new(budget_bytes)),
+            budget_bytes,
+        }
+    }
+
+    /// What pieces count in, and have their memory from.
+    pub(crate) fn windows(&self) -> &Arc<Windows> {
+        &self.windows
+    }
+
+    /// Lets go of memory that was not needed lately.
+    pub(crate) fn trim(&self) {
+        self.windows.trim();
+    }
+
+    pub(crate) fn is_over_budget(&self) -> bool {
+        let of_files = FILE_BYTES * self.count.load(Ordering::Relaxed);
+        self.windows.buffered_bytes() + of_files > self.budget_bytes
+    }
+
+    pub(crate) fn add(&self, inode: &Arc<Inode>) {
+        let mut files = self.files.lock();
+        files.insert(inode.id, Arc::clone(inode));
+        self.count.store(files.len() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, id: FileId) {
+        let mut files = self.files.lock();
+        files.remove(&id);
+        self.count.store(files.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Up to `most` of those behind `id`, in the order in which several are locked.
+    pub(crate) fn next(&self, id: Option<FileId>, most: usize) -> Vec<Arc<Inode>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let files = self.files.lock();
+        let from = id.map_or(Unbounded, Excluded);
+        let behind = files.range((from, Unbounded)).take(most);
+        behind.map(|(_, inode)| Arc::clone(inode)).collect()
+    }
+}

@@ -1,0 +1,298 @@
+//! The item changes of one operation to one tree, before they enter the running transaction.
+//!
+//! What is read through a draft shows what was already drafted, so that an operation may change an item
+//! more than once: names whose hashes collide share items. The transid is not known before the
+//! transaction is entered: a value says where it goes (its stamps), and it is filled in on entering.
+//!
+//! Invariants
+//! - DRAFT-1: a key stands in a draft once, and whether the tree holds it is known.
+//! - DRAFT-2: who drafts a DIR_ITEM notes the name that changes.
+//!
+//! Locks: none of its own; the inodes whose items are drafted are locked until the draft has entered.
+//! Not here: what the items mean (`inode_item`, `entry`, `back_ref`, `xattr`).
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Edit, Item};
+
+use crate::error::Result;
+use crate::roots::{Name, NameChanges, Tree};
+use crate::transaction::{Puts, Txn};
+
+#[derive(Debug)]
+pub(crate) struct Draft<'t> {
+    tree: &'t Arc<Tree>,
+    /// Whether the items are those of a tree that does not exist yet.
+    for_new_tree: bool,
+    /// What was found in the tree; it stays so while the inodes are locked.
+    seen: Vec<(Key, Option<Item>)>,
+    changes: Vec<Change>,
+    names: NameChanges,
+}
+
+#[derive(Debug)]
+struct Change {
+    key: Key,
+    /// Whether the tree holds the key.
+    there: bool,
+    /// None deletes it; then it is there.
+    value: Option<Arc<[u8]>>,
+    stamps: Stamps,
+}
+
+/// An item's bytes, drafted or in the tree.
+#[derive(Clone, Debug)]
+pub(crate) enum Bytes {
+    Drafted(Arc<[u8]>),
+    Stored(Item),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Drafted(bytes) => bytes,
+            Bytes::Stored(item) => item,
+        }
+    }
+}
+
+/// Where in a value the transid goes, each 8 bytes. No operation needs more than two in one item.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamps {
+    offsets: [u16; 2],
+    len: u8,
+}
+
+impl Stamps {
+    pub(crate) const NONE: Stamps = Stamps {
+        offsets: [0; 2],
+        len: 0,
+    };
+
+    pub(crate) const fn at(offset: u16) -> Stamps {
+        Stamps {
+            offsets: [offset, 0],
+            len: 1,
+        }
+    }
+
+    pub(crate) const fn at_both(first: u16, second: u16) -> Stamps {
+        Stamps {
+            offsets: [first, second],
+            len: 2,
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.offsets[..usize::from(self.len)]
+            .iter()
+            .map(|&offset| usize::from(offset))
+    }
+
+    fn add(&mut self, offset: usize) {
+        self.offsets[usize::from(self.len)] = offset as u16;
+        self.len += 1;
+    }
+
+    /// After `len` bytes at `start` were cut out.
+    fn cut(&self, start: usize, len: usize) -> Stamps {
+        let mut left = Stamps::NONE;
+        for offset in self.iter() {
+            if offset < start {
+                left.add(offset);
+            } else if offset >= start + len {
+                left.add(offset - len);
+            }
+        }
+        left
+    }
+}
+
+impl<'t> Draft<'t> {
+    pub(crate) fn new(tree: &'t Arc<Tree>) -> Draft<'t> {
+        Draft {
+            tree,
+            for_new_tree: false,
+            seen: Vec::with_capacity(8),
+            changes: Vec::with_capacity(8),
+            names: NameChanges::default(),
+        }
+    }
+
+    /// Drafts the first items of a subvolume to be created; `parent` is the tree of its directory.
+    pub(crate) fn for_new_tree(parent: &'t Arc<Tree>) -> Draft<'t> {
+        Draft {
+            for_new_tree: true,
+            ..Draft::new(parent)
+        }
+    }
+
+    /// Notes that the entry `name` of `dir` changes; `location` is what it leads to afterwards.
+    pub(crate) fn note_name(&mut self, dir: InodeNr, name: &[u8], location: Option<Key>) {
+        let inode = location.filter(|location| location.item_type == KeyType::INODE_ITEM);
+        let inode = inode.map(|location| InodeNr(location.objectid));
+        if let Some(name) = Name::new(self.tree.id(), dir, name) {
+            self.tree.names.touch(&name);
+            self.names.note(name, inode);
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &'t Arc<Tree> {
+        self.tree
+    }
+
+    /// What is drafted of a key, if anything is. Nothing is in a tree that does not exist yet.
+    pub(crate) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
+        match self.changes.iter().find(|change| change.key == *key) {
+            Some(change) => Some(change.value.as_deref()),
+            None => self.for_new_tree.then_some(None),
+        }
+    }
+
+    /// The item as it will be.
+    pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Bytes>> {
+        if let Some(change) = self.changes.iter().find(|change| change.key == *key) {
+            return Ok(change.value.clone().map(Bytes::Drafted));
+        }
+        if self.for_new_tree {
+            return Ok(None);
+        }
+        if let Some((_, item)) = self.seen.iter().find(|(seen, _)| seen == key) {
+            return Ok(item.clone().map(Bytes::Stored));
+        }
+        let item = self.tree.view.get(key)?;
+        self.seen.push((*key, item.clone()));
+        Ok(item.map(Bytes::Stored))
+    }
+
+    /// A new item; neither the tree nor the draft holds the key.
+    pub(crate) fn insert(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
+        match self.change(&key) {
+            // Drafted as deleted.
+            Some(change) => {
+                debug_assert!(change.value.is_none(), "{key} is there");
+                change.value = Some(value.into());
+                change.stamps = stamps;
+            }
+            None => self.push(key, false, Some(value.into()), stamps),
+        }
+    }
+
+    /// Another value for an item that was found by [`Draft::get`].
+    pub(crate) fn put(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
+        match self.change(&key) {
+            Some(change) => {
+                change.value = Some(value.into());
+                change.stamps = stamps;
+            }
+            None => self.push(key, true, Some(value.into()), stamps),
+        }
+    }
+
+    /// Deletes an item that was found.
+    pub(crate) fn delete(&mut self, key: Key) {
+        match self.changes.iter().position(|change| change.key == key) {
+            Some(at) if self.changes[at].there => self.changes[at].value = None,
+            Some(at) => {
+                self.changes.swap_remove(at);
+            }
+            None => self.push(key, true, None, Stamps::NONE),
+        }
+    }
+
+    /// Puts `record` behind what the item at `key` holds, or makes the item. `old` is what `get` found.
+    /// `stamp` is where in the record the transid goes.
+    pub(crate) fn append(
+        &mut self,
+        key: Key,
+        old: Option<&Bytes>,
+        record: &[u8],
+        stamp: Option<u16>,
+    ) {
+        let Some(old) = old else {
+            let stamps = stamp.map_or(Stamps::NONE, Stamps::at);
+            return self.insert(key, record, stamps);
+        };
+        let mut stamps = self.stamps(&key);
+        if let Some(stamp) = stamp {
+            stamps.add(old.len() + usize::from(stamp));
+        }
+        self.put(key, [&**old, record].concat(), stamps);
+    }
+
+    /// Takes `len` bytes at `start` out of what `get` found; the item goes with its last byte.
+    pub(crate) fn cut(&mut self, key: Key, old: &Bytes, start: usize, len: usize) {
+        if len == old.len() {
+            return self.delete(key);
+        }
+        let stamps = self.stamps(&key).cut(start, len);
+        self.put(key, [&old[..start], &old[start + len..]].concat(), stamps);
+    }
+
+    fn stamps(&self, key: &Key) -> Stamps {
+        let drafted = self.changes.iter().find(|change| change.key == *key);
+        drafted.map_or(Stamps::NONE, |change| change.stamps)
+    }
+
+    fn change(&mut self, key: &Key) -> Option<&mut Change> {
+        self.changes.iter_mut().find(|change| change.key == *key)
+    }
+
+    fn push(&mut self, key: Key, there: bool, value: Option<Arc<[u8]>>, stamps: Stamps) {
+        self.changes.push(Change {
+            key,
+            there,
+            value,
+            stamps,
+        });
+    }
+
+    /// Makes the changes in the running transaction, all at once.
+    pub(crate) fn enter(self, txn: &Txn<'_>) {
+        let transid = txn.transid().0.to_le_bytes();
+        let edits = self.changes.into_iter().map(|change| {
+            let Change {
+                key,
+                there,
+                value,
+                stamps,
+            } = change;
+            match value {
+                None => Edit::Delete(key),
+                Some(mut value) => {
+                    if stamps.len > 0 {
+                        let bytes = Arc::make_mut(&mut value);
+                        for offset in stamps.iter() {
+                            bytes[offset..offset + 8].copy_from_slice(&transid);
+                        }
+                    }
+                    match there {
+                        true => Edit::Put(key, value),
+                        false => Edit::Insert(key, value),
+                    }
+                }
+            }
+        });
+        txn.edit_names(self.tree, edits, Some(&self.names));
+    }
+
+    /// The values as they shall be, by ascending key, for a new subvolume: the changes delete nothing.
+    pub(crate) fn into_puts(self, txn: &Txn<'_>) -> Puts {
+        let transid = txn.transid().0.to_le_bytes();
+        let put = |change: Change| {
+            let mut value = change.value?.to_vec();
+            for offset in change.stamps.iter() {
+                value[offset..offset + 8].copy_from_slice(&transid);
+            }
+            Some((change.key, value))
+        };
+        let mut puts: Puts = self.changes.into_iter().filter_map(put).collect();
+        puts.sort_unstable_by_key(|(key, _)| *key);
+        puts
+    }
+}

@@ -1,0 +1,179 @@
+//! Deleting an inode that has no name and that nobody holds, in bounded steps.
+//!
+//! Its ORPHAN_ITEM goes with its last items: whoever is interrupted leaves the rest to the next opening.
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{InodeNr, Logical};
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::Edit;
+
+use super::inode_item::{decode, inode_key};
+use super::orphan::orphan_key;
+use super::{Inode, InodeState};
+use crate::error::{CorruptItem, Error, Result};
+use crate::lock;
+use crate::transaction::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
+use crate::volume::Volume;
+
+/// With so many items an inode is evicted at once.
+pub(crate) const EVICTED_AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
+/// Edits of a name, of what refers to it, and of its directory.
+pub(crate) const NAME_EDITS: usize = 8;
+
+/// Items that one step deletes at most.
+const STEP: usize = 256;
+/// The same on a volume that has no room for such a step.
+const STEP_WHEN_FULL: usize = FREEING_ITEMS as usize - STEP_EDITS;
+/// The ORPHAN_ITEM and the INODE_ITEM.
+const STEP_EDITS: usize = 2;
+
+/// Items that are to be deleted, and what they refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Doomed {
+    pub(crate) keys: Vec<Key>,
+    refs: Vec<(DiskExtent, DataRef)>,
+    /// How much less the inode holds without them.
+    nbytes: u64,
+}
+
+impl Doomed {
+    /// Notes an item of `inode`.
+    pub(crate) fn add(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> Result<()> {
+        self.keys.push(key);
+        if key.item_type != KeyType::EXTENT_DATA {
+            return Ok(());
+        }
+        let extent = FileExtent::decode(bytes).ok_or(Error::Corrupt {
+            tree: inode.id.root,
+            key,
+            what: CorruptItem::Undecodable,
+        })?;
+        let FileExtent::Regular { body, .. } = extent else {
+            self.nbytes = self.nbytes.saturating_add(extent.num_bytes());
+            return Ok(());
+        };
+        let Some(start) = body.disk() else {
+            return Ok(());
+        };
+        self.nbytes = self.nbytes.saturating_add(extent.num_bytes());
+        let extent = DiskExtent {
+            start: Logical(start.0),
+            len: body.disk_num_bytes.get(),
+        };
+        let data = DataRef {
+            root: inode.id.root,
+            ino: inode.id.ino,
+            offset: key.offset.wrapping_sub(body.offset.get()),
+        };
+        self.refs.push((extent, data));
+        Ok(())
+    }
+
+    /// Drops what the items refer to; their deletion is the caller's.
+    pub(crate) fn drop_refs(&self, txn: &Txn<'_>) {
+        for (extent, data) in &self.refs {
+            txn.drop_data_ref(*extent, *data);
+        }
+    }
+}
+
+/// All items of an inode, or None if they are more than `most`.
+pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<Doomed>> {
+    let mut doomed = Doomed::default();
+    let mut cursor = inode.tree.view.cursor();
+    let mut more = cursor.seek(&Key::new(inode.id.ino.0, KeyType(0), 0))?;
+    while more
+        && let Some((key, bytes)) = cursor.current()
+        && key.objectid == inode.id.ino.0
+    {
+        if doomed.keys.len() == most {
+            return Ok(None);
+        }
+        doomed.add(inode, key, bytes)?;
+        more = cursor.advance()?;
+    }
+    Ok(Some(doomed))
+}
+
+impl Volume {
+    /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
+    pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
+        while inode.tree.check_alive().is_ok() {
+            let (permit, step) = self.admit_step()?;
+            let _extents = lock::lock(&inode.extents)?;
+            let mut state = lock::write(&inode.lock)?;
+            if state.open_count > 0 {
+                return Ok(());
+            }
+            let Some(bytes) = inode.tree.view.get(&inode_key(inode.id.ino))? else {
+                return Ok(());
+            };
+            let mut item = decode(inode.id, &bytes)?;
+            if item.nlink.get() != 0 {
+                return Ok(());
+            }
+            self.discard_buffer(&mut state);
+            let (mut doomed, rest) = last_items(inode, step)?;
+            let txn = self.enter(permit)?;
+            inode.tree.check_alive()?;
+            doomed.drop_refs(&txn);
+            if !rest {
+                doomed.keys.push(orphan_key(inode.id.ino));
+                txn.edit(&inode.tree, doomed.keys.drain(..).map(Edit::Delete));
+                return Ok(());
+            }
+            // The size goes down with the extents.
+            if let Some(lowest) = doomed.keys.last()
+                && lowest.item_type == KeyType::EXTENT_DATA
+            {
+                item.size = item.size.get().min(lowest.offset).into();
+            }
+            item.nbytes = item.nbytes.get().saturating_sub(doomed.nbytes).into();
+            item.transid = txn.transid().0.into();
+            let put = Edit::Put(
+                inode_key(inode.id.ino),
+                zerocopy::IntoBytes::as_bytes(&item).into(),
+            );
+            let mut edits: Vec<Edit> = doomed.keys.drain(..).map(Edit::Delete).collect();
+            edits.push(put);
+            txn.edit(&inode.tree, edits);
+        }
+        Ok(())
+    }
+
+    /// Leave for a step, and how many items it may delete.
+    fn admit_step(&self) -> Result<(Permit<'_>, usize)> {
+        let cost = |step: usize| Cost::neighbours((step + STEP_EDITS) as u64).freeing();
+        let step = match self.writer()?.has_room_now(cost(STEP)) {
+            true => STEP,
+            false => STEP_WHEN_FULL,
+        };
+        Ok((self.admit(cost(step))?, step))
+    }
+
+    /// Lets go of what was written to an inode that is no more.
+    pub(crate) fn discard_buffer(&self, state: &mut InodeState) {
+        state.buffer = Default::default();
+    }
+}
+
+/// The last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to the end.
+fn last_items(inode: &Inode, most: usize) -> Result<(Doomed, bool)> {
+    let InodeNr(ino) = inode.id.ino;
+    let mut doomed = Doomed::default();
+    let mut cursor = inode.tree.view.cursor();
+    let mut more = cursor.seek_floor(&Key::new(ino, KeyType(u8::MAX), u64::MAX))?;
+    while more
+        && let Some((key, bytes)) = cursor.current()
+        && key.objectid == ino
+    {
+        if doomed.keys.len() == most {
+            return Ok((doomed, true));
+        }
+        doomed.add(inode, key, bytes)?;
+        more = cursor.retreat()?;
+    }
+    Ok((doomed, false))
+}

@@ -1,0 +1,55 @@
+//! What flags and read-only subvolumes forbid, asked in the kernel's order.
+//!
+//! Not here: permissions of users (the kernel's, through the mount).
+
+use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+
+use super::inode_item::kind_of;
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::roots::Tree;
+
+/// Whether a directory may get another entry.
+pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
+    let is_gone = || tree.is_deleted() && tree.item().root_dirid.get() == id.ino.0;
+    if dir.nlink.get() == 0 || is_gone() {
+        return Err(Error::NotFound);
+    }
+    may_write(tree, id, dir)
+}
+
+/// Whether a directory may lose an entry.
+pub(crate) fn may_remove(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
+    may_write(tree, id, dir)?;
+    refuse_guarded(id, dir)
+}
+
+/// Whether owner, mode, times and attributes may change.
+pub(crate) fn may_change(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
+    refuse_guarded(id, item)?;
+    tree.check_writable()
+}
+
+/// Whether the contents may change; appending to them at least.
+pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
+    if item.flags().contains(InodeFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted(id));
+    }
+    tree.check_writable()
+}
+
+/// Refuses what is append-only or immutable: it keeps its names and attributes.
+pub(crate) fn refuse_guarded(id: FileId, item: &InodeItem) -> Result<()> {
+    let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
+    match item.flags().intersects(guards) {
+        true => Err(Error::NotPermitted(id)),
+        false => Ok(()),
+    }
+}
+
+pub(crate) fn must_be_dir(id: FileId, item: &InodeItem) -> Result<()> {
+    match kind_of(id, item)? {
+        FileKind::Directory => Ok(()),
+        _ => Err(Error::NotADirectory(id)),
+    }
+}

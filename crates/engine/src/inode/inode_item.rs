@@ -1,0 +1,122 @@
+//! INODE_ITEM: reading it, and what every change of an inode changes with it.
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{FileKind, FileTime, InodeItem, Timespec};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::Inode;
+use super::draft::{Draft, Stamps};
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::roots::Tree;
+use crate::transaction::Txn;
+
+pub(crate) fn inode_key(ino: InodeNr) -> Key {
+    Key::new(ino.0, KeyType::INODE_ITEM, 0)
+}
+
+/// The item of an inode that must exist.
+pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
+    let key = inode_key(id.ino);
+    match view.get(&key)? {
+        Some(bytes) => decode(id, &bytes),
+        None => Err(Error::NoSuchInode(id)),
+    }
+}
+
+/// The same, of an inode whose item may be at hand.
+pub(crate) fn known_inode(tree: &Tree, id: FileId) -> Result<InodeItem> {
+    let ticket = match tree.inode_items.get(id.root, id.ino.0) {
+        Ok(item) => return Ok(item),
+        Err(ticket) => ticket,
+    };
+    let item = read_inode(&tree.view, id)?;
+    tree.inode_items.enter(ticket, id.root, id.ino.0, &item);
+    Ok(item)
+}
+
+pub(crate) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
+    match InodeItem::read_from_prefix(bytes) {
+        Ok((item, _)) => Ok(item),
+        Err(_) => Err(corrupt(id, CorruptItem::Undecodable)),
+    }
+}
+
+/// What kind of file an inode is.
+pub(crate) fn kind_of(id: FileId, item: &InodeItem) -> Result<FileKind> {
+    let mode = item.mode.get();
+    FileKind::from_mode(mode).ok_or_else(|| corrupt(id, CorruptItem::Mode(mode)))
+}
+
+fn corrupt(id: FileId, what: CorruptItem) -> Error {
+    Error::Corrupt {
+        tree: id.root,
+        key: inode_key(id.ino),
+        what,
+    }
+}
+
+const TRANSID_AT: u16 = std::mem::offset_of!(InodeItem, transid) as u16;
+const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
+
+impl Draft<'_> {
+    /// The item of an inode that must exist.
+    pub(crate) fn inode(&mut self, id: FileId) -> Result<InodeItem> {
+        match self.drafted(&inode_key(id.ino)) {
+            Some(Some(bytes)) => decode(id, bytes),
+            Some(None) => Err(Error::NoSuchInode(id)),
+            None => known_inode(self.tree(), id),
+        }
+    }
+
+    /// Another state of an inode that exists.
+    pub(crate) fn put_inode(&mut self, ino: InodeNr, item: &InodeItem) {
+        self.put(inode_key(ino), item.as_bytes(), Stamps::at(TRANSID_AT));
+    }
+
+    pub(crate) fn insert_inode(&mut self, ino: InodeNr, item: &InodeItem) {
+        let stamps = Stamps::at_both(GENERATION_AT, TRANSID_AT);
+        self.insert(inode_key(ino), item.as_bytes(), stamps);
+    }
+}
+
+/// Notes a change of what `stat` shows, but for the contents.
+pub(crate) fn note_change(item: &mut InodeItem, now: FileTime) {
+    item.ctime = Timespec::from(now);
+    item.sequence = item.sequence.get().wrapping_add(1).into();
+}
+
+/// Puts the item of an inode.
+pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    item.transid = txn.transid().0.into();
+    txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+}
+
+/// Puts the item of an inode that differs by times only, or keeps the times in memory.
+pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+    if !inode.tree.inode_items.lazy.keep(inode.id, item) {
+        item.transid = txn.transid().0.into();
+        txn.put_times(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
+    }
+}
+
+/// Notes a change of a directory's entries; `name_len` is that of one that comes or goes.
+pub(crate) fn note_entry(dir: &mut InodeItem, now: FileTime, change: EntryChange, name_len: usize) {
+    let bytes = 2 * name_len as u64;
+    let size = dir.size.get();
+    dir.size = match change {
+        EntryChange::Added => size.saturating_add(bytes),
+        EntryChange::Removed => size.saturating_sub(bytes),
+    }
+    .into();
+    dir.mtime = Timespec::from(now);
+    note_change(dir, now);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryChange {
+    Added,
+    Removed,
+}

@@ -1,0 +1,85 @@
+//! References to inodes that the engine cannot see, such as the kernel's lookup counts.
+//!
+//! A mount answers for a file until the kernel has forgotten it, open or not. Counting each lookup here would cost more
+//! than the lookup. So the mount is asked when an inode loses its last name.
+//!
+//! Not here: references of open files (`open`).
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+
+use super::open::OpenFile;
+use super::{Inode, InodeState};
+use crate::file_id::FileId;
+use crate::roots::Tree;
+use crate::volume::Volume;
+
+/// References to inodes outside the engine (FUSE: `nlookup`).
+///
+/// Locks: called with the inode locked. The implementation may take leaf locks only.
+pub trait LookupRefs: Debug + Send + Sync {
+    /// Whether it has a reference to the inode.
+    fn knows(&self, id: FileId) -> bool;
+
+    /// Pins an inode that has lost its last name, if it has a reference to it. A pinned inode counts as held until
+    /// [`Volume::unpin`], which the implementation calls once.
+    fn pin(&self, id: FileId) -> bool;
+
+    /// Lists the inodes of a subvolume that it has references to.
+    fn inodes_of(&self, subvolume: RootId) -> Vec<FileId>;
+}
+
+impl Volume {
+    /// Has references outside the engine asked for from now on.
+    pub fn set_lookup_refs(&self, lookup_refs: Option<Arc<dyn LookupRefs>>) {
+        *self.lookup_refs.write() = lookup_refs;
+    }
+
+    /// Drops the reference that [`LookupRefs::pin`] took.
+    pub fn unpin(self: &Arc<Self>, id: FileId) {
+        if let Some(inode) = self.inodes.find(id) {
+            drop(OpenFile::counted(Arc::clone(self), inode));
+        }
+    }
+
+    /// Whether an inode without open files is referred to from outside.
+    pub(crate) fn is_known(&self, id: FileId) -> bool {
+        let refs = self.lookup_refs.read();
+        refs.as_ref().is_some_and(|refs| refs.knows(id))
+    }
+
+    /// Pins an inode if it is referred to from outside.
+    pub(crate) fn pin_if_known(&self, inode: &Inode, state: &mut InodeState) {
+        let refs = self.lookup_refs.read();
+        if let Some(refs) = refs.as_ref()
+            && inode.tree.hold().is_ok()
+        {
+            match refs.pin(inode.id) {
+                true => state.open_count += 1,
+                false => _ = inode.tree.let_go(),
+            }
+        }
+    }
+
+    /// Pins the inodes of a deleted subvolume that are referred to from outside. The caller holds the subvolume.
+    pub(crate) fn pin_inodes_of(&self, tree: &Tree) {
+        let Some(refs) = self.lookup_refs.read().clone() else {
+            return;
+        };
+        for id in refs.inodes_of(tree.id()) {
+            if let Ok(inode) = self.inodes.get(self, id) {
+                self.pin_if_known(&inode, &mut inode.lock.write());
+            }
+        }
+    }
+}
+
+impl OpenFile {
+    /// Closes the file. The inode is pinned in its place if it is referred to from outside.
+    pub fn close_and_pin(self) {
+        let (volume, inode) = (self.volume(), self.inode());
+        volume.pin_if_known(inode, &mut inode.lock.write());
+    }
+}

@@ -1,0 +1,15 @@
+//! What the items that hold names have in common: DIR_ITEM, DIR_INDEX and XATTR_ITEM.
+
+use ubtrfs_format::item::DirHead;
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_tree::View;
+
+/// The longest name of an entry or an attribute.
+pub(crate) const MAX_NAME_BYTES: usize = 255;
+pub(crate) const TRANSID_AT: u16 = std::mem::offset_of!(DirHead, transid) as u16;
+
+/// Whether `more` bytes can be put behind the `old` of an item. The kernel splits no leaf for an item that
+/// would leave no room for the head of another.
+pub(crate) fn has_room(view: &View, old: usize, more: usize) -> bool {
+    old + more + 2 * ITEM_HEAD_SIZE <= leaf_data_size(view.store().nodesize())
+}

@@ -1,0 +1,94 @@
+//! Orphans (inodes without a name and without a holder) that wait for their eviction by a thread of the volume.
+//!
+//! An eviction may wait for data that is on its way to a device, and for blocks that hold items of the inode. An unlink
+//! does not wait for that.
+//!
+//! Invariants
+//! - ORPHAN-QUEUE-1: a queued inode has an ORPHAN_ITEM, so that a crash leaves it to the next opening.
+//! - ORPHAN-QUEUE-2: sync, and any operation that could fail with ENOSPC, evicts the queued orphans first.
+//! - ORPHAN-QUEUE-3: an inode whose eviction finds no space is queued again.
+//!
+//! Locks: `turn` during an eviction, before all locks of inodes; the queue's is a leaf.
+//! Not here: how an inode is deleted (`evict`), the thread (`volume::background`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ubtrfs_device::waiting;
+
+use super::Inode;
+use super::evict::{EVICTED_AT_ONCE, all_items};
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+/// With this many queued, an unlink evicts its inode itself.
+const QUEUED_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct OrphanQueue {
+    queue: Mutex<VecDeque<Arc<Inode>>>,
+    turn: Mutex<()>,
+}
+
+impl Volume {
+    /// Whether an orphan can be left to the volume's thread.
+    pub(crate) fn can_queue_orphan(&self) -> bool {
+        let is_served = self.writer().is_ok_and(|writer| writer.has_background());
+        is_served && self.orphan_queue.queue.lock().len() < QUEUED_MAX
+    }
+
+    /// Evicts an orphan now if that is quick, else queues it. A failure leaves it to the next opening.
+    pub(crate) fn queue_eviction(&self, inode: &Arc<Inode>) {
+        let at_once = || waiting::while_forbidden(|| self.evict_at_once(inode));
+        if !self.can_queue_orphan() {
+            return self.evict_or_queue(inode);
+        }
+        if !self.is_resting() && at_once().is_ok_and(|done| done) {
+            return;
+        }
+        self.orphan_queue.queue.lock().push_back(Arc::clone(inode));
+        if let Ok(writer) = self.writer() {
+            writer.want_eviction();
+        }
+    }
+
+    /// Evicts an orphan of few items; false if it has many.
+    fn evict_at_once(&self, inode: &Arc<Inode>) -> Result<bool> {
+        match all_items(inode, EVICTED_AT_ONCE)? {
+            Some(_) => self.evict(inode).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Evicts an orphan, or queues it again without space (ORPHAN-QUEUE-3). Other failures leave it to the next opening.
+    fn evict_or_queue(&self, inode: &Arc<Inode>) {
+        match self.evict(inode) {
+            Ok(()) => {}
+            Err(Error::NoSpace) => self.orphan_queue.queue.lock().push_back(Arc::clone(inode)),
+            Err(error) => {
+                let id = inode.id;
+                tracing::warn!(root = id.root.0, ino = id.ino.0, %error, "file without a name is left");
+            }
+        }
+    }
+
+    /// Evicts the orphans that were queued before the call.
+    ///
+    /// Locks: none may be held, as for [`Volume::admit`].
+    pub(crate) fn evict_orphans(&self) {
+        if self.is_resting() {
+            return;
+        }
+        let count = self.orphan_queue.queue.lock().len();
+        // At least once, to wait for an eviction under way.
+        for _ in 0..count.max(1) {
+            let _turn = self.orphan_queue.turn.lock();
+            let Some(inode) = self.orphan_queue.queue.lock().pop_front() else {
+                return;
+            };
+            self.evict_or_queue(&inode);
+            self.inodes.let_go(&inode);
+        }
+    }
+}

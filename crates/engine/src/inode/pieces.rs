@@ -1,0 +1,241 @@
+//! Written bytes by file offset, merged as they come.
+//!
+//! Invariants
+//! - PIECES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
+//! - PIECES-2: within a window no two pieces touch.
+//!
+//! Windows bound what one write may have to move, and what a growing piece has to be copied. The memory of full
+//! ones is used again (`windows`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::windows::Windows;
+
+#[cfg(test)]
+mod tests;
+
+/// As much as the kernel compresses into one extent.
+pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
+
+/// Bytes of one file, counted against the volume's budget while they exist.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    by_start: BTreeMap<u64, Vec<u8>>,
+    bytes: u64,
+    windows: Option<Arc<Windows>>,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.charge(0);
+        if let Some(windows) = &self.windows {
+            windows.give_back(std::mem::take(&mut self.by_start).into_values());
+        }
+    }
+}
+
+impl Pieces {
+    pub(crate) fn new(windows: &Arc<Windows>) -> Pieces {
+        Pieces {
+            by_start: BTreeMap::new(),
+            bytes: 0,
+            windows: Some(Arc::clone(windows)),
+        }
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        if let Some(windows) = &self.windows {
+            windows.charge(bytes.wrapping_sub(self.bytes).cast_signed());
+        }
+        self.bytes = bytes;
+    }
+
+    /// Memory for a piece at `start`: a whole window's if the one before is full, as who writes in order
+    /// goes on to do so.
+    fn new_piece(&self, start: u64) -> Vec<u8> {
+        let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
+        let goes_on =
+            start.is_multiple_of(WINDOW_BYTES) && start.checked_sub(WINDOW_BYTES).is_some_and(full);
+        match &self.windows {
+            Some(windows) if goes_on => windows.take(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_start.is_empty()
+    }
+
+    pub(crate) fn last(&self) -> Option<(u64, &[u8])> {
+        let (&start, piece) = self.by_start.last_key_value()?;
+        Some((start, piece))
+    }
+
+    /// Where the last piece ends.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let (start, last) = self.last()?;
+        Some(start + last.len() as u64)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.by_start
+            .iter()
+            .map(|(&start, piece)| (start, piece.as_slice()))
+    }
+
+    /// The pieces that overlap `range`, whole.
+    pub(crate) fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = self.first_reaching(range.start.saturating_add(1), range.start);
+        self.by_start
+            .range(first..range.end.max(first))
+            .map(|(&start, piece)| (start, piece.as_slice()))
+    }
+
+    /// The start of the last piece below `below` if it ends at `at` or above, else `at`.
+    fn first_reaching(&self, below: u64, at: u64) -> u64 {
+        match self.by_start.range(..below).next_back() {
+            Some((&start, piece)) if start + piece.len() as u64 >= below => start,
+            _ => at,
+        }
+    }
+
+    /// Puts `bytes` over what there is.
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            // PIECES-1
+            let room = WINDOW_BYTES - at % WINDOW_BYTES;
+            let (part, after) = rest.split_at(rest.len().min(room as usize));
+            self.write_within(at, part);
+            at += part.len() as u64;
+            rest = after;
+        }
+    }
+
+    /// PIECES-2; `bytes` stay within one window.
+    fn write_within(&mut self, start: u64, bytes: &[u8]) {
+        let end = start + bytes.len() as u64;
+        let window = start - start % WINDOW_BYTES;
+        // Who appends: nothing can lie behind.
+        if let Some(mut last) = self.by_start.last_entry()
+            && last.key() + last.get().len() as u64 == start
+            && start > window
+        {
+            extend(last.get_mut(), bytes);
+            return self.charge(self.bytes + bytes.len() as u64);
+        }
+        let before = self.by_start.range(window..=start).next_back();
+        let before = before
+            .filter(|(at, piece)| *at + piece.len() as u64 >= start)
+            .map(|(at, _)| *at);
+        let first = before.unwrap_or(start);
+        let last = (window + WINDOW_BYTES - 1).min(end);
+        let mut swallowed = Vec::new();
+        while let Some((&next, _)) = self.by_start.range(first + 1..last + 1).next() {
+            let behind = self.by_start.remove(&next).unwrap_or_default();
+            swallowed.push((next, behind));
+        }
+        if before.is_none() {
+            let piece = self.new_piece(start);
+            self.by_start.insert(start, piece);
+        }
+        let piece = self.by_start.get_mut(&first).expect("found or made above");
+        let mut grown = -(piece.len() as i64);
+        let from = (start - first) as usize;
+        let over = bytes.len().min(piece.len() - from);
+        piece[from..from + over].copy_from_slice(&bytes[..over]);
+        extend(piece, &bytes[over..]);
+        for (next, behind) in swallowed {
+            grown -= behind.len() as i64;
+            let reached = first + piece.len() as u64;
+            let known = ((reached - next) as usize).min(behind.len());
+            extend(piece, &behind[known..]);
+        }
+        grown += piece.len() as i64;
+        self.charge(self.bytes.saturating_add_signed(grown));
+    }
+
+    /// Forgets what lies in `range`.
+    pub(crate) fn clear(&mut self, range: Range<u64>) {
+        let hit: Vec<u64> = self
+            .overlapping(range.clone())
+            .map(|(start, _)| start)
+            .collect();
+        for start in hit {
+            let Some(mut piece) = self.by_start.remove(&start) else {
+                continue;
+            };
+            let end = start + piece.len() as u64;
+            let mut bytes = self.bytes - piece.len() as u64;
+            if range.end < end {
+                let tail = piece.split_off((range.end.max(start) - start) as usize);
+                bytes += tail.len() as u64;
+                self.by_start.insert(range.end.max(start), tail);
+            }
+            if start < range.start {
+                piece.truncate((range.start - start) as usize);
+                bytes += piece.len() as u64;
+                self.by_start.insert(start, piece);
+            }
+            self.charge(bytes);
+        }
+    }
+
+    /// Copies what lies in the range of `buf` from `offset` on.
+    pub(crate) fn copy_to(&self, offset: u64, buf: &mut [u8]) {
+        let end = offset + buf.len() as u64;
+        for (start, piece) in self.overlapping(offset..end) {
+            let from = start.max(offset);
+            let to = (start + piece.len() as u64).min(end);
+            let part = &piece[(from - start) as usize..(to - start) as usize];
+            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+        }
+    }
+
+    /// Takes what the pieces cover out of `gaps`, which ascend.
+    pub(crate) fn subtract_from(&self, gaps: &mut Vec<Range<u64>>) {
+        if self.is_empty() {
+            return;
+        }
+        let mut left = Vec::with_capacity(gaps.len());
+        for gap in gaps.drain(..) {
+            let mut at = gap.start;
+            for (start, piece) in self.overlapping(gap.clone()) {
+                if start > at {
+                    left.push(at..start);
+                }
+                at = at.max(start + piece.len() as u64);
+            }
+            if at < gap.end {
+                left.push(at..gap.end);
+            }
+        }
+        *gaps = left;
+    }
+
+    /// How many bytes the sectors in `range` have of which a piece holds anything.
+    pub(crate) fn sector_bytes(&self, range: Range<u64>, sectorsize: u64) -> u64 {
+        let mut sum = 0;
+        let mut at = range.start;
+        for (start, piece) in self.overlapping(range.clone()) {
+            let from = (start - start % sectorsize).max(at);
+            let to = (start + piece.len() as u64).next_multiple_of(sectorsize);
+            let to = to.min(range.end);
+            sum += to.saturating_sub(from);
+            at = at.max(to);
+        }
+        sum
+    }
+}
+
+/// Appends to a piece, which grows in few steps: each copies it.
+fn extend(piece: &mut Vec<u8>, bytes: &[u8]) {
+    let len = piece.len() + bytes.len();
+    if len > piece.capacity() && !piece.is_empty() {
+        let wanted = (piece.len() * 4).clamp(len, (WINDOW_BYTES as usize).max(len));
+        piece.reserve_exact(wanted - piece.len());
+    }
+    piece.extend_from_slice(bytes);
+}

@@ -1,0 +1,300 @@
+//! Inodes in memory: one object for each that is in use, with the lock that protects its items.
+//!
+//! Invariants
+//! - INODE-1: two users of an inode hold the same object. One that has buffered data or a loss to tell of, or is
+//!   open though unlinked, stays in the table.
+//! - INODE-2: who waits for an inode's lock while holding another's holds only inodes of lower `FileId`.
+//!
+//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
+//! references. It may be held across reads of cold blocks: who waits then wants the same inode.
+//! `InodeTable::moves` comes before all inode locks: it is held by who moves a directory from one directory
+//! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still. Who makes one
+//! lets go of it before the commit.
+//! The table's shards are leaves.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::acl::Acl;
+
+use super::WriteBuffer;
+use crate::error::{Error, Result};
+use crate::file_id::{FileId, IdHasher};
+use crate::lock;
+use crate::roots::Tree;
+use crate::transaction::{Permit, Txn};
+use crate::volume::Volume;
+
+/// What the attributes of a directory hand on to new inodes in it.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    pub(crate) default_acl: Option<Acl>,
+    pub(crate) compression: Option<Compression>,
+}
+
+/// An inode in use.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub(crate) id: FileId,
+    pub(crate) tree: Arc<Tree>,
+    /// Held, before `lock`, by who changes which extents the file has: so others may read them without
+    /// `lock`. The data goes to the devices while it is held. Never taken by a commit.
+    pub(crate) extents: Mutex<FileExtentsState>,
+    pub(crate) lock: RwLock<InodeState>,
+}
+
+/// What is known of a file's extents. Whoever holds its lock may change them.
+#[derive(Debug, Default)]
+pub(crate) struct FileExtentsState {
+    /// Extents that no other file refers to, by where they begin (INPLACE-1).
+    own: HashSet<Logical>,
+    /// The tree's last snapshot when they were found to be.
+    last_snapshot: u64,
+}
+
+/// How many extents are remembered of a file.
+const REMEMBERED: usize = 4096;
+
+impl FileExtentsState {
+    pub(crate) fn forget(&mut self) {
+        self.own.clear();
+    }
+
+    /// Whether an extent is known as the file's own, after the tree's snapshot `last_snapshot`.
+    pub(crate) fn is_own(&mut self, extent: Logical, last_snapshot: u64) -> bool {
+        if self.last_snapshot != last_snapshot {
+            self.own.clear();
+            self.last_snapshot = last_snapshot;
+        }
+        self.own.contains(&extent)
+    }
+
+    pub(crate) fn note_own(&mut self, extent: Logical) {
+        if self.own.len() >= REMEMBERED {
+            self.own.clear();
+        }
+        self.own.insert(extent);
+    }
+}
+
+/// What is known of an inode that its items do not say.
+#[derive(Debug, Default)]
+pub(crate) struct InodeState {
+    /// Written data that has no extent yet, and the size with it.
+    pub(crate) buffer: WriteBuffer,
+    /// Of a directory: the index for the next entry; None until somebody asks.
+    pub(crate) next_index: Option<u64>,
+    /// Of a directory: what new inodes in it take over; None until somebody asks.
+    pub(crate) inherited: Option<Arc<Inherited>>,
+    /// Handles that keep it after its last name is gone.
+    pub(crate) open_count: u64,
+    /// It has no name, and is kept for its handles alone.
+    pub(crate) unlinked: bool,
+    /// It never had a name and may be given one.
+    pub(crate) linkable: bool,
+}
+
+/// The inodes in use.
+#[derive(Debug)]
+pub(crate) struct InodeTable {
+    shards: Vec<Mutex<Shard>>,
+    /// How many inodes of a shard stay although nobody holds them.
+    kept_per_shard: usize,
+    /// See the head of this file.
+    pub(crate) moves: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    inodes: HashMap<FileId, Arc<Inode>, BuildHasherDefault<IdHasher>>,
+    /// In which order it is looked whether they are still held. Some are gone already.
+    turns: VecDeque<FileId>,
+}
+
+impl Shard {
+    /// Lets go of a few that nobody holds: bounded work, as a call waits for it.
+    fn trim(&mut self, kept: usize) {
+        for _ in 0..TURNS {
+            let Some(id) = self.turns.pop_front() else {
+                return;
+            };
+            let Some(inode) = self.inodes.get(&id) else {
+                continue;
+            };
+            let is_free = Arc::strong_count(inode) == 1 && !inode.must_stay();
+            if is_free && self.inodes.len() > kept {
+                self.inodes.remove(&id);
+            } else {
+                self.turns.push_back(id);
+            }
+        }
+    }
+}
+
+const SHARDS: usize = 64;
+/// About what an inode takes with its places in the tables.
+const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 128;
+const MOST_PER_SHARD: u64 = 1024;
+/// How many are looked at when one comes.
+const TURNS: usize = 3;
+
+impl InodeTable {
+    /// That keeps, of those that nobody holds, as many as there is memory for, within reason.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        let kept = (budget_bytes / INODE_BYTES / SHARDS as u64).min(MOST_PER_SHARD);
+        let shard = || Shard {
+            inodes: HashMap::default(),
+            turns: VecDeque::new(),
+        };
+        InodeTable {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            kept_per_shard: kept as usize,
+            moves: Mutex::default(),
+        }
+    }
+
+    fn shard(&self, id: FileId) -> &Mutex<Shard> {
+        let hash = BuildHasherDefault::<IdHasher>::default().hash_one(id);
+        // The map's own buckets are chosen by the low bits, and it looks at the highest.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    /// The object of an inode; whether the inode exists is for the caller to find out under its lock.
+    pub(crate) fn get(&self, volume: &Volume, id: FileId) -> Result<Arc<Inode>> {
+        if let Some(inode) = self.find(id) {
+            return Ok(inode);
+        }
+        let tree = Arc::clone(&*volume.roots.tree_of(id)?);
+        let mut shard = self.shard(id).lock();
+        if let Some(inode) = shard.inodes.get(&id) {
+            return Ok(Arc::clone(inode));
+        }
+        let inode = Arc::new(Inode {
+            id,
+            tree,
+            extents: Mutex::default(),
+            lock: RwLock::default(),
+        });
+        shard.inodes.insert(id, Arc::clone(&inode));
+        shard.turns.push_back(id);
+        if shard.turns.len() > self.kept_per_shard {
+            shard.trim(self.kept_per_shard);
+        }
+        Ok(inode)
+    }
+
+    /// Lets go of an inode that has served its call, unless others than the caller hold it: a program that goes
+    /// through all files of a directory finds memory for the next one at hand.
+    pub(crate) fn let_go(&self, inode: &Arc<Inode>) {
+        let mut shard = self.shard(inode.id).lock();
+        // The table's hold and the caller's.
+        if Arc::strong_count(inode) == 2 && !inode.must_stay() {
+            shard.inodes.remove(&inode.id);
+        }
+    }
+
+    /// The object, if there is one.
+    pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
+        self.shard(id).lock().inodes.get(&id).cloned()
+    }
+
+    /// Lets go of the inodes of a subvolume that is no more, and returns them.
+    pub(crate) fn take_subvolume(&self, root: RootId) -> Vec<Arc<Inode>> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let of_root = shard.inodes.extract_if(|id, _| id.root == root);
+            taken.extend(of_root.map(|(_, inode)| inode));
+        }
+        taken
+    }
+}
+
+impl Inode {
+    /// Nobody else holds it when this is asked, so that the lock is free.
+    fn must_stay(&self) -> bool {
+        self.lock
+            .try_read()
+            .is_none_or(|state| state.buffer.must_stay() || state.open_count > 0)
+    }
+}
+
+impl Volume {
+    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `guard` asks
+    /// that in the kernel's order.
+    ///
+    /// Errors: read-only volume; a stub, or an inode of a subvolume that has been deleted.
+    pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
+        self.writer()?;
+        if id.is_stub() {
+            return Err(Error::NotPermitted(id));
+        }
+        let inode = self.inodes.get(self, id)?;
+        inode.tree.check_alive()?;
+        if !inode.tree.is_read_only() {
+            self.finish_orphans_once(&inode.tree)?;
+        }
+        Ok(inode)
+    }
+
+    /// The same, but of a subvolume that is not read-only.
+    pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
+        let inode = self.inode_in_use(id)?;
+        inode.tree.check_writable()?;
+        Ok(inode)
+    }
+
+    /// Enters the running transaction to change a subvolume, unless it was deleted or became read-only since
+    /// its inode was looked up.
+    pub(crate) fn enter_tree<'v>(&'v self, permit: Permit<'v>, tree: &Tree) -> Result<Txn<'v>> {
+        let txn = self.enter(permit)?;
+        tree.check_writable()?;
+        Ok(txn)
+    }
+}
+
+/// Locked inodes, each once.
+#[derive(Debug)]
+pub(crate) struct Locked<'a> {
+    guards: Vec<(FileId, RwLockWriteGuard<'a, InodeState>)>,
+}
+
+impl<'a> Locked<'a> {
+    /// Locks them all, in the order of INODE-2. One that is named twice is locked once.
+    pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Result<Locked<'a>> {
+        let mut inodes: Vec<&Arc<Inode>> = inodes.into_iter().collect();
+        inodes.sort_unstable_by_key(|inode| inode.id);
+        let mut guards: Vec<(FileId, _)> = Vec::with_capacity(inodes.len() + 1);
+        for inode in inodes {
+            if guards.last().is_none_or(|(id, _)| *id != inode.id) {
+                guards.push((inode.id, lock::write(&inode.lock)?));
+            }
+        }
+        Ok(Locked { guards })
+    }
+
+    /// Locks one more unless that means waiting. False: let all go and lock all at once.
+    #[must_use]
+    pub(crate) fn try_add(&mut self, inode: &'a Arc<Inode>) -> bool {
+        if self.guards.iter().any(|(id, _)| *id == inode.id) {
+            return true;
+        }
+        match inode.lock.try_write() {
+            Some(guard) => {
+                self.guards.push((inode.id, guard));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The state of one of them.
+    pub(crate) fn state(&mut self, id: FileId) -> &mut InodeState {
+        let found = self.guards.iter_mut().find(|(locked, _)| *locked == id);
+        &mut found.expect("only inodes that were locked are asked for").1
+    }
+}

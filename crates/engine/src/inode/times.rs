@@ -1,0 +1,122 @@
+//! Times that are in memory only (`volume::lazy_times`) are written.
+//!
+//! Locks: each inode's, one at a time; so none may be held by who calls.
+//! Not here: who notes such times (`inode_item`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ubtrfs_device::waiting;
+
+use super::{Inode, put_inode};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::transaction::{Cost, Permit};
+use crate::volume::Volume;
+
+/// Of those that are asked for at once.
+const BATCH: usize = 64;
+
+impl Volume {
+    /// Whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
+    pub fn has_lazy_times(&self) -> bool {
+        self.roots.lazy_times().is_wanted()
+    }
+
+    /// Has changes of times alone stay in memory from now on, or writes those that did.
+    ///
+    /// Errors: as `sync`.
+    pub fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
+        self.writer()?;
+        self.roots.lazy_times().set_wanted(are_lazy);
+        match are_lazy {
+            true => Ok(()),
+            false => {
+                waiting::check()?;
+                self.write_times()
+            }
+        }
+    }
+
+    /// What noting the time of a change may cost: it is written now, or is kept, which is owed from then on.
+    pub(crate) fn cost_of_times(&self) -> Cost {
+        match self.has_lazy_times() {
+            true => Cost::items(2),
+            false => Cost::items(1),
+        }
+    }
+
+    /// Writes all that are in memory when it is called.
+    pub(crate) fn write_times(&self) -> Result<()> {
+        self.write_times_before(self.roots.lazy_times().next_turn())
+    }
+
+    /// Writes those that are older.
+    pub(crate) fn write_times_of_age(&self, age: Duration) -> Result<()> {
+        self.write_times_before(self.roots.lazy_times().turn_at_age(age))
+    }
+
+    fn write_times_before(&self, end: u64) -> Result<()> {
+        let mut from = 0;
+        loop {
+            let some = self.roots.lazy_times().of_turns(from..end, BATCH);
+            let Some(&(last, _)) = some.last() else {
+                return Ok(());
+            };
+            from = last + 1;
+            for (_, id) in some {
+                if let Some(inode) = self.inode_of_times(id)? {
+                    self.write_times_of(&inode)?;
+                }
+            }
+        }
+    }
+
+    /// Writes those of one inode.
+    pub(crate) fn write_times_of(&self, inode: &Inode) -> Result<()> {
+        let _state = inode.lock.write();
+        self.write_times_locked(inode)
+    }
+
+    /// Makes room for the times of others, but does not wait for it. To be called once in a while by who notes times,
+    /// with no inode locked.
+    pub(crate) fn flush_lazy_times(&self) {
+        for id in self.roots.lazy_times().surplus() {
+            let written = waiting::while_forbidden(|| {
+                let inode = self.inode_of_times(id)?;
+                match inode.as_ref().map(|inode| (inode, inode.lock.try_write())) {
+                    Some((inode, Some(_state))) => self.write_times_locked(inode),
+                    _ => Ok(()),
+                }
+            });
+            if let Err(error) = written {
+                tracing::debug!(%error, "times stay in memory");
+            }
+        }
+    }
+
+    fn write_times_locked(&self, inode: &Inode) -> Result<()> {
+        let Some(mut item) = self.roots.lazy_times().get(inode.id) else {
+            return Ok(());
+        };
+        let txn = self.enter(Permit::owed())?;
+        match inode.tree.check_alive() {
+            Ok(()) => put_inode(&txn, inode, &mut item),
+            // Nobody will ask for them any more.
+            Err(_) => self.roots.lazy_times().forget(inode.id),
+        }
+        Ok(())
+    }
+
+    /// None if its subvolume is gone.
+    fn inode_of_times(&self, id: FileId) -> Result<Option<Arc<Inode>>> {
+        match self.inodes.get(self, id) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(Error::NoSuchSubvolume(_)) => {
+                self.roots.lazy_times().forget(id);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

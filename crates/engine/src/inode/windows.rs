@@ -1,0 +1,109 @@
+//! Memory for buffered data: how much of it there is, and what was let go of lately.
+//!
+//! Memory that comes fresh from the system costs a page fault for each page, more than copying the page's bytes
+//! does. So full windows that were written back serve the next ones.
+//!
+//! Locks: that of the free windows, a leaf.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pieces::WINDOW_BYTES;
+
+#[derive(Debug)]
+pub(crate) struct Windows {
+    buffered_bytes: AtomicU64,
+    free: Mutex<Free>,
+    /// How many windows are kept.
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    windows: Vec<Vec<u8>>,
+    /// The fewest that there were since `trim`.
+    idle: usize,
+}
+
+impl Windows {
+    /// For as much buffered data as there may be.
+    pub(crate) fn new(budget_bytes: u64) -> Windows {
+        Windows {
+            buffered_bytes: AtomicU64::new(0),
+            free: Mutex::default(),
+            most: usize::try_from(budget_bytes / WINDOW_BYTES).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of all pieces, in flight or not.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        self.buffered_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn charge(&self, grown: i64) {
+        let grown = grown.cast_unsigned();
+        self.buffered_bytes.fetch_add(grown, Ordering::Relaxed);
+    }
+
+    /// Empty, with room for a whole window.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        let free = {
+            let mut free = self.free.lock();
+            let taken = free.windows.pop();
+            free.idle = free.idle.min(free.windows.len());
+            taken
+        };
+        free.unwrap_or_else(|| Vec::with_capacity(WINDOW_BYTES as usize))
+    }
+
+    pub(crate) fn give_back(&self, pieces: impl Iterator<Item = Vec<u8>>) {
+        for mut piece in pieces {
+            if piece.capacity() != WINDOW_BYTES as usize {
+                continue;
+            }
+            piece.clear();
+            let mut free = self.free.lock();
+            if free.windows.len() < self.most {
+                free.windows.push(piece);
+            }
+        }
+    }
+
+    /// Gives the memory of those back to the system that nobody has wanted since the last time.
+    pub(crate) fn trim(&self) {
+        let idle = {
+            let mut free = self.free.lock();
+            let left = free.windows.len() - free.idle;
+            free.idle = left;
+            free.windows.split_off(left)
+        };
+        drop(idle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(windows: &Windows) -> usize {
+        windows.free.lock().windows.len()
+    }
+
+    #[test]
+    fn windows_stay_up_to_the_budget_while_they_are_used() {
+        let windows = Windows::new(3 * WINDOW_BYTES);
+        let taken: Vec<_> = (0..5).map(|_| windows.take()).collect();
+        windows.give_back(taken.into_iter());
+        assert_eq!(count(&windows), 3);
+        windows.trim();
+        for _ in 0..3 {
+            let taken = [windows.take(), windows.take()];
+            windows.give_back(taken.into_iter());
+            windows.trim();
+            assert_eq!(count(&windows), 2);
+        }
+        windows.trim();
+        assert_eq!(count(&windows), 0);
+    }
+}

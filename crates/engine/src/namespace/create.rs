@@ -1,0 +1,141 @@
+//! Making a file, directory, link, device, fifo or socket under a name.
+
+use std::sync::Arc;
+
+use ubtrfs_format::item::{FileTime, InodeItem};
+
+use super::entry::{NewEntry, check_name, next_index};
+use super::inherit::inherited;
+use super::new_inode::{NewInode, Parent};
+use crate::error::Result;
+use crate::file_id::FileId;
+use crate::inode::{Attr, Draft, Inode, InodeState, OpenFile};
+use crate::lock;
+use crate::transaction::{Cost, Permit};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
+    ///
+    /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and
+    /// copy-on-write flags.
+    ///
+    /// Errors: the name exists, is too long or none; `dir` is no directory, is gone, or is immutable; a link's
+    /// target is too long for a leaf.
+    pub fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
+        self.create_and_look(dir, name, new).map(|(id, _)| id)
+    }
+
+    /// The same, and what `attr` says of it.
+    pub fn create_and_look(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<(FileId, Attr)> {
+        let permit = self.admit_new(name, new)?;
+        let parent = self.inode_in_use(dir)?;
+        let mut state = lock::write(&parent.lock)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
+        let id = draft_of_inode.id;
+        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, None)?;
+        Ok((id, attr))
+    }
+
+    /// The same, and holds it.
+    pub fn create_and_hold(
+        self: &Arc<Self>,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<(OpenFile, Attr)> {
+        let permit = self.admit_new(name, new)?;
+        let parent = self.inode_in_use(dir)?;
+        let mut state = lock::write(&parent.lock)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
+        // Held before anybody can take its name away.
+        let inode = self.inodes.get(self, draft_of_inode.id)?;
+        let mut held = lock::write(&inode.lock)?;
+        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, Some(&mut held))?;
+        drop(held);
+        Ok((OpenFile::counted(Arc::clone(self), inode), attr))
+    }
+
+    fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit<'_>> {
+        check_name(name)?;
+        new.check(self.node_store().nodesize())?;
+        new.kind()?;
+        self.admit(Cost::items(5).bytes(new.bytes()))
+    }
+
+    fn draft_new<'t>(
+        &self,
+        parent: &'t Arc<Inode>,
+        state: &mut InodeState,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<NewInodeDraft<'t>> {
+        let dir = parent.id;
+        let mut draft = Draft::new(&parent.tree);
+        let index = next_index(parent, state)?;
+        let inherited = inherited(&parent.tree, dir, state)?;
+        let id = FileId::new(dir.root, self.new_ino(&parent.tree)?);
+        let entry = NewEntry {
+            name,
+            index,
+            location: id.location(),
+            kind: new.kind()?,
+        };
+        let now = FileTime::now();
+        let dir_item = draft.add_to_dir(dir, entry, now)?;
+        draft.insert_ref(id.ino, dir.ino, index, name);
+        let from = Parent {
+            item: &dir_item,
+            inherited: &inherited,
+        };
+        let item = draft.insert_new(id.ino, new, 1, &from, now)?;
+        Ok(NewInodeDraft {
+            id,
+            item,
+            index,
+            draft,
+        })
+    }
+
+    /// `held` is the state of the new inode if it shall be held.
+    fn enter_new(
+        &self,
+        permit: Permit<'_>,
+        parent: &Inode,
+        state: &mut InodeState,
+        draft_of_inode: NewInodeDraft<'_>,
+        held: Option<&mut InodeState>,
+    ) -> Result<Attr> {
+        let NewInodeDraft {
+            id,
+            mut item,
+            index,
+            draft,
+        } = draft_of_inode;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        let transid = txn.transid().0;
+        if let Some(held) = held {
+            parent.tree.hold()?;
+            held.open_count += 1;
+        }
+        draft.enter(&txn);
+        drop(txn);
+        state.next_index = Some(index + 1);
+        (item.generation, item.transid) = (transid.into(), transid.into());
+        Attr::of(id, &item)
+    }
+}
+
+/// An inode that is about to be made.
+struct NewInodeDraft<'t> {
+    id: FileId,
+    item: InodeItem,
+    /// That of its entry.
+    index: u64,
+    draft: Draft<'t>,
+}

@@ -1,0 +1,288 @@
+//! Directory entries: the DIR_ITEM by which a name is found and the DIR_INDEX by which it is listed.
+//!
+//! Names with the same hash share one DIR_ITEM, as many as fit a leaf.
+//!
+//! Locks: the directory's, for all that is drafted here.
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
+use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_tree::View;
+use zerocopy::IntoBytes;
+
+use super::dir::inode_of;
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+pub(crate) use crate::inode::{
+    Bytes, Draft, EntryChange, Inode, InodeState, MAX_NAME_BYTES, Stamps, TRANSID_AT, has_room,
+    may_add, may_remove, must_be_dir, note_entry, refuse_guarded,
+};
+
+/// The first two are those of "." and "..", which have no items.
+const FIRST_INDEX: u64 = 2;
+const HEAD_BYTES: usize = size_of::<DirHead>();
+
+/// An entry to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) index: u64,
+    /// The key of the INODE_ITEM or ROOT_ITEM that it leads to.
+    pub(crate) location: Key,
+    pub(crate) kind: FileKind,
+}
+
+/// What a directory entry holds besides its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FoundEntry {
+    pub(crate) location: Key,
+    /// As on disk: a [`FileKind`], if it is sound.
+    pub(crate) kind: u8,
+}
+
+impl FoundEntry {
+    /// The inode that the entry `name` of `dir` leads to; None if it leads to a subvolume.
+    pub(super) fn inode_in(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
+        let key = entry_key(dir.ino.0, name);
+        match self.location.item_type {
+            KeyType::INODE_ITEM => inode_of(dir.root, self.location.objectid, key).map(Some),
+            KeyType::ROOT_ITEM => Ok(None),
+            _ => Err(Error::Corrupt {
+                tree: dir.root,
+                key,
+                what: CorruptItem::Location(self.location),
+            }),
+        }
+    }
+}
+
+pub(crate) fn entry_key(dir: u64, name: &[u8]) -> Key {
+    Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)))
+}
+
+pub(super) fn index_key(dir: u64, index: u64) -> Key {
+    Key::new(dir, KeyType::DIR_INDEX, index)
+}
+
+/// Looks `name` up in directory `dir` of a tree.
+pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<FoundEntry>> {
+    find_entry_at(view, &entry_key(dir, name), name)
+}
+
+/// The same, by the key that the name's hash gives.
+pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Option<FoundEntry>> {
+    let item = view.get(key)?;
+    Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
+}
+
+struct Record {
+    entry: FoundEntry,
+    start: usize,
+    len: usize,
+}
+
+fn find_record(item: &[u8], name: &[u8]) -> Option<Record> {
+    let mut entries = DirEntries::new(item);
+    loop {
+        let start = item.len() - entries.rest().len();
+        let entry = entries.next()?;
+        if entry.name == name {
+            return Some(Record {
+                entry: FoundEntry {
+                    location: entry.location(),
+                    kind: entry.head.type_,
+                },
+                start,
+                len: HEAD_BYTES + entry.name.len() + entry.data.len(),
+            });
+        }
+    }
+}
+
+/// Refuses what no entry may be called.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(Error::NameTooLong);
+    }
+    match name {
+        b"" | b"." | b".." => Err(Error::Invalid("name")),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Error::Invalid("name")),
+        _ => Ok(()),
+    }
+}
+
+impl Draft<'_> {
+    /// Looks `name` up in a directory.
+    pub(super) fn find_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<Option<FoundEntry>> {
+        let item = self.get(&entry_key(dir.0, name))?;
+        Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
+    }
+
+    /// Makes an entry at an index that has never been used.
+    ///
+    /// Errors: the name exists, or too many names have its hash.
+    pub(crate) fn add_entry(&mut self, dir: InodeNr, entry: NewEntry<'_>) -> Result<()> {
+        let mut buf = [0; HEAD_BYTES + MAX_NAME_BYTES];
+        let record = encode(&mut buf, &entry);
+        let key = entry_key(dir.0, entry.name);
+        let old = self.get(&key)?;
+        if let Some(old) = &old {
+            self.check_fits(old, entry.name, record.len())?;
+        }
+        self.note_name(dir, entry.name, Some(entry.location));
+        self.append(key, old.as_ref(), record, Some(TRANSID_AT));
+        let stamps = Stamps::at(TRANSID_AT);
+        self.insert(index_key(dir.0, entry.index), record, stamps);
+        Ok(())
+    }
+
+    fn check_fits(&self, old: &Bytes, name: &[u8], more: usize) -> Result<()> {
+        if find_record(old, name).is_some() {
+            return Err(Error::Exists);
+        }
+        match has_room(&self.tree().view, old.len(), more) {
+            true => Ok(()),
+            false => Err(Error::NameHashFull),
+        }
+    }
+
+    /// Makes an entry and notes it with the directory, whose item is returned as it was before.
+    pub(crate) fn add_to_dir(
+        &mut self,
+        dir: FileId,
+        entry: NewEntry<'_>,
+        now: FileTime,
+    ) -> Result<InodeItem> {
+        let before = self.may_add_to(dir, entry.name)?;
+        self.add_entry(dir.ino, entry)?;
+        let mut item = before;
+        note_entry(&mut item, now, EntryChange::Added, entry.name.len());
+        self.put_inode(dir.ino, &item);
+        Ok(before)
+    }
+
+    /// Takes an entry out and notes it with the directory.
+    pub(crate) fn remove_from_dir(
+        &mut self,
+        dir: FileId,
+        name: &[u8],
+        index: u64,
+        now: FileTime,
+    ) -> Result<()> {
+        let mut item = self.inode(dir)?;
+        may_remove(self.tree(), dir, &item)?;
+        self.remove_entry(dir.ino, name, index)?;
+        note_entry(&mut item, now, EntryChange::Removed, name.len());
+        self.put_inode(dir.ino, &item);
+        Ok(())
+    }
+
+    /// Refuses a directory that takes no new entry, or has one of this name. Returns its item.
+    pub(super) fn may_add_to(&mut self, dir: FileId, name: &[u8]) -> Result<InodeItem> {
+        let item = self.inode(dir)?;
+        must_be_dir(dir, &item)?;
+        if self.find_entry(dir.ino, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        may_add(self.tree(), dir, &item)?;
+        Ok(item)
+    }
+
+    /// Refuses a directory that keeps its entries.
+    pub(crate) fn may_remove_from(&mut self, dir: FileId) -> Result<()> {
+        let item = self.inode(dir)?;
+        must_be_dir(dir, &item)?;
+        may_remove(self.tree(), dir, &item)
+    }
+
+    /// Refuses an inode that keeps its names.
+    pub(crate) fn refuse_guarded(&mut self, id: FileId) -> Result<()> {
+        refuse_guarded(id, &self.inode(id)?)
+    }
+
+    /// Has an entry lead elsewhere.
+    pub(crate) fn redirect_entry(&mut self, dir: u64, name: &[u8], location: Key) -> Result<()> {
+        let key = entry_key(dir, name);
+        let old = self.get(&key)?.ok_or(Error::NotFound)?;
+        let Record { start, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
+        let mut item = old.to_vec();
+        let at = start + std::mem::offset_of!(DirHead, location);
+        item[at..at + size_of::<DiskKey>()].copy_from_slice(DiskKey::from(location).as_bytes());
+        self.note_name(InodeNr(dir), name, Some(location));
+        self.put(key, item, Stamps::NONE);
+        Ok(())
+    }
+
+    /// Takes an entry out. Its index is known from what refers back to it.
+    pub(crate) fn remove_entry(&mut self, dir: InodeNr, name: &[u8], index: u64) -> Result<()> {
+        let key = entry_key(dir.0, name);
+        let old = self.get(&key)?.ok_or(Error::NotFound)?;
+        let Record { start, len, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
+        let index = index_key(dir.0, index);
+        let listed = self.get(&index)?;
+        if listed.is_none_or(|item| find_record(&item, name).is_none()) {
+            return Err(Error::Corrupt {
+                tree: self.tree().id(),
+                key: index,
+                what: CorruptItem::NotListed,
+            });
+        }
+        self.note_name(dir, name, None);
+        self.cut(key, &old, start, len);
+        self.delete(index);
+        Ok(())
+    }
+}
+
+fn encode<'b>(buf: &'b mut [u8; HEAD_BYTES + MAX_NAME_BYTES], entry: &NewEntry<'_>) -> &'b [u8] {
+    let head = DirHead {
+        location: entry.location.into(),
+        transid: 0.into(),
+        data_len: 0.into(),
+        name_len: (entry.name.len() as u16).into(),
+        type_: entry.kind.raw(),
+    };
+    let len = HEAD_BYTES + entry.name.len();
+    buf[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+    buf[HEAD_BYTES..len].copy_from_slice(entry.name);
+    &buf[..len]
+}
+
+/// The next index of a directory. It counts as used once `state.next_index` is set beyond it.
+pub(crate) fn next_index(dir: &Inode, state: &InodeState) -> Result<u64> {
+    if let Some(index) = state.next_index {
+        return Ok(index);
+    }
+    let mut cursor = dir.tree.view.cursor();
+    let end = index_key(dir.id.ino.0, u64::MAX);
+    if cursor.seek_floor(&end)?
+        && let Some((key, _)) = cursor.current()
+        && (key.objectid, key.item_type) == (end.objectid, end.item_type)
+    {
+        return match key.offset.checked_add(1) {
+            Some(index) => Ok(index.max(FIRST_INDEX)),
+            None => Err(Error::NoSpace),
+        };
+    }
+    Ok(FIRST_INDEX)
+}
+
+/// The index at which `name` is listed, by looking at all entries: for those that nothing refers back to.
+pub(crate) fn search_index(view: &View, dir: FileId, name: &[u8]) -> Result<Option<u64>> {
+    let mut cursor = view.cursor().sequential();
+    let mut more = cursor.seek(&index_key(dir.ino.0, 0))?;
+    while more {
+        let Some((key, bytes)) = cursor.current() else {
+            break;
+        };
+        if (key.objectid, key.item_type) != (dir.ino.0, KeyType::DIR_INDEX) {
+            break;
+        }
+        if find_record(bytes, name).is_some() {
+            return Ok(Some(key.offset));
+        }
+        more = cursor.advance()?;
+    }
+    Ok(None)
+}

@@ -1,0 +1,92 @@
+//! What a new inode takes over from its directory: the default ACL, the compression, flags, the group.
+//!
+//! The directory's attributes are looked up once and kept with its state until one of them is set.
+
+use std::sync::Arc;
+
+use ubtrfs_format::item::acl::{self, Parsed};
+use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+
+use crate::error::Result;
+use crate::file_id::FileId;
+use crate::inode::property::Wish;
+use crate::inode::{Inherited, Inode, InodeState, find_xattr, property};
+use crate::roots::Tree;
+use crate::volume::Volume;
+
+const SETGID: u32 = 0o2000;
+
+/// `state` is that of the directory `dir`.
+pub(super) fn inherited(
+    tree: &Tree,
+    dir: FileId,
+    state: &mut InodeState,
+) -> Result<Arc<Inherited>> {
+    if let Some(known) = &state.inherited {
+        return Ok(Arc::clone(known));
+    }
+    let read = Arc::new(read(tree, dir)?);
+    state.inherited = Some(Arc::clone(&read));
+    Ok(read)
+}
+
+fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
+    let find = |name| find_xattr(&tree.view, dir.ino, name);
+    let default_acl = match tree.acls {
+        true => find(acl::DEFAULT)?,
+        false => None,
+    };
+    let default_acl = match default_acl.as_deref().map(acl::parse) {
+        Some(Parsed::Acl(acl)) => Some(acl),
+        _ => None,
+    };
+    Ok(Inherited {
+        default_acl,
+        compression: Wish::algorithm(find(property::COMPRESSION)?.as_deref()),
+    })
+}
+
+impl Volume {
+    /// What is handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
+    pub(crate) fn inherited_by_root(
+        &self,
+        dir: &Inode,
+        state: &mut InodeState,
+    ) -> Result<Inherited> {
+        let of_dir = inherited(&dir.tree, dir.id, state)?;
+        let top = self.root_dir(dir.id.root)?;
+        Ok(Inherited {
+            default_acl: of_dir.default_acl.clone(),
+            compression: read(&dir.tree, top)?.compression,
+        })
+    }
+}
+
+/// The flags of an inode of `kind` made in a directory with `dir` as flags.
+pub(super) fn flags_in(dir: InodeFlags, kind: FileKind) -> InodeFlags {
+    let mut flags = InodeFlags::empty();
+    if dir.contains(InodeFlags::NOCOMPRESS) {
+        flags |= InodeFlags::NOCOMPRESS;
+    } else if dir.contains(InodeFlags::COMPRESS) {
+        flags |= InodeFlags::COMPRESS;
+    }
+    if dir.contains(InodeFlags::NODATACOW) {
+        flags |= InodeFlags::NODATACOW;
+        if kind == FileKind::Regular {
+            flags |= InodeFlags::NODATASUM;
+        }
+    }
+    flags
+}
+
+/// The group and mode of an inode made with these in `dir`.
+pub(super) fn group_and_mode(dir: &InodeItem, kind: FileKind, gid: u32, mode: u32) -> (u32, u32) {
+    if dir.mode.get() & SETGID == 0 {
+        return (gid, mode);
+    }
+    let mode = match kind {
+        FileKind::Directory => mode | SETGID,
+        _ => mode,
+    };
+    (dir.gid.get(), mode)
+}

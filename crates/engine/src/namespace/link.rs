@@ -1,0 +1,80 @@
+//! Giving an inode one more name, or a file without one its first.
+
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::item::{FileKind, FileTime};
+
+use super::entry::{NewEntry, check_name, next_index};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{Attr, Draft, Locked, kind_of, known_inode, note_change, refuse_guarded};
+use crate::transaction::Cost;
+use crate::volume::Volume;
+
+/// The kernel's limit.
+const MAX_LINKS: u32 = 65_535;
+
+impl Volume {
+    /// Makes `name` in `dir` another name of `file`.
+    ///
+    /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost
+    /// its last name, or has too many names.
+    pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
+        self.link_and_look(file, dir, name).map(drop)
+    }
+
+    /// The same, and what `attr` says of the file then.
+    pub fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
+        check_name(name)?;
+        let permit = self.admit(Cost::items(6))?;
+        let parent = self.inode_in_use(dir)?;
+        let inode = self.inode_in_use(file)?;
+        let mut locked = Locked::all([&parent, &inode])?;
+        let mut draft = Draft::new(&parent.tree);
+        draft.may_add_to(dir, name)?;
+        let mut item = known_inode(&inode.tree, file)?;
+        refuse_guarded(file, &item)?;
+        let kind = kind_of(file, &item)?;
+        if kind == FileKind::Directory {
+            return Err(Error::NotPermitted(file));
+        }
+        let links = item.nlink.get();
+        if links == 0 && !locked.state(file).linkable {
+            return Err(Error::NotFound);
+        }
+        if file.root != dir.root {
+            return Err(Error::CrossSubvolume);
+        }
+        match links {
+            0 => draft.delete_orphan(file.ino),
+            MAX_LINKS.. => return Err(Error::TooManyLinks),
+            _ => {}
+        }
+        let index = next_index(&parent, locked.state(dir))?;
+        let entry = NewEntry {
+            name,
+            index,
+            location: file.location(),
+            kind,
+        };
+        let now = FileTime::now();
+        draft.add_to_dir(dir, entry, now)?;
+        draft.add_ref(file.ino, dir.ino, index, name, self.has_extrefs())?;
+        item.nlink = (links + 1).into();
+        note_change(&mut item, now);
+        draft.put_inode(file.ino, &item);
+        let attr = self.with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        draft.enter(&txn);
+        locked.state(dir).next_index = Some(index + 1);
+        let state = locked.state(file);
+        (state.unlinked, state.linkable) = (false, false);
+        Ok(attr)
+    }
+
+    /// Whether an inode may have more names in one directory than fit one item.
+    pub(super) fn has_extrefs(&self) -> bool {
+        self.superblock()
+            .incompat()
+            .contains(Incompat::EXTENDED_IREF)
+    }
+}

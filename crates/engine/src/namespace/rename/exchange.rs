@@ -1,0 +1,71 @@
+//! Exchanging what two names lead to.
+
+use super::Rename;
+use super::place::{Drafts, Place};
+use crate::error::{Error, Result};
+use crate::inode::{Locked, note_change};
+use crate::namespace::entry::next_index;
+use crate::transaction::Permit;
+
+impl<'a> Rename<'a> {
+    pub(super) fn exchange(
+        &self,
+        permit: Permit<'_>,
+        mut locked: Locked<'a>,
+        mut drafts: Drafts<'a>,
+        new: &Place<'a>,
+    ) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
+        let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
+        self.check_exchange(new)?;
+        let index = next_index(new_dir, locked.state(new_dir.id))?;
+        let old_index = match self.within_dir() {
+            true => index + 1,
+            false => next_index(old.dir, locked.state(old.dir.id))?,
+        };
+        drafts.detach(old)?;
+        drafts.detach(new)?;
+        let extrefs = self.volume.has_extrefs();
+        drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
+        drafts.attach(new, old.dir, old.name, old_index, extrefs)?;
+        self.note_moved(&mut drafts, old)?;
+        self.note_moved(&mut drafts, new)?;
+        for (dir, item) in [(old.dir, &mut from), (new_dir, &mut to)] {
+            item.mtime = self.now.into();
+            note_change(item, self.now);
+            drafts.of(&dir.tree).put_inode(dir.id.ino, item);
+        }
+        let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
+        new_dir.tree.check_writable()?;
+        if old.dir.id.root != new_dir.id.root {
+            old.dir.tree.check_undeleted()?;
+            new_dir.tree.check_undeleted()?;
+        }
+        drafts.enter(&txn);
+        locked.state(new_dir.id).next_index = Some(index + 1);
+        locked.state(old.dir.id).next_index = Some(old_index + 1);
+        Ok(())
+    }
+
+    /// In the kernel's order.
+    fn check_exchange(&self, new: &Place<'_>) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        for place in [old, new] {
+            self.may_leave(place)?;
+        }
+        for place in [old, new] {
+            self.may_move(place)?;
+        }
+        let subvolumes = old.is_subvolume() && new.is_subvolume();
+        if old.dir.id.root != new_dir.id.root && !subvolumes {
+            return Err(Error::CrossSubvolume);
+        }
+        for place in [old, new] {
+            if place.id.is_stub() {
+                return Err(Error::NotEmpty(place.id));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Moving a name: within a directory, to another directory, over another name, or two names against each
+//! other.
+//!
+//! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
+//!
+//! Locks: `InodeTable::moves` if a directory goes to another directory or a subvolume moves at all; then both
+//! directories. What the names lead to is tried, and if it is busy all are let go, taken at once, and the names
+//! looked up again.
+
+mod exchange;
+mod place;
+mod replace;
+
+use std::sync::Arc;
+
+use ubtrfs_format::item::FileTime;
+
+use super::entry::check_name;
+use super::new_inode::NewInode;
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{
+    Inode, Locked, known_inode, may_remove, may_write, must_be_dir, refuse_guarded,
+};
+use crate::lock;
+use crate::transaction::Cost;
+use crate::volume::Volume;
+use place::{Drafts, Place};
+
+/// What becomes of the new name if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RenameMode {
+    #[default]
+    Replace,
+    /// It must not exist.
+    NoReplace,
+    /// It becomes the old name.
+    Exchange,
+}
+
+/// Directories above each other beyond this can only be a loop.
+const MAX_DEPTH: usize = 1 << 20;
+/// Items of a rename, with those of a small file that is replaced.
+const COST: u64 = 56;
+
+/// A rename whose names are locked and known.
+struct Rename<'a> {
+    volume: &'a Volume,
+    old: &'a Place<'a>,
+    new_dir: &'a Arc<Inode>,
+    new_name: &'a [u8],
+    now: FileTime,
+}
+
+impl Volume {
+    /// Moves `name` of `dir` to `to`, a directory and a name.
+    ///
+    /// Errors: as for `unlink` and `create`; besides, `dir` and the new directory are in different subvolumes
+    /// and what moves is no subvolume; a directory would move into itself; the new name is a directory that is
+    /// not empty, or a subvolume, or of another kind than the old one.
+    pub fn rename(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        to: (FileId, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.rename_with((dir, name), to, mode, None)
+    }
+
+    /// The same, and leaves an inode made of `whiteout` as the old name: overlay file systems hide names of lower
+    /// layers by a character device 0:0.
+    pub fn rename_leaving(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        to: (FileId, &[u8]),
+        mode: RenameMode,
+        whiteout: &NewInode<'_>,
+    ) -> Result<()> {
+        if mode == RenameMode::Exchange {
+            return Err(Error::Invalid("whiteout of an exchange"));
+        }
+        whiteout.check(self.node_store().nodesize())?;
+        self.rename_with((dir, name), to, mode, Some(whiteout))
+    }
+
+    fn rename_with(
+        &self,
+        (dir, name): (FileId, &[u8]),
+        (new_dir, new_name): (FileId, &[u8]),
+        mode: RenameMode,
+        whiteout: Option<&NewInode<'_>>,
+    ) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        let permit = self.admit(Cost::items(COST))?;
+        let parents = [self.inode_in_use(dir)?, self.inode_in_use(new_dir)?];
+        let mut still = None;
+        loop {
+            let (old, new);
+            let mut locked = Locked::all(&parents)?;
+            let mut drafts = Drafts::new(self);
+            let Some(found) = drafts.place(&parents[0], name)? else {
+                must_be_dir(dir, &known_inode(&parents[0].tree, dir)?)?;
+                return Err(Error::NotFound);
+            };
+            old = found;
+            new = drafts.place(&parents[1], new_name)?;
+            let moves = old.moves_ways(new_dir)
+                || mode == RenameMode::Exchange
+                    && new.as_ref().is_some_and(|place| place.moves_ways(dir));
+            if moves && still.is_none() {
+                drop(locked);
+                still = Some(lock::lock(&self.inodes.moves)?);
+                continue;
+            }
+            let places = [Some(&old), new.as_ref()].into_iter().flatten();
+            let inodes = places.filter_map(|place| place.inode.as_ref());
+            if !inodes.clone().all(|inode| locked.try_add(inode)) {
+                drop(locked);
+                locked = Locked::all(parents.iter().chain(inodes))?;
+                drafts = Drafts::new(self);
+                if drafts.find(&parents[0], name)? != Some(old.entry)
+                    || drafts.find(&parents[1], new_name)? != new.as_ref().map(|place| place.entry)
+                {
+                    continue;
+                }
+            }
+            let rename = Rename {
+                volume: self,
+                old: &old,
+                new_dir: &parents[1],
+                new_name,
+                now: FileTime::now(),
+            };
+            match (mode, &new) {
+                (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+                (RenameMode::Exchange, None) => return Err(Error::NotFound),
+                _ => {}
+            }
+            rename.refuse_loops(new.as_ref(), mode)?;
+            let outcome = match (mode, &new) {
+                (_, Some(new)) if rename.is_same(new) => Ok(()),
+                (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, drafts, new),
+                (_, new) => rename.replace(permit, locked, drafts, new.as_ref(), whiteout),
+            };
+            let places = [Some(&old), new.as_ref()].into_iter().flatten();
+            // What is known of directories is worth keeping.
+            let files = places.filter(|place| !place.is_dir());
+            for inode in files.filter_map(|place| place.inode.as_ref()) {
+                self.inodes.let_go(inode);
+            }
+            return outcome;
+        }
+    }
+
+    /// Whether the directory `above` is `dir` or holds it at any depth.
+    fn is_above(&self, above: FileId, dir: FileId) -> Result<bool> {
+        let mut at = dir;
+        for _ in 0..MAX_DEPTH {
+            if at == above {
+                return Ok(true);
+            }
+            let parent = self.parent(at)?;
+            if parent == at {
+                return Ok(false);
+            }
+            at = parent;
+        }
+        Err(Error::Corrupt {
+            tree: dir.root,
+            key: dir.location(),
+            what: CorruptItem::Loop,
+        })
+    }
+}
+
+impl Rename<'_> {
+    /// Whether both names lead to one inode. Stubs have one number, but each is an inode of its own.
+    fn is_same(&self, new: &Place<'_>) -> bool {
+        let is_one_place = self.old.dir.id == new.dir.id && self.old.name == new.name;
+        is_one_place || self.old.id == new.id && !new.id.is_stub()
+    }
+
+    /// A directory moves neither into itself nor over one that holds it.
+    fn refuse_loops(&self, new: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
+        if self.within_dir() {
+            return Ok(());
+        }
+        if self.old.is_dir() && self.volume.is_above(self.old.id, self.new_dir.id)? {
+            return Err(Error::Invalid("directory moved into itself"));
+        }
+        let Some(new) = new.filter(|new| new.is_dir() && !new.id.is_stub()) else {
+            return Ok(());
+        };
+        match (self.volume.is_above(new.id, self.old.dir.id)?, mode) {
+            (false, _) => Ok(()),
+            (true, RenameMode::Exchange) => Err(Error::Invalid("directory moved into itself")),
+            (true, _) => Err(Error::NotEmpty(new.id)),
+        }
+    }
+
+    /// Refuses what keeps its name.
+    fn may_leave(&self, place: &Place<'_>) -> Result<()> {
+        let (dir, tree) = (place.dir.id, &place.dir.tree);
+        may_remove(tree, dir, &known_inode(tree, dir)?)?;
+        if place.id.is_stub() {
+            return Ok(());
+        }
+        let tree = self.volume.roots.tree_of(place.id)?;
+        refuse_guarded(place.id, &known_inode(&tree, place.id)?)
+    }
+
+    /// A directory that changes its parent is written to itself.
+    fn may_move(&self, place: &Place<'_>) -> Result<()> {
+        if self.within_dir() || !place.is_dir() || place.id.is_stub() {
+            return Ok(());
+        }
+        let tree = self.volume.roots.tree_of(place.id)?;
+        may_write(&tree, place.id, &known_inode(&tree, place.id)?)
+    }
+
+    fn within_dir(&self) -> bool {
+        self.old.dir.id == self.new_dir.id
+    }
+}

@@ -1,0 +1,168 @@
+//! Names and what they lead to, and moving them in drafts.
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::FileKind;
+
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{Draft, Inode};
+use crate::namespace::entry::{FoundEntry, NewEntry, entry_key, search_index};
+use crate::namespace::root_ref::RootPlace;
+use crate::roots::Tree;
+use crate::transaction::Txn;
+use crate::volume::Volume;
+
+/// A name and what it leads to.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) dir: &'a Arc<Inode>,
+    pub(super) name: &'a [u8],
+    pub(super) entry: FoundEntry,
+    /// The root directory of a subvolume, or a stub, if the entry says so.
+    pub(super) id: FileId,
+    /// None for subvolumes and stubs, of which the entry alone changes.
+    pub(super) inode: Option<Arc<Inode>>,
+}
+
+impl Place<'_> {
+    pub(super) fn is_dir(&self) -> bool {
+        self.entry.kind == FileKind::Directory.raw()
+    }
+
+    pub(super) fn is_subvolume(&self) -> bool {
+        self.inode.is_none()
+    }
+
+    /// Whether ways up to the top lead through here, and change if it moves to `dir`.
+    pub(super) fn moves_ways(&self, dir: FileId) -> bool {
+        self.is_subvolume() || self.is_dir() && self.dir.id != dir
+    }
+
+    fn corrupt(&self, what: CorruptItem) -> Error {
+        Error::Corrupt {
+            tree: self.dir.id.root,
+            key: entry_key(self.dir.id.ino.0, self.name),
+            what,
+        }
+    }
+}
+
+/// Drafts of the trees that a rename changes.
+pub(super) struct Drafts<'t> {
+    volume: &'t Volume,
+    root_tree: &'t Arc<Tree>,
+    drafts: Vec<Draft<'t>>,
+}
+
+impl<'t> Drafts<'t> {
+    pub(super) fn new(volume: &'t Volume) -> Drafts<'t> {
+        Drafts {
+            volume,
+            root_tree: volume.roots.root_tree_object(),
+            drafts: Vec::with_capacity(1),
+        }
+    }
+
+    pub(super) fn of(&mut self, tree: &'t Arc<Tree>) -> &mut Draft<'t> {
+        let known = self
+            .drafts
+            .iter()
+            .position(|draft| Arc::ptr_eq(draft.tree(), tree));
+        let at = known.unwrap_or_else(|| {
+            self.drafts.push(Draft::new(tree));
+            self.drafts.len() - 1
+        });
+        &mut self.drafts[at]
+    }
+
+    /// What `name` leads to in `dir`, which is locked, with what it takes to lock that; or None.
+    pub(super) fn place(
+        &mut self,
+        dir: &'t Arc<Inode>,
+        name: &'t [u8],
+    ) -> Result<Option<Place<'t>>> {
+        let Some(entry) = self.find(dir, name)? else {
+            return Ok(None);
+        };
+        let volume = self.volume;
+        let (id, inode) = match entry.inode_in(dir.id, name)? {
+            Some(id) => (id, Some(volume.inodes.get(volume, id)?)),
+            None => {
+                let child = RootId(entry.location.objectid);
+                (volume.nested_subvolume(dir.id, name, child)?, None)
+            }
+        };
+        Ok(Some(Place {
+            dir,
+            name,
+            entry,
+            id,
+            inode,
+        }))
+    }
+
+    /// What `name` leads to in `dir`.
+    pub(super) fn find(&mut self, dir: &'t Arc<Inode>, name: &[u8]) -> Result<Option<FoundEntry>> {
+        self.of(&dir.tree).find_entry(dir.id.ino, name)
+    }
+
+    /// Takes a name away, but for the sizes and times.
+    pub(super) fn detach(&mut self, place: &Place<'t>) -> Result<()> {
+        let (dir, name) = (place.dir.id, place.name);
+        let index = if place.is_subvolume() {
+            let draft = self.of(self.root_tree);
+            draft.remove_root_ref(dir.root, place.id.root, dir.ino, name)?
+        } else {
+            let draft = self.of(&place.dir.tree);
+            draft.remove_ref(place.id.ino, dir.ino, name)?
+        };
+        let draft = self.of(&place.dir.tree);
+        draft.remove_entry(dir.ino, name, index)
+    }
+
+    /// Takes away the name of a subvolume that was not copied with the snapshot.
+    pub(super) fn detach_stub(&mut self, place: &Place<'t>) -> Result<()> {
+        let (dir, name) = (place.dir.id, place.name);
+        let index = search_index(&place.dir.tree.view, dir, name)?.ok_or(Error::NotFound)?;
+        self.of(&place.dir.tree).remove_entry(dir.ino, name, index)
+    }
+
+    /// Gives what `place` leads to another name.
+    pub(super) fn attach(
+        &mut self,
+        place: &Place<'t>,
+        dir: &'t Arc<Inode>,
+        name: &[u8],
+        index: u64,
+        extrefs: bool,
+    ) -> Result<()> {
+        let kind = FileKind::from_raw(place.entry.kind);
+        let entry = NewEntry {
+            name,
+            index,
+            location: place.entry.location,
+            kind: kind.ok_or_else(|| place.corrupt(CorruptItem::Undecodable))?,
+        };
+        self.of(&dir.tree).add_entry(dir.id.ino, entry)?;
+        if !place.is_subvolume() {
+            let draft = self.of(&dir.tree);
+            return draft.add_ref(place.id.ino, dir.id.ino, index, name, extrefs);
+        }
+        let at = RootPlace {
+            parent: dir.id.root,
+            dir: dir.id.ino,
+            index,
+            name,
+        };
+        self.of(self.root_tree).insert_root_ref(place.id.root, at);
+        Ok(())
+    }
+
+    pub(super) fn enter(self, txn: &Txn<'_>) {
+        for draft in self.drafts {
+            draft.enter(txn);
+        }
+    }
+}

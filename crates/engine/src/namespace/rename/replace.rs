@@ -1,0 +1,176 @@
+//! Moving a name, perhaps over another.
+
+use ubtrfs_format::item::InodeItem;
+
+use super::Rename;
+use super::place::{Drafts, Place};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{EntryChange, Locked, may_add, must_be_dir, note_change, note_entry};
+use crate::namespace::entry::{NewEntry, next_index};
+use crate::namespace::inherit::inherited;
+use crate::namespace::new_inode::{NewInode, Parent};
+use crate::namespace::unlink::Left;
+use crate::transaction::Permit;
+
+impl<'a> Rename<'a> {
+    /// `new` is what stands at the new name.
+    pub(super) fn replace(
+        &self,
+        permit: Permit<'_>,
+        mut locked: Locked<'a>,
+        mut drafts: Drafts<'a>,
+        new: Option<&Place<'a>>,
+        whiteout: Option<&NewInode<'_>>,
+    ) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
+        let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
+        self.check(&to, new)?;
+        let index = next_index(new_dir, locked.state(new_dir.id))?;
+        let left = match new {
+            Some(new) => Some(self.displace(&mut drafts, &mut locked, new)?),
+            None => None,
+        };
+        drafts.detach(old)?;
+        let extrefs = self.volume.has_extrefs();
+        drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
+        self.note_moved(&mut drafts, old)?;
+        note_entry(&mut from, self.now, EntryChange::Removed, old.name.len());
+        let mut old_next = None;
+        if let Some(whiteout) = whiteout {
+            let at = match self.within_dir() {
+                true => index + 1,
+                false => next_index(old.dir, locked.state(old.dir.id))?,
+            };
+            self.leave(&mut drafts, &mut locked, &from, whiteout, at)?;
+            note_entry(&mut from, self.now, EntryChange::Added, old.name.len());
+            old_next = Some(at + 1);
+        }
+        if self.within_dir() {
+            to = from;
+        } else {
+            drafts.of(&old.dir.tree).put_inode(old.dir.id.ino, &from);
+        }
+        if new.is_some() {
+            note_entry(&mut to, self.now, EntryChange::Removed, self.new_name.len());
+        }
+        note_entry(&mut to, self.now, EntryChange::Added, self.new_name.len());
+        drafts.of(&new_dir.tree).put_inode(new_dir.id.ino, &to);
+
+        let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
+        new_dir.tree.check_writable()?;
+        if old.is_subvolume() {
+            new_dir.tree.check_undeleted()?;
+        }
+        drafts.enter(&txn);
+        locked.state(new_dir.id).next_index = Some(index + 1);
+        if let Some(next) = old_next {
+            locked.state(old.dir.id).next_index = Some(next);
+        }
+        let victim = new.and_then(|new| new.inode.as_ref());
+        let evict = match (left, victim) {
+            (Some(left), Some(victim)) => {
+                let state = locked.state(victim.id);
+                self.volume.settle(&txn, victim, state, left)
+            }
+            _ => false,
+        };
+        drop(txn);
+        drop(locked);
+        if let (true, Some(victim)) = (evict, victim) {
+            self.volume.queue_eviction(victim);
+        }
+        Ok(())
+    }
+
+    /// In the kernel's order.
+    fn check(&self, to: &InodeItem, new: Option<&Place<'_>>) -> Result<()> {
+        let Rename { old, new_dir, .. } = *self;
+        self.may_leave(old)?;
+        must_be_dir(new_dir.id, to)?;
+        match new {
+            None => may_add(&new_dir.tree, new_dir.id, to)?,
+            Some(new) => {
+                self.may_leave(new)?;
+                match (old.is_dir(), new.is_dir()) {
+                    (true, false) => return Err(Error::NotADirectory(new.id)),
+                    (false, true) => return Err(Error::IsADirectory(new.id)),
+                    _ => {}
+                }
+            }
+        }
+        self.may_move(old)?;
+        let may_cross = old.is_subvolume() && !old.id.is_stub();
+        if old.dir.id.root != new_dir.id.root && !may_cross {
+            return Err(Error::CrossSubvolume);
+        }
+        let stays = |place: &Place<'_>| place.is_subvolume() && !place.id.is_stub();
+        match new {
+            _ if old.id.is_stub() => Err(Error::NotEmpty(old.id)),
+            Some(new) if stays(new) => Err(Error::NotEmpty(new.id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the new name from what has it.
+    fn displace<'n>(
+        &self,
+        drafts: &mut Drafts<'a>,
+        locked: &mut Locked<'a>,
+        new: &'n Place<'a>,
+    ) -> Result<Left<'n>> {
+        let Some(inode) = &new.inode else {
+            drafts.detach_stub(new)?;
+            return Ok(Left::Something);
+        };
+        let mut item = drafts.of(&new.dir.tree).inode(new.id)?;
+        drafts.detach(new)?;
+        let draft = drafts.of(&new.dir.tree);
+        let state = locked.state(new.id);
+        self.volume
+            .lose_name(draft, inode, &mut item, state, self.now)
+    }
+
+    /// Notes the move with the inode; a subvolume's root directory does not learn of it.
+    pub(super) fn note_moved(&self, drafts: &mut Drafts<'a>, place: &Place<'a>) -> Result<()> {
+        if place.is_subvolume() {
+            return Ok(());
+        }
+        let draft = drafts.of(&place.dir.tree);
+        let mut item = draft.inode(place.id)?;
+        note_change(&mut item, self.now);
+        draft.put_inode(place.id.ino, &item);
+        Ok(())
+    }
+
+    /// Makes the inode that stays as the old name.
+    fn leave(
+        &self,
+        drafts: &mut Drafts<'a>,
+        locked: &mut Locked<'a>,
+        from: &InodeItem,
+        whiteout: &NewInode<'_>,
+        index: u64,
+    ) -> Result<()> {
+        let (dir, name) = (self.old.dir, self.old.name);
+        let inherited = inherited(&dir.tree, dir.id, locked.state(dir.id))?;
+        let id = FileId::new(dir.id.root, self.volume.new_ino(&dir.tree)?);
+        let entry = NewEntry {
+            name,
+            index,
+            location: id.location(),
+            kind: whiteout.kind()?,
+        };
+        let draft = drafts.of(&dir.tree);
+        draft.add_entry(dir.id.ino, entry)?;
+        draft.insert_ref(id.ino, dir.id.ino, index, name);
+        let parent = Parent {
+            item: from,
+            inherited: &inherited,
+        };
+        draft
+            .insert_new(id.ino, whiteout, 1, &parent, self.now)
+            .map(drop)
+    }
+}

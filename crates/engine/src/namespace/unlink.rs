@@ -1,0 +1,208 @@
+//! Taking a name away, and the inode with its last one.
+//!
+//! An inode that nobody holds goes at once if its items are few. Otherwise it becomes an orphan, and goes
+//! in steps, now or when its last holder lets go.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use ubtrfs_device::waiting;
+use ubtrfs_format::item::{FileKind, FileTime, InodeItem};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+
+use super::entry::check_name;
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::{
+    Doomed, Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, Locked, all_items,
+    kind_of, must_be_dir, note_change,
+};
+use crate::transaction::{Cost, Permit, Txn};
+use crate::volume::Volume;
+
+/// What kind of file a call takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Directory,
+    Other,
+}
+
+/// What is left of an inode after it has lost a name.
+#[derive(Debug)]
+pub(super) enum Left<'a> {
+    /// Other names.
+    Something,
+    /// An orphan, to be evicted once nobody holds it.
+    Orphan,
+    /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
+    Nothing(Doomed, MutexGuard<'a, FileExtentsState>),
+}
+
+impl Volume {
+    /// Takes the name of a file that is no directory away.
+    pub fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name, Wanted::Other)
+    }
+
+    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
+    /// subvolume that a snapshot did not copy.
+    pub fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name, Wanted::Directory)
+    }
+
+    fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
+        check_name(name)?;
+        let permit = self.admit(Cost::of_freeing())?;
+        let parent = self.inode_in_use(dir)?;
+        loop {
+            let victim;
+            let mut locked = Locked::all([&parent])?;
+            let mut draft = Draft::new(&parent.tree);
+            let Some(entry) = draft.find_entry(dir.ino, name)? else {
+                must_be_dir(dir, &draft.inode(dir)?)?;
+                return Err(Error::NotFound);
+            };
+            let Some(id) = entry.inode_in(dir, name)? else {
+                if wanted == Wanted::Directory {
+                    drop(locked);
+                    return self.rmdir_subvolume(&parent, name);
+                }
+                draft.may_remove_from(dir)?;
+                let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
+                if !root.is_stub() {
+                    let tree = self.roots.tree_of(root)?;
+                    Draft::new(&tree).refuse_guarded(root)?;
+                }
+                return Err(Error::IsADirectory(root));
+            };
+            victim = self.inodes.get(self, id)?;
+            if !locked.try_add(&victim) {
+                drop(locked);
+                locked = Locked::all([&parent, &victim])?;
+                draft = Draft::new(&parent.tree);
+                if draft.find_entry(dir.ino, name)? != Some(entry) {
+                    continue;
+                }
+            }
+            let names = (&parent, name, &victim);
+            return self.take_locked(permit, locked, draft, names, wanted);
+        }
+    }
+
+    fn take_locked(
+        &self,
+        permit: Permit<'_>,
+        mut locked: Locked<'_>,
+        mut draft: Draft<'_>,
+        (parent, name, victim): (&Arc<Inode>, &[u8], &Arc<Inode>),
+        wanted: Wanted,
+    ) -> Result<()> {
+        let (dir, id) = (parent.id, victim.id);
+        draft.may_remove_from(dir)?;
+        draft.refuse_guarded(id)?;
+        let mut item = draft.inode(id)?;
+        match (wanted, kind_of(id, &item)?) {
+            (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
+            (Wanted::Directory, kind) if kind != FileKind::Directory => {
+                return Err(Error::NotADirectory(id));
+            }
+            _ => {}
+        }
+        let now = FileTime::now();
+        let index = draft.remove_ref(id.ino, dir.ino, name)?;
+        draft.remove_from_dir(dir, name, index, now)?;
+        let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        draft.enter(&txn);
+        let evict = self.settle(&txn, victim, locked.state(id), left);
+        drop(txn);
+        drop(locked);
+        if evict {
+            self.queue_eviction(victim);
+        }
+        self.inodes.let_go(victim);
+        Ok(())
+    }
+
+    /// Drafts what becomes of an inode that has lost a name; its back reference is out already.
+    pub(super) fn lose_name<'a>(
+        &self,
+        draft: &mut Draft<'_>,
+        inode: &'a Arc<Inode>,
+        item: &mut InodeItem,
+        state: &InodeState,
+        now: FileTime,
+    ) -> Result<Left<'a>> {
+        let ino = inode.id.ino;
+        let is_dir = kind_of(inode.id, item)? == FileKind::Directory;
+        let links = match is_dir {
+            true => 0,
+            false => item.nlink.get().saturating_sub(1),
+        };
+        if is_dir {
+            check_empty(&inode.tree.view, inode.id)?;
+        }
+        item.nlink = links.into();
+        note_change(item, now);
+        let is_held = state.open_count > 0 || links == 0 && self.is_known(inode.id);
+        // Whose extents are locked before the inode is; without waiting any order is right.
+        if links == 0
+            && !is_held
+            && let Some(extents) = inode.extents.try_lock()
+            && let Some(doomed) = all_items(inode, EVICTED_AT_ONCE)?
+        {
+            for &key in &doomed.keys {
+                draft.delete(key);
+            }
+            return Ok(Left::Nothing(doomed, extents));
+        }
+        draft.put_inode(ino, item);
+        if links > 0 {
+            return Ok(Left::Something);
+        }
+        if !is_held && !self.can_queue_orphan() {
+            // Evicting it may.
+            waiting::check()?;
+        }
+        draft.put_orphan(ino.0);
+        Ok(Left::Orphan)
+    }
+
+    /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
+    pub(super) fn settle(
+        &self,
+        txn: &Txn<'_>,
+        inode: &Inode,
+        state: &mut InodeState,
+        left: Left<'_>,
+    ) -> bool {
+        match left {
+            Left::Something => false,
+            Left::Orphan => {
+                state.unlinked = true;
+                self.pin_if_known(inode, state);
+                state.open_count == 0
+            }
+            Left::Nothing(doomed, _extents) => {
+                doomed.drop_refs(txn);
+                self.discard_buffer(state);
+                false
+            }
+        }
+    }
+}
+
+/// Refuses a directory that has entries.
+pub(crate) fn check_empty(view: &View, dir: FileId) -> Result<()> {
+    let mut cursor = view.cursor();
+    let first = Key::new(dir.ino.0, KeyType::DIR_ITEM, 0);
+    if cursor.seek(&first)?
+        && let Some((key, _)) = cursor.current()
+        && key.objectid == first.objectid
+        && key.item_type <= KeyType::DIR_INDEX
+    {
+        return Err(Error::NotEmpty(dir));
+    }
+    Ok(())
+}

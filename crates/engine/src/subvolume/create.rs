@@ -1,0 +1,223 @@
+//! Making subvolumes and snapshots.
+//!
+//! The commit makes them (`transaction::pending_subvolumes`); their items are drafted here. Until the commit is done the
+//! directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
+//! (`Tree::snapshot_lock`). Other operations wait only behind such a deletion.
+
+use std::sync::Arc;
+
+use ubtrfs_device::waiting;
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, RootItem, RootItemFlags, Timespec};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+use zerocopy::FromZeros;
+
+use super::uuid_tree::UuidKind;
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::inode::Draft;
+use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
+use crate::roots::Tree;
+use crate::transaction::{Cost, Origin, PendingSubvolume, Txn};
+use crate::volume::Volume;
+
+/// What the commit shall make.
+enum Plan<'a> {
+    New(&'a NewInode<'a>),
+    Snapshot { of: Arc<Tree>, read_only: bool },
+}
+
+impl Volume {
+    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
+    /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
+    pub fn create_subvolume(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        root: &NewInode<'_>,
+    ) -> Result<RootId> {
+        root.check(self.node_store().nodesize())?;
+        if FileKind::from_mode(root.mode) != Some(FileKind::Directory) {
+            return Err(Error::Invalid("mode of a root directory"));
+        }
+        self.make_subvolume(dir, name, &Plan::New(root))
+    }
+
+    /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
+    pub fn snapshot(
+        &self,
+        source: RootId,
+        dir: FileId,
+        name: &[u8],
+        read_only: bool,
+    ) -> Result<RootId> {
+        self.writer()?;
+        waiting::check()?;
+        let of = self.subvolume_tree(source)?;
+        // What is written from here on goes elsewhere, and not to where the snapshot looks.
+        let in_place = Arc::clone(&of);
+        let _in_place = in_place.in_place.write();
+        self.write_back_all()?;
+        self.write_times()?;
+        let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
+        // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
+        let tree = self.subvolume_tree(id);
+        if let Err(error) = tree.and_then(|tree| self.finish_orphans_once(&tree)) {
+            tracing::warn!(%id, %error, "files without a name are left");
+        }
+        Ok(id)
+    }
+
+    fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
+        check_name(name)?;
+        waiting::check()?;
+        if let Plan::Snapshot { of, .. } = plan {
+            of.note_snapshot(self.writer()?.running_transid().0);
+        }
+        let permit = self.admit(Cost::items(16).in_leaves(8).bytes(4096))?;
+        let parent = self.inode_in_use(dir)?;
+        let mut still = Some(self.inodes.moves.lock());
+        let uuid_tree = self.uuid_tree()?;
+        let _pending =
+            [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));
+        let mut state = parent.lock.write();
+        let id = RootId(self.roots.root_tree_object().next_objectid()?);
+        if !id.is_subvolume() {
+            return Err(Error::NoSpace);
+        }
+        let now = FileTime::now();
+        let index = next_index(&parent, &state)?;
+        let mut draft = Draft::new(&parent.tree);
+        let entry = NewEntry {
+            name,
+            index,
+            location: plan.location(id),
+            kind: FileKind::Directory,
+        };
+        draft.add_to_dir(dir, entry, now)?;
+        let mut refs = Draft::new(self.roots.root_tree_object());
+        let place = RootPlace {
+            parent: dir.root,
+            dir: dir.ino,
+            index,
+            name,
+        };
+        refs.insert_root_ref(id, place);
+        let uuid = Uuid(*uuid::Uuid::new_v4().as_bytes());
+        let received = plan.received_uuid();
+        let mut uuids = match &uuid_tree {
+            Some(tree) => Draft::new(tree),
+            None => Draft::for_new_tree(self.roots.root_tree_object()),
+        };
+        uuids.add_uuid(UuidKind::Own, &uuid, id)?;
+        if let Some(received) = &received {
+            uuids.add_uuid(UuidKind::Received, received, id)?;
+        }
+        let mut items = Draft::for_new_tree(&parent.tree);
+        if let Plan::New(root) = plan {
+            let inherited = self.inherited_by_root(&parent, &mut state)?;
+            items.insert_root_dir(root, &inherited, now)?;
+        }
+        let txn = self.enter_tree(permit, &parent.tree)?;
+        parent.tree.check_undeleted()?;
+        plan.source().map_or(Ok(()), |of| of.check_undeleted())?;
+        let origin = match plan {
+            Plan::New(_) => Origin::New(items.into_puts(&txn)),
+            Plan::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
+        };
+        let pending = PendingSubvolume {
+            id,
+            origin,
+            item: plan.root_item(uuid, now, &txn, self.node_store().nodesize()),
+            dir_tree: Arc::clone(&parent.tree),
+            dir_puts: draft.into_puts(&txn),
+            root_puts: refs.into_puts(&txn),
+            uuid_puts: uuids.into_puts(&txn),
+        };
+        txn.queue_subvolume(pending);
+        drop(txn);
+        // An item that says of several subvolumes what they were received from, and those of a UUID tree that is to be
+        // made, nobody else may draft before they can be seen.
+        if received.is_none() && uuid_tree.is_some() {
+            still = None;
+        }
+        self.writer()?.commit_running()?;
+        drop(still);
+        state.next_index = Some(index + 1);
+        Ok(id)
+    }
+}
+
+impl Plan<'_> {
+    /// What the directory entry holds: the kernel tells subvolumes and snapshots apart by it.
+    fn location(&self, id: RootId) -> Key {
+        let offset = match self {
+            Plan::New(_) => 0,
+            Plan::Snapshot { .. } => u64::MAX,
+        };
+        Key::new(id.0, KeyType::ROOT_ITEM, offset)
+    }
+
+    fn source(&self) -> Option<&Arc<Tree>> {
+        match self {
+            Plan::New(_) => None,
+            Plan::Snapshot { of, .. } => Some(of),
+        }
+    }
+
+    /// A read-only snapshot of what was received is as good as what was received.
+    fn received_uuid(&self) -> Option<Uuid> {
+        match self {
+            Plan::Snapshot {
+                of,
+                read_only: true,
+            } => Some(of.item().received_uuid).filter(|uuid| !uuid.is_nil()),
+            _ => None,
+        }
+    }
+
+    fn root_item(&self, uuid: Uuid, now: FileTime, txn: &Txn<'_>, nodesize: usize) -> RootItem {
+        let mut item = match self {
+            Plan::New(_) => new_root_item(nodesize),
+            Plan::Snapshot { of, read_only } => snapshot_item(&of.item(), *read_only),
+        };
+        let (transid, now) = (txn.transid().0, Timespec::from(now));
+        item.uuid = uuid;
+        item.refs = 1.into();
+        item.otransid = transid.into();
+        item.otime = now;
+        if let Plan::New(_) = self {
+            item.ctransid = transid.into();
+            item.ctime = now;
+        }
+        item
+    }
+}
+
+/// What is of no use in a root item is as the kernel sets it.
+fn new_root_item(nodesize: usize) -> RootItem {
+    let mut item = RootItem::new_zeroed();
+    item.inode.generation = 1.into();
+    item.inode.size = 3.into();
+    item.inode.nlink = 1.into();
+    item.inode.nbytes = (nodesize as u64).into();
+    item.inode.mode = 0o040_755.into();
+    item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
+    item.root_dirid = InodeNr::FIRST_FREE.0.into();
+    item
+}
+
+fn snapshot_item(source: &RootItem, read_only: bool) -> RootItem {
+    let mut item = *source;
+    item.parent_uuid = source.uuid;
+    let mut flags = source.flags();
+    flags.set(RootItemFlags::RDONLY, read_only);
+    item.flags = flags.bits().into();
+    if !read_only {
+        item.received_uuid = Uuid::NIL;
+        (item.stransid, item.rtransid) = (0.into(), 0.into());
+        (item.stime, item.rtime) = (Timespec::new_zeroed(), Timespec::new_zeroed());
+    }
+    item
+}

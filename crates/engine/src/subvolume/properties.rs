@@ -1,0 +1,130 @@
+//! What can be changed of a subvolume as a whole, and of the volume: read-only, received from, default, label.
+
+use ubtrfs_device::waiting;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{RootId, Transid, objectid};
+use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
+use ubtrfs_format::superblock::LABEL_SIZE;
+use ubtrfs_format::uuid::Uuid;
+
+use super::uuid_tree::UuidKind;
+use crate::error::{Error, Result};
+use crate::inode::Draft;
+use crate::lock;
+use crate::transaction::Cost;
+use crate::volume::Volume;
+
+#[cfg(test)]
+mod tests;
+
+/// What a subvolume was received from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedFrom {
+    /// The UUID of the subvolume that was sent.
+    pub uuid: Uuid,
+    /// The transaction in which it was changed last, and when.
+    pub transid: Transid,
+    pub time: FileTime,
+}
+
+impl Volume {
+    /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
+    /// kernel, one that was received and becomes writable goes on to say so.
+    pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
+        if read_only {
+            waiting::check()?;
+        }
+        let permit = self.admit(Cost::items(1))?;
+        let tree = self.subvolume_tree(id)?;
+        let txn = self.enter(permit)?;
+        tree.check_undeleted()?;
+        txn.change_root_item(&tree, |item| {
+            let mut flags = item.flags();
+            flags.set(RootItemFlags::RDONLY, read_only);
+            item.flags = flags.bits().into();
+        });
+        drop(txn);
+        if read_only {
+            self.write_back_all()?;
+            self.write_times()?;
+        }
+        Ok(())
+    }
+
+    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
+    /// the volume had no UUID tree.
+    ///
+    /// Errors: a read-only subvolume.
+    pub fn set_received(&self, id: RootId, from: &ReceivedFrom) -> Result<(Transid, FileTime)> {
+        let permit = self.admit(Cost::items(4))?;
+        let tree = self.subvolume_tree(id)?;
+        let uuid_tree = self.uuid_tree()?;
+        let _still = lock::lock(&self.inodes.moves)?;
+        let old = tree.item().received_uuid;
+        let mut uuids = match &uuid_tree {
+            Some(tree) => Draft::new(tree),
+            None => {
+                // Made by a commit, for which this waits.
+                waiting::check()?;
+                Draft::for_new_tree(self.roots.root_tree_object())
+            }
+        };
+        if old != from.uuid {
+            uuids.remove_uuid(UuidKind::Received, &old, id)?;
+            if !from.uuid.is_nil() {
+                uuids.add_uuid(UuidKind::Received, &from.uuid, id)?;
+            }
+        }
+        let now = FileTime::now();
+        let txn = self.enter_tree(permit, &tree)?;
+        tree.check_undeleted()?;
+        match &uuid_tree {
+            Some(_) => uuids.enter(&txn),
+            None => txn.make_uuid_tree(uuids.into_puts(&txn)),
+        }
+        let transid = txn.transid();
+        txn.change_root_item(&tree, |item| {
+            item.received_uuid = from.uuid;
+            item.stransid = from.transid.0.into();
+            item.stime = Timespec::from(from.time);
+            item.rtransid = transid.0.into();
+            item.rtime = Timespec::from(now);
+        });
+        drop(txn);
+        if uuid_tree.is_none() {
+            self.writer()?.commit_running()?;
+        }
+        Ok((transid, now))
+    }
+
+    /// Has `id` be mounted if no subvolume is named.
+    pub fn set_default(&self, id: RootId) -> Result<()> {
+        let permit = self.admit(Cost::items(1))?;
+        let tree = self.subvolume_tree(id)?;
+        let _still = lock::lock(&self.inodes.moves)?;
+        let mut draft = Draft::new(self.roots.root_tree_object());
+        let dir = match self.superblock().root_dir_objectid.get() {
+            0 => objectid::ROOT_TREE_DIR,
+            dir => dir,
+        };
+        draft.redirect_entry(dir, b"default", tree.root_key())?;
+        let txn = self.enter(permit)?;
+        tree.check_undeleted()?;
+        draft.enter(&txn);
+        txn.edit_superblock(|edits| edits.use_feature(Incompat::DEFAULT_SUBVOL));
+        Ok(())
+    }
+
+    /// Gives the volume another label, without a NUL and of at most 255 bytes.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        if label.len() >= LABEL_SIZE || label.contains(&0) {
+            return Err(Error::Invalid("label"));
+        }
+        let mut bytes = [0; LABEL_SIZE];
+        bytes[..label.len()].copy_from_slice(label);
+        let permit = self.admit(Cost::items(0))?;
+        let txn = self.enter(permit)?;
+        txn.edit_superblock(|edits| edits.label = Some(bytes));
+        Ok(())
+    }
+}

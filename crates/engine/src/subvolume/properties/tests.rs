@@ -1,0 +1,59 @@
+//! A volume that was made before there were UUID trees.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_tree::Edit;
+
+use super::*;
+use crate::namespace::NewInode;
+use crate::volume::OpenOptions;
+
+const LEN_BYTES: u64 = 256 << 20;
+
+fn open(device: &Arc<MemDevice>) -> Arc<Volume> {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
+}
+
+#[test]
+fn receiving_makes_the_uuid_tree_that_is_missing() {
+    let now = Timespec::from(FileTime::now());
+    let options = MkfsOptions::default();
+    let plan = Plan::new(&options, &Identity::random(1, now), &[LEN_BYTES]).unwrap();
+    let device = Arc::new(MemDevice::new(LEN_BYTES));
+    plan.write(&[&*device], false).unwrap();
+    let volume = open(&device);
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let root = NewInode::directory(0o755);
+    let id = volume.create_subvolume(top, b"sub", &root).unwrap();
+    let uuid_tree = volume.tree(RootId::UUID_TREE).unwrap().root_key();
+    let permit = volume.admit(Cost::items(1)).unwrap();
+    let txn = volume.enter(permit).unwrap();
+    txn.edit(volume.roots.root_tree_object(), [Edit::Delete(uuid_tree)]);
+    drop(txn);
+    volume.sync().unwrap();
+    drop(volume);
+
+    let volume = open(&device);
+    assert!(volume.find_tree(RootId::UUID_TREE).unwrap().is_none());
+    let from = ReceivedFrom {
+        uuid: Uuid([7; 16]),
+        transid: Transid(9),
+        time: FileTime::now(),
+    };
+    volume.set_received(id, &from).unwrap();
+    drop(volume);
+    let volume = open(&device);
+    let tree = volume.tree(RootId::UUID_TREE).unwrap();
+    let (objectid, offset) = from.uuid.key_halves();
+    let key = Key::new(objectid, KeyType::UUID_KEY_RECEIVED_SUBVOL, offset);
+    let found = tree.view.get(&key).unwrap().unwrap();
+    assert_eq!(found[..], id.0.to_le_bytes());
+    let item = volume.subvolume_tree(id).unwrap().item();
+    assert_eq!(item.received_uuid, from.uuid);
+}

@@ -1,0 +1,63 @@
+//! Which subvolumes have a UUID, their own or that of the one they were received from.
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::error::Result;
+use crate::inode::Draft;
+use crate::roots::Tree;
+use crate::volume::Volume;
+
+/// Whose a UUID is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UuidKind {
+    Own,
+    Received,
+}
+
+fn uuid_key(kind: UuidKind, uuid: &Uuid) -> Key {
+    let item_type = match kind {
+        UuidKind::Own => KeyType::UUID_KEY_SUBVOL,
+        UuidKind::Received => KeyType::UUID_KEY_RECEIVED_SUBVOL,
+    };
+    let (objectid, offset) = uuid.key_halves();
+    Key::new(objectid, item_type, offset)
+}
+
+fn find(ids: &[u8], id: RootId) -> Option<usize> {
+    let at = ids
+        .chunks_exact(8)
+        .position(|stored| stored == id.0.to_le_bytes());
+    at.map(|at| at * 8)
+}
+
+impl Volume {
+    pub(super) fn uuid_tree(&self) -> Result<Option<Arc<Tree>>> {
+        self.find_tree(RootId::UUID_TREE)
+    }
+}
+
+/// Of the UUID tree.
+impl Draft<'_> {
+    pub(super) fn add_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {
+        let key = uuid_key(kind, uuid);
+        let old = self.get(&key)?;
+        if old.as_deref().is_none_or(|ids| find(ids, id).is_none()) {
+            self.append(key, old.as_ref(), &id.0.to_le_bytes(), None);
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {
+        let key = uuid_key(kind, uuid);
+        if let Some(old) = self.get(&key)?
+            && let Some(at) = find(&old, id)
+        {
+            self.cut(key, &old, at, 8);
+        }
+        Ok(())
+    }
+}
