@@ -2,8 +2,9 @@
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 
+use crate::error::RefKey;
 use crate::space::{FreeSpace, Wanted};
-use crate::transaction::{DelayedRefs, RefKey};
+use crate::transaction::DelayedRefs;
 
 const SECTOR: u64 = 4096;
 const GROUP_BYTES: u64 = 1 << 30;

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
+use super::Files;
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, kind_of, known_inode, note_change};
 use crate::lock;
 use crate::transaction::{Cost, Permit, Txn};
-use crate::volume::Volume;
 
 /// The largest file that Linux can handle.
 pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -47,10 +47,10 @@ pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
         .ok_or(Error::FileTooBig)
 }
 
-impl Volume {
+impl Files {
     /// Enters to change a file, unless its subvolume is gone.
     pub(super) fn enter_file<'v>(&'v self, inode: &Inode, permit: Permit<'v>) -> Result<Txn<'v>> {
-        let txn = self.enter(permit)?;
+        let txn = self.inodes.enter(permit)?;
         inode.tree.check_alive()?;
         Ok(txn)
     }
@@ -71,8 +71,8 @@ impl Volume {
     /// there is no room for the next step. A commit by the background thread may wait for the extents: so this thread
     /// does it.
     pub(super) fn commit_between_steps(&self, next: Cost) -> Result<()> {
-        match self.writer()?.wants_commit(next) {
-            true => self.writer()?.commit_running(),
+        match self.inodes.writer()?.wants_commit(next) {
+            true => self.inodes.writer()?.commit_running(),
             false => Ok(()),
         }
     }

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
+use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
 use super::extent::{DiskPart, Extent};
 use super::extent_edit::ExtentEdit;
@@ -23,7 +24,6 @@ use crate::file_id::FileId;
 use crate::inode::{FileExtentsState, Inode, Promise, WriteBuffer};
 use crate::lock;
 use crate::transaction::{Cost, Permit};
-use crate::volume::Volume;
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;
@@ -72,7 +72,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Errors: the thread must not wait, and there is something to be written.
-    fn write_back(&mut self, volume: &Volume) -> Result<()> {
+    fn write_back(&mut self, files: &Files) -> Result<()> {
         if waiting::is_forbidden() {
             for inode in [self.src, self.dst] {
                 if lock::read(&inode.lock)?.buffer.is_dirty() {
@@ -82,9 +82,9 @@ impl<'a> Pair<'a> {
             return Ok(());
         }
         if let Some(extents) = &mut self.src_extents {
-            volume.write_back_locked(self.src, extents)?;
+            files.write_back_locked(self.src, extents)?;
         }
-        volume.write_back_locked(self.dst, &mut self.dst_extents)
+        files.write_back_locked(self.dst, &mut self.dst_extents)
     }
 
     /// INPLACE-1
@@ -108,14 +108,14 @@ fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
     Ok((item.flags(), state.buffer.size_over(item.size.get())))
 }
 
-impl Volume {
+impl Files {
     /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
     /// end of `src` if `len` is 0. Returns how many bytes these were.
     ///
     /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
     /// within the destination; ranges that overlap or pass the source's end; one file with
     /// checksums, the other without; an immutable destination; and those of a write.
-    pub fn clone_range(
+    pub(crate) fn clone_range(
         &self,
         src: FileId,
         src_offset: u64,
@@ -123,7 +123,7 @@ impl Volume {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<u64> {
-        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        let (src, dst) = (self.inodes.get(src)?, self.inodes.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let syncs = self.syncs_shares(&src, &dst)?;
         let share = Share {
@@ -155,7 +155,7 @@ impl Volume {
     /// stay as they are.
     ///
     /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
-    pub fn dedupe_range(
+    pub(crate) fn dedupe_range(
         &self,
         src: FileId,
         src_offset: u64,
@@ -164,7 +164,7 @@ impl Volume {
         dst_offset: u64,
     ) -> Result<bool> {
         waiting::check()?;
-        let (src, dst) = (self.inodes.get(self, src)?, self.inode_to_change(dst)?);
+        let (src, dst) = (self.inodes.get(src)?, self.inodes.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let syncs = self.syncs_shares(&src, &dst)?;
         let share = Share {
@@ -198,7 +198,7 @@ impl Volume {
     ///
     /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
     /// of one file that overlap.
-    pub fn copy_range(
+    pub(crate) fn copy_range(
         &self,
         src: FileId,
         src_offset: u64,
@@ -207,20 +207,20 @@ impl Volume {
         dst_offset: u64,
     ) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
-        let src_size = self.attr(src)?.size;
+        let src_size = self.inodes.attr(src)?.size;
         let len = len.min(src_size.saturating_sub(src_offset));
         if len == 0 {
             return Ok(0);
         }
         end_of(dst_offset, len)?;
-        refuse_flags(&*self.inode_to_change(dst)?, InodeFlags::IMMUTABLE)?;
+        refuse_flags(&*self.inodes.inode_to_change(dst)?, InodeFlags::IMMUTABLE)?;
         if src == dst && overlap(src_offset, dst_offset, len) {
             return Err(Error::Invalid("ranges overlap"));
         }
         let mut done = 0;
         let whole = len - len % sectorsize;
         // Part of a sector is shared where both files end with it.
-        let ends = src_offset + len == src_size && dst_offset + len >= self.attr(dst)?.size;
+        let ends = src_offset + len == src_size && dst_offset + len >= self.inodes.attr(dst)?.size;
         let shared = if ends { len } else { whole };
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
@@ -262,7 +262,7 @@ impl Volume {
     }
 
     fn is_buffered(&self, id: FileId) -> Result<bool> {
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.inodes.get(id)?;
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
@@ -325,11 +325,11 @@ impl Volume {
             false => 0,
         };
         let step = met.clamp(LEAST_STEP, STEP);
-        match self.promise(data_bytes, cost_of(step)) {
+        match self.inodes.promise(data_bytes, cost_of(step)) {
             Err(error) if error.is_no_space() && step > LEAST_STEP => {}
             promise => return Ok((promise?, step)),
         }
-        let promise = self.promise(data_bytes, cost_of(LEAST_STEP))?;
+        let promise = self.inodes.promise(data_bytes, cost_of(LEAST_STEP))?;
         Ok((promise, LEAST_STEP))
     }
 
@@ -388,7 +388,7 @@ impl Volume {
         let mut done = 0;
         while done < share.len {
             // Anew for each piece: what others free meanwhile is not kept back to the end.
-            let _epoch = self.node_store().epoch();
+            let _epoch = self.roots.node_store().epoch();
             let len = COMPARE_BYTES.min((share.len - done) as usize);
             let sides = [(pair.src, share.from + done), (pair.dst, share.to + done)];
             for ((inode, offset), buf) in sides.into_iter().zip(&mut bufs) {
@@ -470,7 +470,8 @@ impl Volume {
             let within = cut.start - place.start..cut.end - place.start;
             let to = part.to + (cut.start - from.start);
             if let Some(Extent::Disk(shared)) = extent.slice(within) {
-                self.writer()?
+                self.inodes
+                    .writer()?
                     .shared_extents
                     .add(shared.disk.start, txn.transid());
                 dst.put(
@@ -499,7 +500,7 @@ impl Volume {
         if let Some(bytes) = inline {
             let bytes = &bytes[..bytes.len().min(part.len as usize)];
             let promise = promise.split(promise.data_bytes());
-            let files = &self.data.dirty;
+            let files = &self.inodes.dirty;
             state
                 .buffer
                 .write(files, part.to, bytes, sectorsize, promise);

@@ -7,10 +7,10 @@ use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Cursor;
 
+use super::Files;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 /// The kernel compresses at most this much into one extent, and stores at most as much.
 pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;
@@ -82,7 +82,7 @@ pub(super) struct FileExtents<'v> {
 impl<'v> FileExtents<'v> {
     /// `tree` is that of the file's subvolume.
     pub(super) fn from(
-        volume: &'v Volume,
+        files: &'v Files,
         tree: &'v Tree,
         file: FileId,
         offset: u64,
@@ -94,7 +94,7 @@ impl<'v> FileExtents<'v> {
             more = cursor.seek(&key)?;
         }
         Ok(FileExtents {
-            chunks: volume.pool().chunk_map(),
+            chunks: files.roots.pool().chunk_map(),
             file,
             cursor,
             more,

@@ -11,6 +11,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
+use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
 use super::extent::{DiskPart, Extent};
 use super::extent_edit::ExtentEdit;
@@ -22,7 +23,6 @@ use crate::inode::{
     FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, Wanted, WriteBuffer, put_inode,
 };
 use crate::transaction::{Cost, DiskExtent, FREEING_ITEMS, Permit};
-use crate::volume::Volume;
 
 /// What is to become of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,19 +107,25 @@ impl Steps {
     }
 }
 
-impl Volume {
+impl Files {
     /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
     ///
     /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
     /// append-only one unless space is reserved.
-    pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
+    pub(crate) fn fallocate(
+        &self,
+        id: FileId,
+        mode: Fallocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("length of 0"));
         }
         let end = end_of(offset, len)?;
         waiting::check()?;
         let range = offset..end;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, mode.guards())?;
         let touched = touched_sectors(&range, self.roots.sectorsize());
         let (mut means, mut extents) = self.begin_fallocate(&inode, mode, &range)?;
@@ -176,13 +182,13 @@ impl Volume {
         for _ in 0..BEGIN_TRIES {
             let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
             let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
-            let pieces = self.writer()?.space.piece_of_data();
+            let pieces = self.inodes.writer()?.space.piece_of_data();
             let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
             let met = self.extents_in(inode, touched.clone(), STEP)?;
             // A new one may come before, behind and between those that are there.
             let met = (2 * met + 1).saturating_add(pieces as usize);
             let (edges, steps) = self.promise_steps(mode, small_bytes, met)?;
-            let space = match self.promise(data_bytes, Cost::default()) {
+            let space = match self.inodes.promise(data_bytes, Cost::default()) {
                 // Buffered data of the range has its extents by now.
                 Err(error)
                     if error.is_no_space()
@@ -247,12 +253,12 @@ impl Volume {
         met: usize,
     ) -> Result<(Promise, Steps)> {
         let steps = Steps::of(mode, false, met);
-        match self.promise(data_bytes, steps.cost()) {
+        match self.inodes.promise(data_bytes, steps.cost()) {
             Err(error) if error.is_no_space() => {}
             promise => return Ok((promise?, steps)),
         }
         let steps = Steps::of(mode, true, met);
-        Ok((self.promise(data_bytes, steps.cost())?, steps))
+        Ok((self.inodes.promise(data_bytes, steps.cost())?, steps))
     }
 
     /// How much space the change takes for sectors that get reserved, as things stand.
@@ -332,7 +338,7 @@ impl Volume {
         if places.is_empty() {
             return Ok(None);
         }
-        let writer = self.writer()?;
+        let writer = self.inodes.writer()?;
         let mut wanted = Wanted {
             bytes: 0,
             min_bytes: self.roots.sectorsize(),
@@ -350,7 +356,7 @@ impl Volume {
                         return Ok(Some(at));
                     }
                     wanted.bytes = (place.end - at).min(MAX_EXTENT_BYTES);
-                    let (start, len) = space.allocate(self, &wanted)?;
+                    let (start, len) = space.allocate(&self.inodes, &wanted)?;
                     let part = DiskPart {
                         generation: 0,
                         ram_bytes: len,
@@ -475,7 +481,7 @@ impl Volume {
                 continue;
             }
             let zeros = vec![0; (to - from) as usize];
-            let files = &self.data.dirty;
+            let files = &self.inodes.dirty;
             let promise = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
             state.buffer.write(files, from, &zeros, sectorsize, promise);
             files.add(inode);

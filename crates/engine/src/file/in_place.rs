@@ -24,6 +24,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
 use ubtrfs_format::key::{Key, KeyType};
 
+use super::Files;
 use super::extent::{DiskPart, Extent};
 use super::extent_edit::ExtentEdit;
 use crate::csum_tree::has_csums;
@@ -31,7 +32,6 @@ use crate::error::Result;
 use crate::inode::{FileExtentsState, Inode};
 use crate::space::InPlaceWrite;
 use crate::transaction::DataRef;
-use crate::volume::Volume;
 
 /// A part of a file that may be overwritten, as long as this is held.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Place {
     pub(super) handle: InPlaceWrite,
 }
 
-impl Volume {
+impl Files {
     /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `extent_edit` has what the file has
     /// there. The caller holds `Tree::in_place` (INPLACE-3).
     pub(super) fn places_to_overwrite(
@@ -72,7 +72,7 @@ impl Volume {
             if whole.prealloc && has_csums(&self.roots, part.logical(), part.len)? {
                 continue;
             }
-            let Some(handle) = self.writer()?.space.write_in_place(part.logical()) else {
+            let Some(handle) = self.inodes.writer()?.space.write_in_place(part.logical()) else {
                 continue;
             };
             places.push(Place {
@@ -109,11 +109,16 @@ impl Volume {
 
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
         // The number first: what it counts as committed, the view has.
-        let committed = self.writer()?.committed();
-        if self.writer()?.shared_extents.contains(part.disk.start) {
+        let committed = self.inodes.writer()?.committed();
+        if self
+            .inodes
+            .writer()?
+            .shared_extents
+            .contains(part.disk.start)
+        {
             return Ok(false);
         }
-        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let tree = self.roots.tree(RootId::EXTENT_TREE)?;
         let key = Key::new(part.disk.start.0, KeyType::EXTENT_ITEM, part.disk.len);
         let Some(item) = tree.view.get(&key)? else {
             // Its own transaction is not committed yet.

@@ -27,31 +27,53 @@ mod write_back;
 mod tests;
 
 pub use decompressed::CacheStats;
-pub(crate) use decompressed::DecompressedExtents;
+use decompressed::DecompressedExtents;
 pub use fallocate::Fallocate;
+pub(crate) use sync::Durable;
 
-use crate::inode::{DataOptions, DirtyFiles, Settings};
-use crate::roots::Rescue;
+use std::sync::Arc;
 
-/// What the data path of a volume shares among files.
+use crate::error::Result;
+use crate::inode::Inodes;
+use crate::roots::{Rescue, Roots};
+use crate::transaction::SpaceReclaim;
+
+/// The data of a volume's regular files.
 #[derive(Debug)]
-pub(crate) struct DataPath {
-    pub(crate) settings: Settings,
+pub(crate) struct Files {
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) inodes: Arc<Inodes>,
     pub(crate) rescue: Rescue,
-    pub(crate) dirty: DirtyFiles,
+    decompressed: DecompressedExtents,
 }
 
-impl DataPath {
-    pub(crate) fn new(options: DataOptions) -> DataPath {
-        DataPath {
-            settings: Settings::new(&options),
-            rescue: options.rescue,
-            dirty: DirtyFiles::new(options.buffer_bytes),
+impl Files {
+    /// `decompressed_bytes`: budget of the cache of decompressed extents.
+    pub(crate) fn new(inodes: &Arc<Inodes>, rescue: Rescue, decompressed_bytes: u64) -> Files {
+        Files {
+            roots: Arc::clone(&inodes.roots),
+            inodes: Arc::clone(inodes),
+            rescue,
+            decompressed: DecompressedExtents::new(decompressed_bytes),
         }
     }
 
-    /// Lets go of memory for buffered data that was not needed since the last time.
-    pub(crate) fn trim(&self) {
-        self.dirty.trim();
+    /// How often a decompressed extent was found in memory.
+    pub(crate) fn decompressed_stats(&self) -> CacheStats {
+        self.decompressed.stats()
+    }
+}
+
+impl SpaceReclaim for Files {
+    fn write_back_dirty(&self) -> Result<()> {
+        self.write_back_all()
+    }
+
+    fn evict_orphans(&self) {
+        self.inodes.evict_orphans();
+    }
+
+    fn write_lazy_times(&self) -> Result<()> {
+        self.inodes.write_times()
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
+use super::Files;
 use super::encode::Encoder;
 use super::extent::Extent;
 use super::extent_edit::ExtentEdit;
@@ -16,7 +17,6 @@ use super::read::Reader;
 use super::runs::{Run, runs};
 use crate::error::{Error, Result};
 use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, known_inode, property};
-use crate::volume::Volume;
 
 /// Runs whose items change in one transaction, so that a freeze never waits long.
 const GROUP_RUNS: usize = 256;
@@ -72,18 +72,18 @@ pub(super) struct Group<'a> {
 impl<'a> Job<'a> {
     /// Takes what is buffered of a file, if anything is or it is to grow.
     pub(super) fn from_buffer(
-        volume: &Volume,
+        files: &Files,
         inode: &'a Arc<Inode>,
         extents: &'a mut FileExtentsState,
         grow_to: Option<u64>,
     ) -> Result<Option<Job<'a>>> {
         let mut state = inode.lock.write();
-        Job::from_state(volume, inode, &mut state, extents, grow_to)
+        Job::from_state(files, inode, &mut state, extents, grow_to)
     }
 
     /// Takes what is buffered of a file that the caller has locked, if anything is or it is to grow.
     pub(super) fn from_state(
-        volume: &Volume,
+        files: &Files,
         inode: &'a Arc<Inode>,
         state: &mut InodeState,
         extents: &'a mut FileExtentsState,
@@ -91,14 +91,14 @@ impl<'a> Job<'a> {
     ) -> Result<Option<Job<'a>>> {
         if !state.buffer.is_dirty() && grow_to.is_none() {
             // Others may have discarded what was buffered.
-            volume.data.dirty.remove(inode.id);
+            files.inodes.dirty.remove(inode.id);
             return Ok(None);
         }
         let item = match known_inode(&inode.tree, inode.id) {
             Ok(item) => item,
             Err(Error::NoSuchInode(_)) => {
                 drop(state.buffer.forget(0..u64::MAX));
-                volume.data.dirty.remove(inode.id);
+                files.inodes.dirty.remove(inode.id);
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -126,7 +126,7 @@ impl<'a> Job<'a> {
     /// Bytes of the caller's, whole sectors, past the buffer. None if the file has data in the sector of its
     /// end, and a hole were to follow: that sector must be completed, which the buffer does.
     pub(super) fn from_caller(
-        volume: &Volume,
+        files: &Files,
         inode: &'a Arc<Inode>,
         extents: &'a mut FileExtentsState,
         offset: u64,
@@ -135,7 +135,7 @@ impl<'a> Job<'a> {
     ) -> Result<Option<Job<'a>>> {
         let item = known_inode(&inode.tree, inode.id)?;
         let old_size = item.size.get();
-        if offset > old_size && !old_size.is_multiple_of(volume.roots.sectorsize()) {
+        if offset > old_size && !old_size.is_multiple_of(files.roots.sectorsize()) {
             return Ok(None);
         }
         let taken = Taken {
@@ -154,7 +154,7 @@ impl<'a> Job<'a> {
     /// Bytes of the caller's in sectors that are not dirty, which stay in flight until the job is done. The file holds
     /// nothing in flight, and `item` is what it has now.
     pub(super) fn of_own(
-        volume: &Volume,
+        files: &Files,
         inode: &'a Arc<Inode>,
         state: &mut InodeState,
         extents: &'a mut FileExtentsState,
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
         let source = Source::Own(state.buffer.put_in_flight(pieces));
         if !is_listed {
             // DIRTY-1
-            volume.data.dirty.add(inode);
+            files.inodes.dirty.add(inode);
         }
         let taken = Taken {
             inode,
@@ -194,16 +194,16 @@ impl Source<'_> {
 
 impl Taken<'_> {
     /// Completes sectors, and finds out what is in the way.
-    pub(super) fn plan(&self, volume: &Volume) -> Result<Plan<'_>> {
-        let sectorsize = volume.roots.sectorsize();
+    pub(super) fn plan(&self, files: &Files) -> Result<Plan<'_>> {
+        let sectorsize = files.roots.sectorsize();
         let flags = self.item.flags();
         let old_size = self.item.size.get();
         let runs = match &self.source {
             Source::Buffer(pieces) | Source::Own(pieces) => {
                 let pieces: &Pieces = pieces;
-                let also = self.also_written(volume, pieces)?;
+                let also = self.also_written(files, pieces)?;
                 runs(pieces, &also, sectorsize, old_size, &mut |offset, buf| {
-                    let mut reader = Reader::new(volume, &self.inode.tree, self.inode.id, flags);
+                    let mut reader = Reader::new(files, &self.inode.tree, self.inode.id, flags);
                     reader.plan(offset, 0..buf.len(), buf)?;
                     reader.run(buf)
                 })?
@@ -220,7 +220,7 @@ impl Taken<'_> {
                 Some(_) => size.max(end.min(self.size)),
                 None => self.size,
             };
-            let extent_edit = self.load(volume, &members, size..after)?;
+            let extent_edit = self.load(files, &members, size..after)?;
             groups.push(Group {
                 runs: members,
                 extent_edit,
@@ -233,20 +233,20 @@ impl Taken<'_> {
             }
         }
         let property = match flags.contains(InodeFlags::COMPRESS) {
-            true => self.compression_property(volume)?,
+            true => self.compression_property(files)?,
             false => None,
         };
         Ok(Plan {
             groups,
-            encoder: Encoder::new(&volume.data.settings.compress(), flags, property),
+            encoder: Encoder::new(&files.inodes.settings.compress(), flags, property),
             flags,
             size: self.size,
         })
     }
 
     /// Sectors that must be written besides those that were.
-    fn also_written(&self, volume: &Volume, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
-        let sectorsize = volume.roots.sectorsize();
+    fn also_written(&self, files: &Files, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
+        let sectorsize = files.roots.sectorsize();
         let old_size = self.item.size.get();
         let mut also = Vec::new();
         // What lies behind the end in its sector is no data, but would become some.
@@ -273,30 +273,30 @@ impl Taken<'_> {
 
     pub(super) fn load(
         &self,
-        volume: &Volume,
+        files: &Files,
         runs: &[Run<'_>],
         size: Range<u64>,
     ) -> Result<ExtentEdit> {
-        self.load_ranges(volume, runs.iter().map(Run::range).collect(), size)
+        self.load_ranges(files, runs.iter().map(Run::range).collect(), size)
     }
 
     /// The extents that entering data of `ranges` and a new size changes.
     pub(super) fn load_ranges(
         &self,
-        volume: &Volume,
+        files: &Files,
         mut ranges: Vec<Range<u64>>,
         size: Range<u64>,
     ) -> Result<ExtentEdit> {
-        let sectorsize = volume.roots.sectorsize();
-        if size.start < size.end && !volume.roots.has_no_holes() {
+        let sectorsize = files.roots.sectorsize();
+        if size.start < size.end && !files.roots.has_no_holes() {
             ranges.push(size.start..size.end.next_multiple_of(sectorsize));
             ranges.sort_unstable_by_key(|range| range.start);
         }
         ExtentEdit::load_all(self.inode, sectorsize, ranges)
     }
 
-    fn compression_property(&self, volume: &Volume) -> Result<Option<Compression>> {
-        let value = volume.xattr(self.inode.id, property::COMPRESSION)?;
+    fn compression_property(&self, files: &Files) -> Result<Option<Compression>> {
+        let value = files.inodes.xattr(self.inode.id, property::COMPRESSION)?;
         Ok(property::Wish::algorithm(value.as_deref()))
     }
 }

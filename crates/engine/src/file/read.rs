@@ -16,6 +16,7 @@ use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 use ubtrfs_format::key::{Key, KeyType};
 
+use super::Files;
 use super::change::read_file;
 use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
 use crate::csum_tree::{RangeCsums, data_csums};
@@ -24,7 +25,6 @@ use crate::file_id::FileId;
 use crate::inode::Attr;
 use crate::lock;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 /// A part of the request that the devices have.
 struct Part {
@@ -51,20 +51,20 @@ enum Stored {
 
 /// One file as a read sees it.
 pub(super) struct Reader<'v> {
-    volume: &'v Volume,
+    files: &'v Files,
     tree: &'v Tree,
     file: FileId,
     has_csums: bool,
     parts: Vec<Part>,
 }
 
-impl Volume {
+impl Files {
     /// Fills `buf` from `offset`. Fewer bytes are read only at the end of the file.
-    pub fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if self.is_writable() && !id.is_stub() {
+    pub(crate) fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if self.roots.is_writable() && !id.is_stub() {
             return self.read_buffered(id, offset, buf);
         }
-        let attr = self.stored_attr(id)?;
+        let attr = self.inodes.stored_attr(id)?;
         match attr.kind {
             FileKind::Regular => self.read_data(id, &attr, offset, buf),
             FileKind::Directory => Err(Error::IsADirectory(id)),
@@ -82,7 +82,7 @@ impl Volume {
     ) -> Result<usize> {
         let buf = within(attr.size, offset, buf);
         let tree = self.roots.tree_of(id)?;
-        let _epoch = self.node_store().epoch();
+        let _epoch = self.roots.node_store().epoch();
         let mut reader = Reader::new(self, &tree, id, attr.flags);
         reader.plan(offset, 0..buf.len(), buf)?;
         reader.run(buf)?;
@@ -90,8 +90,8 @@ impl Volume {
     }
 
     fn read_buffered(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let inode = self.inodes.get(self, id)?;
-        let _epoch = self.node_store().epoch();
+        let inode = self.inodes.get(id)?;
+        let _epoch = self.roots.node_store().epoch();
         let state = lock::read(&inode.lock)?;
         let item = read_file(&inode)?;
         let buf = within(state.buffer.size_over(item.size.get()), offset, buf);
@@ -119,17 +119,16 @@ fn within(size: u64, offset: u64, buf: &mut [u8]) -> &mut [u8] {
 
 impl<'v> Reader<'v> {
     pub(super) fn new(
-        volume: &'v Volume,
+        files: &'v Files,
         tree: &'v Tree,
         file: FileId,
         flags: InodeFlags,
     ) -> Reader<'v> {
         Reader {
-            volume,
+            files,
             tree,
             file,
-            has_csums: !flags.contains(InodeFlags::NODATASUM)
-                && !volume.data.rescue.ignore_data_csums,
+            has_csums: !flags.contains(InodeFlags::NODATASUM) && !files.rescue.ignore_data_csums,
             parts: Vec::new(),
         }
     }
@@ -143,7 +142,7 @@ impl<'v> Reader<'v> {
         let end = offset + place.len() as u64;
         let at = |offset_in_file: u64| place.start + (offset_in_file - offset) as usize;
         let mut done = offset;
-        let mut extents = FileExtents::from(self.volume, self.tree, self.file, offset)?;
+        let mut extents = FileExtents::from(self.files, self.tree, self.file, offset)?;
         while done < end {
             let more = extents.next(&mut |range| {
                 let from = range.start.max(offset).min(end);
@@ -192,7 +191,7 @@ impl<'v> Reader<'v> {
             }
             Source::Compressed(extent, offset) => {
                 let skip = offset + skip;
-                if let Some(plain) = self.volume.decompressed.get(&extent, self.has_csums) {
+                if let Some(plain) = self.files.decompressed.get(&extent, self.has_csums) {
                     copy_padded(&plain, skip, &mut buf[place]);
                     return Ok(());
                 }
@@ -225,7 +224,7 @@ impl<'v> Reader<'v> {
             return Ok(());
         }
         let mut plain = vec![0; range.len as usize];
-        let sectorsize = self.volume.roots.sectorsize() as usize;
+        let sectorsize = self.files.roots.sectorsize() as usize;
         compress::decompress(compression, data, &mut plain, sectorsize, true)
             .map_err(|source| self.undecodable(range.start, source))?;
         copy_padded(&plain, skip, out);
@@ -258,12 +257,12 @@ impl<'v> Reader<'v> {
         if !self.has_csums {
             return Ok(None);
         }
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let head = logical.0 % sectorsize;
         let first = Logical(logical.0 - head);
         let sectors = (head + len).div_ceil(sectorsize);
-        let csums = match data_csums(&self.volume.roots, first, sectors as usize) {
-            Err(error) if self.volume.data.rescue.goes_on_without(&error) => {
+        let csums = match data_csums(&self.files.roots, first, sectors as usize) {
+            Err(error) if self.files.rescue.goes_on_without(&error) => {
                 tracing::debug!(%error, "data is given unverified");
                 return Ok(None);
             }
@@ -304,7 +303,7 @@ impl<'v> Reader<'v> {
         csums: Option<&RangeCsums>,
         out: &mut [u8],
     ) -> Result<()> {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let head = logical.0 % sectorsize;
         let first_len = match head {
             0 => 0,
@@ -348,8 +347,9 @@ impl<'v> Reader<'v> {
         if out.is_empty() {
             return Ok(());
         }
-        let sectorsize = self.volume.roots.sectorsize() as usize;
-        self.volume
+        let sectorsize = self.files.roots.sectorsize() as usize;
+        self.files
+            .roots
             .pool()
             .read_checked(logical, out, sectorsize, &mut |index, sector| {
                 csums.is_none_or(|csums| csums.matches(first_sum + index, sector))
@@ -369,7 +369,7 @@ impl<'v> Reader<'v> {
         csums: Option<&RangeCsums>,
     ) -> Result<Arc<[u8]>> {
         // One request may meet the same extent twice.
-        if let Some(plain) = self.volume.decompressed.get(&extent, self.has_csums) {
+        if let Some(plain) = self.files.decompressed.get(&extent, self.has_csums) {
             return Ok(plain);
         }
         let mut stored = vec![0; extent.disk_bytes as usize];
@@ -377,10 +377,10 @@ impl<'v> Reader<'v> {
         let mut plain: Arc<[u8]> = std::iter::repeat_n(0, extent.ram_bytes as usize).collect();
         let out = Arc::get_mut(&mut plain).expect("not shared yet");
         let kind = Compression::from_raw(extent.compression).unwrap_or_default();
-        let sectorsize = self.volume.roots.sectorsize() as usize;
+        let sectorsize = self.files.roots.sectorsize() as usize;
         compress::decompress(kind, &stored, out, sectorsize, false)
             .map_err(|source| self.undecodable(offset, source))?;
-        self.volume
+        self.files
             .decompressed
             .insert(extent, self.has_csums, Arc::clone(&plain));
         Ok(plain)

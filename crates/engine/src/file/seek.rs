@@ -1,17 +1,17 @@
 //! SEEK_DATA and SEEK_HOLE. Preallocated space that was not written counts as a hole, what is buffered as
 //! data, in whole sectors.
 
+use super::Files;
 use super::extents::{FileExtents, FileRange};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::inode::WriteBuffer;
 use crate::lock;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
-impl Volume {
+impl Files {
     /// The first offset at or above `offset` that holds data; None if there is none before the end.
-    pub fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+    pub(crate) fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
                 return Ok(None);
@@ -28,7 +28,7 @@ impl Volume {
 
     /// The first offset at or above `offset` that holds none, the end of the file at the latest; None
     /// if `offset` is not below the end.
-    pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+    pub(crate) fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
                 return Ok(None);
@@ -51,12 +51,12 @@ impl Volume {
             .as_ref()
             .map(|inode| lock::read(&inode.lock))
             .transpose()?;
-        let item_size = self.stored_attr(id)?.size;
+        let item_size = self.inodes.stored_attr(id)?.size;
         let tree = self.roots.tree_of(id)?;
         let none = WriteBuffer::default();
         let buffer = state.as_ref().map_or(&none, |state| &state.buffer);
         look(&Layout {
-            volume: self,
+            files: self,
             tree: &tree,
             id,
             buffer,
@@ -68,7 +68,7 @@ impl Volume {
 
 /// Where a file has data.
 struct Layout<'a> {
-    volume: &'a Volume,
+    files: &'a Files,
     tree: &'a Tree,
     id: FileId,
     buffer: &'a WriteBuffer,
@@ -79,11 +79,11 @@ struct Layout<'a> {
 
 impl Layout<'_> {
     fn extents(&self, from: u64) -> Result<FileExtents<'_>> {
-        FileExtents::from(self.volume, self.tree, self.id, from)
+        FileExtents::from(self.files, self.tree, self.id, from)
     }
 
     fn end_of(&self, range: &FileRange<'_>) -> u64 {
-        range.end_aligned(self.volume.roots.sectorsize())
+        range.end_aligned(self.files.roots.sectorsize())
     }
 
     fn stored_data(&self, offset: u64) -> Result<Option<u64>> {
@@ -128,14 +128,14 @@ impl Layout<'_> {
     }
 
     fn buffered_data(&self, offset: u64) -> Option<u64> {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let first = self.buffer.next_data(offset - offset % sectorsize)?;
         Some((first - first % sectorsize).max(offset))
     }
 
     /// The first offset at or above `offset` whose sector has nothing buffered.
     fn buffered_hole(&self, offset: u64) -> u64 {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let mut at = offset;
         loop {
             let sector = at - at % sectorsize;

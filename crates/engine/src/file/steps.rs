@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ubtrfs_format::compress::Compression;
 
+use super::Files;
 use super::extent::DiskPart;
 use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Taken};
@@ -22,7 +23,6 @@ use super::store::Stored;
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::transaction::{Cost, FREEING_ITEMS, Permit};
-use crate::volume::Volume;
 
 /// Items that an extent which is replaced costs: its own, and its reference.
 const REPLACED_ITEMS: u64 = 2;
@@ -162,7 +162,7 @@ pub(super) enum Entry<'v> {
     InParts(u64),
 }
 
-impl Volume {
+impl Files {
     /// How `stored` may enter. Commits if that makes room for all of it. `promised`: the items that its writers were
     /// promised and that nothing has entered for; what it takes is taken off.
     pub(super) fn entry_of(
@@ -184,8 +184,8 @@ impl Volume {
         if let Some(permit) = self.admit_items(more)? {
             return Ok(Entry::AtOnce(permit));
         }
-        self.writer()?.commit_running()?;
-        self.writer()?.release_freed();
+        self.inodes.writer()?.commit_running()?;
+        self.inodes.writer()?.release_freed();
         if let Some(permit) = self.admit_items(more)? {
             return Ok(Entry::AtOnce(permit));
         }
@@ -194,7 +194,7 @@ impl Volume {
 
     /// How many items a part of so many at most may change.
     fn items_of_parts(&self, items: u64) -> Result<u64> {
-        let writer = self.writer()?;
+        let writer = self.inodes.writer()?;
         let fits = |items: u64| {
             let cost = cost_of(items);
             writer.would_hold(cost) && writer.has_room_now(cost.and(Cost::of_freeing()))
@@ -207,7 +207,7 @@ impl Volume {
     }
 
     fn admit_items(&self, items: u64) -> Result<Option<Permit<'_>>> {
-        let (writer, cost) = (self.writer()?, cost_of(items));
+        let (writer, cost) = (self.inodes.writer()?, cost_of(items));
         Ok(match writer.has_memory_for(cost) {
             // Who frees space must have room afterwards as well.
             true => writer.admit_now(cost.and(Cost::of_freeing())),
@@ -274,9 +274,9 @@ impl Volume {
         if let Some(permit) = self.admit_items(items)? {
             return Ok(Some(permit));
         }
-        let (writer, cost) = (self.writer()?, cost_of(items));
+        let (writer, cost) = (self.inodes.writer()?, cost_of(items));
         for _ in 0..LEAST_TRIES {
-            self.writer()?.commit_running()?;
+            self.inodes.writer()?.commit_running()?;
             writer.wait_for_readers();
             if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
                 return Ok(Some(permit));

@@ -13,6 +13,7 @@ use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
+use super::Files;
 use super::encode::Encoded;
 use super::extent::{DiskPart, Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
@@ -23,7 +24,6 @@ use crate::inode::{FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, WINDOW_BY
 use crate::roots::Tree;
 use crate::space::InPlaceWrite;
 use crate::transaction::{DiskExtent, TransactionManager};
-use crate::volume::Volume;
 
 /// Bytes given to the devices at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -138,18 +138,18 @@ impl Stored {
 
 /// Collects what many files write.
 pub(super) struct Store<'a, 'p> {
-    volume: &'a Volume,
-    files: Vec<Result<StoredFile<'a>>>,
+    files: &'a Files,
+    stored: Vec<Result<StoredFile<'a>>>,
     /// Whose, where, what.
     writes: Vec<(usize, Logical, Cow<'p, [u8]>)>,
     bytes: u64,
 }
 
 impl<'a, 'p> Store<'a, 'p> {
-    pub(super) fn new(volume: &'a Volume) -> Store<'a, 'p> {
+    pub(super) fn new(files: &'a Files) -> Store<'a, 'p> {
         Store {
-            volume,
-            files: Vec::new(),
+            files,
+            stored: Vec::new(),
             writes: Vec::new(),
             bytes: 0,
         }
@@ -171,13 +171,13 @@ impl<'a, 'p> Store<'a, 'p> {
             handles: Vec::new(),
             promise,
         };
-        let index = self.files.len();
+        let index = self.stored.len();
         let Some(plan) = plan else {
-            self.files.push(Ok(file));
+            self.stored.push(Ok(file));
             return;
         };
         let mut placer = Placer {
-            volume: self.volume,
+            files: self.files,
             inode,
             plan,
             extents,
@@ -196,7 +196,7 @@ impl<'a, 'p> Store<'a, 'p> {
             self.bytes += bytes.len() as u64;
             self.writes.push((index, logical, bytes));
         }
-        self.files.push(Ok(file));
+        self.stored.push(Ok(file));
         match placed {
             Ok(()) if self.bytes >= BATCH_BYTES => self.write(),
             Ok(()) => {}
@@ -207,7 +207,7 @@ impl<'a, 'p> Store<'a, 'p> {
     /// Has all written, and says what became of each file.
     pub(super) fn finish(mut self) -> Vec<Result<StoredFile<'a>>> {
         self.write();
-        self.files
+        self.stored
     }
 
     fn write(&mut self) {
@@ -220,9 +220,9 @@ impl<'a, 'p> Store<'a, 'p> {
             .iter()
             .map(|(_, logical, bytes)| (*logical, &**bytes))
             .collect();
-        let volume = self.volume;
-        let write = |writes: &[_]| volume.writer()?.write_data(writes);
-        if let Ok(writer) = volume.writer() {
+        let files = self.files;
+        let write = |writes: &[_]| files.inodes.writer()?.write_data(writes);
+        if let Ok(writer) = files.inodes.writer() {
             writer.count_data(bytes);
         }
         if write(&all).is_ok() {
@@ -231,7 +231,7 @@ impl<'a, 'p> Store<'a, 'p> {
         // One by one, to see whose it is.
         for (index, logical, bytes) in &writes {
             // What a file that failed was given may be another's by now.
-            if self.files[*index].is_err() {
+            if self.stored[*index].is_err() {
                 continue;
             }
             if let Err(error) = write(&[(*logical, &**bytes)]) {
@@ -243,20 +243,20 @@ impl<'a, 'p> Store<'a, 'p> {
     /// What the file was given, it does not need any more.
     fn fail(&mut self, index: usize, error: Error) {
         self.writes.retain(|(file, ..)| *file != index);
-        if let Ok(file) = &self.files[index]
-            && let Ok(writer) = self.volume.writer()
+        if let Ok(file) = &self.stored[index]
+            && let Ok(writer) = self.files.inodes.writer()
         {
             for extent in file.groups.iter().flatten().filter_map(Stored::new_extent) {
                 writer.space.give_back(extent.start, extent.len);
             }
-            self.files[index] = Err(error);
+            self.stored[index] = Err(error);
         }
     }
 }
 
 /// Finds places for the data of one file.
 struct Placer<'s, 'a, 'p> {
-    volume: &'a Volume,
+    files: &'a Files,
     inode: &'a Inode,
     plan: &'p Plan<'p>,
     extents: &'s mut FileExtentsState,
@@ -286,7 +286,7 @@ impl<'p> Placer<'_, '_, 'p> {
 
     /// The file's only extent, if it is small enough to go into its item.
     fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let size = self.plan.size;
         let [run] = &group.runs[..] else {
             return None;
@@ -302,11 +302,11 @@ impl<'p> Placer<'_, '_, 'p> {
         if !alone || self.plan.flags.intersects(in_place) {
             return None;
         }
-        let nodesize = self.volume.superblock().nodesize.get() as usize;
+        let nodesize = self.files.roots.superblock().nodesize.get() as usize;
         let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
         let most = self
-            .volume
-            .data
+            .files
+            .inodes
             .settings
             .max_inline_bytes()
             .min(room as u64);
@@ -338,12 +338,12 @@ impl<'p> Placer<'_, '_, 'p> {
             return Ok(vec![run.range()]);
         }
         if self.file.in_place.is_none() {
-            self.file.in_place = Overwriting::begin(&self.inode.tree, self.volume.writer()?);
+            self.file.in_place = Overwriting::begin(&self.inode.tree, self.files.inodes.writer()?);
         }
         if self.file.in_place.is_none() {
             return Ok(vec![run.range()]);
         }
-        let places = self.volume.places_to_overwrite(
+        let places = self.files.places_to_overwrite(
             self.inode,
             self.extents,
             extent_edit,
@@ -385,7 +385,7 @@ impl<'p> Placer<'_, '_, 'p> {
         range: Range<u64>,
         stored: &mut Vec<Stored>,
     ) -> Result<()> {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let encoder = &self.plan.encoder;
         // As in the kernel: one sector amid others cannot become smaller.
         let alone = range.start == 0 && range.end >= self.plan.size;
@@ -435,7 +435,7 @@ impl<'p> Placer<'_, '_, 'p> {
             len: chunk.end - chunk.start,
         };
         self.hint = Some(part.end());
-        let superblock = self.volume.superblock();
+        let superblock = self.files.roots.superblock();
         let mut csums = Vec::new();
         let sectorsize = superblock.sectorsize.get() as usize;
         superblock
@@ -456,15 +456,15 @@ impl<'p> Placer<'_, '_, 'p> {
         range: Range<u64>,
         stored: &mut Vec<Stored>,
     ) -> Result<()> {
-        let sectorsize = self.volume.roots.sectorsize();
+        let sectorsize = self.files.roots.sectorsize();
         let mut at = range.start;
         while at < range.end {
             let want = (range.end - at).min(MAX_EXTENT_BYTES);
             let (start, len) = self.allocate(want, sectorsize)?;
             if len < want
-                && let Err(error) = self.file.promise.count_piece(self.volume)
+                && let Err(error) = self.file.promise.count_piece(&self.files.inodes)
             {
-                self.volume.writer()?.space.give_back(start, len);
+                self.files.inodes.writer()?.space.give_back(start, len);
                 return Err(error);
             }
             let part = DiskPart {
@@ -495,7 +495,7 @@ impl<'p> Placer<'_, '_, 'p> {
             min_bytes,
             hint: self.hint,
         };
-        self.file.promise.allocate(self.volume, &wanted)
+        self.file.promise.allocate(&self.files.inodes, &wanted)
     }
 
     fn write(&mut self, logical: Logical, slices: impl Iterator<Item = &'p [u8]>) {
@@ -510,7 +510,7 @@ impl<'p> Placer<'_, '_, 'p> {
     fn sums(&self, run: &Run<'_>, range: Range<u64>) -> Vec<u8> {
         let mut sums = Vec::new();
         if !self.plan.flags.contains(InodeFlags::NODATASUM) {
-            let superblock = self.volume.superblock();
+            let superblock = self.files.roots.superblock();
             let sectorsize = superblock.sectorsize.get() as usize;
             for slice in run.slices(range) {
                 superblock

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
 
+use super::Files;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{DirtyFiles, Inode, OpenFile, WritebackErrors, known_inode};
-use crate::volume::Volume;
+use crate::inode::{DirtyFiles, Inode, WritebackErrors, known_inode};
 
 /// The part of a file that a sync makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Durable {
+pub(crate) enum Durable {
     All,
     /// All but times.
     Data,
@@ -23,13 +23,13 @@ enum Durable {
 /// Files whose data goes to the devices together.
 pub(super) const FILES_AT_ONCE: usize = 64;
 
-impl Volume {
+impl Files {
     /// Gives all buffered data its extents. Meets every file with data that was written before the call, also one that
     /// another thread is writing back.
     ///
     /// The first loss is returned when all has been tried.
     pub(crate) fn write_back_all(&self) -> Result<()> {
-        let files: &DirtyFiles = &self.data.dirty;
+        let files: &DirtyFiles = &self.inodes.dirty;
         let mut outcome = Ok(());
         let mut last = None;
         loop {
@@ -46,9 +46,9 @@ impl Volume {
     ///
     /// Errors: a write-back of this file failed, and no later data of it has been stored since a call returned that error;
     /// a failed commit.
-    pub fn fsync(&self, id: FileId) -> Result<()> {
+    pub(crate) fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.inodes.get(id)?;
         self.sync_inode(&inode, Durable::All, WritebackErrors::report)
     }
 
@@ -56,26 +56,26 @@ impl Volume {
     /// as where data was overwritten in place, this is a flush of the devices.
     ///
     /// Errors: as [`Volume::fsync`].
-    pub fn fdatasync(&self, id: FileId) -> Result<()> {
+    pub(crate) fn fdatasync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.inodes.get(id)?;
         self.sync_inode(&inode, Durable::Data, WritebackErrors::report)
     }
 
     /// Makes `what` durable; `report` takes a write-back error that is to be returned.
-    fn sync_inode(
+    pub(crate) fn sync_inode(
         &self,
         inode: &Arc<Inode>,
         what: Durable,
         report: impl FnOnce(&mut WritebackErrors) -> Option<String>,
     ) -> Result<()> {
-        if self.data.settings.flush_on_commit() {
+        if self.inodes.settings.flush_on_commit() {
             // A write-back error is reported by the next sync of the file.
             let _ = self.write_back_all();
         }
         let written = self.write_back(inode);
         if what == Durable::All {
-            self.write_times_of(inode)?;
+            self.inodes.write_times_of(inode)?;
         }
         let loss = report(inode.lock.write().buffer.writeback_errors_mut());
         if let Some(reason) = loss {
@@ -84,7 +84,7 @@ impl Volume {
         }
         written?;
         match what {
-            Durable::All => self.writer()?.commit_running(),
+            Durable::All => self.inodes.writer()?.commit_running(),
             Durable::Data => self.commit_data_of(inode),
         }
     }
@@ -93,10 +93,10 @@ impl Volume {
     fn commit_data_of(&self, inode: &Inode) -> Result<()> {
         let items = &inode.tree.inode_items;
         match items.changed_in(inode.id) {
-            Ok(changed) => self.writer()?.commit_through(changed),
+            Ok(changed) => self.inodes.writer()?.commit_through(changed),
             Err(ticket) => {
-                let running = self.writer()?.running_transid();
-                self.writer()?.commit_through(running)?;
+                let running = self.inodes.writer()?.running_transid();
+                self.inodes.writer()?.commit_through(running)?;
                 items.note_changed_by(ticket, inode.id, running);
                 Ok(())
             }
@@ -114,27 +114,5 @@ impl Volume {
             waiting::check()?;
         }
         Ok(syncs)
-    }
-}
-
-impl OpenFile {
-    /// Makes the file's data and all that was done to it durable.
-    ///
-    /// Errors: a write-back of the file failed since it was opened, which is returned once; a failed commit.
-    pub fn fsync(&self) -> Result<()> {
-        self.sync(Durable::All)
-    }
-
-    /// As [`Volume::fdatasync`].
-    ///
-    /// Errors: as [`OpenFile::fsync`].
-    pub fn fdatasync(&self) -> Result<()> {
-        self.sync(Durable::Data)
-    }
-
-    fn sync(&self, what: Durable) -> Result<()> {
-        waiting::check()?;
-        let report = |errors: &mut WritebackErrors| errors.report_to(self.seen_errors());
-        self.volume().sync_inode(self.inode(), what, report)
     }
 }

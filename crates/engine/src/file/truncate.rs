@@ -12,6 +12,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
+use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
 use super::extent::{Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
@@ -19,9 +20,8 @@ use super::read::Reader;
 use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::file_id::FileId;
-use crate::inode::{FileExtentsState, Inode, OpenFile, Promise, WriteBuffer, put_inode};
+use crate::inode::{FileExtentsState, Inode, Promise, WriteBuffer, put_inode};
 use crate::transaction::{Cost, FREEING_ITEMS, Permit};
-use crate::volume::Volume;
 
 /// Extents that one step drops.
 const STEP: usize = 512;
@@ -30,37 +30,37 @@ const STEP_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it cost.
 const EXTENT_ITEMS: u64 = 4;
 
-impl Volume {
+impl Files {
     /// Makes a regular file `size` bytes long; what is new reads as zeros.
     ///
     /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
     /// append-only file.
-    pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
+    pub(crate) fn truncate(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
     }
 
     /// The same of a file that was opened for writing: as in the kernel, one that has become immutable since may
     /// be cut or grown.
-    pub fn truncate_open(&self, file: &OpenFile, size: u64) -> Result<()> {
-        self.truncate_unless(InodeFlags::APPEND, file.id(), size)
+    pub(crate) fn truncate_open(&self, id: FileId, size: u64) -> Result<()> {
+        self.truncate_unless(InodeFlags::APPEND, id, size)
     }
 
     /// The same whatever flags the file has, for who takes back what it has just written.
-    pub fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
+    pub(crate) fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::empty(), id, size)
     }
 
     fn truncate_unless(&self, guards: InodeFlags, id: FileId, size: u64) -> Result<()> {
         end_of(size, 0)?;
         waiting::check()?;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());
         let cost = |step| Cost::neighbours(EXTENT_ITEMS * step as u64);
-        let (promise, step) = match self.promise(sector, cost(STEP)) {
+        let (promise, step) = match self.inodes.promise(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume: the rest of the last sector stays.
-                let promise = Promise::make(self, 0, cost(STEP_WHEN_FULL).freeing())?;
+                let promise = Promise::make(&self.inodes, 0, cost(STEP_WHEN_FULL).freeing())?;
                 (promise, STEP_WHEN_FULL)
             }
             promise => (promise?, STEP),
@@ -110,7 +110,7 @@ impl Volume {
             && promise.data_bytes() > 0
             && !state.buffer.touches(start..start + sectorsize)
         {
-            let files = &self.data.dirty;
+            let files = &self.inodes.dirty;
             let sector = promise.split(promise.data_bytes());
             state.buffer.write(files, start, &kept, sectorsize, sector);
             files.add(inode);

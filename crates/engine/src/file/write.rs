@@ -12,6 +12,7 @@ use parking_lot::RwLockWriteGuard;
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
+use super::Files;
 use super::change::{end_of, note_write, read_file};
 use super::plan::Job;
 use super::sync::FILES_AT_ONCE;
@@ -20,7 +21,6 @@ use crate::file_id::FileId;
 use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, WriteBuffer, note_times};
 use crate::lock;
 use crate::transaction::Permit;
-use crate::volume::Volume;
 
 /// From this size on, whole sectors are not worth buffering.
 const LARGE_BYTES: usize = 1 << 20;
@@ -52,15 +52,15 @@ struct Space {
     ahead: Promise,
 }
 
-impl Volume {
+impl Files {
     /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
     /// SYNC is durable when this returns, as after each of the following.
     ///
     /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
     /// SYNC also those of [`Volume::fsync`].
-    pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
             self.write_large(&inode, offset, bytes)?;
@@ -76,8 +76,8 @@ impl Volume {
     /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
     ///
     /// Errors: as [`Volume::write`].
-    pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
-        let inode = self.inode_to_change(id)?;
+    pub(crate) fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
+        let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         let offset = self.write_buffered(&inode, Target::End, bytes)?;
         if syncs {
@@ -90,12 +90,12 @@ impl Volume {
     /// the flag SYNC.
     ///
     /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
-    pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         if !self.is_whole_sectors(offset, bytes) {
             return Err(Error::Unaligned);
         }
-        let inode = self.inode_to_change(id)?;
+        let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         self.write_large(&inode, offset, bytes)?;
         if syncs {
@@ -122,16 +122,21 @@ impl Volume {
             }
             at += part.len() as u64;
         }
-        self.flush_lazy_times();
+        self.inodes.flush_lazy_times();
         Ok(())
     }
 
     /// False if the buffer must take it after all.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
-        let promise = match self.promise(bytes.len() as u64, self.cost_of_times()) {
-            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                Promise::in_place(self, bytes.len() as u64, self.cost_of_times())?
-            }
+        let promise = match self
+            .inodes
+            .promise(bytes.len() as u64, self.inodes.cost_of_times())
+        {
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::in_place(
+                &self.inodes,
+                bytes.len() as u64,
+                self.inodes.cost_of_times(),
+            )?,
             promise => promise?,
         };
         let mut extents = lock::lock(&inode.extents)?;
@@ -152,7 +157,7 @@ impl Volume {
 
     /// Returns where the bytes went.
     fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
-        if self.data.dirty.is_over_budget() {
+        if self.inodes.dirty.is_over_budget() {
             waiting::check()?;
         }
         let ahead_bytes = match self.buffer_promised(inode, target, bytes)? {
@@ -170,7 +175,8 @@ impl Volume {
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
         let space = match self.promise_with_more(need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                let need = Promise::in_place(self, need_bytes, self.cost_of_times())?;
+                let need =
+                    Promise::in_place(&self.inodes, need_bytes, self.inodes.cost_of_times())?;
                 return self.write_in_place_only(inode, target, bytes, need);
             }
             space => space?,
@@ -182,7 +188,11 @@ impl Volume {
 
     fn promise_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
         if ahead_bytes > 0 {
-            match Promise::make(self, need_bytes + ahead_bytes, self.cost_of_times()) {
+            match Promise::make(
+                &self.inodes,
+                need_bytes + ahead_bytes,
+                self.inodes.cost_of_times(),
+            ) {
                 Err(error) if error.is_no_space() => {}
                 promise => {
                     let mut need = promise?;
@@ -192,7 +202,9 @@ impl Volume {
             }
         }
         Ok(Space {
-            need: self.promise(need_bytes, self.cost_of_times())?,
+            need: self
+                .inodes
+                .promise(need_bytes, self.inodes.cost_of_times())?,
             ahead: Promise::default(),
         })
     }
@@ -238,7 +250,7 @@ impl Volume {
             return Ok(offset);
         }
         self.enter_write(inode, item)?;
-        let files = &self.data.dirty;
+        let files = &self.inodes.dirty;
         // DIRTY-1: one that has data is listed.
         let is_listed = state.buffer.is_dirty();
         let buffer = &mut state.buffer;
@@ -278,7 +290,7 @@ impl Volume {
             return Ok(offset);
         }
         let end = offset + bytes.len() as u64;
-        let mut own = Pieces::new(self.data.dirty.windows());
+        let mut own = Pieces::new(self.inodes.dirty.windows());
         own.write(offset, bytes);
         let mut buffered = state.buffer.sectors(sectorsize);
         buffered.retain(|sectors| sectors.start < end && offset < sectors.end);
@@ -333,15 +345,15 @@ impl Volume {
     /// Writes back while more data is dirty than may be: many files at once, as each may be small. Errors are reported by
     /// the next sync of a file.
     fn throttle_dirty(&self) {
-        self.flush_lazy_times();
+        self.inodes.flush_lazy_times();
         if waiting::is_forbidden() {
             return;
         }
-        let dirty = &self.data.dirty;
+        let dirty = &self.inodes.dirty;
         if !dirty.is_over_budget() {
             return;
         }
-        let _waiting = self.writer().map(|writer| writer.wait_for_buffer());
+        let _waiting = self.inodes.writer().map(|writer| writer.wait_for_buffer());
         let mut last = None;
         while dirty.is_over_budget() {
             let some = dirty.next(last, FILES_AT_ONCE);

@@ -23,6 +23,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
+use super::Files;
 use super::change::note_write;
 use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Job, Plan, Source, Taken};
@@ -32,12 +33,11 @@ use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::inode::{FileExtentsState, Inode, Promise, known_inode, note_times, put_inode};
 use crate::transaction::{Permit, Txn};
-use crate::volume::Volume;
 
 /// The sector of a file's end is written anew when the file grows.
 pub(super) const GROW_SECTORS: u64 = 1;
 
-impl Volume {
+impl Files {
     /// Gives what is buffered of a file its extents.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>) -> Result<()> {
         self.write_back_files(std::slice::from_ref(inode))
@@ -121,7 +121,7 @@ impl Volume {
             Err(error) => tracing::debug!(file = ?file.inode.id, %error, "a write is refused"),
         }
         if !state.buffer.is_dirty() {
-            self.data.dirty.remove(file.inode.id);
+            self.inodes.dirty.remove(file.inode.id);
         }
         outcome
     }
@@ -161,7 +161,7 @@ impl Volume {
 
     /// The extents of what cannot enter are free again.
     pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
-        let space = &self.writer()?.space;
+        let space = &self.inodes.writer()?.space;
         for extent in left.filter_map(Stored::new_extent) {
             space.give_back(extent.start, extent.len);
         }
@@ -178,7 +178,7 @@ impl Volume {
         permit: Permit<'_>,
     ) -> Result<()> {
         let inode = file.inode;
-        let csum_tree = self.tree(RootId::CSUM_TREE)?;
+        let csum_tree = self.roots.tree(RootId::CSUM_TREE)?;
         let shape = CsumShape::of(&self.roots.superblock());
         let mut state = inode.lock.write();
         let mut item = known_inode(&inode.tree, inode.id)?;

@@ -3,11 +3,10 @@
 use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
 
 use super::inode_item::known_inode;
-use super::note_times;
+use super::{Inodes, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::volume::Volume;
 
 /// When reading a file changes its access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -21,11 +20,11 @@ pub enum AtimePolicy {
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-impl Volume {
+impl Inodes {
     /// Notes that a file was read. What cannot be changed is left as it is, without an error.
-    pub fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
+    pub(crate) fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
         let now = FileTime::now();
-        if policy == AtimePolicy::Never || !self.is_writable() || id.is_stub() {
+        if policy == AtimePolicy::Never || !self.roots.is_writable() || id.is_stub() {
             return Ok(());
         }
         let tree = self.roots.tree_of(id)?;
@@ -38,7 +37,7 @@ impl Volume {
         };
         // Not `inode_in_use`: what was interrupted in the subvolume can wait for who changes it, and readers wait for
         // nothing.
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.get(id)?;
         inode.tree.check_alive()?;
         {
             let _state = lock::write(&inode.lock)?;

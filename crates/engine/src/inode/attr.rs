@@ -3,11 +3,11 @@
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
+use super::Inodes;
 use super::inode_item::{kind_of, known_inode};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::lock;
-use crate::volume::Volume;
 
 /// What `stat` and `statx` show of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub struct Attr {
     pub otime: FileTime,
 }
 
-impl Volume {
+impl Inodes {
     /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
     ///
     /// Locks: the inode's, for a moment.
-    pub fn attr(&self, id: FileId) -> Result<Attr> {
+    pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
-        let Some(inode) = self.inodes.find(id) else {
+        let Some(inode) = self.table.find(id) else {
             return self.stored_attr(id);
         };
         let state = lock::read(&inode.lock)?;
@@ -51,7 +51,7 @@ impl Volume {
     }
 
     /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
-    pub fn stored_attr(&self, id: FileId) -> Result<Attr> {
+    pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.stub_parent() {
             let dir = self.stored_attr(parent)?;
             return Ok(Attr {

@@ -11,11 +11,10 @@ use ubtrfs_tree::Edit;
 
 use super::inode_item::{decode, inode_key};
 use super::orphan::orphan_key;
-use super::{Inode, InodeState};
+use super::{Inode, InodeState, Inodes};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
 use crate::transaction::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
-use crate::volume::Volume;
 
 /// With so many items an inode is evicted at once.
 pub(crate) const EVICTED_AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
@@ -97,7 +96,7 @@ pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<Doomed>> {
     Ok(Some(doomed))
 }
 
-impl Volume {
+impl Inodes {
     /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {

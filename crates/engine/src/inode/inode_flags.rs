@@ -5,13 +5,12 @@ use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
-use super::property;
 use super::xattr::XattrMode;
+use super::{Inodes, property};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 /// Those that users set.
 const SETTABLE: InodeFlags = InodeFlags::SYNC
@@ -26,7 +25,7 @@ const SETTABLE: InodeFlags = InodeFlags::SYNC
 /// What the kernel compresses with if neither a property nor a mount option says otherwise.
 const USUAL_ALGORITHM: Compression = Compression::Zlib;
 
-impl Volume {
+impl Inodes {
     /// Sets the flags that users set to exactly these. `attr` shows them.
     ///
     /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
@@ -34,7 +33,7 @@ impl Volume {
     /// removes it.
     ///
     /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
-    pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
+    pub(crate) fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));
         }
@@ -60,7 +59,7 @@ impl Volume {
                     "compression of a file that is not copied on write",
                 ));
             }
-            let algorithm = match self.data.settings.compress().algorithm {
+            let algorithm = match self.settings.compress().algorithm {
                 Compression::None => USUAL_ALGORITHM,
                 algorithm => algorithm,
             };

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
 
-use super::open::OpenFile;
-use super::{Inode, InodeState};
+use super::hold::InodeHold;
+use super::{Inode, InodeState, Inodes};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 /// References to inodes outside the engine (FUSE: `nlookup`).
 ///
@@ -24,23 +23,23 @@ pub trait LookupRefs: Debug + Send + Sync {
     fn knows(&self, id: FileId) -> bool;
 
     /// Pins an inode that has lost its last name, if it has a reference to it. A pinned inode counts as held until
-    /// [`Volume::unpin`], which the implementation calls once.
+    /// [`crate::Volume::unpin`], which the implementation calls once.
     fn pin(&self, id: FileId) -> bool;
 
     /// Lists the inodes of a subvolume that it has references to.
     fn inodes_of(&self, subvolume: RootId) -> Vec<FileId>;
 }
 
-impl Volume {
+impl Inodes {
     /// Has references outside the engine asked for from now on.
-    pub fn set_lookup_refs(&self, lookup_refs: Option<Arc<dyn LookupRefs>>) {
+    pub(crate) fn set_lookup_refs(&self, lookup_refs: Option<Arc<dyn LookupRefs>>) {
         *self.lookup_refs.write() = lookup_refs;
     }
 
     /// Drops the reference that [`LookupRefs::pin`] took.
-    pub fn unpin(self: &Arc<Self>, id: FileId) {
-        if let Some(inode) = self.inodes.find(id) {
-            drop(OpenFile::counted(Arc::clone(self), inode));
+    pub(crate) fn unpin(self: &Arc<Self>, id: FileId) {
+        if let Some(inode) = self.table.find(id) {
+            drop(InodeHold::counted(Arc::clone(self), inode));
         }
     }
 
@@ -69,17 +68,17 @@ impl Volume {
             return;
         };
         for id in refs.inodes_of(tree.id()) {
-            if let Ok(inode) = self.inodes.get(self, id) {
+            if let Ok(inode) = self.get(id) {
                 self.pin_if_known(&inode, &mut inode.lock.write());
             }
         }
     }
 }
 
-impl OpenFile {
+impl InodeHold {
     /// Closes the file. The inode is pinned in its place if it is referred to from outside.
-    pub fn close_and_pin(self) {
-        let (volume, inode) = (self.volume(), self.inode());
-        volume.pin_if_known(inode, &mut inode.lock.write());
+    pub(crate) fn close_and_pin(self) {
+        let inode = self.inode();
+        self.inodes().pin_if_known(inode, &mut inode.lock.write());
     }
 }

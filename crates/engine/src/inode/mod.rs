@@ -12,11 +12,11 @@ mod dirty;
 mod draft;
 mod evict;
 mod guard;
+mod hold;
 mod inode_flags;
 mod inode_item;
 mod lookup_refs;
 mod name_items;
-mod open;
 mod options;
 mod orphan;
 mod orphan_queue;
@@ -39,6 +39,7 @@ pub(crate) use dirty::DirtyFiles;
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{Doomed, EVICTED_AT_ONCE, all_items};
 pub(crate) use guard::{may_add, may_remove, may_write, must_be_dir, refuse_guarded};
+pub(crate) use hold::InodeHold;
 #[cfg(test)]
 pub(crate) use inode_item::inode_key;
 pub(crate) use inode_item::{
@@ -46,15 +47,100 @@ pub(crate) use inode_item::{
 };
 pub use lookup_refs::LookupRefs;
 pub(crate) use name_items::{MAX_NAME_BYTES, TRANSID_AT, has_room};
-pub use open::OpenFile;
 pub use options::Compress;
 pub(crate) use options::DataOptions;
-pub(crate) use orphan_queue::OrphanQueue;
+use orphan_queue::OrphanQueue;
 pub(crate) use pieces::{Pieces, WINDOW_BYTES};
 pub(crate) use promise::{MAX_EXTENT_BYTES, Promise, Wanted};
 pub use setattr::{SetAttr, SetTime};
-pub(crate) use settings::Settings;
-pub(crate) use table::{FileExtentsState, Inherited, Inode, InodeState, InodeTable, Locked};
+use settings::Settings;
+use table::InodeTable;
+pub(crate) use table::{FileExtentsState, Inherited, Inode, InodeState, Locked};
 pub(crate) use writeback_errors::{SeenErrors, WritebackErrors};
 pub use xattr::XattrMode;
 pub(crate) use xattr::find_xattr;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::roots::Roots;
+use crate::transaction::{Cost, Permit, TransactionManager, Txn};
+
+/// The inodes of a volume, and the data that is buffered for them.
+#[derive(Debug)]
+pub(crate) struct Inodes {
+    pub(crate) roots: Arc<Roots>,
+    /// None on a volume that is only read.
+    transactions: Option<Arc<TransactionManager>>,
+    table: InodeTable,
+    lookup_refs: RwLock<Option<Arc<dyn LookupRefs>>>,
+    orphan_queue: OrphanQueue,
+    pub(crate) settings: Settings,
+    pub(crate) dirty: DirtyFiles,
+}
+
+impl Inodes {
+    /// `inode_bytes`: budget of the inodes that nothing holds.
+    pub(crate) fn new(
+        roots: &Arc<Roots>,
+        transactions: Option<Arc<TransactionManager>>,
+        inode_bytes: u64,
+        data: &DataOptions,
+    ) -> Inodes {
+        Inodes {
+            roots: Arc::clone(roots),
+            transactions,
+            table: InodeTable::new(inode_bytes),
+            lookup_refs: RwLock::default(),
+            orphan_queue: OrphanQueue::default(),
+            settings: Settings::new(data),
+            dirty: DirtyFiles::new(data.buffer_bytes),
+        }
+    }
+
+    /// The transactions of a writable volume.
+    ///
+    /// Errors: the volume was opened for reading.
+    #[inline]
+    pub(crate) fn writer(&self) -> Result<&Arc<TransactionManager>> {
+        self.transactions.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// Makes sure of memory and space for an operation (`TransactionManager::admit`).
+    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
+        self.writer()?.admit(cost)
+    }
+
+    /// Enters the running transaction (`TransactionManager::enter`).
+    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
+        self.writer()?.enter(permit)
+    }
+
+    /// The object of an inode, if there is one.
+    pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
+        self.table.find(id)
+    }
+
+    /// The object of an inode. Whether the inode exists is for the caller to find out under its lock.
+    pub(crate) fn get(&self, id: FileId) -> Result<Arc<Inode>> {
+        self.table.get(&self.roots, id)
+    }
+
+    /// Whether changes wait for the next operation, as before a `remount,ro`.
+    fn is_resting(&self) -> bool {
+        self.writer().is_ok_and(|writer| writer.is_resting())
+    }
+
+    /// Lets go of an inode that has served its call, unless others than the caller hold it.
+    pub(crate) fn let_go(&self, inode: &Arc<Inode>) {
+        self.table.let_go(inode);
+    }
+
+    /// Comes before all locks of inodes (see `table`).
+    pub(crate) fn moves(&self) -> &Mutex<()> {
+        &self.table.moves
+    }
+}

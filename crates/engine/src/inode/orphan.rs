@@ -12,14 +12,13 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Edit;
 
-use super::Inode;
 use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
+use super::{Inode, Inodes};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 pub(crate) fn orphan_key(ino: InodeNr) -> Key {
     Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, ino.0)
@@ -38,7 +37,7 @@ impl Draft<'_> {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Notes which numbers a subvolume has in use and finishes what was interrupted in it, when it is first written
     /// to. Orphans at which that fails are left to the next opening.
     ///
@@ -83,7 +82,7 @@ impl Volume {
     }
 
     fn finish_orphan(&self, tree: &Arc<Tree>, id: FileId) -> Result<()> {
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.get(id)?;
         match read_inode(&tree.view, id) {
             Ok(item) if item.nlink.get() == 0 => return self.evict(&inode),
             Ok(_) | Err(Error::NoSuchInode(_)) => {}

@@ -17,10 +17,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ubtrfs_device::waiting;
 
-use super::Inode;
 use super::evict::{EVICTED_AT_ONCE, all_items};
+use super::{Inode, Inodes};
 use crate::error::{Error, Result};
-use crate::volume::Volume;
 
 /// With this many queued, an unlink evicts its inode itself.
 const QUEUED_MAX: usize = 1024;
@@ -31,7 +30,7 @@ pub(crate) struct OrphanQueue {
     turn: Mutex<()>,
 }
 
-impl Volume {
+impl Inodes {
     /// Whether an orphan can be left to the volume's thread.
     pub(crate) fn can_queue_orphan(&self) -> bool {
         let is_served = self.writer().is_ok_and(|writer| writer.has_background());
@@ -75,7 +74,7 @@ impl Volume {
 
     /// Evicts the orphans that were queued before the call.
     ///
-    /// Locks: none may be held, as for [`Volume::admit`].
+    /// Locks: none may be held, as for [`crate::Volume::admit`].
     pub(crate) fn evict_orphans(&self) {
         if self.is_resting() {
             return;
@@ -88,7 +87,7 @@ impl Volume {
                 return;
             };
             self.evict_or_queue(&inode);
-            self.inodes.let_go(&inode);
+            self.table.let_go(&inode);
         }
     }
 }

@@ -11,12 +11,12 @@ use std::thread;
 use ubtrfs_device::waiting;
 use ubtrfs_format::ids::Logical;
 
+use super::Inodes;
 use super::pieces::WINDOW_BYTES;
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::space::SpaceError;
 use crate::transaction::{Cost, TransactionManager};
-use crate::volume::Volume;
 
 /// The most that one extent holds; the kernel makes none that is larger.
 pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;
@@ -64,36 +64,36 @@ impl Drop for Promise {
 
 impl Promise {
     /// Room for `data_bytes`, whole sectors, and for `cost` more than the items of that much data.
-    pub(crate) fn make(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
-        let mut promise = Promise::of_data(volume, data_bytes)?;
-        promise.cost = cost.and(volume.cost_of_data(data_bytes));
-        volume.writer()?.owe(promise.cost);
+    pub(crate) fn make(inodes: &Inodes, data_bytes: u64, cost: Cost) -> Result<Promise> {
+        let mut promise = Promise::of_data(inodes, data_bytes)?;
+        promise.cost = cost.and(inodes.cost_of_data(data_bytes));
+        inodes.writer()?.owe(promise.cost);
         // What is owed counts from here on.
         let nothing_more = Cost {
             frees: cost.frees,
             ..Cost::default()
         };
-        let _ = volume.admit(nothing_more)?;
+        let _ = inodes.admit(nothing_more)?;
         Ok(promise)
     }
 
     /// Room for the items of `data_bytes` that are written where the file has space already, and for `cost` more. It may
     /// be of what is kept for those who free space, as long as one of them finds some.
-    pub(crate) fn in_place(volume: &Volume, data_bytes: u64, cost: Cost) -> Result<Promise> {
-        let writer = volume.writer()?;
+    pub(crate) fn in_place(inodes: &Inodes, data_bytes: u64, cost: Cost) -> Result<Promise> {
+        let writer = inodes.writer()?;
         let promise = Promise {
             writer: Some(Arc::clone(writer)),
             data_bytes: 0,
-            cost: cost.and(volume.cost_of_data(data_bytes)),
+            cost: cost.and(inodes.cost_of_data(data_bytes)),
         };
         writer.owe(promise.cost);
-        let _ = volume.admit(Cost::of_freeing())?;
+        let _ = inodes.admit(Cost::of_freeing())?;
         Ok(promise)
     }
 
     /// Room for data alone.
-    fn of_data(volume: &Volume, data_bytes: u64) -> Result<Promise> {
-        let writer = volume.writer()?;
+    fn of_data(inodes: &Inodes, data_bytes: u64) -> Result<Promise> {
+        let writer = inodes.writer()?;
         writer.space.reserve_data(data_bytes)?;
         Ok(Promise {
             writer: Some(Arc::clone(writer)),
@@ -124,8 +124,8 @@ impl Promise {
 
     /// Counts an extent that is one more than was thought, as its data came in pieces. What is kept for those who free
     /// space may serve, as long as one of them finds some: others count on this data.
-    pub(crate) fn count_piece(&mut self, volume: &Volume) -> Result<()> {
-        let writer = volume.writer()?;
+    pub(crate) fn count_piece(&mut self, inodes: &Inodes) -> Result<()> {
+        let writer = inodes.writer()?;
         let cost = Cost::default().bytes(PIECE_BYTES);
         writer.owe(cost);
         self.cost = self.cost.and(cost);
@@ -135,7 +135,7 @@ impl Promise {
                 return Ok(());
             }
             // What is done costs less than what may have to be done, also by others.
-            volume.writer()?.commit_running()?;
+            inodes.writer()?.commit_running()?;
             writer.wait_for_readers();
         }
         match writer.has_room_now(room) {
@@ -163,18 +163,18 @@ impl Promise {
     }
 
     /// Space on the devices, of what was promised. More than that is tried for.
-    pub(crate) fn allocate(&mut self, volume: &Volume, wanted: &Wanted) -> Result<(Logical, u64)> {
-        let writer = volume.writer()?;
+    pub(crate) fn allocate(&mut self, inodes: &Inodes, wanted: &Wanted) -> Result<(Logical, u64)> {
+        let writer = inodes.writer()?;
         if self.data_bytes < wanted.bytes {
             // Rare: a file without copy-on-write that a snapshot has been made of since, for example.
-            self.join(Promise::of_data(volume, wanted.bytes - self.data_bytes)?);
+            self.join(Promise::of_data(inodes, wanted.bytes - self.data_bytes)?);
         }
         let Wanted {
             bytes,
             min_bytes,
             hint,
         } = *wanted;
-        let takes_pieces = min_bytes <= volume.roots.sectorsize();
+        let takes_pieces = min_bytes <= inodes.roots.sectorsize();
         let mut tries = ALLOCATE_TRIES;
         let (start, len) = loop {
             let running = writer.running_transid();
@@ -195,11 +195,11 @@ impl Promise {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Promises space for `data_bytes`, whole sectors. If there is none, makes what others have freed or reserved too much
     /// of available, until that can bring no more.
     ///
-    /// Locks: none may be held, as for [`Volume::admit`].
+    /// Locks: none may be held, as for [`crate::Volume::admit`].
     pub(crate) fn promise(&self, data_bytes: u64, cost: Cost) -> Result<Promise> {
         let mut tries = RECLAIM_TRIES;
         loop {
@@ -224,7 +224,7 @@ impl Volume {
     fn reclaim_data_space(&self) -> Result<bool> {
         let writer = self.writer()?;
         self.evict_orphans();
-        let _ = self.write_back_all();
+        let _ = writer.write_back_dirty();
         self.writer()?.commit_running()?;
         writer.wait_for_readers();
         // There may have been nothing to commit.
@@ -236,7 +236,7 @@ impl Volume {
     /// splits; and the checksums, whose items are many if they are long. There may be more extents than can be told now
     /// (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> Cost {
-        let extent_bytes = match self.data.settings.expects_compression() {
+        let extent_bytes = match self.settings.expects_compression() {
             false => MAX_EXTENT_BYTES,
             true => WINDOW_BYTES,
         };

@@ -8,12 +8,11 @@ use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
-use super::{Attr, note_times};
+use super::{Attr, Inodes, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 const SETUID: u32 = 0o4000;
 pub(crate) const SETGID: u32 = 0o2000;
@@ -46,16 +45,16 @@ pub struct SetAttr {
     pub of_writes: bool,
 }
 
-impl Volume {
+impl Inodes {
     /// Changes attributes. A new mode goes into the access ACL, too, where ACLs count.
     ///
     /// Errors: an immutable file; an append-only one, but for setting times to now.
-    pub fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
+    pub(crate) fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
         self.set_attr_and_look(id, set).map(drop)
     }
 
     /// The same, and what `attr` says then.
-    pub fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
+    pub(crate) fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         let permit = self.admit(Cost::items(1).and(self.cost_of_times()))?;
         let inode = self.inode_in_use(id)?;
         let state = lock::write(&inode.lock)?;

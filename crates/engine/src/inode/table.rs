@@ -21,13 +21,12 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::acl::Acl;
 
-use super::WriteBuffer;
+use super::{Inodes, WriteBuffer};
 use crate::error::{Error, Result};
 use crate::file_id::{FileId, IdHasher};
 use crate::lock;
-use crate::roots::Tree;
+use crate::roots::{Roots, Tree};
 use crate::transaction::{Permit, Txn};
-use crate::volume::Volume;
 
 /// What the attributes of a directory hand on to new inodes in it.
 #[derive(Debug, Default)]
@@ -164,11 +163,11 @@ impl InodeTable {
     }
 
     /// The object of an inode; whether the inode exists is for the caller to find out under its lock.
-    pub(crate) fn get(&self, volume: &Volume, id: FileId) -> Result<Arc<Inode>> {
+    pub(crate) fn get(&self, roots: &Roots, id: FileId) -> Result<Arc<Inode>> {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
         }
-        let tree = Arc::clone(&*volume.roots.tree_of(id)?);
+        let tree = Arc::clone(&*roots.tree_of(id)?);
         let mut shard = self.shard(id).lock();
         if let Some(inode) = shard.inodes.get(&id) {
             return Ok(Arc::clone(inode));
@@ -223,7 +222,7 @@ impl Inode {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// The object of an inode whose items are about to change, if its subvolume is not read-only: `guard` asks
     /// that in the kernel's order.
     ///
@@ -233,7 +232,7 @@ impl Volume {
         if id.is_stub() {
             return Err(Error::NotPermitted(id));
         }
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.get(id)?;
         inode.tree.check_alive()?;
         if !inode.tree.is_read_only() {
             self.finish_orphans_once(&inode.tree)?;

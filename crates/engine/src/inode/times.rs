@@ -8,25 +8,24 @@ use std::time::Duration;
 
 use ubtrfs_device::waiting;
 
-use super::{Inode, put_inode};
+use super::{Inode, Inodes, put_inode};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::transaction::{Cost, Permit};
-use crate::volume::Volume;
 
 /// Of those that are asked for at once.
 const BATCH: usize = 64;
 
-impl Volume {
+impl Inodes {
     /// Whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
-    pub fn has_lazy_times(&self) -> bool {
+    pub(crate) fn has_lazy_times(&self) -> bool {
         self.roots.lazy_times().is_wanted()
     }
 
     /// Has changes of times alone stay in memory from now on, or writes those that did.
     ///
     /// Errors: as `sync`.
-    pub fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
+    pub(crate) fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
         self.writer()?;
         self.roots.lazy_times().set_wanted(are_lazy);
         match are_lazy {
@@ -110,7 +109,7 @@ impl Volume {
 
     /// None if its subvolume is gone.
     fn inode_of_times(&self, id: FileId) -> Result<Option<Arc<Inode>>> {
-        match self.inodes.get(self, id) {
+        match self.get(id) {
             Ok(inode) => Ok(Some(inode)),
             Err(Error::NoSuchSubvolume(_)) => {
                 self.roots.lazy_times().forget(id);

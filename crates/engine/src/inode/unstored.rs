@@ -7,13 +7,12 @@ use std::ops::Range;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
-use super::{Attr, Inode, InodeState};
+use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
-impl Volume {
+impl Inodes {
     /// `stored` with what is buffered: the size and the bytes in use.
     pub(crate) fn with_buffered(
         &self,

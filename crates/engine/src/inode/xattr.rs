@@ -15,13 +15,12 @@ use super::draft::Draft;
 use super::guard::may_change;
 use super::inode_item::{kind_of, note_change};
 use super::setattr::SETGID;
-use super::{InodeState, property};
+use super::{InodeState, Inodes, property};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 use crate::lock;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 const HEAD_BYTES: usize = size_of::<DirHead>();
 
@@ -47,9 +46,9 @@ pub(crate) fn find_xattr(view: &View, ino: InodeNr, name: &[u8]) -> Result<Optio
     Ok(found.map(|entry| entry.data.to_vec()))
 }
 
-impl Volume {
+impl Inodes {
     /// The value of the attribute of exactly this name, or None.
-    pub fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         if id.is_stub() {
             return Ok(None);
         }
@@ -58,7 +57,7 @@ impl Volume {
     }
 
     /// All attributes as (name, value), in the order of their items.
-    pub fn xattrs(&self, id: FileId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn xattrs(&self, id: FileId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut all = Vec::new();
         if id.is_stub() {
             return Ok(all);
@@ -84,7 +83,13 @@ impl Volume {
     ///
     /// Errors: the name exists or does not, against `mode`; no room in the leaf; a namespace that is not one
     /// of the kernel's; an ACL or property that is not sound; an immutable or append-only file.
-    pub fn set_xattr(&self, id: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    pub(crate) fn set_xattr(
+        &self,
+        id: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
         check_xattr_name(name)?;
         let cost = Cost::items(3).bytes(value.len() as u64);
         self.change_xattr(id, cost, |draft, item, state| {
@@ -101,8 +106,13 @@ impl Volume {
     /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
     /// privileged, so that the file does not stay setgid; an ACL that is removed leaves that as it is.
     ///
-    /// Errors: as [`Volume::set_xattr`].
-    pub fn set_access_acl(&self, id: FileId, value: &[u8], clears_setgid: bool) -> Result<()> {
+    /// Errors: as [`crate::Volume::set_xattr`].
+    pub(crate) fn set_access_acl(
+        &self,
+        id: FileId,
+        value: &[u8],
+        clears_setgid: bool,
+    ) -> Result<()> {
         let cost = Cost::items(3).bytes(value.len() as u64);
         self.change_xattr(id, cost, |draft, item, state| {
             set_acl(draft, id, item, state, acl::ACCESS, value, clears_setgid)
@@ -112,7 +122,7 @@ impl Volume {
     /// Removes an attribute.
     ///
     /// Errors: it does not exist; for ACLs, and properties of what has no use for them, that is none. An immutable or append-only file.
-    pub fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
         let cost = Cost::items(3).freeing();
         self.change_xattr(id, cost, |draft, item, state| {

@@ -8,11 +8,11 @@ mod du;
 mod quota;
 mod resolve;
 mod space;
+mod statfs;
 mod tree_stats;
 
 pub use du::{FileUsage, SharedRanges, SharingCache};
 pub use quota::SubvolumeQuota;
 pub use resolve::{DataExtent, ExtentUser, RootsOfBlocks};
-pub(crate) use space::data_copies;
 pub use space::{ChunkUse, DeviceAllocation, SpaceInfo};
 pub use tree_stats::TreeStats;

@@ -151,7 +151,7 @@ impl Volume {
             sum.total = sum.total.saturating_add(length);
             sum.used = sum.used.saturating_add(used);
         };
-        match self.writer() {
+        match self.inodes.writer() {
             Ok(writer) => {
                 let groups = writer.space.groups();
                 let groups = groups.iter();

@@ -9,12 +9,12 @@ use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use crate::error::Result;
 use crate::file_id::FileId;
-use crate::inode::{Attr, Draft, Inode, InodeState, OpenFile};
+use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState};
 use crate::lock;
+use crate::namespace::Namespace;
 use crate::transaction::{Cost, Permit};
-use crate::volume::Volume;
 
-impl Volume {
+impl Namespace {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
     ///
     /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and
@@ -22,19 +22,19 @@ impl Volume {
     ///
     /// Errors: the name exists, is too long or none; `dir` is no directory, is gone, or is immutable; a link's
     /// target is too long for a leaf.
-    pub fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
+    pub(crate) fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
         self.create_and_look(dir, name, new).map(|(id, _)| id)
     }
 
     /// The same, and what `attr` says of it.
-    pub fn create_and_look(
+    pub(crate) fn create_and_look(
         &self,
         dir: FileId,
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<(FileId, Attr)> {
         let permit = self.admit_new(name, new)?;
-        let parent = self.inode_in_use(dir)?;
+        let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
         let id = draft_of_inode.id;
@@ -43,29 +43,29 @@ impl Volume {
     }
 
     /// The same, and holds it.
-    pub fn create_and_hold(
-        self: &Arc<Self>,
+    pub(crate) fn create_and_hold(
+        &self,
         dir: FileId,
         name: &[u8],
         new: &NewInode<'_>,
-    ) -> Result<(OpenFile, Attr)> {
+    ) -> Result<(InodeHold, Attr)> {
         let permit = self.admit_new(name, new)?;
-        let parent = self.inode_in_use(dir)?;
+        let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
         // Held before anybody can take its name away.
-        let inode = self.inodes.get(self, draft_of_inode.id)?;
+        let inode = self.inodes.get(draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
         let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, Some(&mut held))?;
         drop(held);
-        Ok((OpenFile::counted(Arc::clone(self), inode), attr))
+        Ok((InodeHold::counted(Arc::clone(&self.inodes), inode), attr))
     }
 
     fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit<'_>> {
         check_name(name)?;
-        new.check(self.node_store().nodesize())?;
+        new.check(self.roots.node_store().nodesize())?;
         new.kind()?;
-        self.admit(Cost::items(5).bytes(new.bytes()))
+        self.inodes.admit(Cost::items(5).bytes(new.bytes()))
     }
 
     fn draft_new<'t>(
@@ -117,7 +117,7 @@ impl Volume {
             index,
             draft,
         } = draft_of_inode;
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         let transid = txn.transid().0;
         if let Some(held) = held {
             parent.tree.hold()?;

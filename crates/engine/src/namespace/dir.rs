@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 
@@ -13,8 +13,8 @@ use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::roots::Name;
-use crate::volume::Volume;
+use crate::namespace::Namespace;
+use crate::roots::{Name, inode_of};
 
 /// One entry of a listing; "." and ".." are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub struct DirEntry {
     pub id: FileId,
 }
 
-impl Volume {
+impl Namespace {
     /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
-    pub fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
+    pub(crate) fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         if dir.is_stub() {
             return Ok(None);
         }
@@ -48,19 +48,21 @@ impl Volume {
                 }
                 Ok(Some(id))
             }
-            None if self.attr(dir)?.kind != FileKind::Directory => Err(Error::NotADirectory(dir)),
+            None if self.inodes.attr(dir)?.kind != FileKind::Directory => {
+                Err(Error::NotADirectory(dir))
+            }
             None => Ok(None),
         }
     }
 
     /// Calls `each` with the entries whose index is at least `from`, in index order, until it breaks.
-    pub fn readdir(
+    pub(crate) fn readdir(
         &self,
         dir: FileId,
         from: u64,
         each: &mut dyn FnMut(DirEntry) -> ControlFlow<()>,
     ) -> Result<()> {
-        if self.attr(dir)?.kind != FileKind::Directory {
+        if self.inodes.attr(dir)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory(dir));
         }
         if dir.is_stub() {
@@ -104,11 +106,11 @@ impl Volume {
 
     /// The index that the next entry of a directory gets at least. Who lists a directory up to there comes to an
     /// end, whatever is made or renamed in it meanwhile.
-    pub fn dir_end(&self, dir: FileId) -> Result<u64> {
+    pub(crate) fn dir_end(&self, dir: FileId) -> Result<u64> {
         if dir.is_stub() {
             return Ok(0);
         }
-        let inode = self.inodes.get(self, dir)?;
+        let inode = self.inodes.get(dir)?;
         let state = lock::read(&inode.lock)?;
         next_index(&inode, &state)
     }
@@ -135,32 +137,32 @@ impl Volume {
         child: RootId,
     ) -> Result<FileId> {
         let key = Key::new(dir.root.0, KeyType::ROOT_REF, child.0);
-        let here = self.root_tree().get(&key)?.is_some_and(|item| {
+        let here = self.roots.root_tree().get(&key)?.is_some_and(|item| {
             RootRef::decode(&item).is_some_and(|r| r.dirid == dir.ino.0 && r.name == name)
         });
         if !here {
             return Ok(FileId::stub_in(dir));
         }
-        match self.root_dir(child) {
+        match self.roots.root_dir(child) {
             Err(Error::NoSuchSubvolume(_)) => Ok(FileId::stub_in(dir)),
             other => other,
         }
     }
 
     /// The directory that holds `dir`; the top level's root directory holds itself.
-    pub fn parent(&self, dir: FileId) -> Result<FileId> {
+    pub(crate) fn parent(&self, dir: FileId) -> Result<FileId> {
         self.parent_entry(dir).map(|(parent, _)| parent)
     }
 
     /// The directory that holds `dir`, and the index of `dir`'s entry in it; 0 for what has no entry of its own,
     /// the top level's root directory and stubs.
-    pub fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
+    pub(crate) fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         if let Some(parent) = dir.stub_parent() {
             return Ok((parent, 0));
         }
         let tree = self.roots.tree_of(dir)?;
         if dir.ino.0 == tree.item().root_dirid.get() {
-            let place = self.subvolume_place(dir.root)?;
+            let place = self.roots.subvolume_place(dir.root)?;
             return Ok(place.map_or((dir, 0), |place| (place.dir, place.sequence)));
         }
         let mut cursor = tree.view.cursor();
@@ -184,13 +186,4 @@ impl Volume {
         })?;
         Ok((inode_of(dir.root, parent, key)?, index))
     }
-}
-
-/// The handle of the inode that the item at `key` names.
-pub(crate) fn inode_of(root: RootId, ino: u64, key: Key) -> Result<FileId> {
-    FileId::stored(root, ino).ok_or(Error::Corrupt {
-        tree: root,
-        key,
-        what: CorruptItem::InodeNumber(InodeNr(ino)),
-    })
 }

@@ -11,13 +11,13 @@ use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
-use super::dir::inode_of;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 pub(crate) use crate::inode::{
     Bytes, Draft, EntryChange, Inode, InodeState, MAX_NAME_BYTES, Stamps, TRANSID_AT, has_room,
     may_add, may_remove, must_be_dir, note_entry, refuse_guarded,
 };
+use crate::roots::inode_of;
 
 /// The first two are those of "." and "..", which have no items.
 const FIRST_INDEX: u64 = 2;

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::file_id::FileId;
 use crate::inode::property::Wish;
 use crate::inode::{Inherited, Inode, InodeState, find_xattr, property};
+use crate::namespace::Namespace;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 const SETGID: u32 = 0o2000;
 
@@ -46,7 +46,7 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
     })
 }
 
-impl Volume {
+impl Namespace {
     /// What is handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
     pub(crate) fn inherited_by_root(
         &self,
@@ -54,7 +54,7 @@ impl Volume {
         state: &mut InodeState,
     ) -> Result<Inherited> {
         let of_dir = inherited(&dir.tree, dir.id, state)?;
-        let top = self.root_dir(dir.id.root)?;
+        let top = self.roots.root_dir(dir.id.root)?;
         Ok(Inherited {
             default_acl: of_dir.default_acl.clone(),
             compression: read(&dir.tree, top)?.compression,

@@ -7,27 +7,27 @@ use super::entry::{NewEntry, check_name, next_index};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{Attr, Draft, Locked, kind_of, known_inode, note_change, refuse_guarded};
+use crate::namespace::Namespace;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 /// The kernel's limit.
 const MAX_LINKS: u32 = 65_535;
 
-impl Volume {
+impl Namespace {
     /// Makes `name` in `dir` another name of `file`.
     ///
     /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost
     /// its last name, or has too many names.
-    pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
+    pub(crate) fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
         self.link_and_look(file, dir, name).map(drop)
     }
 
     /// The same, and what `attr` says of the file then.
-    pub fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
+    pub(crate) fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
-        let permit = self.admit(Cost::items(6))?;
-        let parent = self.inode_in_use(dir)?;
-        let inode = self.inode_in_use(file)?;
+        let permit = self.inodes.admit(Cost::items(6))?;
+        let parent = self.inodes.inode_in_use(dir)?;
+        let inode = self.inodes.inode_in_use(file)?;
         let mut locked = Locked::all([&parent, &inode])?;
         let mut draft = Draft::new(&parent.tree);
         draft.may_add_to(dir, name)?;
@@ -62,8 +62,10 @@ impl Volume {
         item.nlink = (links + 1).into();
         note_change(&mut item, now);
         draft.put_inode(file.ino, &item);
-        let attr = self.with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let attr = self
+            .inodes
+            .with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
         locked.state(dir).next_index = Some(index + 1);
         let state = locked.state(file);
@@ -73,7 +75,8 @@ impl Volume {
 
     /// Whether an inode may have more names in one directory than fit one item.
     pub(super) fn has_extrefs(&self) -> bool {
-        self.superblock()
+        self.roots
+            .superblock()
             .incompat()
             .contains(Incompat::EXTENDED_IREF)
     }

@@ -16,11 +16,34 @@ mod symlink;
 mod tmpfile;
 mod unlink;
 
+use std::sync::Arc;
+
 pub use dir::DirEntry;
-pub(crate) use dir::inode_of;
 pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub use new_inode::NewInode;
 pub use path::{LastName, PathEnd};
 pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;
-pub(crate) use unlink::check_empty;
+pub(crate) use unlink::{Rmdir, check_empty};
+
+use crate::file::Files;
+use crate::inode::Inodes;
+use crate::roots::Roots;
+
+/// The names of a volume.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) files: Arc<Files>,
+}
+
+impl Namespace {
+    pub(crate) fn new(files: &Arc<Files>) -> Namespace {
+        Namespace {
+            roots: Arc::clone(&files.roots),
+            inodes: Arc::clone(&files.inodes),
+            files: Arc::clone(files),
+        }
+    }
+}

@@ -18,8 +18,8 @@ use super::symlink::MAX_TARGET_BYTES;
 use crate::error::{Error, Result};
 use crate::inode::property::Wish;
 use crate::inode::{Draft, Inherited, Stamps, XattrMode, property};
+use crate::namespace::Namespace;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 /// An inode to be made.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +222,7 @@ impl Draft<'_> {
     }
 }
 
-impl Volume {
+impl Namespace {
     /// A number that no inode of the tree has, nor ever had since the volume was opened.
     pub(super) fn new_ino(&self, tree: &Arc<Tree>) -> Result<InodeNr> {
         tree.next_objectid().map(InodeNr)

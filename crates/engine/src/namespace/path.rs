@@ -1,4 +1,4 @@
-//! Paths within a volume, by the rules of the kernel's path walk.
+//! Paths within a namespace, by the rules of the kernel's path walk.
 //!
 //! Invariants
 //! - LOOKUP-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
@@ -9,7 +9,7 @@ use ubtrfs_format::item::FileKind;
 use super::entry::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::volume::Volume;
+use crate::namespace::Namespace;
 
 /// Links followed on one path before it counts as a loop; the kernel's limit.
 const MAX_SYMLINKS: usize = 40;
@@ -46,21 +46,26 @@ struct PathWalk {
     links: usize,
 }
 
-impl Volume {
+impl Namespace {
     /// Resolves `path` from `base`. Links in the middle are followed, one at the end is not. A
     /// path or link that begins with '/' starts at `base`'s subvolume root.
-    pub fn resolve(&self, base: FileId, path: &[u8]) -> Result<FileId> {
+    pub(crate) fn resolve(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, false)
     }
 
     /// Resolves `path` from `base` with a link at the end followed as well.
-    pub fn resolve_following(&self, base: FileId, path: &[u8]) -> Result<FileId> {
+    pub(crate) fn resolve_following(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.walk(base, path, true)
     }
 
     /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are followed to
     /// the name that the last of them leads to, as open(2) does to create a file; not if the path ends with a slash.
-    pub fn resolve_end(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<PathEnd> {
+    pub(crate) fn resolve_end(
+        &self,
+        base: FileId,
+        path: &[u8],
+        follow_last: bool,
+    ) -> Result<PathEnd> {
         let mut walk = self.begin_walk(base, path)?;
         let mut has_slash = path.ends_with(b"/");
         while let Some(name) = walk.pending.pop() {
@@ -82,7 +87,7 @@ impl Volume {
             if let Some(link) = id
                 && follow_last
                 && !has_slash
-                && self.attr(link)?.kind == FileKind::Symlink
+                && self.inodes.attr(link)?.kind == FileKind::Symlink
             {
                 let target = self.read_target(&mut walk, link)?;
                 has_slash = target.ends_with(b"/");
@@ -118,7 +123,7 @@ impl Volume {
     }
 
     fn begin_walk(&self, base: FileId, path: &[u8]) -> Result<PathWalk> {
-        let top = self.root_dir(base.root)?;
+        let top = self.roots.root_dir(base.root)?;
         Ok(PathWalk {
             top,
             at: if path.starts_with(b"/") { top } else { base },
@@ -142,7 +147,7 @@ impl Volume {
         }
         let next = self.lookup_component(walk.at, name)?;
         let next = next.ok_or(Error::NotFound)?;
-        if !follow || self.attr(next)?.kind != FileKind::Symlink {
+        if !follow || self.inodes.attr(next)?.kind != FileKind::Symlink {
             walk.at = next;
             return Ok(());
         }
@@ -178,7 +183,7 @@ impl Volume {
     }
 
     fn check_directory(&self, at: FileId) -> Result<()> {
-        match self.attr(at)?.kind {
+        match self.inodes.attr(at)?.kind {
             FileKind::Directory => Ok(()),
             _ => Err(Error::NotADirectory(at)),
         }

@@ -4,20 +4,20 @@ use ubtrfs_format::item::FileKind;
 
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::volume::Volume;
+use crate::namespace::Namespace;
 
 /// The longest target that Linux makes or follows.
 pub(super) const MAX_TARGET_BYTES: u64 = 4096;
 
-impl Volume {
+impl Namespace {
     /// As on a mount by the kernel, the target ends before its first NUL.
-    pub fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
-        let attr = self.attr(id)?;
+    pub(crate) fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
+        let attr = self.inodes.attr(id)?;
         if attr.kind != FileKind::Symlink {
             return Err(Error::NotASymlink(id));
         }
         let mut target = vec![0; attr.size.min(MAX_TARGET_BYTES) as usize];
-        let len = self.read_data(id, &attr, 0, &mut target)?;
+        let len = self.files.read_data(id, &attr, 0, &mut target)?;
         target.truncate(len);
         if let Some(end) = target.iter().position(|&byte| byte == 0) {
             target.truncate(end);

@@ -8,26 +8,26 @@ use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{Draft, OpenFile, may_write, must_be_dir};
+use crate::inode::{Draft, InodeHold, may_write, must_be_dir};
 use crate::lock;
+use crate::namespace::Namespace;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
-impl Volume {
+impl Namespace {
     /// Makes a regular file without a name that takes over from `dir` what one made in it would. It goes with
     /// the handle, unless `link` gives it a name before; `linkable` says whether it may.
-    pub fn tmpfile(
-        self: &Arc<Self>,
+    pub(crate) fn tmpfile(
+        &self,
         dir: FileId,
         new: &NewInode<'_>,
         linkable: bool,
-    ) -> Result<OpenFile> {
-        new.check(self.node_store().nodesize())?;
+    ) -> Result<InodeHold> {
+        new.check(self.roots.node_store().nodesize())?;
         if new.kind()? != FileKind::Regular {
             return Err(Error::Invalid("kind of a file without a name"));
         }
-        let permit = self.admit(Cost::items(5).bytes(new.bytes()))?;
-        let parent = self.inode_in_use(dir)?;
+        let permit = self.inodes.admit(Cost::items(5).bytes(new.bytes()))?;
+        let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let mut draft = Draft::new(&parent.tree);
         let dir_item = draft.inode(dir)?;
@@ -43,9 +43,9 @@ impl Volume {
         draft.insert_new(id.ino, new, 0, &from, FileTime::now())?;
         draft.put_orphan(id.ino.0);
         // Held before there is anything that could be taken for a leftover.
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.inodes.get(id)?;
         let mut held = lock::write(&inode.lock)?;
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         inode.tree.hold()?;
         draft.enter(&txn);
         held.open_count = 1;
@@ -53,6 +53,6 @@ impl Volume {
         held.linkable = linkable;
         drop(txn);
         drop(held);
-        Ok(OpenFile::counted(Arc::clone(self), inode))
+        Ok(InodeHold::counted(Arc::clone(&self.inodes), inode))
     }
 }

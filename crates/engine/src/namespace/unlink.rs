@@ -18,8 +18,8 @@ use crate::inode::{
     Doomed, Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, Locked, all_items,
     kind_of, must_be_dir, note_change,
 };
+use crate::namespace::Namespace;
 use crate::transaction::{Cost, Permit, Txn};
-use crate::volume::Volume;
 
 /// What kind of file a call takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,22 +39,30 @@ pub(super) enum Left<'a> {
     Nothing(Doomed, MutexGuard<'a, FileExtentsState>),
 }
 
-impl Volume {
+/// What `rmdir` met.
+#[derive(Debug)]
+pub(crate) enum Rmdir {
+    /// A directory, which is removed.
+    Removed,
+    /// A subvolume, or the entry of one that a snapshot did not copy, in this directory.
+    Subvolume(Arc<Inode>),
+}
+
+impl Namespace {
     /// Takes the name of a file that is no directory away.
-    pub fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
-        self.take_name(dir, name, Wanted::Other)
+    pub(crate) fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.take_name(dir, name, Wanted::Other).map(drop)
     }
 
-    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
-    /// subvolume that a snapshot did not copy.
-    pub fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
+    /// Deletes an empty directory, unless the name leads to a subvolume.
+    pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<Rmdir> {
         self.take_name(dir, name, Wanted::Directory)
     }
 
-    fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<()> {
+    fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<Rmdir> {
         check_name(name)?;
-        let permit = self.admit(Cost::of_freeing())?;
-        let parent = self.inode_in_use(dir)?;
+        let permit = self.inodes.admit(Cost::of_freeing())?;
+        let parent = self.inodes.inode_in_use(dir)?;
         loop {
             let victim;
             let mut locked = Locked::all([&parent])?;
@@ -66,7 +74,7 @@ impl Volume {
             let Some(id) = entry.inode_in(dir, name)? else {
                 if wanted == Wanted::Directory {
                     drop(locked);
-                    return self.rmdir_subvolume(&parent, name);
+                    return Ok(Rmdir::Subvolume(parent));
                 }
                 draft.may_remove_from(dir)?;
                 let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
@@ -76,7 +84,7 @@ impl Volume {
                 }
                 return Err(Error::IsADirectory(root));
             };
-            victim = self.inodes.get(self, id)?;
+            victim = self.inodes.get(id)?;
             if !locked.try_add(&victim) {
                 drop(locked);
                 locked = Locked::all([&parent, &victim])?;
@@ -86,7 +94,8 @@ impl Volume {
                 }
             }
             let names = (&parent, name, &victim);
-            return self.take_locked(permit, locked, draft, names, wanted);
+            self.take_locked(permit, locked, draft, names, wanted)?;
+            return Ok(Rmdir::Removed);
         }
     }
 
@@ -113,13 +122,13 @@ impl Volume {
         let index = draft.remove_ref(id.ino, dir.ino, name)?;
         draft.remove_from_dir(dir, name, index, now)?;
         let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
         let evict = self.settle(&txn, victim, locked.state(id), left);
         drop(txn);
         drop(locked);
         if evict {
-            self.queue_eviction(victim);
+            self.inodes.queue_eviction(victim);
         }
         self.inodes.let_go(victim);
         Ok(())
@@ -145,7 +154,7 @@ impl Volume {
         }
         item.nlink = links.into();
         note_change(item, now);
-        let is_held = state.open_count > 0 || links == 0 && self.is_known(inode.id);
+        let is_held = state.open_count > 0 || links == 0 && self.inodes.is_known(inode.id);
         // Whose extents are locked before the inode is; without waiting any order is right.
         if links == 0
             && !is_held
@@ -161,7 +170,7 @@ impl Volume {
         if links > 0 {
             return Ok(Left::Something);
         }
-        if !is_held && !self.can_queue_orphan() {
+        if !is_held && !self.inodes.can_queue_orphan() {
             // Evicting it may.
             waiting::check()?;
         }
@@ -181,12 +190,12 @@ impl Volume {
             Left::Something => false,
             Left::Orphan => {
                 state.unlinked = true;
-                self.pin_if_known(inode, state);
+                self.inodes.pin_if_known(inode, state);
                 state.open_count == 0
             }
             Left::Nothing(doomed, _extents) => {
                 doomed.drop_refs(txn);
-                self.discard_buffer(state);
+                self.inodes.discard_buffer(state);
                 false
             }
         }

@@ -12,6 +12,7 @@ mod lazy_times;
 mod mapping;
 mod names;
 mod rescue;
+mod subvolumes;
 mod tree;
 mod writable;
 
@@ -37,6 +38,8 @@ use names::Names;
 pub(crate) use names::{Name, NameChanges};
 pub use rescue::Rescue;
 pub(crate) use rescue::backups;
+pub use subvolumes::SubvolumePlace;
+pub(crate) use subvolumes::inode_of;
 pub use tree::Tree;
 pub(crate) use tree::TreeRef;
 use tree::{TreeTable, TreeUse};

@@ -20,7 +20,6 @@ mod block_group;
 mod block_groups;
 mod chunk_alloc;
 mod class;
-mod error;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod in_place;
@@ -50,7 +49,7 @@ use block_groups::BlockGroups;
 use chunk_alloc::Chunks;
 use class::SpaceClass;
 
-pub use error::SpaceError;
+pub(crate) use crate::error::SpaceError;
 
 pub(crate) use alloc::BlockKind;
 pub(crate) use block_group::{BlockGroup, FreeSpaceSource};

@@ -13,6 +13,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::FromZeros;
 
+use super::Subvolumes;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
@@ -20,7 +21,6 @@ use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
 use crate::roots::Tree;
 use crate::transaction::{Cost, Origin, PendingSubvolume, Txn};
-use crate::volume::Volume;
 
 /// What the commit shall make.
 enum Plan<'a> {
@@ -28,16 +28,16 @@ enum Plan<'a> {
     Snapshot { of: Arc<Tree>, read_only: bool },
 }
 
-impl Volume {
+impl Subvolumes {
     /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
     /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
-    pub fn create_subvolume(
+    pub(crate) fn create_subvolume(
         &self,
         dir: FileId,
         name: &[u8],
         root: &NewInode<'_>,
     ) -> Result<RootId> {
-        root.check(self.node_store().nodesize())?;
+        root.check(self.roots.node_store().nodesize())?;
         if FileKind::from_mode(root.mode) != Some(FileKind::Directory) {
             return Err(Error::Invalid("mode of a root directory"));
         }
@@ -45,25 +45,25 @@ impl Volume {
     }
 
     /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
-    pub fn snapshot(
+    pub(crate) fn snapshot(
         &self,
         source: RootId,
         dir: FileId,
         name: &[u8],
         read_only: bool,
     ) -> Result<RootId> {
-        self.writer()?;
+        self.inodes.writer()?;
         waiting::check()?;
-        let of = self.subvolume_tree(source)?;
+        let of = self.roots.subvolume_tree(source)?;
         // What is written from here on goes elsewhere, and not to where the snapshot looks.
         let in_place = Arc::clone(&of);
         let _in_place = in_place.in_place.write();
-        self.write_back_all()?;
-        self.write_times()?;
+        self.files.write_back_all()?;
+        self.inodes.write_times()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
-        let tree = self.subvolume_tree(id);
-        if let Err(error) = tree.and_then(|tree| self.finish_orphans_once(&tree)) {
+        let tree = self.roots.subvolume_tree(id);
+        if let Err(error) = tree.and_then(|tree| self.inodes.finish_orphans_once(&tree)) {
             tracing::warn!(%id, %error, "files without a name are left");
         }
         Ok(id)
@@ -73,11 +73,13 @@ impl Volume {
         check_name(name)?;
         waiting::check()?;
         if let Plan::Snapshot { of, .. } = plan {
-            of.note_snapshot(self.writer()?.running_transid().0);
+            of.note_snapshot(self.inodes.writer()?.running_transid().0);
         }
-        let permit = self.admit(Cost::items(16).in_leaves(8).bytes(4096))?;
-        let parent = self.inode_in_use(dir)?;
-        let mut still = Some(self.inodes.moves.lock());
+        let permit = self
+            .inodes
+            .admit(Cost::items(16).in_leaves(8).bytes(4096))?;
+        let parent = self.inodes.inode_in_use(dir)?;
+        let mut still = Some(self.inodes.moves().lock());
         let uuid_tree = self.uuid_tree()?;
         let _pending =
             [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));
@@ -116,10 +118,10 @@ impl Volume {
         }
         let mut items = Draft::for_new_tree(&parent.tree);
         if let Plan::New(root) = plan {
-            let inherited = self.inherited_by_root(&parent, &mut state)?;
+            let inherited = self.namespace.inherited_by_root(&parent, &mut state)?;
             items.insert_root_dir(root, &inherited, now)?;
         }
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         parent.tree.check_undeleted()?;
         plan.source().map_or(Ok(()), |of| of.check_undeleted())?;
         let origin = match plan {
@@ -129,7 +131,7 @@ impl Volume {
         let pending = PendingSubvolume {
             id,
             origin,
-            item: plan.root_item(uuid, now, &txn, self.node_store().nodesize()),
+            item: plan.root_item(uuid, now, &txn, self.roots.node_store().nodesize()),
             dir_tree: Arc::clone(&parent.tree),
             dir_puts: draft.into_puts(&txn),
             root_puts: refs.into_puts(&txn),
@@ -142,7 +144,7 @@ impl Volume {
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }
-        self.writer()?.commit_running()?;
+        self.inodes.writer()?.commit_running()?;
         drop(still);
         state.next_index = Some(index + 1);
         Ok(id)

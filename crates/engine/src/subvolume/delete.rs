@@ -8,29 +8,28 @@ use ubtrfs_format::item::{FileTime, RootItemFlags};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 
 use super::uuid_tree::UuidKind;
-use super::{SubvolumeInfo, SubvolumePlace};
+use super::{SubvolumeInfo, SubvolumePlace, Subvolumes};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{Draft, Inode, Locked};
 use crate::lock;
-use crate::namespace::{check_empty, check_name, find_entry, search_index};
+use crate::namespace::{Rmdir, check_empty, check_name, find_entry, search_index};
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
-impl Volume {
+impl Subvolumes {
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
     /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
     /// go.
     ///
     /// Errors: it is the default subvolume, or holds others; `name` is none.
-    pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
+    pub(crate) fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.delete_subvolume_if(dir, name, |_| Ok(())).map(drop)
     }
 
     /// The same unless `check` refuses the root directory that the name leads to, which is returned. Nothing moves
     /// and no attribute changes in between: both directories are locked, and so `check` may ask for what takes no
     /// lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
-    pub fn delete_subvolume_if<E: From<Error>>(
+    pub(crate) fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
         name: &[u8],
@@ -41,14 +40,14 @@ impl Volume {
 
     /// Deletes a subvolume where it stands, unless `check` refuses it: the directory that holds it and its own, as
     /// above. Returns its place.
-    pub fn delete_subvolume_by_id<E: From<Error>>(
+    pub(crate) fn delete_subvolume_by_id<E: From<Error>>(
         &self,
         id: RootId,
         mut check: impl FnMut(FileId, FileId) -> Result<(), E>,
     ) -> Result<SubvolumePlace, E> {
-        let root = self.root_dir(id)?;
+        let root = self.roots.root_dir(id)?;
         loop {
-            let place = self.subvolume_place(id)?;
+            let place = self.roots.subvolume_place(id)?;
             let place = place.ok_or(Error::NoSuchSubvolume(id))?;
             let mut met = None;
             let deleted = self.delete_locked(place.dir, &place.name, false, |found| {
@@ -61,7 +60,7 @@ impl Volume {
             let was_moved = match (met, &deleted) {
                 (Some(found), _) => found != root,
                 (None, Ok(_)) => false,
-                (None, Err(_)) => self.subvolume_place(id)?.as_ref() != Some(&place),
+                (None, Err(_)) => self.roots.subvolume_place(id)?.as_ref() != Some(&place),
             };
             if !was_moved {
                 return deleted.map(|_| place);
@@ -69,10 +68,23 @@ impl Volume {
         }
     }
 
+    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
+    /// subvolume that a snapshot did not copy.
+    pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        match self.namespace.rmdir(dir, name)? {
+            Rmdir::Removed => Ok(()),
+            Rmdir::Subvolume(parent) => self.rmdir_subvolume(&parent, name),
+        }
+    }
+
     /// Takes away the entry of a subvolume, as `rmdir` does: an empty one is deleted, and an entry that leads
     /// nowhere goes.
-    pub(crate) fn rmdir_subvolume(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-        match self.lookup(parent.id, name)?.ok_or(Error::NotFound)? {
+    fn rmdir_subvolume(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        match self
+            .namespace
+            .lookup(parent.id, name)?
+            .ok_or(Error::NotFound)?
+        {
             stub if stub.is_stub() => self.remove_stub(parent, name),
             _ => self
                 .delete_locked(parent.id, name, true, |_| Ok(()))
@@ -89,12 +101,12 @@ impl Volume {
     ) -> Result<FileId, E> {
         check_name(name)?;
         waiting::check().map_err(Error::from)?;
-        let permit = self.admit(Cost::items(12).in_leaves(4).freeing())?;
-        let parent = self.inode_in_use(dir)?;
+        let permit = self.inodes.admit(Cost::items(12).in_leaves(4).freeing())?;
+        let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
-        let still = self.inodes.moves.lock();
+        let still = self.inodes.moves().lock();
         // It stays there: who moves subvolumes waits.
-        let root = self.inodes.get(self, self.subvolume_entry(dir, name)?)?;
+        let root = self.inodes.get(self.subvolume_entry(dir, name)?)?;
         let _pending = root.tree.snapshot_lock.write();
         let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
@@ -118,7 +130,7 @@ impl Volume {
             uuids.remove_uuid(UuidKind::Own, &item.uuid, id)?;
             uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
         }
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         // Until it is known who knows some of it.
         tree.hold()?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
@@ -130,42 +142,42 @@ impl Volume {
             item.drop_progress = DiskKey::default();
             item.drop_level = 0;
         });
-        self.writer()?.set_unclean();
+        self.inodes.writer()?.set_unclean();
         drop(txn);
         drop(locked);
         drop(still);
-        self.pin_inodes_of(tree);
+        self.inodes.pin_inodes_of(tree);
         if tree.let_go() {
-            self.let_go_of_deleted(id);
+            self.inodes.let_go_of_deleted(id);
         }
         Ok(root.id)
     }
 
     fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         let dir = parent.id;
-        let permit = self.admit(Cost::items(4).freeing())?;
-        let _still = lock::lock(&self.inodes.moves)?;
+        let permit = self.inodes.admit(Cost::items(4).freeing())?;
+        let _still = lock::lock(self.inodes.moves())?;
         let _state = lock::write(&parent.lock)?;
-        if self.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
+        if self.namespace.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
             return Err(Error::NotFound);
         }
         let index = search_index(&parent.tree.view, dir, name)?.ok_or(Error::NotFound)?;
         let mut draft = Draft::new(&parent.tree);
         draft.remove_from_dir(dir, name, index, FileTime::now())?;
-        let txn = self.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
         draft.enter(&txn);
         Ok(())
     }
 
     /// The root directory of the subvolume that stands in `dir` as `name`.
     fn subvolume_entry(&self, dir: FileId, name: &[u8]) -> Result<FileId> {
-        let tree = self.subvolume_tree(dir.root)?;
+        let tree = self.roots.subvolume_tree(dir.root)?;
         let entry = find_entry(&tree.view, dir.ino.0, name)?.ok_or(Error::NotFound)?;
         let child = RootId(entry.location.objectid);
         if entry.location.item_type != KeyType::ROOT_ITEM {
             return Err(Error::NotASubvolume);
         }
-        match self.lookup(dir, name)? {
+        match self.namespace.lookup(dir, name)? {
             Some(root) if !root.is_stub() => Ok(root),
             _ => Err(Error::NoSuchSubvolume(child)),
         }
@@ -176,7 +188,7 @@ impl Volume {
         if self.default_subvolume()? == id {
             return Err(Error::DefaultSubvolume(id));
         }
-        let root_tree = self.root_tree();
+        let root_tree = self.roots.root_tree();
         let mut cursor = root_tree.cursor();
         let first = Key::new(id.0, KeyType::ROOT_REF, 0);
         if cursor.seek(&first)?
@@ -188,23 +200,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
-    pub(crate) fn let_go_of_deleted(&self, root: RootId) {
-        self.forget_inodes(root);
-        if let Ok(writer) = self.writer() {
-            writer.set_unclean();
-        }
-    }
-
-    /// Lets go of what was written to a subvolume that is no more.
-    fn forget_inodes(&self, root: RootId) {
-        for inode in self.inodes.take_subvolume(root) {
-            self.discard_buffer(&mut inode.lock.write());
-        }
-    }
-
     /// The subvolumes whose blocks are still to be freed.
-    pub fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+    pub(crate) fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut all = self.subvolumes()?;
         all.retain(|subvolume| subvolume.item.refs.get() == 0);
         Ok(all)

@@ -5,14 +5,18 @@ mod delete;
 mod properties;
 mod uuid_tree;
 
-use ubtrfs_format::ids::{RootId, Transid};
-use ubtrfs_format::item::{RootItem, RootRef};
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{RootId, Transid, objectid};
+use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::{CorruptItem, Error, Result};
+use crate::file::Files;
 use crate::file_id::FileId;
-use crate::namespace::inode_of;
-use crate::volume::Volume;
+use crate::inode::Inodes;
+use crate::namespace::{Namespace, find_entry};
+use crate::roots::{Roots, SubvolumePlace};
 
 pub use properties::ReceivedFrom;
 
@@ -30,28 +34,39 @@ pub struct SubvolumeInfo {
     pub place: Option<SubvolumePlace>,
 }
 
-/// Where a subvolume stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubvolumePlace {
-    /// The directory that holds it.
-    pub dir: FileId,
-    pub name: Vec<u8>,
-    /// Its index in that directory.
-    pub sequence: u64,
+/// The subvolumes of a volume.
+#[derive(Debug)]
+pub(crate) struct Subvolumes {
+    roots: Arc<Roots>,
+    inodes: Arc<Inodes>,
+    files: Arc<Files>,
+    namespace: Arc<Namespace>,
 }
 
-impl Volume {
-    /// The root directory of a subvolume.
-    pub fn root_dir(&self, id: RootId) -> Result<FileId> {
-        let tree = self.subvolume_tree(id)?;
-        let key = Key::new(id.0, KeyType::ROOT_ITEM, 0);
-        inode_of(id, tree.item().root_dirid.get(), key)
+impl Subvolumes {
+    pub(crate) fn new(namespace: &Arc<Namespace>) -> Subvolumes {
+        Subvolumes {
+            roots: Arc::clone(&namespace.roots),
+            inodes: Arc::clone(&namespace.inodes),
+            files: Arc::clone(&namespace.files),
+            namespace: Arc::clone(namespace),
+        }
+    }
+
+    /// The subvolume that is mounted if none is named.
+    pub(crate) fn default_subvolume(&self) -> Result<RootId> {
+        let dir = match self.roots.superblock().root_dir_objectid.get() {
+            0 => objectid::ROOT_TREE_DIR,
+            dir => dir,
+        };
+        let found = find_entry(&self.roots.root_tree(), dir, b"default")?;
+        Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
     }
 
     /// All subvolumes by ascending id, the top level first, those being deleted included.
-    pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+    pub(crate) fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut found = Vec::new();
-        let root_tree = self.root_tree();
+        let root_tree = self.roots.root_tree();
         let mut cursor = root_tree.cursor().sequential();
         let mut more = cursor.seek(&Key::new(RootId::FS_TREE.0, KeyType::ROOT_ITEM, 0))?;
         while more {
@@ -77,7 +92,7 @@ impl Volume {
                     id,
                     item,
                     snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
-                    place: self.subvolume_place(id)?,
+                    place: self.roots.subvolume_place(id)?,
                 });
             }
             more = cursor.advance()?;
@@ -85,40 +100,15 @@ impl Volume {
         Ok(found)
     }
 
-    /// Where a subvolume stands; None for the top level and for one that is nowhere.
-    pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
-        let root_tree = self.root_tree();
-        let mut cursor = root_tree.cursor();
-        if !cursor.seek(&Key::new(id.0, KeyType::ROOT_BACKREF, 0))? {
-            return Ok(None);
-        }
-        let Some((key, bytes)) = cursor.current() else {
-            return Ok(None);
-        };
-        if (key.objectid, key.item_type) != (id.0, KeyType::ROOT_BACKREF) {
-            return Ok(None);
-        }
-        let reference = RootRef::decode(bytes).ok_or(Error::Corrupt {
-            tree: RootId::ROOT_TREE,
-            key,
-            what: CorruptItem::Undecodable,
-        })?;
-        Ok(Some(SubvolumePlace {
-            dir: inode_of(RootId(key.offset), reference.dirid, key)?,
-            name: reference.name.to_vec(),
-            sequence: reference.sequence,
-        }))
-    }
-
     /// The path of a subvolume from the top level's root, without a leading slash; empty for the top
     /// level itself.
-    pub fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
+    pub(crate) fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = id;
-        while let Some(place) = self.subvolume_place(at)? {
+        while let Some(place) = self.roots.subvolume_place(at)? {
             names.push(place.name);
             let mut dir = place.dir;
-            let top = self.root_dir(dir.root)?;
+            let top = self.roots.root_dir(dir.root)?;
             while dir != top {
                 let (parent, name) = self.directory_name(dir)?;
                 names.push(name);
@@ -137,9 +127,9 @@ impl Volume {
     }
 
     /// The one name that a directory has, and the directory in which it stands.
-    pub fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
-        let parent = self.parent(dir)?;
-        let tree = self.subvolume_tree(dir.root)?;
+    pub(crate) fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
+        let parent = self.namespace.parent(dir)?;
+        let tree = self.roots.subvolume_tree(dir.root)?;
         let key = Key::new(dir.ino.0, KeyType::INODE_REF, parent.ino.0);
         let no_name = || Error::Corrupt {
             tree: dir.root,

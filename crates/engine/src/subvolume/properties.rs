@@ -7,12 +7,12 @@ use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
 
+use super::Subvolumes;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::inode::Draft;
 use crate::lock;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 
 #[cfg(test)]
 mod tests;
@@ -27,16 +27,16 @@ pub struct ReceivedFrom {
     pub time: FileTime,
 }
 
-impl Volume {
+impl Subvolumes {
     /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
     /// kernel, one that was received and becomes writable goes on to say so.
-    pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
+    pub(crate) fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         if read_only {
             waiting::check()?;
         }
-        let permit = self.admit(Cost::items(1))?;
-        let tree = self.subvolume_tree(id)?;
-        let txn = self.enter(permit)?;
+        let permit = self.inodes.admit(Cost::items(1))?;
+        let tree = self.roots.subvolume_tree(id)?;
+        let txn = self.inodes.enter(permit)?;
         tree.check_undeleted()?;
         txn.change_root_item(&tree, |item| {
             let mut flags = item.flags();
@@ -45,8 +45,8 @@ impl Volume {
         });
         drop(txn);
         if read_only {
-            self.write_back_all()?;
-            self.write_times()?;
+            self.files.write_back_all()?;
+            self.inodes.write_times()?;
         }
         Ok(())
     }
@@ -55,11 +55,15 @@ impl Volume {
     /// the volume had no UUID tree.
     ///
     /// Errors: a read-only subvolume.
-    pub fn set_received(&self, id: RootId, from: &ReceivedFrom) -> Result<(Transid, FileTime)> {
-        let permit = self.admit(Cost::items(4))?;
-        let tree = self.subvolume_tree(id)?;
+    pub(crate) fn set_received(
+        &self,
+        id: RootId,
+        from: &ReceivedFrom,
+    ) -> Result<(Transid, FileTime)> {
+        let permit = self.inodes.admit(Cost::items(4))?;
+        let tree = self.roots.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
-        let _still = lock::lock(&self.inodes.moves)?;
+        let _still = lock::lock(self.inodes.moves())?;
         let old = tree.item().received_uuid;
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),
@@ -76,7 +80,7 @@ impl Volume {
             }
         }
         let now = FileTime::now();
-        let txn = self.enter_tree(permit, &tree)?;
+        let txn = self.inodes.enter_tree(permit, &tree)?;
         tree.check_undeleted()?;
         match &uuid_tree {
             Some(_) => uuids.enter(&txn),
@@ -92,23 +96,23 @@ impl Volume {
         });
         drop(txn);
         if uuid_tree.is_none() {
-            self.writer()?.commit_running()?;
+            self.inodes.writer()?.commit_running()?;
         }
         Ok((transid, now))
     }
 
     /// Has `id` be mounted if no subvolume is named.
-    pub fn set_default(&self, id: RootId) -> Result<()> {
-        let permit = self.admit(Cost::items(1))?;
-        let tree = self.subvolume_tree(id)?;
-        let _still = lock::lock(&self.inodes.moves)?;
+    pub(crate) fn set_default(&self, id: RootId) -> Result<()> {
+        let permit = self.inodes.admit(Cost::items(1))?;
+        let tree = self.roots.subvolume_tree(id)?;
+        let _still = lock::lock(self.inodes.moves())?;
         let mut draft = Draft::new(self.roots.root_tree_object());
-        let dir = match self.superblock().root_dir_objectid.get() {
+        let dir = match self.roots.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,
             dir => dir,
         };
         draft.redirect_entry(dir, b"default", tree.root_key())?;
-        let txn = self.enter(permit)?;
+        let txn = self.inodes.enter(permit)?;
         tree.check_undeleted()?;
         draft.enter(&txn);
         txn.edit_superblock(|edits| edits.use_feature(Incompat::DEFAULT_SUBVOL));
@@ -116,14 +120,14 @@ impl Volume {
     }
 
     /// Gives the volume another label, without a NUL and of at most 255 bytes.
-    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+    pub(crate) fn set_label(&self, label: &[u8]) -> Result<()> {
         if label.len() >= LABEL_SIZE || label.contains(&0) {
             return Err(Error::Invalid("label"));
         }
         let mut bytes = [0; LABEL_SIZE];
         bytes[..label.len()].copy_from_slice(label);
-        let permit = self.admit(Cost::items(0))?;
-        let txn = self.enter(permit)?;
+        let permit = self.inodes.admit(Cost::items(0))?;
+        let txn = self.inodes.enter(permit)?;
         txn.edit_superblock(|edits| edits.label = Some(bytes));
         Ok(())
     }

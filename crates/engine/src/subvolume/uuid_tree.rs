@@ -6,10 +6,10 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 
+use super::Subvolumes;
 use crate::error::Result;
 use crate::inode::Draft;
 use crate::roots::Tree;
-use crate::volume::Volume;
 
 /// Whose a UUID is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ fn find(ids: &[u8], id: RootId) -> Option<usize> {
     at.map(|at| at * 8)
 }
 
-impl Volume {
+impl Subvolumes {
     pub(super) fn uuid_tree(&self) -> Result<Option<Arc<Tree>>> {
-        self.find_tree(RootId::UUID_TREE)
+        self.roots.find_tree(RootId::UUID_TREE)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 
-use super::delayed_refs::RefKey;
+use crate::error::RefKey;
 
 /// So much room is kept back for operations that free space: who frees more items does it in steps, which are
 /// no larger than this when there is no room for larger ones.

@@ -13,67 +13,14 @@
 //! Not here: what becomes of the items (`extent_items`).
 
 use std::collections::{BTreeMap, btree_map};
-use std::fmt;
 
-use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::Key;
+
+use crate::error::{ExtentShape, RefKey};
 
 #[cfg(test)]
 mod tests;
-
-/// Who refers to an extent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RefKey {
-    /// A tree block, from the tree that it is in.
-    TreeRoot(RootId),
-    /// A tree block, from a block above it that several trees share.
-    TreeParent(Logical),
-    /// Data, from a file.
-    DataRoot {
-        root: RootId,
-        ino: InodeNr,
-        /// File offset minus the offset within the extent; may wrap below zero.
-        offset: u64,
-    },
-    /// Data, from a leaf that several trees share.
-    DataParent(Logical),
-}
-
-impl RefKey {
-    pub(crate) fn is_data(&self) -> bool {
-        matches!(self, RefKey::DataRoot { .. } | RefKey::DataParent(_))
-    }
-}
-
-impl fmt::Display for RefKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RefKey::TreeRoot(root) => write!(f, "tree {root}"),
-            RefKey::TreeParent(parent) => write!(f, "node at {parent}"),
-            RefKey::DataRoot { root, ino, offset } => {
-                let offset = *offset as i64;
-                write!(f, "subvolume {root} inode {ino} offset {offset}")
-            }
-            RefKey::DataParent(parent) => write!(f, "leaf at {parent}"),
-        }
-    }
-}
-
-/// What kind of extent it is, as far as its key tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExtentShape {
-    Data { len: u64 },
-    Block { level: u8 },
-}
-
-impl fmt::Display for ExtentShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExtentShape::Data { len } => write!(f, "{len} bytes of data"),
-            ExtentShape::Block { level } => write!(f, "a tree block of level {level}"),
-        }
-    }
-}
 
 /// Whether an extent is new, and if so its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

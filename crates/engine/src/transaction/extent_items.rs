@@ -16,7 +16,6 @@
 //! Locks: none.
 //! Not here: who refers to what when a shared block is copied; what becomes of freed space.
 
-mod error;
 mod item;
 mod keyed;
 
@@ -28,12 +27,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_tree::{Cursor, View};
 
-pub use error::RefError;
+use crate::error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result};
 use item::ExtentItem;
 use keyed::KeyedRefs;
 
-use super::delayed_refs::{Disagreement, ExtentShape, Head, NewExtent, RefKey};
-use crate::error::{CorruptItem, Error, Result};
+use super::delayed_refs::{Disagreement, Head, NewExtent};
 
 #[cfg(test)]
 mod tests;

@@ -28,8 +28,6 @@ mod tests;
 
 pub(crate) use cost::{Cost, DataRef, DiskExtent, FREEING_ITEMS};
 pub(crate) use delayed_refs::DelayedRefs;
-pub use delayed_refs::{ExtentShape, RefKey};
-pub use extent_items::RefError;
 pub(crate) use handle::{Permit, Txn};
 pub use lifetime::Lifetime;
 pub use manager::{CommitPhases, WriterStats};

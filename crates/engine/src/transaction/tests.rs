@@ -71,16 +71,18 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
 fn set(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64, value: &[u8]) {
     let (key, item) = xattr(ino, &format!("user.{number}"), value);
     let permit = volume
+        .inodes
         .admit(Cost::items(1).bytes(item.len() as u64))
         .unwrap();
-    volume.enter(permit).unwrap().put(tree, key, item);
+    volume.inodes.enter(permit).unwrap().put(tree, key, item);
 }
 
 fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
     let (key, _) = xattr(ino, &format!("user.{number}"), &[]);
     if tree.view.get(&key).unwrap().is_some() {
-        let permit = volume.admit(Cost::items(1)).unwrap();
+        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
         volume
+            .inodes
             .enter(permit)
             .unwrap()
             .edit(tree, [Edit::Delete(key)]);
@@ -160,11 +162,11 @@ fn blocks_that_wait_to_be_written_stay_within_their_budget() {
 fn extents_that_are_new_count_as_memory() {
     const COUNT: u64 = 1000;
     let volume = open(&new_device(""), &options());
-    let writer = volume.writer().unwrap();
+    let writer = volume.inodes.writer().unwrap();
     writer.space.reserve_data(COUNT * 4096).unwrap();
     let running = writer.running_transid();
     let before = writer.running.read().bytes();
-    let txn = volume.enter(Permit::owed()).unwrap();
+    let txn = volume.inodes.enter(Permit::owed()).unwrap();
     for _ in 0..COUNT {
         let allocated = writer.space.allocate_data(4096, 4096, None, running);
         let (start, len) = allocated.unwrap();
@@ -381,7 +383,7 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
             volume.sync().unwrap();
         }
         // One stays for what comes next.
-        let groups = volume.writer().unwrap().space.groups();
+        let groups = volume.inodes.writer().unwrap().space.groups();
         let is_empty =
             |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
         assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");

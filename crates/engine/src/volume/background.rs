@@ -26,10 +26,10 @@ impl Volume {
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
         waiting::check()?;
-        self.evict_orphans();
-        let written = self.write_back_all();
-        self.write_times()?;
-        self.writer()?.commit_running()?;
+        self.inodes.evict_orphans();
+        let written = self.files.write_back_all();
+        self.inodes.write_times()?;
+        self.inodes.writer()?.commit_running()?;
         written
     }
 
@@ -38,7 +38,7 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn rest(&self) -> Result<()> {
-        let writer = self.writer()?;
+        let writer = self.inodes.writer()?;
         // What was under way when it began to rest ends that.
         for _ in 0..RESTING_TRIES {
             writer.set_resting(true);
@@ -52,7 +52,7 @@ impl Volume {
 
     /// Whether it was told to rest, and nothing has been changed since.
     pub fn is_resting(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.is_resting())
+        self.inodes.writer().is_ok_and(|writer| writer.is_resting())
     }
 
     /// Commits until no deleted subvolume is left to free.
@@ -60,7 +60,7 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
         waiting::check()?;
-        let writer = self.writer()?;
+        let writer = self.inodes.writer()?;
         // A commit under way may leave something.
         let is_unclean = || {
             let _alone = writer.committing.lock();
@@ -74,16 +74,16 @@ impl Volume {
 
     /// Starts the threads that commit and write back at intervals. They end when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
-        self.writer()?.set_commit_interval(interval);
+        self.inodes.writer()?.set_commit_interval(interval);
         let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
         for (name, run) in threads {
-            let writer = Arc::clone(self.writer()?);
+            let writer = Arc::clone(self.inodes.writer()?);
             let volume = Arc::downgrade(self);
             let thread = thread::Builder::new()
                 .name(name.to_owned())
                 .spawn(move || run(&writer, &volume))
                 .map_err(Error::Thread)?;
-            self.writer()?.add_background(thread);
+            self.inodes.writer()?.add_background(thread);
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn close(&self) -> Result<()> {
-        let Ok(writer) = self.writer() else {
+        let Ok(writer) = self.inodes.writer() else {
             return Ok(());
         };
         if writer.is_closed() {
@@ -155,14 +155,14 @@ fn write_back(writer: &TransactionManager, volume: &Weak<Volume>) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
-        volume.evict_orphans();
+        volume.inodes.evict_orphans();
         // What keeps it from being written keeps the commit from being made, which tells.
-        let _ = volume.write_times_of_age(LONGEST);
+        let _ = volume.inodes.write_times_of_age(LONGEST);
         if left(last).is_zero() {
             last = Instant::now();
             // A write-back error is reported by the next sync of the file.
-            let _ = volume.write_back_all();
-            volume.data.trim();
+            let _ = volume.files.write_back_all();
+            volume.inodes.dirty.trim();
             writer.want_commit();
         }
     }

@@ -9,23 +9,26 @@ use crate::transaction::Lifetime;
 impl Volume {
     /// None of a volume that is only read.
     pub fn lifetime(&self) -> Option<Lifetime> {
-        self.writer().ok().map(|writer| writer.lifetime().clone())
+        self.inodes
+            .writer()
+            .ok()
+            .map(|writer| writer.lifetime().clone())
     }
 
     /// Whether `close` has been done, or is not needed.
     pub fn is_closed(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.is_closed()) || !self.is_writable()
+        self.inodes.writer().is_ok_and(|writer| writer.is_closed()) || !self.is_writable()
     }
 
     /// Gives up what is not durable: from here on nothing is entered and no commit begins.
     pub fn abandon(&self, reason: &Error) {
-        if let Ok(writer) = self.writer() {
+        if let Ok(writer) = self.inodes.writer() {
             writer.abort(reason);
         }
     }
 
     /// Why it takes no changes any more, if a transaction was aborted.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
-        self.writer().ok()?.abort_reason()
+        self.inodes.writer().ok()?.abort_reason()
     }
 }

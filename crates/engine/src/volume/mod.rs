@@ -2,45 +2,48 @@
 //!
 //! Not here: trees (`roots`), transactions (`transaction`), inodes (`inode`), data (`file`), names (`namespace`).
 
+mod attributes;
 mod background;
+mod data;
 mod lifetime;
 mod memory;
+mod names;
+mod open_file;
 mod options;
 mod reconfigure;
 mod statfs;
+mod subvolumes;
 mod trees;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use ubtrfs_device::{BlockDevice, Pool, waiting};
-use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::superblock::Superblock;
 
 pub use memory::LEAST_MEMORY_BYTES;
+pub use open_file::OpenFile;
 pub use options::OpenOptions;
 pub use statfs::StatFs;
 
-use crate::error::{Error, Result};
-use crate::file::{CacheStats, DataPath, DecompressedExtents};
-use crate::inode::{InodeTable, LookupRefs, OrphanQueue};
+use crate::error::Result;
+use crate::file::Files;
+use crate::inode::Inodes;
+use crate::namespace::Namespace;
 use crate::roots::{Roots, backups, check_writable};
-use crate::transaction::{Cost, Permit, SpaceReclaim, TransactionManager, Txn, WriterStats};
+use crate::subvolume::Subvolumes;
+use crate::transaction::{SpaceReclaim, TransactionManager, WriterStats};
 use statfs::KnownStatFs;
 
 /// An open volume. Shared by threads as `Arc<Volume>`.
 #[derive(Debug)]
 pub struct Volume {
     pub(crate) roots: Arc<Roots>,
-    pub(crate) decompressed: DecompressedExtents,
-    pub(crate) data: DataPath,
-    pub(crate) inodes: InodeTable,
-    pub(crate) lookup_refs: RwLock<Option<Arc<dyn LookupRefs>>>,
-    pub(crate) orphan_queue: OrphanQueue,
-    /// None on a volume that is only read.
-    writer: Option<Arc<TransactionManager>>,
-    known_statfs: KnownStatFs,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) namespace: Arc<Namespace>,
+    pub(crate) subvolumes: Subvolumes,
+    pub(crate) known_statfs: KnownStatFs,
 }
 
 impl Volume {
@@ -92,19 +95,26 @@ impl Volume {
             true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),
             false => None,
         };
-        let volume = Volume {
-            roots,
-            decompressed: DecompressedExtents::new(options.decompressed_bytes),
-            data: DataPath::new(options.data),
-            inodes: InodeTable::new(options.inode_bytes),
-            lookup_refs: RwLock::default(),
-            orphan_queue: OrphanQueue::default(),
+        let inodes = Arc::new(Inodes::new(
+            &roots,
             writer,
+            options.inode_bytes,
+            &options.data,
+        ));
+        let rescue = options.data.rescue;
+        let files = Arc::new(Files::new(&inodes, rescue, options.decompressed_bytes));
+        let namespace = Arc::new(Namespace::new(&files));
+        let volume = Volume {
+            subvolumes: Subvolumes::new(&namespace),
             known_statfs: KnownStatFs::default(),
+            roots,
+            inodes,
+            files,
+            namespace,
         };
         let volume = Arc::new(volume);
-        if let Some(writer) = &volume.writer {
-            let reclaim: Arc<dyn SpaceReclaim> = volume.clone();
+        if let Ok(writer) = volume.inodes.writer() {
+            let reclaim: Arc<dyn SpaceReclaim> = Arc::clone(&volume.files) as _;
             writer.set_reclaim(Arc::downgrade(&reclaim));
             if let Some(interval) = options.commit_interval {
                 // Nothing is committed to what cannot be opened.
@@ -119,60 +129,16 @@ impl Volume {
         Ok(volume)
     }
 
-    /// What writing needs; an error on a volume that was opened for reading.
-    pub(crate) fn writer(&self) -> Result<&Arc<TransactionManager>> {
-        self.writer.as_ref().ok_or(Error::ReadOnly)
-    }
-
-    /// Makes sure of memory and space for an operation (`TransactionManager::admit`).
-    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
-        self.writer()?.admit(cost)
-    }
-
-    /// Enters the running transaction (`TransactionManager::enter`).
-    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
-        self.writer()?.enter(permit)
-    }
-
     /// What has been written since it was opened; None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
-        self.writer.as_ref().map(|writer| writer.stats())
-    }
-
-    /// How often a decompressed extent was found in memory.
-    pub fn decompressed_stats(&self) -> CacheStats {
-        self.decompressed.stats()
-    }
-
-    /// The subvolume that is mounted if none is named.
-    pub fn default_subvolume(&self) -> Result<RootId> {
-        let dir = match self.roots.superblock().root_dir_objectid.get() {
-            0 => objectid::ROOT_TREE_DIR,
-            dir => dir,
-        };
-        let found = crate::namespace::find_entry(&self.roots.root_tree(), dir, b"default")?;
-        Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
-    }
-}
-
-impl SpaceReclaim for Volume {
-    fn write_back_dirty(&self) -> Result<()> {
-        self.write_back_all()
-    }
-
-    fn evict_orphans(&self) {
-        Volume::evict_orphans(self);
-    }
-
-    fn write_lazy_times(&self) -> Result<()> {
-        self.write_times()
+        self.inodes.writer().ok().map(|writer| writer.stats())
     }
 }
 
 impl Drop for Volume {
     /// Closes it; whoever must know whether that worked calls `close` before.
     fn drop(&mut self) {
-        let Some(writer) = self.writer.as_ref() else {
+        let Ok(writer) = self.inodes.writer() else {
             return;
         };
         writer.stop_background();

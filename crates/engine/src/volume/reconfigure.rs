@@ -13,18 +13,18 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {
         waiting::check()?;
-        let writer = self.writer()?;
+        let writer = self.inodes.writer()?;
         if let Some(interval) = options.commit_interval {
             writer.set_commit_interval(interval);
         }
         self.roots.set_new_file_flags(options.data.new_file_flags());
-        let settings = &self.data.settings;
+        let settings = &self.inodes.settings;
         settings.set_max_inline_bytes(options.data.max_inline_bytes);
         settings.set_flush_on_commit(options.data.flush_on_commit);
         if settings.expect_compression(&options.data.compress) {
             // Data written before has reservations for extents that are not compressed, which are fewer. A write-back
             // error is reported by the next sync of the file.
-            let _ = self.write_back_all();
+            let _ = self.files.write_back_all();
         }
         settings.set_compress(options.data.compress);
         self.set_lazy_times(options.lazy_times)

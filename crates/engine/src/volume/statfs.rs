@@ -1,12 +1,13 @@
-//! What `statfs` says.
+//! The last answer of `statfs`.
+//!
+//! Not here: what the answer is (`inspect`).
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::Transid;
 
-use super::Volume;
 use crate::error::Result;
-use crate::inspect::data_copies;
 use crate::space::SpaceTotals;
+use crate::transaction::TransactionManager;
 
 /// Sizes in bytes, as `statfs` reports them for btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,58 +38,26 @@ impl PartialEq for AsOf {
 
 /// What `statfs` said last: programs ask again and again, and there may be thousands of block groups.
 #[derive(Debug, Default)]
-pub(super) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
+pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
-impl Volume {
-    /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
-    /// for deletions counted as used.
-    pub fn statfs(&self) -> Result<StatFs> {
-        let as_of = self.writer().ok().map(|writer| AsOf {
+impl KnownStatFs {
+    /// The last answer, or the one that `anew` finds if the space has changed. `writer`: of a writable volume.
+    pub(crate) fn get_or(
+        &self,
+        writer: Option<&TransactionManager>,
+        anew: impl FnOnce() -> Result<StatFs>,
+    ) -> Result<StatFs> {
+        let as_of = writer.map(|writer| AsOf {
             committed: writer.committed(),
             totals: writer.space.totals(),
         });
-        if let Some((known, statfs)) = &*self.known_statfs.0.lock()
+        if let Some((known, statfs)) = &*self.0.lock()
             && *known == as_of
         {
             return Ok(*statfs);
         }
-        let statfs = self.statfs_anew()?;
-        *self.known_statfs.0.lock() = Some((as_of, statfs));
+        let statfs = anew()?;
+        *self.0.lock() = Some((as_of, statfs));
         Ok(statfs)
-    }
-
-    fn statfs_anew(&self) -> Result<StatFs> {
-        match self.statfs_by_groups() {
-            // The trees that tell are not needed to read files.
-            Err(error) if self.data.rescue.goes_on_without(&error) => {
-                let superblock = self.superblock();
-                let (total, used) = (superblock.total_bytes.get(), superblock.bytes_used.get());
-                Ok(StatFs {
-                    block_size: superblock.sectorsize.get(),
-                    total_bytes: total,
-                    free_bytes: total.saturating_sub(used),
-                    available_bytes: 0,
-                })
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn statfs_by_groups(&self) -> Result<StatFs> {
-        let infos = self.space_infos()?;
-        let copies = data_copies(&infos);
-        let used = infos.iter().fold(0u64, |sum, info| {
-            sum.saturating_add(info.used.saturating_mul(info.copies()))
-        });
-        let block_size = self.superblock().sectorsize.get();
-        let whole = |bytes: u64| bytes - bytes % u64::from(block_size);
-        let total = whole(self.superblock().total_bytes.get() / copies);
-        let free = total.saturating_sub(whole(used / copies));
-        Ok(StatFs {
-            block_size,
-            total_bytes: total,
-            free_bytes: free.saturating_sub(whole(self.global_reserve_bytes()?)),
-            available_bytes: whole(self.available_bytes(&infos)),
-        })
     }
 }

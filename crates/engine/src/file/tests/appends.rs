@@ -13,7 +13,7 @@ const SECTOR: u64 = 4096;
 
 /// Space for data that is promised and not used.
 fn promised(volume: &Volume) -> u64 {
-    let totals = volume.writer().unwrap().space.totals();
+    let totals = volume.inodes.writer().unwrap().space.totals();
     let data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
     data.map(|class| class.reserved).sum()
 }

@@ -182,7 +182,7 @@ fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
     blocked.device.hold();
     blocked.written("written", 100_000);
     blocked.device.wait_for_waiter();
-    let writer = Arc::clone(blocked.volume.writer().unwrap());
+    let writer = Arc::clone(blocked.volume.inodes.writer().unwrap());
     let full = writer.running_transid();
     let mut number = 0;
     while writer.running_transid() == full {
@@ -210,13 +210,13 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
     volume.write(file, 0, &[7; 100_000]).unwrap();
     let is_there = || {
         // The second one frees what was deleted before the first.
-        volume.writer().unwrap().commit_running().unwrap();
-        volume.writer().unwrap().commit_running().unwrap();
+        volume.inodes.writer().unwrap().commit_running().unwrap();
+        volume.inodes.writer().unwrap().commit_running().unwrap();
         !volume.deleted_subvolumes().unwrap().is_empty()
     };
     device.hold_next();
     thread::scope(|scope| {
-        let write = scope.spawn(|| volume.write_back_all());
+        let write = scope.spawn(|| volume.files.write_back_all());
         device.wait_for_waiter();
         volume.delete_subvolume(top, b"gone").unwrap();
         let was_kept = is_there();
@@ -235,7 +235,7 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
         .delta_bytes(512 << 10);
     let blocked = open(&options);
     let (device, volume) = (&blocked.device, &blocked.volume);
-    let writer = Arc::clone(volume.writer().unwrap());
+    let writer = Arc::clone(volume.inodes.writer().unwrap());
     let file = blocked.create("large");
     let reserve = Fallocate::Reserve { keep_size: false };
     for number in 0..8000 {

@@ -53,12 +53,12 @@ fn data_that_comes_too_late_is_not_written() {
     let volume = &recorded.volume;
     let file = recorded.file("f", MIB);
     volume.sync().unwrap();
-    let inode = volume.inodes.get(volume, file).unwrap();
+    let inode = volume.inodes.get(file).unwrap();
     let held = inode.extents.lock();
     let written = thread::scope(|scope| {
         let writing = scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         let is_promised = || {
-            let totals = volume.writer().unwrap().space.totals();
+            let totals = volume.inodes.writer().unwrap().space.totals();
             let mut data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
             data.any(|class| class.reserved > 0)
         };
@@ -79,7 +79,7 @@ fn data_on_its_way_is_waited_for() {
     let (device, volume) = (&recorded.device, &recorded.volume);
     let file = recorded.file("f", MIB);
     let before = recorded.flushes();
-    volume.write_back_all().unwrap();
+    volume.files.write_back_all().unwrap();
     device.hold_next();
     thread::scope(|scope| {
         scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));

@@ -42,18 +42,18 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
         };
         let volume = weak.upgrade().unwrap();
         let pinned = || {
-            let totals = volume.writer().unwrap().space.totals();
+            let totals = volume.inodes.writer().unwrap().space.totals();
             totals.iter().map(|class| class.pinned).sum::<u64>()
         };
         match reads.fetch_add(1, Relaxed) {
             8 => {
                 volume.unlink(top, b"old").unwrap();
-                volume.writer().unwrap().commit_running().unwrap();
+                volume.inodes.writer().unwrap().commit_running().unwrap();
                 assert!(pinned() > 4 * MIB);
                 least.store(pinned(), Relaxed);
             }
             number if number > 8 => {
-                volume.writer().unwrap().release_freed();
+                volume.inodes.writer().unwrap().release_freed();
                 least.fetch_min(pinned(), Relaxed);
             }
             _ => {}
@@ -87,7 +87,7 @@ fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     assert!(volume.dedupe_range(src, 4096, 1904, longer, 4096).unwrap());
     // Where its extents lie: file offset, address, length.
     let places = |id| -> Vec<_> {
-        let inode = volume.inodes.get(&volume, id).unwrap();
+        let inode = volume.inodes.get(id).unwrap();
         let extent_edit = ExtentEdit::load(&inode, SECTOR, 0..1 << 40).unwrap();
         let place = |(range, extent): (Range<u64>, &Extent)| match extent {
             Extent::Disk(part) => (range.start, part.logical(), part.len),
@@ -117,7 +117,7 @@ fn a_clone_of_what_lies_in_an_item_and_more_is_as_long_as_its_source() {
     let volume = rig.volume();
     let [src, dst] = [(); 2].map(|()| rig.file(InodeFlags::empty()));
     volume.write(src, 0, &[1; SECTOR as usize]).unwrap();
-    volume.write_back_all().unwrap();
+    volume.files.write_back_all().unwrap();
     volume.write(src, 231_328, &[2; 221]).unwrap();
     volume.clone_range(src, 0, 231_549, dst, 110_592).unwrap();
     assert_eq!(volume.attr(dst).unwrap().size, 110_592 + 231_549);

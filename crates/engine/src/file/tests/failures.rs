@@ -129,7 +129,7 @@ fn nothing_more_is_written_of_a_file_that_failed() {
             batch.for_each(|nth| broken.device.add(Fault::Write { nth }));
             broken.device.add(Fault::Write { nth: nth + 2 });
         }
-        assert_eq!(volume.write_back_all().is_err(), fails);
+        assert_eq!(volume.files.write_back_all().is_err(), fails);
         broken.device.heal();
         broken.device.counts().writes - nth
     };
@@ -168,7 +168,7 @@ fn a_sector_that_cannot_be_completed_is_lost_alone() {
     broken.device.add(Fault::ReadRange {
         range: 0..512 * MIB,
     });
-    assert!(volume.write_back_all().is_err());
+    assert!(volume.files.write_back_all().is_err());
     broken.device.heal();
     assert_eq!(broken.read(two), [3; 100_000]);
     assert_eq!(broken.read(one), [1; 100_000]);
@@ -231,7 +231,7 @@ fn loss_that_nobody_was_told_of_outlives_another_name() {
     volume.write(id, 0, &[1; 20_000]).unwrap();
     let nth = broken.device.counts().writes;
     (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
-    volume.write_back_all().unwrap_err();
+    volume.files.write_back_all().unwrap_err();
     broken.device.heal();
     let to = (top, &b"final"[..]);
     volume
@@ -246,7 +246,7 @@ impl Broken {
         self.volume.write(id, 0, &[1; 20_000]).unwrap();
         let nth = self.device.counts().writes;
         (nth..nth + 30).for_each(|nth| self.device.add(Fault::Write { nth }));
-        self.volume.write_back_all().unwrap_err();
+        self.volume.files.write_back_all().unwrap_err();
         self.device.heal();
     }
 }
@@ -291,7 +291,10 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
         let nth = broken.device.counts().writes;
         (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
         let target = Target::At(0);
-        let written = volume.write_in_place_only(&inode, target, &[3; 4096], Promise::default());
+        let written =
+            volume
+                .files
+                .write_in_place_only(&inode, target, &[3; 4096], Promise::default());
         broken.device.heal();
         assert!(written.is_err());
     };
@@ -312,7 +315,7 @@ fn a_flush_that_fails_is_told_to_all_who_sync() {
     volume.write(id, 0, &[1; 8192]).unwrap();
     volume.sync().unwrap();
     volume.write(id, 0, &[2; 8192]).unwrap();
-    volume.writer().unwrap().commit_running().unwrap();
+    volume.inodes.writer().unwrap().commit_running().unwrap();
     let nth = broken.device.counts().flushes;
     broken.device.add(Fault::Flush { nth });
     assert!(volume.fsync(id).is_err());

@@ -88,7 +88,7 @@ fn many_new_extents_do_not_pass_the_room_for_metadata() {
         match volume.write_direct(id, at, &piece) {
             Ok(()) => {
                 at += piece.len() as u64;
-                let writer = volume.writer().unwrap();
+                let writer = volume.inodes.writer().unwrap();
                 assert!(writer.has_room_now(Cost::default().freeing()));
             }
             Err(error) => {
@@ -114,7 +114,7 @@ fn memory_that_others_take_is_no_lack_of_space() {
     let commits = |volume: &Volume| volume.writer_stats().unwrap().commits;
     let take_memory = |volume: &Volume, value: u8| {
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
-        let writer = volume.writer().unwrap();
+        let writer = volume.inodes.writer().unwrap();
         let mut names = 0;
         while writer.has_memory_for(Cost::default()) {
             let name = format!("user.{names}");
@@ -166,23 +166,24 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
     let (volume, id) = (rig.volume(), rig.file(InodeFlags::empty()));
     volume.sync().unwrap();
     let bytes = vec![3; WRITE_BYTES as usize];
-    let promise = volume.promise(WRITE_BYTES, Cost::default()).unwrap();
-    let inode = volume.inodes.get(volume, id).unwrap();
+    let promise = volume.inodes.promise(WRITE_BYTES, Cost::default()).unwrap();
+    let inode = volume.inodes.get(id).unwrap();
     let mut extents = inode.extents.lock();
-    let job = Job::from_caller(volume, &inode, &mut extents, 0, &bytes, promise);
+    let job = Job::from_caller(&volume.files, &inode, &mut extents, 0, &bytes, promise);
     let Job {
         taken,
         extents,
         promise,
     } = job.unwrap().unwrap();
-    let plan = taken.plan(volume).unwrap();
-    let mut store = Store::new(volume);
+    let plan = taken.plan(&volume.files).unwrap();
+    let mut store = Store::new(&volume.files);
     store.add(&inode, Some(&plan), extents, promise);
     let stored = store.finish().pop().unwrap().unwrap();
     let before = volume.writer_stats().unwrap().commits;
     // As if others had taken nearly all that there was room for.
     let pieces = &stored.groups[0];
     volume
+        .files
         .enter_in_steps(&taken, &plan.groups[0], pieces, 1 << 30, false)
         .unwrap();
     assert!(volume.writer_stats().unwrap().commits - before >= 4);

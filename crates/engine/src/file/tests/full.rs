@@ -145,7 +145,7 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     let rig = Rig::on(&MkfsOptions::default(), 1024 * MIB, options());
     let volume = rig.volume();
     let growth = || {
-        let totals = volume.writer().unwrap().space.totals();
+        let totals = volume.inodes.writer().unwrap().space.totals();
         let metadata = totals
             .iter()
             .find(|class| class.kind == SpaceKind::Metadata);
@@ -238,7 +238,7 @@ fn write_that_finds_no_space_takes_nothing_along_that_others_write() {
     volume.sync().unwrap();
     volume.truncate(spare, 0).unwrap();
     volume.sync().unwrap();
-    let inode = volume.inodes.get(volume, id).unwrap();
+    let inode = volume.inodes.get(id).unwrap();
     let large = vec![9; 6 * MIB as usize];
     let holds = |offset, value: &[u8]| {
         let mut buf = vec![0; value.len()];

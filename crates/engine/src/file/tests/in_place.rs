@@ -27,7 +27,7 @@ fn rig() -> Rig {
 /// Where the file's extents lie: file offset, address, length, whether never written.
 fn places(rig: &Rig, id: FileId) -> Vec<(u64, Logical, u64, bool)> {
     let volume = rig.volume();
-    let inode = volume.inodes.get(volume, id).unwrap();
+    let inode = volume.inodes.get(id).unwrap();
     let extent_edit = ExtentEdit::load(&inode, SECTOR, 0..1 << 40).unwrap();
     let place = |(range, extent): (std::ops::Range<u64>, &Extent)| match extent {
         Extent::Disk(part) => Some((range.start, part.logical(), part.len, part.prealloc)),
@@ -45,7 +45,7 @@ fn read(rig: &Rig, id: FileId, offset: u64, len: usize) -> Vec<u8> {
 
 fn write(rig: &Rig, id: FileId, offset: u64, byte: u8, len: usize) {
     rig.volume().write(id, offset, &vec![byte; len]).unwrap();
-    rig.volume().write_back_all().unwrap();
+    rig.volume().files.write_back_all().unwrap();
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_write_in_place_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
         write(&rig, id, 0, 1, 60 * MIB as usize);
     }
     rig.volume().sync().unwrap();
-    let space = &rig.volume().writer().unwrap().space;
+    let space = &rig.volume().inodes.writer().unwrap().space;
     let group = |id| space.find(places(&rig, id)[0].1).unwrap().start();
     assert_ne!(group(one), group(two));
     let writes = |id| {
@@ -257,11 +257,11 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     volume.sync().unwrap();
     volume.clone_range(src, 0, 0, dst, 0).unwrap();
     assert_eq!(
-        volume.writer().unwrap().shared_extents.len(),
+        volume.inodes.writer().unwrap().shared_extents.len(),
         EXTENTS as usize
     );
     volume.sync().unwrap();
-    assert_eq!(volume.writer().unwrap().shared_extents.len(), 0);
+    assert_eq!(volume.inodes.writer().unwrap().shared_extents.len(), 0);
     write(&rig, src, 0, 7, SECTOR as usize);
     assert!(
         read(&rig, dst, 0, SECTOR as usize)
@@ -284,7 +284,7 @@ fn overwrite(volume: &Volume, files: [FileId; 2]) {
     for file in files {
         volume.write(file, 0, &[2; 4096]).unwrap();
     }
-    volume.writer().unwrap().commit_running().unwrap();
+    volume.inodes.writer().unwrap().commit_running().unwrap();
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn data_written_in_place_is_flushed_before_it_is_called_durable() {
         ("fsync", |volume, file| volume.fsync(file)),
         ("sync", |volume, _| volume.sync()),
         ("write-back, sync", |volume, _| {
-            volume.write_back_all()?;
+            volume.files.write_back_all()?;
             volume.sync()
         }),
         ("close", |volume, _| volume.close()),
@@ -316,14 +316,14 @@ fn a_flush_is_for_those_who_had_written_when_it_began() {
     let (recorded, files) = recorded();
     let (device, volume) = (&recorded.device, &recorded.volume);
     overwrite(volume, files);
-    let first = volume.inodes.get(volume, files[0]).unwrap();
-    volume.write_back(&first).unwrap();
+    let first = volume.inodes.get(files[0]).unwrap();
+    volume.files.write_back(&first).unwrap();
     let before = recorded.flushes();
     device.hold_next();
     thread::scope(|scope| {
         scope.spawn(|| volume.fsync(files[0]).unwrap());
         device.wait_for_waiter();
-        volume.write_back_all().unwrap();
+        volume.files.write_back_all().unwrap();
         for _ in 0..3 {
             scope.spawn(|| volume.fsync(files[1]).unwrap());
         }

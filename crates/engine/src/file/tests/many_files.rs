@@ -21,7 +21,7 @@ fn files_count_against_the_budget_with_what_they_take_themselves() {
         let file = rig.file(InodeFlags::empty());
         rig.volume().write(file, 0, &[number as u8]).unwrap();
         files.push(file);
-        most = most.max(rig.volume().data.dirty.next(None, usize::MAX).len());
+        most = most.max(rig.volume().inodes.dirty.next(None, usize::MAX).len());
     }
     assert!(
         (100..=(BUDGET_BYTES >> 10) as usize).contains(&most),

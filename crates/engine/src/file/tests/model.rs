@@ -153,7 +153,7 @@ impl Script {
             16 => self.compare(at),
             17 if self.rng.one_in(4) => volume.sync().unwrap(),
             18 if self.rng.one_in(4) => volume.fsync(id).unwrap(),
-            _ => volume.write_back_all().unwrap(),
+            _ => volume.files.write_back_all().unwrap(),
         }
     }
 

@@ -42,10 +42,10 @@ fn read(volume: &Volume, id: FileId, offset: u64, len: usize) -> Vec<u8> {
 /// Reserves all space for data but so much, to whole sectors.
 pub(super) fn take_all_but(volume: &Volume, left: u64) -> Vec<Promise> {
     let left = left.next_multiple_of(SECTOR);
-    let kept = Promise::make(volume, left, Cost::default()).unwrap();
+    let kept = Promise::make(&volume.inodes, left, Cost::default()).unwrap();
     let mut taken = Vec::new();
     for step in [MIB, SECTOR] {
-        while let Ok(promise) = Promise::make(volume, step, Cost::default()) {
+        while let Ok(promise) = Promise::make(&volume.inodes, step, Cost::default()) {
             taken.push(promise);
         }
     }
@@ -106,11 +106,14 @@ fn write_in_place_joins_what_is_buffered() {
             model.resize(85_000, 4);
         }
         let taken = take_all_but(&volume, 0);
-        let inode = volume.inodes.get(&volume, id).unwrap();
+        let inode = volume.inodes.get(id).unwrap();
         let write = |offset: usize, len: usize| {
-            let need = Promise::in_place(&volume, 100_000, volume.cost_of_times()).unwrap();
+            let need =
+                Promise::in_place(&volume.inodes, 100_000, volume.inodes.cost_of_times()).unwrap();
             let target = Target::At(offset as u64);
-            volume.write_in_place_only(&inode, target, &vec![3; len], need)
+            volume
+                .files
+                .write_in_place_only(&inode, target, &vec![3; len], need)
         };
         write(6000, 50_001).unwrap();
         model[6000..56_001].fill(3);
@@ -213,12 +216,12 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
     // It goes on behind a long piece, and so reserves more.
     volume.write(ahead, 0, &[1; 32 << 10]).unwrap();
     volume.write(ahead, 32 << 10, &[1; 4096]).unwrap();
-    let committed = volume.writer().unwrap().committed();
+    let committed = volume.inodes.writer().unwrap().committed();
     let epoch = volume.node_store().epoch();
     thread::scope(|scope| {
         volume.truncate(freed, 0).unwrap();
         let writer = scope.spawn(|| volume.write(new, 0, &vec![2; 3 * MIB as usize]));
-        while volume.writer().unwrap().committed() == committed {
+        while volume.inodes.writer().unwrap().committed() == committed {
             thread::yield_now();
         }
         drop(epoch);
@@ -235,7 +238,7 @@ fn writers_find_the_room_that_there_is() {
     let options = options().commit_interval(Some(Duration::from_millis(20)));
     let rig = Rig::on(&MkfsOptions::default(), 128 * MIB, options);
     let volume = rig.volume();
-    let totals = volume.writer().unwrap().space.totals();
+    let totals = volume.inodes.writer().unwrap().space.totals();
     let data = totals.iter().find(|class| class.kind == SpaceKind::Data);
     let data = data.unwrap();
     let each = (data.room + data.growth) * 2 / 3 / THREADS;

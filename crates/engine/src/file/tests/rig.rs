@@ -114,8 +114,8 @@ fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
     let mut item = known_inode(&tree, id).unwrap();
     item.flags = flags.bits().into();
-    let permit = volume.admit(Cost::items(1)).unwrap();
-    let txn = volume.enter(permit).unwrap();
+    let permit = volume.inodes.admit(Cost::items(1)).unwrap();
+    let txn = volume.inodes.enter(permit).unwrap();
     txn.put(&tree, inode_key(id.ino), item.as_bytes());
 }
 

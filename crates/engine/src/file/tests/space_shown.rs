@@ -79,7 +79,7 @@ fn what_is_buffered_counts_once_it_is_written_back() {
     let file = world.file();
     volume.write(file, 0, &vec![1; MIB as usize / 2]).unwrap();
     assert_eq!(world.shown(), before);
-    volume.write_back_all().unwrap();
+    volume.files.write_back_all().unwrap();
     assert_eq!(world.used_data(), MIB / 2);
 }
 

@@ -214,7 +214,7 @@ fn what_another_thread_holds_would_have_to_be_waited_for() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let file = rig.file(InodeFlags::empty());
-    let inode = volume.inodes.get(volume, file).unwrap();
+    let inode = volume.inodes.get(file).unwrap();
     let held = inode.lock.write();
     let refused = while_forbidden(|| volume.attr(file));
     assert!(refused.is_err_and(|error| error.is_would_wait()));

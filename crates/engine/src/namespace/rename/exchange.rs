@@ -26,7 +26,7 @@ impl<'a> Rename<'a> {
         };
         drafts.detach(old)?;
         drafts.detach(new)?;
-        let extrefs = self.volume.has_extrefs();
+        let extrefs = self.namespace.has_extrefs();
         drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
         drafts.attach(new, old.dir, old.name, old_index, extrefs)?;
         self.note_moved(&mut drafts, old)?;
@@ -36,7 +36,7 @@ impl<'a> Rename<'a> {
             note_change(item, self.now);
             drafts.of(&dir.tree).put_inode(dir.id.ino, item);
         }
-        let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
+        let txn = self.namespace.inodes.enter_tree(permit, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
         if old.dir.id.root != new_dir.id.root {
             old.dir.tree.check_undeleted()?;

@@ -23,8 +23,8 @@ use crate::inode::{
     Inode, Locked, known_inode, may_remove, may_write, must_be_dir, refuse_guarded,
 };
 use crate::lock;
+use crate::namespace::Namespace;
 use crate::transaction::Cost;
-use crate::volume::Volume;
 use place::{Drafts, Place};
 
 /// What becomes of the new name if there is one.
@@ -45,20 +45,20 @@ const COST: u64 = 56;
 
 /// A rename whose names are locked and known.
 struct Rename<'a> {
-    volume: &'a Volume,
+    namespace: &'a Namespace,
     old: &'a Place<'a>,
     new_dir: &'a Arc<Inode>,
     new_name: &'a [u8],
     now: FileTime,
 }
 
-impl Volume {
+impl Namespace {
     /// Moves `name` of `dir` to `to`, a directory and a name.
     ///
     /// Errors: as for `unlink` and `create`; besides, `dir` and the new directory are in different subvolumes
     /// and what moves is no subvolume; a directory would move into itself; the new name is a directory that is
     /// not empty, or a subvolume, or of another kind than the old one.
-    pub fn rename(
+    pub(crate) fn rename(
         &self,
         dir: FileId,
         name: &[u8],
@@ -70,7 +70,7 @@ impl Volume {
 
     /// The same, and leaves an inode made of `whiteout` as the old name: overlay file systems hide names of lower
     /// layers by a character device 0:0.
-    pub fn rename_leaving(
+    pub(crate) fn rename_leaving(
         &self,
         dir: FileId,
         name: &[u8],
@@ -81,7 +81,7 @@ impl Volume {
         if mode == RenameMode::Exchange {
             return Err(Error::Invalid("whiteout of an exchange"));
         }
-        whiteout.check(self.node_store().nodesize())?;
+        whiteout.check(self.roots.node_store().nodesize())?;
         self.rename_with((dir, name), to, mode, Some(whiteout))
     }
 
@@ -94,8 +94,11 @@ impl Volume {
     ) -> Result<()> {
         check_name(name)?;
         check_name(new_name)?;
-        let permit = self.admit(Cost::items(COST))?;
-        let parents = [self.inode_in_use(dir)?, self.inode_in_use(new_dir)?];
+        let permit = self.inodes.admit(Cost::items(COST))?;
+        let parents = [
+            self.inodes.inode_in_use(dir)?,
+            self.inodes.inode_in_use(new_dir)?,
+        ];
         let mut still = None;
         loop {
             let (old, new);
@@ -112,7 +115,7 @@ impl Volume {
                     && new.as_ref().is_some_and(|place| place.moves_ways(dir));
             if moves && still.is_none() {
                 drop(locked);
-                still = Some(lock::lock(&self.inodes.moves)?);
+                still = Some(lock::lock(self.inodes.moves())?);
                 continue;
             }
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
@@ -128,7 +131,7 @@ impl Volume {
                 }
             }
             let rename = Rename {
-                volume: self,
+                namespace: self,
                 old: &old,
                 new_dir: &parents[1],
                 new_name,
@@ -188,13 +191,13 @@ impl Rename<'_> {
         if self.within_dir() {
             return Ok(());
         }
-        if self.old.is_dir() && self.volume.is_above(self.old.id, self.new_dir.id)? {
+        if self.old.is_dir() && self.namespace.is_above(self.old.id, self.new_dir.id)? {
             return Err(Error::Invalid("directory moved into itself"));
         }
         let Some(new) = new.filter(|new| new.is_dir() && !new.id.is_stub()) else {
             return Ok(());
         };
-        match (self.volume.is_above(new.id, self.old.dir.id)?, mode) {
+        match (self.namespace.is_above(new.id, self.old.dir.id)?, mode) {
             (false, _) => Ok(()),
             (true, RenameMode::Exchange) => Err(Error::Invalid("directory moved into itself")),
             (true, _) => Err(Error::NotEmpty(new.id)),
@@ -208,7 +211,7 @@ impl Rename<'_> {
         if place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.roots.tree_of(place.id)?;
+        let tree = self.namespace.roots.tree_of(place.id)?;
         refuse_guarded(place.id, &known_inode(&tree, place.id)?)
     }
 
@@ -217,7 +220,7 @@ impl Rename<'_> {
         if self.within_dir() || !place.is_dir() || place.id.is_stub() {
             return Ok(());
         }
-        let tree = self.volume.roots.tree_of(place.id)?;
+        let tree = self.namespace.roots.tree_of(place.id)?;
         may_write(&tree, place.id, &known_inode(&tree, place.id)?)
     }
 

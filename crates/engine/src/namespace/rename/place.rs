@@ -8,11 +8,11 @@ use ubtrfs_format::item::FileKind;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{Draft, Inode};
+use crate::namespace::Namespace;
 use crate::namespace::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::namespace::root_ref::RootPlace;
 use crate::roots::Tree;
 use crate::transaction::Txn;
-use crate::volume::Volume;
 
 /// A name and what it leads to.
 #[derive(Debug)]
@@ -51,16 +51,16 @@ impl Place<'_> {
 
 /// Drafts of the trees that a rename changes.
 pub(super) struct Drafts<'t> {
-    volume: &'t Volume,
+    namespace: &'t Namespace,
     root_tree: &'t Arc<Tree>,
     drafts: Vec<Draft<'t>>,
 }
 
 impl<'t> Drafts<'t> {
-    pub(super) fn new(volume: &'t Volume) -> Drafts<'t> {
+    pub(super) fn new(namespace: &'t Namespace) -> Drafts<'t> {
         Drafts {
-            volume,
-            root_tree: volume.roots.root_tree_object(),
+            namespace,
+            root_tree: namespace.roots.root_tree_object(),
             drafts: Vec::with_capacity(1),
         }
     }
@@ -86,12 +86,12 @@ impl<'t> Drafts<'t> {
         let Some(entry) = self.find(dir, name)? else {
             return Ok(None);
         };
-        let volume = self.volume;
+        let namespace = self.namespace;
         let (id, inode) = match entry.inode_in(dir.id, name)? {
-            Some(id) => (id, Some(volume.inodes.get(volume, id)?)),
+            Some(id) => (id, Some(namespace.inodes.get(id)?)),
             None => {
                 let child = RootId(entry.location.objectid);
-                (volume.nested_subvolume(dir.id, name, child)?, None)
+                (namespace.nested_subvolume(dir.id, name, child)?, None)
             }
         };
         Ok(Some(Place {

@@ -33,7 +33,7 @@ impl<'a> Rename<'a> {
             None => None,
         };
         drafts.detach(old)?;
-        let extrefs = self.volume.has_extrefs();
+        let extrefs = self.namespace.has_extrefs();
         drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
         self.note_moved(&mut drafts, old)?;
         note_entry(&mut from, self.now, EntryChange::Removed, old.name.len());
@@ -58,7 +58,7 @@ impl<'a> Rename<'a> {
         note_entry(&mut to, self.now, EntryChange::Added, self.new_name.len());
         drafts.of(&new_dir.tree).put_inode(new_dir.id.ino, &to);
 
-        let txn = self.volume.enter_tree(permit, &old.dir.tree)?;
+        let txn = self.namespace.inodes.enter_tree(permit, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
         if old.is_subvolume() {
             new_dir.tree.check_undeleted()?;
@@ -72,14 +72,14 @@ impl<'a> Rename<'a> {
         let evict = match (left, victim) {
             (Some(left), Some(victim)) => {
                 let state = locked.state(victim.id);
-                self.volume.settle(&txn, victim, state, left)
+                self.namespace.settle(&txn, victim, state, left)
             }
             _ => false,
         };
         drop(txn);
         drop(locked);
         if let (true, Some(victim)) = (evict, victim) {
-            self.volume.queue_eviction(victim);
+            self.namespace.inodes.queue_eviction(victim);
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl<'a> Rename<'a> {
         drafts.detach(new)?;
         let draft = drafts.of(&new.dir.tree);
         let state = locked.state(new.id);
-        self.volume
+        self.namespace
             .lose_name(draft, inode, &mut item, state, self.now)
     }
 
@@ -155,7 +155,7 @@ impl<'a> Rename<'a> {
     ) -> Result<()> {
         let (dir, name) = (self.old.dir, self.old.name);
         let inherited = inherited(&dir.tree, dir.id, locked.state(dir.id))?;
-        let id = FileId::new(dir.id.root, self.volume.new_ino(&dir.tree)?);
+        let id = FileId::new(dir.id.root, self.namespace.new_ino(&dir.tree)?);
         let entry = NewEntry {
             name,
             index,

@@ -9,6 +9,7 @@ use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_tree::Edit;
 
 use super::*;
+use crate::Volume;
 use crate::namespace::NewInode;
 use crate::volume::OpenOptions;
 
@@ -32,8 +33,8 @@ fn receiving_makes_the_uuid_tree_that_is_missing() {
     let root = NewInode::directory(0o755);
     let id = volume.create_subvolume(top, b"sub", &root).unwrap();
     let uuid_tree = volume.tree(RootId::UUID_TREE).unwrap().root_key();
-    let permit = volume.admit(Cost::items(1)).unwrap();
-    let txn = volume.enter(permit).unwrap();
+    let permit = volume.inodes.admit(Cost::items(1)).unwrap();
+    let txn = volume.inodes.enter(permit).unwrap();
     txn.edit(volume.roots.root_tree_object(), [Edit::Delete(uuid_tree)]);
     drop(txn);
     volume.sync().unwrap();

@@ -28,10 +28,10 @@ use ubtrfs_tree::{
     ApplyIo, Block, BlockFormat, BlockSink, CommittedRoot, NodeStore, TreeBlock, View,
 };
 
-use crate::error::{CorruptItem, Error, Result};
+use crate::error::{CorruptItem, Error, RefKey, Result};
 use crate::roots::Roots;
 use crate::space::BlockKind;
-use crate::transaction::delayed_refs::{DelayedRefs, RefKey};
+use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::manager::TransactionManager;
 
 /// What all trees of a commit share.

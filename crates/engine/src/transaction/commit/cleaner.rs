@@ -27,8 +27,7 @@ use ubtrfs_tree::Block;
 
 use super::Commit;
 use super::blocks::Holder;
-use crate::error::Result;
-use crate::transaction::delayed_refs::RefKey;
+use crate::error::{RefKey, Result};
 
 /// How much of a commit may go to the cleaner.
 const STEP: Duration = Duration::from_millis(50);

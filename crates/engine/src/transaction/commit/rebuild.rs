@@ -18,9 +18,8 @@ use ubtrfs_tree::{CommittedRoot, View};
 use zerocopy::FromBytes;
 
 use super::Commit;
-use crate::error::Result;
+use crate::error::{RefKey, Result};
 use crate::space::{BlockGroup, free_space_tree};
-use crate::transaction::delayed_refs::RefKey;
 use crate::transaction::need::Load;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;

@@ -81,7 +81,7 @@ impl Place {
     fn new(extents: u64) -> Place {
         let mut place = Place::empty(new_device(DEVICE_BYTES, ""), extents);
         let space = place.space();
-        let running = place.volume.writer().unwrap().running_transid();
+        let running = place.volume.inodes.writer().unwrap().running_transid();
         let len = extents * SECTOR;
         space.reserve_data(len).unwrap();
         let mut places = Vec::new();
@@ -119,8 +119,8 @@ impl Place {
         let (id, tree) = (self.file, self.tree());
         let len = self.extents * SECTOR;
         for sector in 0..self.extents {
-            let permit = self.volume.admit(Cost::items(3)).unwrap();
-            let txn = self.volume.enter(permit).unwrap();
+            let permit = self.volume.inodes.admit(Cost::items(3)).unwrap();
+            let txn = self.volume.inodes.enter(permit).unwrap();
             let disk = DiskExtent {
                 start: places[(sector * APART % self.extents) as usize],
                 len: SECTOR,
@@ -142,15 +142,15 @@ impl Place {
         item.size = len.into();
         item.nbytes = len.into();
         item.flags = InodeFlags::NODATASUM.bits().into();
-        let permit = self.volume.admit(Cost::items(1)).unwrap();
-        let txn = self.volume.enter(permit).unwrap();
+        let permit = self.volume.inodes.admit(Cost::items(1)).unwrap();
+        let txn = self.volume.inodes.enter(permit).unwrap();
         txn.put(&tree, inode_key(id.ino), item.as_bytes());
         drop(txn);
         self.volume.sync().unwrap();
     }
 
     fn space(&self) -> Arc<Space> {
-        Arc::clone(&self.volume.writer().unwrap().space)
+        Arc::clone(&self.volume.inodes.writer().unwrap().space)
     }
 
     fn tree(&self) -> Arc<Tree> {
@@ -172,7 +172,7 @@ impl Place {
     /// Takes blocks until so much is left in the block groups.
     fn leave_in_groups(&mut self, bytes: u64) {
         let space = self.space();
-        let running = self.volume.writer().unwrap().running_transid();
+        let running = self.volume.inodes.writer().unwrap().running_transid();
         let total = self.metadata().total;
         while self.metadata().room > bytes {
             assert_eq!(self.metadata().total, total, "a new chunk");
@@ -196,8 +196,13 @@ impl Place {
     fn touch(&self, sector: u64) -> bool {
         let (tree, key) = (self.tree(), self.extent_key(sector));
         let item = tree.view.get(&key).unwrap().unwrap().to_vec();
-        match self.volume.admit(Cost::items(1).freeing()) {
-            Ok(permit) => self.volume.enter(permit).unwrap().put(&tree, key, item),
+        match self.volume.inodes.admit(Cost::items(1).freeing()) {
+            Ok(permit) => self
+                .volume
+                .inodes
+                .enter(permit)
+                .unwrap()
+                .put(&tree, key, item),
             Err(error) if error.is_no_space() => return false,
             Err(error) => panic!("sector {sector}: {error}"),
         }
@@ -218,7 +223,7 @@ impl Place {
     }
 
     fn commits(&self) -> u64 {
-        self.volume.writer().unwrap().stats().commits
+        self.volume.inodes.writer().unwrap().stats().commits
     }
 
     /// Gives back what was taken.
@@ -282,7 +287,7 @@ fn frozen_transaction_keeps_its_room_from_writers_of_data() {
         assert!(place.touch(sector));
     }
     let volume = Arc::clone(&place.volume);
-    let writer = volume.writer().unwrap();
+    let writer = volume.inodes.writer().unwrap();
     let alone = writer.committing.lock();
     let commit = Commit::freeze(writer).unwrap().unwrap();
     assert!(place.touch(1));

@@ -2,6 +2,8 @@
 
 use ubtrfs_format::key::KeyType;
 
+use ubtrfs_format::ids::InodeNr;
+
 use super::*;
 
 const AT: Logical = Logical(1 << 20);

@@ -7,8 +7,9 @@ use ubtrfs_format::item::{
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::IntoBytes;
 
-use super::{ExtentContext, RefError};
-use crate::transaction::delayed_refs::{ExtentShape, Head, NewExtent, RefKey};
+use super::ExtentContext;
+use crate::error::{ExtentShape, RefError, RefKey};
+use crate::transaction::delayed_refs::{Head, NewExtent};
 
 /// An EXTENT_ITEM or METADATA_ITEM.
 #[derive(Debug)]

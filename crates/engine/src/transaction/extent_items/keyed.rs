@@ -13,9 +13,8 @@ use ubtrfs_tree::Cursor;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::item::{data_root, inline_ref};
-use super::{RefError, undecodable};
-use crate::error::Result;
-use crate::transaction::delayed_refs::RefKey;
+use super::undecodable;
+use crate::error::{RefError, RefKey, Result};
 
 /// How far beyond a free offset a colliding reference is looked for before a new item is made. One
 /// beyond is not lost: its count is then kept in two items, which the kernel and `lower` both accept.

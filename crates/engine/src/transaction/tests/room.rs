@@ -26,8 +26,8 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
         loop {
             let (key, item) = xattr(256, &format!("user.{number}"), &vec![1; value_bytes]);
             number += 1;
-            match volume.admit(Cost::items(1)) {
-                Ok(permit) => volume.enter(permit).unwrap().put(tree, key, item),
+            match volume.inodes.admit(Cost::items(1)) {
+                Ok(permit) => volume.inodes.enter(permit).unwrap().put(tree, key, item),
                 Err(error) => {
                     assert!(error.is_no_space(), "{error}");
                     break;
@@ -48,8 +48,9 @@ fn delete_some(volume: &Volume, tree: &Arc<Tree>, count: usize) {
     }
     drop(cursor);
     for key in keys {
-        let permit = volume.admit(Cost::items(1).freeing()).unwrap();
+        let permit = volume.inodes.admit(Cost::items(1).freeing()).unwrap();
         volume
+            .inodes
             .enter(permit)
             .unwrap()
             .edit(tree, [Edit::Delete(key)]);
@@ -62,7 +63,7 @@ fn room_that_somebody_looks_at_for_a_moment_is_waited_for() {
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
-    let writer = volume.writer().unwrap();
+    let writer = volume.inodes.writer().unwrap();
     delete_some(&volume, &tree, 80);
     assert!(!writer.has_room_now(Cost::items(1)));
     let (looked_at, before) = (volume.node_store().epoch(), writer.committed());
@@ -78,7 +79,7 @@ fn room_that_somebody_looks_at_for_a_moment_is_waited_for() {
             }
             drop(looked_at);
         });
-        let _ = volume.admit(Cost::items(1)).unwrap();
+        let _ = volume.inodes.admit(Cost::items(1)).unwrap();
     });
 }
 
@@ -101,6 +102,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     assert_eq!(kept[at], 0b101);
     kept[at] = 0b1;
     volume
+        .inodes
         .enter(Permit::owed())
         .unwrap()
         .put(&quotas, key, kept);
@@ -112,14 +114,14 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     delete_some(&volume, &tree, 1000);
     volume.sync().unwrap();
-    let _ = volume.admit(Cost::items(1)).unwrap();
+    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
     drop((tree, volume));
     assert_eq!(status(&open(&device, &OpenOptions::new()))[at], 0b101);
 }
 
 /// Sums of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
-    let totals = volume.writer().unwrap().space.totals();
+    let totals = volume.inodes.writer().unwrap().space.totals();
     let metadata = |class: &SpaceTotals| class.kind == SpaceKind::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
@@ -132,13 +134,13 @@ fn operations_count_from_the_moment_they_are_let_in() {
     fill_up(&volume, &tree);
     let mut inside = Vec::new();
     while inside.len() < 200
-        && let Ok(permit) = volume.admit(Cost::of_freeing())
+        && let Ok(permit) = volume.inodes.admit(Cost::of_freeing())
     {
         inside.push(permit);
     }
     assert!((1..200).contains(&inside.len()), "{}", inside.len());
     drop(inside);
-    let _ = volume.admit(Cost::of_freeing()).unwrap();
+    let _ = volume.inodes.admit(Cost::of_freeing()).unwrap();
 }
 
 #[test]
@@ -146,15 +148,15 @@ fn small_operations_are_let_in_by_one_promise() {
     let device = device_of(8 << 30, "");
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
-    let writer = volume.writer().unwrap();
+    let writer = volume.inodes.writer().unwrap();
     let before = metadata(&volume).reserved;
-    let first = volume.admit(Cost::items(5)).unwrap();
+    let first = volume.inodes.admit(Cost::items(5)).unwrap();
     let promised = metadata(&volume).reserved;
     assert!(promised > before);
     for number in 0..10 {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 300]);
-        let permit = volume.admit(Cost::items(5).bytes(300)).unwrap();
-        volume.enter(permit).unwrap().put(&tree, key, item);
+        let permit = volume.inodes.admit(Cost::items(5).bytes(300)).unwrap();
+        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
     }
     drop(first);
     assert_eq!(metadata(&volume).reserved, promised);
@@ -167,8 +169,8 @@ fn small_operations_are_let_in_by_one_promise() {
 fn what_nobody_takes_of_a_promise_is_given_to_others() {
     let device = device_of(8 << 30, "");
     let volume = open(&device, &options());
-    let writer = volume.writer().unwrap();
-    let _ = volume.admit(Cost::items(1)).unwrap();
+    let writer = volume.inodes.writer().unwrap();
+    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
     // As much as there is room for beside nothing else.
     let (mut least, mut most) = (1, u64::MAX / 2);
     while most - least > 1 {
@@ -179,7 +181,7 @@ fn what_nobody_takes_of_a_promise_is_given_to_others() {
         }
     }
     writer.renew_promise();
-    let _ = volume.admit(Cost::items(1)).unwrap();
+    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
     assert!(writer.has_room_now(Cost::default().bytes(least)));
 }
 
@@ -199,8 +201,8 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
             }
         }
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
-        let permit = volume.admit(Cost::items(1)).unwrap();
-        volume.enter(permit).unwrap().put(&tree, key, item);
+        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
+        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
     }
     volume
         .snapshot(RootId::FS_TREE, top, b"snap", true)
@@ -248,7 +250,7 @@ fn who_frees_space_leaves_what_is_kept_to_no_chunk_of_data() {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
     let before = metadata(&volume).reserved;
-    let permit = volume.admit(Cost::of_freeing()).unwrap();
+    let permit = volume.inodes.admit(Cost::of_freeing()).unwrap();
     assert!(metadata(&volume).reserved >= before);
     drop(permit);
 }
@@ -263,8 +265,8 @@ fn cleaner_takes_nothing_that_other_work_was_promised() {
     let tree = volume.subvolume_tree(id).unwrap();
     for number in 0..400 {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
-        let permit = volume.admit(Cost::items(1)).unwrap();
-        volume.enter(permit).unwrap().put(&tree, key, item);
+        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
+        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
     }
     volume.sync().unwrap();
     fill_up(&volume, &volume.subvolume_tree(RootId::FS_TREE).unwrap());
@@ -274,10 +276,10 @@ fn cleaner_takes_nothing_that_other_work_was_promised() {
         let tree = volume.find_tree(id).unwrap();
         tree.is_some_and(|tree| tree.item().drop_level == 0)
     };
-    volume.writer().unwrap().commit_running().unwrap();
+    volume.inodes.writer().unwrap().commit_running().unwrap();
     assert!(nothing_dropped());
     // With nothing beside it, it goes on.
-    volume.writer().unwrap().commit_running().unwrap();
+    volume.inodes.writer().unwrap().commit_running().unwrap();
     assert!(!nothing_dropped());
     volume.free_deleted_subvolumes().unwrap();
     assert!(volume.find_tree(id).unwrap().is_none());
@@ -293,8 +295,8 @@ fn truncation_on_a_full_volume_owes_what_it_is_about_to_change() {
     volume.sync().unwrap();
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
-    let inode = volume.inodes.get(&volume, file).unwrap();
-    let writer = volume.writer().unwrap();
+    let inode = volume.inodes.get(file).unwrap();
+    let writer = volume.inodes.writer().unwrap();
     let held = inode.extents.lock();
     thread::scope(|scope| {
         let cut = scope.spawn(|| volume.truncate(file, 0));

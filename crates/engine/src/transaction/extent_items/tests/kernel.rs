@@ -20,7 +20,8 @@ use ubtrfs_sim::kernel::{Feature, KernelVolume, MkfsSpec, or_skip};
 use zerocopy::FromBytes;
 
 use super::tree::{BLOCK_GROUP, Decoded, Items, NOW, TestTree, colliding_offsets, extents};
-use crate::transaction::delayed_refs::{DelayedRefs, ExtentShape, RefKey};
+use crate::error::{ExtentShape, RefKey};
+use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::item::ref_key;
 use crate::{OpenOptions, Volume};
 

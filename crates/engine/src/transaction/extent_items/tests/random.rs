@@ -8,7 +8,8 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_sim::{Rng, seed};
 
 use super::tree::{BLOCK_GROUP, Decoded, NOW, TestTree, colliding_offsets, extents, file};
-use crate::transaction::delayed_refs::{DelayedRefs, ExtentShape, RefKey};
+use crate::error::{ExtentShape, RefKey};
+use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::{ExtentBatch, Freed, FreedKind, Used};
 
 const FIRST_KEY: Key = Key::new(256, KeyType::INODE_ITEM, 0);

@@ -20,7 +20,8 @@ use ubtrfs_tree::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::transaction::delayed_refs::{DelayedRefs, RefKey};
+use crate::error::RefKey;
+use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::item::ref_key;
 use crate::transaction::extent_items::keyed::{decode, is_keyed_ref};
 use crate::transaction::extent_items::{ExtentBatch, ExtentContext, run};

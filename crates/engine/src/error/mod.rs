@@ -2,6 +2,9 @@
 //!
 //! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
 
+mod refs;
+mod space;
+
 use ubtrfs_device::waiting::WouldWait;
 use ubtrfs_device::{DeviceError, ReadFailure};
 use ubtrfs_format::compress::CodecError;
@@ -10,8 +13,9 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::{BuildError, TreeError};
 
 use crate::file_id::FileId;
-use crate::space::SpaceError;
-use crate::transaction::RefError;
+
+pub use refs::{ExtentShape, RefError, RefKey};
+pub use space::SpaceError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -1,9 +1,63 @@
-//! Why references cannot be changed as asked: the volume is damaged.
+//! References to extents, and why they cannot be changed as asked: the volume is damaged.
 
-use ubtrfs_format::ids::Logical;
+use std::fmt;
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 
-use crate::transaction::delayed_refs::{ExtentShape, RefKey};
+/// A reference to an extent: its holder.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RefKey {
+    /// A tree block, from the tree that it is in.
+    TreeRoot(RootId),
+    /// A tree block, from a block above it that several trees share.
+    TreeParent(Logical),
+    /// Data, from a file.
+    DataRoot {
+        root: RootId,
+        ino: InodeNr,
+        /// File offset minus the offset within the extent; may wrap below zero.
+        offset: u64,
+    },
+    /// Data, from a leaf that several trees share.
+    DataParent(Logical),
+}
+
+impl RefKey {
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self, RefKey::DataRoot { .. } | RefKey::DataParent(_))
+    }
+}
+
+impl fmt::Display for RefKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefKey::TreeRoot(root) => write!(f, "tree {root}"),
+            RefKey::TreeParent(parent) => write!(f, "node at {parent}"),
+            RefKey::DataRoot { root, ino, offset } => {
+                let offset = *offset as i64;
+                write!(f, "subvolume {root} inode {ino} offset {offset}")
+            }
+            RefKey::DataParent(parent) => write!(f, "leaf at {parent}"),
+        }
+    }
+}
+
+/// The kind of an extent, as far as its key tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExtentShape {
+    Data { len: u64 },
+    Block { level: u8 },
+}
+
+impl fmt::Display for ExtentShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExtentShape::Data { len } => write!(f, "{len} bytes of data"),
+            ExtentShape::Block { level } => write!(f, "a tree block of level {level}"),
+        }
+    }
+}
 
 /// What does not fit together about an extent and its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

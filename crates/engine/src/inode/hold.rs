@@ -1,53 +1,45 @@
-//! Open files: what keeps an inode after its last name is gone.
+//! Holds on inodes: they keep an inode after its last name is gone.
+//!
+//! Not here: open files (`volume::open_file`).
 
 use std::sync::Arc;
 
 use ubtrfs_device::waiting;
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use super::guard::may_write;
 use super::inode_item::{kind_of, known_inode};
-use super::{Inode, SeenErrors};
+use super::{Inode, Inodes, SeenErrors};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::volume::Volume;
 
 /// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
 #[derive(Debug)]
-pub struct OpenFile {
-    volume: Arc<Volume>,
+pub(crate) struct InodeHold {
+    inodes: Arc<Inodes>,
     inode: Arc<Inode>,
     seen_errors: SeenErrors,
 }
 
-impl OpenFile {
-    pub fn id(&self) -> FileId {
+impl InodeHold {
+    pub(crate) fn id(&self) -> FileId {
         self.inode.id
     }
 
-    /// Lets go, or gives the hold back if that would mean to wait and this thread must not.
-    ///
-    /// Dropping it waits in any case.
-    pub fn close(self) -> std::result::Result<(), OpenFile> {
-        match self.would_wait() {
-            true => Err(self),
-            false => Ok(()),
-        }
-    }
-
     /// Whether letting go now would mean to wait, and this thread must not.
-    pub fn would_wait(&self) -> bool {
+    pub(crate) fn would_wait(&self) -> bool {
         let is_last = || {
             let state = lock::read(&self.inode.lock);
             let evicts = state.map_or(true, |state| state.unlinked && state.open_count <= 1);
-            evicts && !self.volume.can_queue_orphan() || self.inode.tree.is_deleted()
+            evicts && !self.inodes.can_queue_orphan() || self.inode.tree.is_deleted()
         };
         waiting::is_forbidden() && is_last()
     }
 
-    pub(crate) fn volume(&self) -> &Arc<Volume> {
-        &self.volume
+    pub(crate) fn inodes(&self) -> &Arc<Inodes> {
+        &self.inodes
     }
 
     pub(crate) fn inode(&self) -> &Arc<Inode> {
@@ -59,24 +51,39 @@ impl OpenFile {
     }
 
     /// `inode` and its tree have been counted already.
-    pub(crate) fn counted(volume: Arc<Volume>, inode: Arc<Inode>) -> OpenFile {
-        OpenFile {
-            volume,
+    pub(crate) fn counted(inodes: Arc<Inodes>, inode: Arc<Inode>) -> InodeHold {
+        InodeHold {
+            inodes,
             inode,
             seen_errors: SeenErrors::default(),
         }
     }
 }
 
-impl Volume {
+impl Inodes {
+    /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
+    pub(crate) fn let_go_of_deleted(&self, root: RootId) {
+        self.forget_inodes(root);
+        if let Ok(writer) = self.writer() {
+            writer.set_unclean();
+        }
+    }
+
+    /// Lets go of what was written to a subvolume that is no more.
+    fn forget_inodes(&self, root: RootId) {
+        for inode in self.table.take_subvolume(root) {
+            self.discard_buffer(&mut inode.lock.write());
+        }
+    }
+
     /// Holds an inode of any kind, but a stub.
     ///
     /// Errors: it does not exist, or has lost its last name and nobody holds it.
-    pub fn hold(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
+    pub(crate) fn hold(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
         if id.is_stub() {
             return Err(Error::NoSuchInode(id));
         }
-        let inode = self.inodes.get(self, id)?;
+        let inode = self.get(id)?;
         let mut state = lock::write(&inode.lock)?;
         if state.open_count == 0 && known_inode(&inode.tree, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
@@ -85,7 +92,7 @@ impl Volume {
         state.open_count += 1;
         let seen_errors = SeenErrors::at_opening(state.buffer.writeback_errors());
         drop(state);
-        let mut held = OpenFile::counted(Arc::clone(self), inode);
+        let mut held = InodeHold::counted(Arc::clone(self), inode);
         held.seen_errors = seen_errors;
         Ok(held)
     }
@@ -94,7 +101,11 @@ impl Volume {
     ///
     /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not
     /// `appends`.
-    pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
+    pub(crate) fn hold_for_writing(
+        self: &Arc<Self>,
+        id: FileId,
+        appends: bool,
+    ) -> Result<InodeHold> {
         let held = self.hold(id)?;
         let inode = &held.inode;
         let item = known_inode(&inode.tree, id)?;
@@ -109,7 +120,7 @@ impl Volume {
     }
 }
 
-impl Drop for OpenFile {
+impl Drop for InodeHold {
     fn drop(&mut self) {
         let mut state = self.inode.lock.write();
         state.open_count -= 1;
@@ -118,10 +129,10 @@ impl Drop for OpenFile {
         let tree = &self.inode.tree;
         waiting::while_allowed(|| {
             if gone && !tree.is_deleted() {
-                self.volume.queue_eviction(&self.inode);
+                self.inodes.queue_eviction(&self.inode);
             }
             if tree.let_go() {
-                self.volume.let_go_of_deleted(tree.id());
+                self.inodes.let_go_of_deleted(tree.id());
             }
         });
     }

@@ -1,0 +1,149 @@
+//! Data of regular files.
+
+use super::{OpenFile, Volume};
+use crate::error::Result;
+use crate::file::{CacheStats, Fallocate};
+use crate::file_id::FileId;
+
+impl Volume {
+    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
+    /// end of `src` if `len` is 0. Returns how many bytes these were.
+    ///
+    /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
+    /// within the destination; ranges that overlap or pass the source's end; one file with
+    /// checksums, the other without; an immutable destination; and those of a write.
+    pub fn clone_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        self.files
+            .clone_range(src, src_offset, len, dst, dst_offset)
+    }
+
+    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
+    /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
+    /// stay as they are.
+    ///
+    /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
+    pub fn dedupe_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<bool> {
+        self.files
+            .dedupe_range(src, src_offset, len, dst, dst_offset)
+    }
+
+    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
+    /// which is less than `len` only at the source's end, and where the rest failed.
+    ///
+    /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
+    /// of one file that overlap.
+    pub fn copy_range(
+        &self,
+        src: FileId,
+        src_offset: u64,
+        len: u64,
+        dst: FileId,
+        dst_offset: u64,
+    ) -> Result<u64> {
+        self.files.copy_range(src, src_offset, len, dst, dst_offset)
+    }
+
+    /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
+    /// append-only one unless space is reserved.
+    pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.files.fallocate(id, mode, offset, len)
+    }
+
+    /// Fills `buf` from `offset`. Fewer bytes are read only at the end of the file.
+    pub fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.files.read(id, offset, buf)
+    }
+
+    /// The first offset at or above `offset` that holds data; None if there is none before the end.
+    pub fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+        self.files.seek_data(id, offset)
+    }
+
+    /// The first offset at or above `offset` that holds none, the end of the file at the latest; None
+    /// if `offset` is not below the end.
+    pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
+        self.files.seek_hole(id, offset)
+    }
+
+    /// Makes a file's data and all that was done to it durable.
+    ///
+    /// Errors: a write-back of this file failed, and no later data of it has been stored since a call returned that error;
+    /// a failed commit.
+    pub fn fsync(&self, id: FileId) -> Result<()> {
+        self.files.fsync(id)
+    }
+
+    /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
+    /// as where data was overwritten in place, this is a flush of the devices.
+    ///
+    /// Errors: as [`Volume::fsync`].
+    pub fn fdatasync(&self, id: FileId) -> Result<()> {
+        self.files.fdatasync(id)
+    }
+
+    /// Makes a regular file `size` bytes long; what is new reads as zeros.
+    ///
+    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
+    /// append-only file.
+    pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
+        self.files.truncate(id, size)
+    }
+
+    /// The same whatever flags the file has, for who takes back what it has just written.
+    pub fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
+        self.files.take_back_to(id, size)
+    }
+
+    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
+    /// SYNC is durable when this returns, as after each of the following.
+    ///
+    /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
+    /// SYNC also those of [`Volume::fsync`].
+    pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.files.write(id, offset, bytes)
+    }
+
+    /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    ///
+    /// Errors: as [`Volume::write`].
+    pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
+        self.files.append(id, bytes)
+    }
+
+    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
+    /// the flag SYNC.
+    ///
+    /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
+    pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.files.write_direct(id, offset, bytes)
+    }
+
+    /// Makes a file that was opened for writing `size` bytes long: as in the kernel, one that has become immutable since
+    /// may be cut or grown.
+    ///
+    /// Errors: as [`Volume::truncate`].
+    pub fn truncate_open(&self, file: &OpenFile, size: u64) -> Result<()> {
+        self.files.truncate_open(file.id(), size)
+    }
+
+    /// How often a decompressed extent was found in memory.
+    pub fn decompressed_stats(&self) -> CacheStats {
+        self.files.decompressed_stats()
+    }
+}

@@ -1,0 +1,92 @@
+//! Open files: what keeps an inode after its last name is gone.
+
+use std::sync::Arc;
+
+use ubtrfs_device::waiting;
+
+use super::Volume;
+use crate::error::Result;
+use crate::file::Durable;
+use crate::file_id::FileId;
+use crate::inode::{InodeHold, WritebackErrors};
+
+/// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
+#[derive(Debug)]
+pub struct OpenFile {
+    hold: InodeHold,
+    /// Dropped last: the hold may have something to delete.
+    volume: Arc<Volume>,
+}
+
+impl OpenFile {
+    pub(super) fn new(hold: InodeHold, volume: &Arc<Volume>) -> OpenFile {
+        OpenFile {
+            hold,
+            volume: Arc::clone(volume),
+        }
+    }
+
+    pub fn id(&self) -> FileId {
+        self.hold.id()
+    }
+
+    /// Lets go, or gives the hold back if that would mean to wait and this thread must not.
+    ///
+    /// Dropping it waits in any case.
+    pub fn close(self) -> std::result::Result<(), OpenFile> {
+        match self.would_wait() {
+            true => Err(self),
+            false => Ok(()),
+        }
+    }
+
+    /// Closes the file. The inode is pinned in its place if it is referred to from outside.
+    pub fn close_and_pin(self) {
+        self.hold.close_and_pin();
+    }
+
+    /// Whether letting go now would mean to wait, and this thread must not.
+    pub fn would_wait(&self) -> bool {
+        self.hold.would_wait()
+    }
+
+    /// Makes the file's data and all that was done to it durable.
+    ///
+    /// Errors: a write-back of the file failed since it was opened, which is returned once; a failed commit.
+    pub fn fsync(&self) -> Result<()> {
+        self.sync(Durable::All)
+    }
+
+    /// As [`Volume::fdatasync`].
+    ///
+    /// Errors: as [`OpenFile::fsync`].
+    pub fn fdatasync(&self) -> Result<()> {
+        self.sync(Durable::Data)
+    }
+
+    fn sync(&self, what: Durable) -> Result<()> {
+        waiting::check()?;
+        let report = |errors: &mut WritebackErrors| errors.report_to(self.hold.seen_errors());
+        self.volume
+            .files
+            .sync_inode(self.hold.inode(), what, report)
+    }
+}
+
+impl Volume {
+    /// Holds an inode of any kind, but a stub.
+    ///
+    /// Errors: it does not exist, or has lost its last name and nobody holds it.
+    pub fn hold(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
+        Ok(OpenFile::new(self.inodes.hold(id)?, self))
+    }
+
+    /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
+    ///
+    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not
+    /// `appends`.
+    pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
+        let hold = self.inodes.hold_for_writing(id, appends)?;
+        Ok(OpenFile::new(hold, self))
+    }
+}

@@ -1,0 +1,133 @@
+//! Subvolumes and snapshots.
+
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::item::FileTime;
+
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::namespace::NewInode;
+use crate::roots::SubvolumePlace;
+use crate::subvolume::{ReceivedFrom, SubvolumeInfo};
+
+use super::Volume;
+
+impl Volume {
+    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
+    /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
+    pub fn create_subvolume(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        root: &NewInode<'_>,
+    ) -> Result<RootId> {
+        self.subvolumes.create_subvolume(dir, name, root)
+    }
+
+    /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
+    pub fn snapshot(
+        &self,
+        source: RootId,
+        dir: FileId,
+        name: &[u8],
+        read_only: bool,
+    ) -> Result<RootId> {
+        self.subvolumes.snapshot(source, dir, name, read_only)
+    }
+
+    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
+    /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
+    /// go.
+    ///
+    /// Errors: it is the default subvolume, or holds others; `name` is none.
+    pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.subvolumes.delete_subvolume(dir, name)
+    }
+
+    /// The same unless `check` refuses the root directory that the name leads to, which is returned. Nothing moves
+    /// and no attribute changes in between: both directories are locked, and so `check` may ask for what takes no
+    /// lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    pub fn delete_subvolume_if<E: From<Error>>(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        check: impl FnOnce(FileId) -> Result<(), E>,
+    ) -> Result<FileId, E> {
+        self.subvolumes.delete_subvolume_if(dir, name, check)
+    }
+
+    /// Deletes a subvolume where it stands, unless `check` refuses it: the directory that holds it and its own, as
+    /// above. Returns its place.
+    pub fn delete_subvolume_by_id<E: From<Error>>(
+        &self,
+        id: RootId,
+        check: impl FnMut(FileId, FileId) -> Result<(), E>,
+    ) -> Result<SubvolumePlace, E> {
+        self.subvolumes.delete_subvolume_by_id(id, check)
+    }
+
+    /// Deletes an empty directory. An empty subvolume is deleted as a whole, and so is the entry of a nested
+    /// subvolume that a snapshot did not copy.
+    pub fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<()> {
+        self.subvolumes.rmdir(dir, name)
+    }
+
+    /// The subvolumes whose blocks are still to be freed.
+    pub fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+        self.subvolumes.deleted_subvolumes()
+    }
+
+    /// All subvolumes by ascending id, the top level first, those being deleted included.
+    pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+        self.subvolumes.subvolumes()
+    }
+
+    /// The path of a subvolume from the top level's root, without a leading slash; empty for the top
+    /// level itself.
+    pub fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
+        self.subvolumes.subvolume_path(id)
+    }
+
+    /// The one name that a directory has, and the directory in which it stands.
+    pub fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
+        self.subvolumes.directory_name(dir)
+    }
+
+    /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
+    /// kernel, one that was received and becomes writable goes on to say so.
+    pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
+        self.subvolumes.set_read_only(id, read_only)
+    }
+
+    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
+    /// the volume had no UUID tree.
+    ///
+    /// Errors: a read-only subvolume.
+    pub fn set_received(&self, id: RootId, from: &ReceivedFrom) -> Result<(Transid, FileTime)> {
+        self.subvolumes.set_received(id, from)
+    }
+
+    /// Has `id` be mounted if no subvolume is named.
+    pub fn set_default(&self, id: RootId) -> Result<()> {
+        self.subvolumes.set_default(id)
+    }
+
+    /// Gives the volume another label, without a NUL and of at most 255 bytes.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.subvolumes.set_label(label)
+    }
+
+    /// The subvolume that is mounted if none is named.
+    pub fn default_subvolume(&self) -> Result<RootId> {
+        self.subvolumes.default_subvolume()
+    }
+
+    /// The root directory of a subvolume.
+    pub fn root_dir(&self, id: RootId) -> Result<FileId> {
+        self.roots.root_dir(id)
+    }
+
+    /// Where a subvolume stands; None for the top level and for one that is nowhere.
+    pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
+        self.roots.subvolume_place(id)
+    }
+}
