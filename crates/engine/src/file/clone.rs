@@ -111,10 +111,6 @@ fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
 impl Files {
     /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
     /// end of `src` if `len` is 0. Returns how many bytes these were.
-    ///
-    /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
-    /// within the destination; ranges that overlap or pass the source's end; one file with
-    /// checksums, the other without; an immutable destination; and those of a write.
     pub(crate) fn clone_range(
         &self,
         src: FileId,
@@ -153,8 +149,6 @@ impl Files {
     /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
     /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
     /// stay as they are.
-    ///
-    /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
     pub(crate) fn dedupe_range(
         &self,
         src: FileId,
@@ -195,9 +189,6 @@ impl Files {
 
     /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
     /// which is less than `len` only at the source's end, and where the rest failed.
-    ///
-    /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
-    /// of one file that overlap.
     pub(crate) fn copy_range(
         &self,
         src: FileId,

@@ -109,9 +109,6 @@ impl Steps {
 
 impl Files {
     /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
-    ///
-    /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
-    /// append-only one unless space is reserved.
     pub(crate) fn fallocate(
         &self,
         id: FileId,

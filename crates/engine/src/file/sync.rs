@@ -43,9 +43,6 @@ impl Files {
     }
 
     /// Makes a file's data and all that was done to it durable.
-    ///
-    /// Errors: a write-back of this file failed, and no later data of it has been stored since a call returned that error;
-    /// a failed commit.
     pub(crate) fn fsync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(id)?;
@@ -54,8 +51,6 @@ impl Files {
 
     /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
     /// as where data was overwritten in place, this is a flush of the devices.
-    ///
-    /// Errors: as [`Volume::fsync`].
     pub(crate) fn fdatasync(&self, id: FileId) -> Result<()> {
         waiting::check()?;
         let inode = self.inodes.get(id)?;

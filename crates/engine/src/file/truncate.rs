@@ -32,9 +32,6 @@ const EXTENT_ITEMS: u64 = 4;
 
 impl Files {
     /// Makes a regular file `size` bytes long; what is new reads as zeros.
-    ///
-    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
-    /// append-only file.
     pub(crate) fn truncate(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
     }

@@ -55,9 +55,6 @@ struct Space {
 impl Files {
     /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
     /// SYNC is durable when this returns, as after each of the following.
-    ///
-    /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
-    /// SYNC also those of [`Volume::fsync`].
     pub(crate) fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         let inode = self.inodes.inode_to_change(id)?;
@@ -74,8 +71,6 @@ impl Files {
     }
 
     /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
-    ///
-    /// Errors: as [`Volume::write`].
     pub(crate) fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
@@ -88,8 +83,6 @@ impl Files {
 
     /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
     /// the flag SYNC.
-    ///
-    /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
     pub(crate) fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         if !self.is_whole_sectors(offset, bytes) {

@@ -38,8 +38,6 @@ pub struct Attr {
 
 impl Inodes {
     /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
-    ///
-    /// Locks: the inode's, for a moment.
     pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
         let Some(inode) = self.table.find(id) else {

@@ -77,8 +77,6 @@ impl Inodes {
     }
 
     /// Holds an inode of any kind, but a stub.
-    ///
-    /// Errors: it does not exist, or has lost its last name and nobody holds it.
     pub(crate) fn hold(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
         if id.is_stub() {
             return Err(Error::NoSuchInode(id));
@@ -98,9 +96,6 @@ impl Inodes {
     }
 
     /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
-    ///
-    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not
-    /// `appends`.
     pub(crate) fn hold_for_writing(
         self: &Arc<Self>,
         id: FileId,

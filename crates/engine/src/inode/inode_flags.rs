@@ -27,12 +27,6 @@ const USUAL_ALGORITHM: Compression = Compression::Zlib;
 
 impl Inodes {
     /// Sets the flags that users set to exactly these. `attr` shows them.
-    ///
-    /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
-    /// COMPRESS sets the property `btrfs.compression` to the algorithm that the volume was opened with, any other wish
-    /// removes it.
-    ///
-    /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
     pub(crate) fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));

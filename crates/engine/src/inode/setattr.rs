@@ -47,8 +47,6 @@ pub struct SetAttr {
 
 impl Inodes {
     /// Changes attributes. A new mode goes into the access ACL, too, where ACLs count.
-    ///
-    /// Errors: an immutable file; an append-only one, but for setting times to now.
     pub(crate) fn set_attr(&self, id: FileId, set: &SetAttr) -> Result<()> {
         self.set_attr_and_look(id, set).map(drop)
     }

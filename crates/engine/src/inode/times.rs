@@ -23,8 +23,6 @@ impl Inodes {
     }
 
     /// Has changes of times alone stay in memory from now on, or writes those that did.
-    ///
-    /// Errors: as `sync`.
     pub(crate) fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
         self.writer()?;
         self.roots.lazy_times().set_wanted(are_lazy);

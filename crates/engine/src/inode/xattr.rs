@@ -80,9 +80,6 @@ impl Inodes {
 
     /// Sets an attribute. An access ACL changes the mode with it, and is not kept if the mode says it all; an
     /// ACL without entries is removed; `btrfs.compression` changes flags with it.
-    ///
-    /// Errors: the name exists or does not, against `mode`; no room in the leaf; a namespace that is not one
-    /// of the kernel's; an ACL or property that is not sound; an immutable or append-only file.
     pub(crate) fn set_xattr(
         &self,
         id: FileId,
@@ -105,8 +102,6 @@ impl Inodes {
 
     /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
     /// privileged, so that the file does not stay setgid; an ACL that is removed leaves that as it is.
-    ///
-    /// Errors: as [`crate::Volume::set_xattr`].
     pub(crate) fn set_access_acl(
         &self,
         id: FileId,
@@ -120,8 +115,6 @@ impl Inodes {
     }
 
     /// Removes an attribute.
-    ///
-    /// Errors: it does not exist; for ACLs, and properties of what has no use for them, that is none. An immutable or append-only file.
     pub(crate) fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
         let cost = Cost::items(3).freeing();

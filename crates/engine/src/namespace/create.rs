@@ -16,12 +16,6 @@ use crate::transaction::{Cost, Permit};
 
 impl Namespace {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
-    ///
-    /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and
-    /// copy-on-write flags.
-    ///
-    /// Errors: the name exists, is too long or none; `dir` is no directory, is gone, or is immutable; a link's
-    /// target is too long for a leaf.
     pub(crate) fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
         self.create_and_look(dir, name, new).map(|(id, _)| id)
     }

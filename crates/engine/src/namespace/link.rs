@@ -15,9 +15,6 @@ const MAX_LINKS: u32 = 65_535;
 
 impl Namespace {
     /// Makes `name` in `dir` another name of `file`.
-    ///
-    /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost
-    /// its last name, or has too many names.
     pub(crate) fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
         self.link_and_look(file, dir, name).map(drop)
     }

@@ -20,8 +20,6 @@ impl Subvolumes {
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
     /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
     /// go.
-    ///
-    /// Errors: it is the default subvolume, or holds others; `name` is none.
     pub(crate) fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.delete_subvolume_if(dir, name, |_| Ok(())).map(drop)
     }

@@ -53,8 +53,6 @@ impl Subvolumes {
 
     /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
     /// the volume had no UUID tree.
-    ///
-    /// Errors: a read-only subvolume.
     pub(crate) fn set_received(
         &self,
         id: RootId,

@@ -30,9 +30,8 @@ impl Volume {
 
     /// Sets the flags that users set to exactly these. `attr` shows them.
     ///
-    /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it;
-    /// COMPRESS sets the property `btrfs.compression` to the algorithm that the volume was opened with, any other wish
-    /// removes it.
+    /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it. COMPRESS
+    /// sets the property `btrfs.compression` to the algorithm of the volume's options; any other set of flags removes it.
     ///
     /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
     pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
@@ -51,7 +50,9 @@ impl Volume {
         self.inodes.set_attr(id, set)
     }
 
-    /// The same, and what `attr` says then.
+    /// Changes attributes, and returns all of them as they are then.
+    ///
+    /// Errors: as [`Volume::set_attr`].
     pub fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         self.inodes.set_attr_and_look(id, set)
     }
@@ -78,26 +79,31 @@ impl Volume {
         self.inodes.xattrs(id)
     }
 
-    /// Sets an attribute. An access ACL changes the mode with it, and is not kept if the mode says it all; an
-    /// ACL without entries is removed; `btrfs.compression` changes flags with it.
+    /// Sets an attribute.
     ///
-    /// Errors: the name exists or does not, against `mode`; no room in the leaf; a namespace that is not one
-    /// of the kernel's; an ACL or property that is not sound; an immutable or append-only file.
+    /// An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL without entries is removed.
+    /// `btrfs.compression` changes flags with it.
+    ///
+    /// Errors: the name exists or does not, against `mode`; no room in the leaf; a namespace that the kernel lacks; an ACL
+    /// or property that is not sound; an immutable or append-only file.
     pub fn set_xattr(&self, id: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         self.inodes.set_xattr(id, name, value, mode)
     }
 
-    /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
-    /// privileged, so that the file does not stay setgid; an ACL that is removed leaves that as it is.
+    /// Sets the access ACL on behalf of a user.
     ///
-    /// Errors: as [`crate::Volume::set_xattr`].
+    /// `clears_setgid`: the user is neither in the file's group nor privileged, so that the file loses its setgid bit. An
+    /// ACL that is removed leaves that bit as it is.
+    ///
+    /// Errors: as [`Volume::set_xattr`].
     pub fn set_access_acl(&self, id: FileId, value: &[u8], clears_setgid: bool) -> Result<()> {
         self.inodes.set_access_acl(id, value, clears_setgid)
     }
 
     /// Removes an attribute.
     ///
-    /// Errors: it does not exist; for ACLs, and properties of what has no use for them, that is none. An immutable or append-only file.
+    /// Errors: the attribute does not exist (no error for ACLs, nor for properties that the file has no use for); an
+    /// immutable or append-only file.
     pub fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         self.inodes.remove_xattr(id, name)
     }

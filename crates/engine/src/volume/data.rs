@@ -6,12 +6,13 @@ use crate::file::{CacheStats, Fallocate};
 use crate::file_id::FileId;
 
 impl Volume {
-    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
-    /// end of `src` if `len` is 0. Returns how many bytes these were.
+    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on.
     ///
-    /// Errors: offsets that are not whole sectors, a length that is not unless it ends at the source's end and not
-    /// within the destination; ranges that overlap or pass the source's end; one file with
-    /// checksums, the other without; an immutable destination; and those of a write.
+    /// With `len` 0 it shares all to the end of `src`. Returns how many bytes these were.
+    ///
+    /// Errors: offsets that are not whole sectors; a length that is not, unless it ends at the source's end and not within
+    /// the destination; ranges that overlap or pass the source's end; one file with checksums, the other without; an
+    /// immutable destination; and those of a write.
     pub fn clone_range(
         &self,
         src: FileId,
@@ -24,9 +25,10 @@ impl Volume {
             .clone_range(src, src_offset, len, dst, dst_offset)
     }
 
-    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
-    /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
-    /// stay as they are.
+    /// Has parts of two files that hold the same bytes share their extents. Returns false if the bytes differ.
+    ///
+    /// Of a length that is not whole sectors the rest is left out, neither compared nor shared, unless the range ends with
+    /// both files. Times stay as they are.
     ///
     /// Errors: as [`Volume::clone_range`], and a range that passes the destination's end.
     pub fn dedupe_range(
@@ -41,8 +43,9 @@ impl Volume {
             .dedupe_range(src, src_offset, len, dst, dst_offset)
     }
 
-    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it. Returns how many,
-    /// which is less than `len` only at the source's end, and where the rest failed.
+    /// Copies bytes from file to file, by sharing extents where that can be done and is worth it.
+    ///
+    /// Returns how many bytes it copied. These are less than `len` at the source's end, and where the rest failed.
     ///
     /// Errors: those of [`Volume::read`] and [`Volume::write`], if nothing was copied; an immutable destination; ranges
     /// of one file that overlap.
@@ -59,7 +62,7 @@ impl Volume {
 
     /// Reserves, punches or zeroes `len` bytes from `offset` on, which is not 0.
     ///
-    /// Errors: read-only volume or subvolume, no space, a range that no file may have; an immutable file, and an
+    /// Errors: read-only volume or subvolume; no space; a range that no file may have; an immutable file, and an
     /// append-only one unless space is reserved.
     pub fn fallocate(&self, id: FileId, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.files.fallocate(id, mode, offset, len)
@@ -75,67 +78,74 @@ impl Volume {
         self.files.seek_data(id, offset)
     }
 
-    /// The first offset at or above `offset` that holds none, the end of the file at the latest; None
-    /// if `offset` is not below the end.
+    /// The first offset at or above `offset` that holds none, the end of the file at the latest.
+    ///
+    /// None if `offset` is not below the end.
     pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.files.seek_hole(id, offset)
     }
 
     /// Makes a file's data and all that was done to it durable.
     ///
-    /// Errors: a write-back of this file failed, and no later data of it has been stored since a call returned that error;
-    /// a failed commit.
+    /// Errors: a failed commit; a write-back of this file that failed, until a call has returned that error and later data
+    /// of the file has been stored.
     pub fn fsync(&self, id: FileId) -> Result<()> {
         self.files.fsync(id)
     }
 
-    /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
-    /// as where data was overwritten in place, this is a flush of the devices.
+    /// Makes a file's data durable, with all that is needed to read it again: not its times.
+    ///
+    /// If nothing else was changed, as where data was overwritten in place, this is a flush of the devices.
     ///
     /// Errors: as [`Volume::fsync`].
     pub fn fdatasync(&self, id: FileId) -> Result<()> {
         self.files.fdatasync(id)
     }
 
-    /// Makes a regular file `size` bytes long; what is new reads as zeros.
+    /// Makes a regular file `size` bytes long; new bytes read as zeros.
     ///
-    /// Errors: read-only volume or subvolume, a size that no file may have, no space to grow; an immutable or
-    /// append-only file.
+    /// Errors: read-only volume or subvolume; a size that no file may have; no space to grow; an immutable or append-only
+    /// file.
     pub fn truncate(&self, id: FileId, size: u64) -> Result<()> {
         self.files.truncate(id, size)
     }
 
-    /// The same whatever flags the file has, for who takes back what it has just written.
+    /// Cuts or grows a file whatever flags it has, for a caller that takes back what it has just written.
+    ///
+    /// Errors: as [`Volume::truncate`].
     pub fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
         self.files.take_back_to(id, size)
     }
 
-    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail. A file that has the flag
-    /// SYNC is durable when this returns, as after each of the following.
+    /// Writes `bytes` at `offset` of a regular file, all or nothing unless the devices fail.
     ///
-    /// Errors: read-only volume or subvolume, no space, a file that would be too large; of a file that has the flag
-    /// SYNC also those of [`Volume::fsync`].
+    /// This and the other ways to write make a file that has the flag SYNC durable before they return.
+    ///
+    /// Errors: read-only volume or subvolume; no space; a file that would be too large; of a file that has the flag SYNC
+    /// also those of [`Volume::fsync`].
     pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.files.write(id, offset, bytes)
     }
 
-    /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
+    /// Writes at the end of the file, as it is at this call's turn. Returns the offset.
     ///
     /// Errors: as [`Volume::write`].
     pub fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         self.files.append(id, bytes)
     }
 
-    /// Writes whole sectors past the buffer: when it returns the devices have the data, though not durably without
-    /// the flag SYNC.
+    /// Writes whole sectors past the buffer.
+    ///
+    /// When it returns the devices have the data, though not durably without the flag SYNC.
     ///
     /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
     pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.files.write_direct(id, offset, bytes)
     }
 
-    /// Makes a file that was opened for writing `size` bytes long: as in the kernel, one that has become immutable since
-    /// may be cut or grown.
+    /// Makes a file that was opened for writing `size` bytes long.
+    ///
+    /// As in the kernel, a file that has become immutable since may be cut or grown.
     ///
     /// Errors: as [`Volume::truncate`].
     pub fn truncate_open(&self, file: &OpenFile, size: u64) -> Result<()> {

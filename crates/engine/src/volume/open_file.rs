@@ -30,7 +30,7 @@ impl OpenFile {
         self.hold.id()
     }
 
-    /// Lets go, or gives the hold back if that would mean to wait and this thread must not.
+    /// Closes the file, or gives it back if that would mean to wait and this thread must not.
     ///
     /// Dropping it waits in any case.
     pub fn close(self) -> std::result::Result<(), OpenFile> {
@@ -57,7 +57,7 @@ impl OpenFile {
         self.sync(Durable::All)
     }
 
-    /// As [`Volume::fdatasync`].
+    /// Makes the file's data durable, as [`Volume::fdatasync`] does.
     ///
     /// Errors: as [`OpenFile::fsync`].
     pub fn fdatasync(&self) -> Result<()> {
@@ -81,10 +81,9 @@ impl Volume {
         Ok(OpenFile::new(self.inodes.hold(id)?, self))
     }
 
-    /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
+    /// Holds a file that shall be written to; `appends`: at its end only. Writing itself does not ask again.
     ///
-    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not
-    /// `appends`.
+    /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not `appends`.
     pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
         let hold = self.inodes.hold_for_writing(id, appends)?;
         Ok(OpenFile::new(hold, self))

@@ -12,8 +12,10 @@ use crate::subvolume::{ReceivedFrom, SubvolumeInfo};
 use super::Volume;
 
 impl Volume {
-    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
-    /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
+    /// Makes an empty subvolume as `name` in `dir`, and commits.
+    ///
+    /// `root` describes its root directory. The default ACL of `dir` takes bits of its mode, and it takes over the
+    /// compression of the subvolume that holds `dir`.
     pub fn create_subvolume(
         &self,
         dir: FileId,
@@ -34,18 +36,22 @@ impl Volume {
         self.subvolumes.snapshot(source, dir, name, read_only)
     }
 
-    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
-    /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
-    /// go.
+    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it.
+    ///
+    /// Later commits free its blocks. Files of it that are held go on as if nothing had happened, and keep all of it until
+    /// they are let go.
     ///
     /// Errors: it is the default subvolume, or holds others; `name` is none.
     pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.subvolumes.delete_subvolume(dir, name)
     }
 
-    /// The same unless `check` refuses the root directory that the name leads to, which is returned. Nothing moves
-    /// and no attribute changes in between: both directories are locked, and so `check` may ask for what takes no
-    /// lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    /// Deletes a subvolume unless `check` refuses the root directory that the name leads to. Returns that directory.
+    ///
+    /// Nothing moves and no attribute changes in between: both directories are locked. So `check` may only ask for what
+    /// takes no lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    ///
+    /// Errors: as [`Volume::delete_subvolume`]; those of `check`.
     pub fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
@@ -55,8 +61,11 @@ impl Volume {
         self.subvolumes.delete_subvolume_if(dir, name, check)
     }
 
-    /// Deletes a subvolume where it stands, unless `check` refuses it: the directory that holds it and its own, as
-    /// above. Returns its place.
+    /// Deletes a subvolume where it stands, unless `check` refuses the directory that holds it or its own.
+    ///
+    /// `check` is called as for [`Volume::delete_subvolume_if`]. Returns the place of the subvolume.
+    ///
+    /// Errors: as [`Volume::delete_subvolume_if`].
     pub fn delete_subvolume_by_id<E: From<Error>>(
         &self,
         id: RootId,
@@ -81,8 +90,9 @@ impl Volume {
         self.subvolumes.subvolumes()
     }
 
-    /// The path of a subvolume from the top level's root, without a leading slash; empty for the top
-    /// level itself.
+    /// The path of a subvolume from the top level's root, without a leading slash.
+    ///
+    /// It is empty for the top level itself.
     pub fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         self.subvolumes.subvolume_path(id)
     }
@@ -92,14 +102,16 @@ impl Volume {
         self.subvolumes.directory_name(dir)
     }
 
-    /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
-    /// kernel, one that was received and becomes writable goes on to say so.
+    /// Makes a subvolume read-only, or writable again. Data that was written to it before is written back.
+    ///
+    /// As in the kernel, a received subvolume that becomes writable keeps the note of that.
     pub fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         self.subvolumes.set_read_only(id, read_only)
     }
 
-    /// Notes what a subvolume was received from. Returns the transaction and time of that, as noted with it. Commits if
-    /// the volume had no UUID tree.
+    /// Notes what a subvolume was received from. Returns the transaction and the time that it noted with it.
+    ///
+    /// Commits if the volume had no UUID tree.
     ///
     /// Errors: a read-only subvolume.
     pub fn set_received(&self, id: RootId, from: &ReceivedFrom) -> Result<(Transid, FileTime)> {

@@ -54,10 +54,6 @@ struct Rename<'a> {
 
 impl Namespace {
     /// Moves `name` of `dir` to `to`, a directory and a name.
-    ///
-    /// Errors: as for `unlink` and `create`; besides, `dir` and the new directory are in different subvolumes
-    /// and what moves is no subvolume; a directory would move into itself; the new name is a directory that is
-    /// not empty, or a subvolume, or of another kind than the old one.
     pub(crate) fn rename(
         &self,
         dir: FileId,
