@@ -9,7 +9,7 @@ use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, kind_of, known_inode, note_change};
 use crate::lock;
-use crate::transaction::{Cost, Permit, Txn};
+use crate::transaction::{EditEstimate, Reservation, TransactionHandle};
 
 /// The largest file that Linux can handle.
 pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -49,8 +49,12 @@ pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
 
 impl Files {
     /// Enters to change a file, unless its subvolume is gone.
-    pub(super) fn enter_file<'v>(&'v self, inode: &Inode, permit: Permit<'v>) -> Result<Txn<'v>> {
-        let txn = self.inodes.enter(permit)?;
+    pub(super) fn join_to_change_file<'v>(
+        &'v self,
+        inode: &Inode,
+        reservation: Reservation<'v>,
+    ) -> Result<TransactionHandle<'v>> {
+        let txn = self.inodes.join_transaction(reservation)?;
         inode.tree.check_alive()?;
         Ok(txn)
     }
@@ -70,9 +74,9 @@ impl Files {
     /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if
     /// there is no room for the next step. A commit by the background thread may wait for the extents: so this thread
     /// does it.
-    pub(super) fn commit_between_steps(&self, next: Cost) -> Result<()> {
-        match self.inodes.writer()?.wants_commit(next) {
-            true => self.inodes.writer()?.commit_running(),
+    pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
+        match self.inodes.transactions()?.wants_commit(next) {
+            true => self.inodes.transactions()?.commit_running(),
             false => Ok(()),
         }
     }

@@ -21,9 +21,9 @@ use super::read::Reader;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{FileExtentsState, Inode, Promise, WriteBuffer};
+use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer};
 use crate::lock;
-use crate::transaction::{Cost, Permit};
+use crate::transaction::{EditEstimate, Reservation};
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;
@@ -97,8 +97,8 @@ impl<'a> Pair<'a> {
 }
 
 /// All of it in the destination, whose items lie side by side.
-fn cost_of(step: usize) -> Cost {
-    Cost::neighbours(EXTENT_ITEMS * step as u64)
+fn cost_of(step: usize) -> EditEstimate {
+    EditEstimate::neighbours(EXTENT_ITEMS * step as u64)
 }
 
 /// A file's flags and size.
@@ -127,7 +127,7 @@ impl Files {
             to: dst_offset,
             len,
         };
-        let (mut promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
+        let (mut delalloc, step, mut pair) = self.begin_share(&src, &dst, share)?;
         let share = self.check_clone(&pair, share)?;
         if share.len == 0 {
             return Ok(0);
@@ -135,10 +135,10 @@ impl Files {
         let dst_size = facts(&dst)?.1;
         if share.to > dst_size {
             waiting::check()?;
-            let promise = promise.split(GROW_SECTORS * self.roots.sectorsize());
-            self.grow_locked(&dst, &mut pair.dst_extents, share.to, promise)?;
+            let delalloc = delalloc.split(GROW_SECTORS * self.roots.sectorsize());
+            self.grow_locked(&dst, &mut pair.dst_extents, share.to, delalloc)?;
         }
-        self.share(&mut pair, share, step, promise, note_write)?;
+        self.share(&mut pair, share, step, delalloc, note_write)?;
         drop(pair);
         if syncs {
             self.fsync(dst.id)?;
@@ -166,7 +166,7 @@ impl Files {
             to: dst_offset,
             len,
         };
-        let (promise, step, mut pair) = self.begin_share(&src, &dst, share)?;
+        let (delalloc, step, mut pair) = self.begin_share(&src, &dst, share)?;
         if len == 0 {
             return Ok(true);
         }
@@ -174,7 +174,7 @@ impl Files {
         if !self.holds_same(&pair, share)? {
             return Ok(false);
         }
-        self.share(&mut pair, share, step, promise, |_| {})?;
+        self.share(&mut pair, share, step, delalloc, |_| {})?;
         drop(pair);
         if syncs {
             self.fsync(dst.id)?;
@@ -264,15 +264,15 @@ impl Files {
         src: &'a Arc<Inode>,
         dst: &'a Arc<Inode>,
         share: Share,
-    ) -> Result<(Promise, usize, Pair<'a>)> {
+    ) -> Result<(DelallocReservation, usize, Pair<'a>)> {
         let met = self.extents_to_share(src, dst, share)?;
         let mut writes = self.writes_data(src, dst, share)?;
         loop {
-            let (promise, step) = self.promise_of_clone(writes, met)?;
+            let (delalloc, step) = self.reserve_for_clone(writes, met)?;
             let mut pair = Pair::lock(src, dst)?;
             pair.write_back(self)?;
             if writes || !self.writes_data(src, dst, share)? {
-                return Ok((promise, step, pair));
+                return Ok((delalloc, step, pair));
             }
             writes = true;
         }
@@ -308,7 +308,11 @@ impl Files {
 
     /// What a step that meets so many extents takes at worst, or a small one if there is no room for that; and inline data
     /// if any is to be written.
-    fn promise_of_clone(&self, writes_data: bool, met: usize) -> Result<(Promise, usize)> {
+    fn reserve_for_clone(
+        &self,
+        writes_data: bool,
+        met: usize,
+    ) -> Result<(DelallocReservation, usize)> {
         let sectorsize = self.roots.sectorsize();
         let inline_bytes = WriteBuffer::need_bytes(0, sectorsize, sectorsize);
         let data_bytes = match writes_data {
@@ -316,12 +320,14 @@ impl Files {
             false => 0,
         };
         let step = met.clamp(LEAST_STEP, STEP);
-        match self.inodes.promise(data_bytes, cost_of(step)) {
+        match self.inodes.reserve_delalloc(data_bytes, cost_of(step)) {
             Err(error) if error.is_no_space() && step > LEAST_STEP => {}
-            promise => return Ok((promise?, step)),
+            delalloc => return Ok((delalloc?, step)),
         }
-        let promise = self.inodes.promise(data_bytes, cost_of(LEAST_STEP))?;
-        Ok((promise, LEAST_STEP))
+        let delalloc = self
+            .inodes
+            .reserve_delalloc(data_bytes, cost_of(LEAST_STEP))?;
+        Ok((delalloc, LEAST_STEP))
     }
 
     /// The kernel's rules. A length of 0 becomes that to the source's end.
@@ -404,7 +410,7 @@ impl Files {
         pair: &mut Pair<'_>,
         share: Share,
         most: usize,
-        mut promise: Promise,
+        mut delalloc: DelallocReservation,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         pair.forget();
@@ -428,7 +434,7 @@ impl Files {
                 to: to.start,
                 len: step.min(share.len - done),
             };
-            self.share_step(pair, &src, dst, part, &mut promise, note)?;
+            self.share_step(pair, &src, dst, part, &mut delalloc, note)?;
             done += step;
             if !waiting::is_forbidden() {
                 self.commit_between_steps(cost_of(most))?;
@@ -443,7 +449,7 @@ impl Files {
         src: &ExtentEdit,
         mut dst: ExtentEdit,
         part: Share,
-        promise: &mut Promise,
+        delalloc: &mut DelallocReservation,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
@@ -453,7 +459,7 @@ impl Files {
         let mut state = lock::write(&pair.dst.lock)?;
         let mut item = read_file(pair.dst)?;
         note(&mut item);
-        let txn = self.enter_file(pair.dst, Permit::owed())?;
+        let txn = self.join_to_change_file(pair.dst, Reservation::already_made())?;
         let generation = txn.transid().0;
         dst.clear(part.to..part.to + whole)?;
         for (place, extent) in src.overlapping(from.clone()) {
@@ -462,7 +468,7 @@ impl Files {
             let to = part.to + (cut.start - from.start);
             if let Some(Extent::Disk(shared)) = extent.slice(within) {
                 self.inodes
-                    .writer()?
+                    .transactions()?
                     .shared_extents
                     .add(shared.disk.start, txn.transid());
                 dst.put(
@@ -490,11 +496,11 @@ impl Files {
         drop(txn);
         if let Some(bytes) = inline {
             let bytes = &bytes[..bytes.len().min(part.len as usize)];
-            let promise = promise.split(promise.data_bytes());
+            let delalloc = delalloc.split(delalloc.data_bytes());
             let files = &self.inodes.dirty;
             state
                 .buffer
-                .write(files, part.to, bytes, sectorsize, promise);
+                .write(files, part.to, bytes, sectorsize, delalloc);
             files.add(pair.dst);
         }
         Ok(())

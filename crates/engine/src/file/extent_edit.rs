@@ -23,7 +23,7 @@ use super::extent::Extent;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::inode::Inode;
-use crate::transaction::{DataRef, DiskExtent, Txn};
+use crate::transaction::{DataRef, DiskExtent, TransactionHandle};
 
 #[cfg(test)]
 mod tests;
@@ -323,7 +323,7 @@ impl ExtentEdit {
     }
 
     /// Makes it so.
-    pub(super) fn enter(&self, txn: &Txn<'_>, inode: &Inode) {
+    pub(super) fn enter(&self, txn: &TransactionHandle<'_>, inode: &Inode) {
         let edits = self.edits();
         if !edits.is_empty() {
             txn.edit(&inode.tree, edits);

@@ -20,9 +20,9 @@ use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{
-    FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, Wanted, WriteBuffer, put_inode,
+    DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, Wanted, WriteBuffer, put_inode,
 };
-use crate::transaction::{Cost, DiskExtent, FREEING_ITEMS, Permit};
+use crate::transaction::{DiskExtent, EditEstimate, FREEING_ITEMS, Reservation};
 
 /// What is to become of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +66,13 @@ const EXTENT_ITEMS: u64 = 4;
 /// How often the space for a change is counted, while others change the file.
 const BEGIN_TRIES: usize = 8;
 
-/// What a change was promised.
+/// What a change was reserved.
 #[derive(Debug)]
 struct Means {
     /// For sectors that are written, and the items of a step.
-    edges: Promise,
+    edges: DelallocReservation,
     /// For sectors that get reserved.
-    space: Promise,
+    space: DelallocReservation,
     steps: Steps,
 }
 
@@ -98,8 +98,8 @@ impl Steps {
         Steps { extents, frees }
     }
 
-    fn cost(self) -> Cost {
-        let cost = Cost::neighbours(EXTENT_ITEMS * self.extents as u64);
+    fn cost(self) -> EditEstimate {
+        let cost = EditEstimate::neighbours(EXTENT_ITEMS * self.extents as u64);
         match self.frees {
             true => cost.freeing(),
             false => cost,
@@ -164,7 +164,7 @@ impl Files {
         }
     }
 
-    /// Locks the extents of a file with all space promised that the change takes.
+    /// Locks the extents of a file with all space reserved that the change takes.
     fn begin_fallocate<'a>(
         &self,
         inode: &'a Arc<Inode>,
@@ -179,13 +179,16 @@ impl Files {
         for _ in 0..BEGIN_TRIES {
             let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
             let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
-            let pieces = self.inodes.writer()?.space.piece_of_data();
+            let pieces = self.inodes.transactions()?.space.piece_of_data();
             let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
             let met = self.extents_in(inode, touched.clone(), STEP)?;
             // A new one may come before, behind and between those that are there.
             let met = (2 * met + 1).saturating_add(pieces as usize);
-            let (edges, steps) = self.promise_steps(mode, small_bytes, met)?;
-            let space = match self.inodes.promise(data_bytes, Cost::default()) {
+            let (edges, steps) = self.reserve_steps(mode, small_bytes, met)?;
+            let space = match self
+                .inodes
+                .reserve_delalloc(data_bytes, EditEstimate::default())
+            {
                 // Buffered data of the range has its extents by now.
                 Err(error)
                     if error.is_no_space()
@@ -243,19 +246,22 @@ impl Files {
 
     /// Room for `data_bytes` and for a step, which need not meet more than `met` extents; a small one if there is not enough
     /// for others.
-    fn promise_steps(
+    fn reserve_steps(
         &self,
         mode: Fallocate,
         data_bytes: u64,
         met: usize,
-    ) -> Result<(Promise, Steps)> {
+    ) -> Result<(DelallocReservation, Steps)> {
         let steps = Steps::of(mode, false, met);
-        match self.inodes.promise(data_bytes, steps.cost()) {
+        match self.inodes.reserve_delalloc(data_bytes, steps.cost()) {
             Err(error) if error.is_no_space() => {}
-            promise => return Ok((promise?, steps)),
+            delalloc => return Ok((delalloc?, steps)),
         }
         let steps = Steps::of(mode, true, met);
-        Ok((self.inodes.promise(data_bytes, steps.cost())?, steps))
+        Ok((
+            self.inodes.reserve_delalloc(data_bytes, steps.cost())?,
+            steps,
+        ))
     }
 
     /// How much space the change takes for sectors that get reserved, as things stand.
@@ -304,7 +310,7 @@ impl Files {
         &self,
         inode: &Inode,
         range: Range<u64>,
-        space: &mut Promise,
+        space: &mut DelallocReservation,
         steps: Steps,
     ) -> Result<()> {
         let mut at = range.start;
@@ -329,13 +335,13 @@ impl Files {
         inode: &Inode,
         mut extent_edit: ExtentEdit,
         places: Vec<Range<u64>>,
-        space: &mut Promise,
+        space: &mut DelallocReservation,
         steps: Steps,
     ) -> Result<Option<u64>> {
         if places.is_empty() {
             return Ok(None);
         }
-        let writer = self.inodes.writer()?;
+        let manager = self.inodes.transactions()?;
         let mut wanted = Wanted {
             bytes: 0,
             min_bytes: self.roots.sectorsize(),
@@ -373,7 +379,7 @@ impl Files {
         let entered = allocate().and_then(|stopped| {
             let _state = inode.lock.write();
             let mut item = read_file(inode)?;
-            let txn = self.enter_file(inode, Permit::owed())?;
+            let txn = self.join_to_change_file(inode, Reservation::already_made())?;
             let generation = txn.transid().0;
             for (start, part) in &parts {
                 let part = part.clone();
@@ -388,7 +394,7 @@ impl Files {
         });
         if entered.is_err() {
             for (_, part) in &parts {
-                writer.space.give_back(part.disk.start, part.disk.len);
+                manager.space.give_back(part.disk.start, part.disk.len);
             }
         }
         entered
@@ -401,8 +407,8 @@ impl Files {
         inode: &Arc<Inode>,
         extents: &mut FileExtentsState,
         range: Range<u64>,
-        edges: &mut Promise,
-        mut space: Option<&mut Promise>,
+        edges: &mut DelallocReservation,
+        mut space: Option<&mut DelallocReservation>,
         steps: Steps,
     ) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
@@ -449,7 +455,7 @@ impl Files {
         inode: &Arc<Inode>,
         range: &Range<u64>,
         whole: &Range<u64>,
-        edges: &mut Promise,
+        edges: &mut DelallocReservation,
     ) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
         let touched = touched_sectors(range, sectorsize);
@@ -479,8 +485,10 @@ impl Files {
             }
             let zeros = vec![0; (to - from) as usize];
             let files = &self.inodes.dirty;
-            let promise = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
-            state.buffer.write(files, from, &zeros, sectorsize, promise);
+            let delalloc = edges.split(WriteBuffer::need_bytes(from, to - from, sectorsize));
+            state
+                .buffer
+                .write(files, from, &zeros, sectorsize, delalloc);
             files.add(inode);
         }
         Ok(size)
@@ -518,7 +526,7 @@ impl Files {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
         let size = item.size.get().next_multiple_of(self.roots.sectorsize());
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
         extent_edit.clear(range.clone())?;
         if !self.roots.has_no_holes() && range.start < size {
             extent_edit.fill_holes(range.start..range.end.min(size), txn.transid().0);
@@ -532,7 +540,7 @@ impl Files {
     fn note_fallocate(&self, inode: &Inode, mode: Fallocate) -> Result<()> {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
         note_write(&mut item);
         if let Fallocate::Reserve { .. } = mode {
             item.flags = (item.flags() | InodeFlags::PREALLOC).bits().into();

@@ -72,7 +72,12 @@ impl Files {
             if whole.prealloc && has_csums(&self.roots, part.logical(), part.len)? {
                 continue;
             }
-            let Some(handle) = self.inodes.writer()?.space.write_in_place(part.logical()) else {
+            let Some(handle) = self
+                .inodes
+                .transactions()?
+                .space
+                .write_in_place(part.logical())
+            else {
                 continue;
             };
             places.push(Place {
@@ -109,10 +114,10 @@ impl Files {
 
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
         // The number first: what it counts as committed, the view has.
-        let committed = self.inodes.writer()?.committed();
+        let committed = self.inodes.transactions()?.committed();
         if self
             .inodes
-            .writer()?
+            .transactions()?
             .shared_extents
             .contains(part.disk.start)
         {

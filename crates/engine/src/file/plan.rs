@@ -16,7 +16,9 @@ use super::extent_edit::ExtentEdit;
 use super::read::Reader;
 use super::runs::{Run, runs};
 use crate::error::{Error, Result};
-use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, known_inode, property};
+use crate::inode::{
+    DelallocReservation, FileExtentsState, Inode, InodeState, Pieces, known_inode, property,
+};
 
 /// Runs whose items change in one transaction, so that a freeze never waits long.
 const GROUP_RUNS: usize = 256;
@@ -26,7 +28,7 @@ const GROUP_RUNS: usize = 256;
 pub(super) struct Job<'a> {
     pub(super) taken: Taken<'a>,
     pub(super) extents: &'a mut FileExtentsState,
-    pub(super) promise: Promise,
+    pub(super) delalloc: DelallocReservation,
 }
 
 #[derive(Debug)]
@@ -105,8 +107,8 @@ impl<'a> Job<'a> {
         };
         let item_size = item.size.get();
         let size = state.buffer.size_over(item_size).max(grow_to.unwrap_or(0));
-        let (pieces, promise) = match state.buffer.take() {
-            Some(taken) => (taken.pieces, taken.promise),
+        let (pieces, delalloc) = match state.buffer.take() {
+            Some(taken) => (taken.pieces, taken.delalloc),
             None if size > item_size => Default::default(),
             None => return Ok(None),
         };
@@ -119,7 +121,7 @@ impl<'a> Job<'a> {
         Ok(Some(Job {
             taken,
             extents,
-            promise,
+            delalloc,
         }))
     }
 
@@ -131,7 +133,7 @@ impl<'a> Job<'a> {
         extents: &'a mut FileExtentsState,
         offset: u64,
         bytes: &'a [u8],
-        promise: Promise,
+        delalloc: DelallocReservation,
     ) -> Result<Option<Job<'a>>> {
         let item = known_inode(&inode.tree, inode.id)?;
         let old_size = item.size.get();
@@ -147,7 +149,7 @@ impl<'a> Job<'a> {
         Ok(Some(Job {
             taken,
             extents,
-            promise,
+            delalloc,
         }))
     }
 
@@ -158,7 +160,7 @@ impl<'a> Job<'a> {
         inode: &'a Arc<Inode>,
         state: &mut InodeState,
         extents: &'a mut FileExtentsState,
-        (item, pieces, promise): (InodeItem, Pieces, Promise),
+        (item, pieces, delalloc): (InodeItem, Pieces, DelallocReservation),
     ) -> Job<'a> {
         let size = item.size.get().max(pieces.end().unwrap_or(0));
         let is_listed = state.buffer.is_dirty();
@@ -176,7 +178,7 @@ impl<'a> Job<'a> {
         Job {
             taken,
             extents,
-            promise,
+            delalloc,
         }
     }
 }

@@ -22,7 +22,7 @@ use super::plan::{Group, Taken};
 use super::store::Stored;
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
-use crate::transaction::{Cost, FREEING_ITEMS, Permit};
+use crate::transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 /// Items that an extent which is replaced costs: its own, and its reference.
 const REPLACED_ITEMS: u64 = 2;
@@ -34,8 +34,8 @@ const LEAST_ITEMS: u64 = FREEING_ITEMS;
 const LEAST_TRIES: u32 = 100;
 const OTHERS_TAKE: Duration = Duration::from_millis(1);
 
-fn cost_of(items: u64) -> Cost {
-    Cost::neighbours(items).freeing()
+fn cost_of(items: u64) -> EditEstimate {
+    EditEstimate::neighbours(items).freeing()
 }
 
 impl Stored {
@@ -157,47 +157,47 @@ fn parts(
 
 /// How what became of a group may enter.
 pub(super) enum Entry<'v> {
-    AtOnce(Permit<'v>),
+    AtOnce(Reservation<'v>),
     /// In parts of so many items, or of fewer if others take the room meanwhile.
     InParts(u64),
 }
 
 impl Files {
-    /// How `stored` may enter. Commits if that makes room for all of it. `promised`: the items that its writers were
-    /// promised and that nothing has entered for; what it takes is taken off.
+    /// How `stored` may enter. Commits if that makes room for all of it. `reserved`: the items that its writers were
+    /// reserved and that nothing has entered for; what it takes is taken off.
     pub(super) fn entry_of(
         &self,
         group: &Group<'_>,
         stored: &[Stored],
-        promised: &mut u64,
+        reserved: &mut u64,
     ) -> Result<Entry<'_>> {
         let shape = CsumShape::of(&self.roots.superblock());
         let items = stored
             .iter()
             .map(|piece| piece.items(&group.extent_edit, shape));
         let items: u64 = items.sum();
-        let more = items.saturating_sub(*promised);
-        *promised = promised.saturating_sub(items);
+        let more = items.saturating_sub(*reserved);
+        *reserved = reserved.saturating_sub(items);
         if more == 0 {
-            return Ok(Entry::AtOnce(Permit::owed()));
+            return Ok(Entry::AtOnce(Reservation::already_made()));
         }
-        if let Some(permit) = self.admit_items(more)? {
-            return Ok(Entry::AtOnce(permit));
+        if let Some(reservation) = self.reserve_items(more)? {
+            return Ok(Entry::AtOnce(reservation));
         }
-        self.inodes.writer()?.commit_running()?;
-        self.inodes.writer()?.release_freed();
-        if let Some(permit) = self.admit_items(more)? {
-            return Ok(Entry::AtOnce(permit));
+        self.inodes.transactions()?.commit_running()?;
+        self.inodes.transactions()?.release_freed();
+        if let Some(reservation) = self.reserve_items(more)? {
+            return Ok(Entry::AtOnce(reservation));
         }
         Ok(Entry::InParts(self.items_of_parts(items)?))
     }
 
     /// How many items a part of so many at most may change.
     fn items_of_parts(&self, items: u64) -> Result<u64> {
-        let writer = self.inodes.writer()?;
+        let manager = self.inodes.transactions()?;
         let fits = |items: u64| {
             let cost = cost_of(items);
-            writer.would_hold(cost) && writer.has_room_now(cost.and(Cost::of_freeing()))
+            manager.would_hold(cost) && manager.fits_now(cost.and(EditEstimate::of_freeing()))
         };
         let mut most = items.max(LEAST_ITEMS);
         while most > LEAST_ITEMS && !fits(most) {
@@ -206,11 +206,11 @@ impl Files {
         Ok(most)
     }
 
-    fn admit_items(&self, items: u64) -> Result<Option<Permit<'_>>> {
-        let (writer, cost) = (self.inodes.writer()?, cost_of(items));
-        Ok(match writer.has_memory_for(cost) {
+    fn reserve_items(&self, items: u64) -> Result<Option<Reservation<'_>>> {
+        let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
+        Ok(match manager.has_memory_for(cost) {
             // Who frees space must have room afterwards as well.
-            true => writer.admit_now(cost.and(Cost::of_freeing())),
+            true => manager.try_reserve(cost.and(EditEstimate::of_freeing())),
             false => None,
         })
     }
@@ -234,14 +234,14 @@ impl Files {
                 true => group.size.end,
                 false => size.max(end.min(group.size.end)),
             };
-            let entered = match self.admit_part(most) {
+            let entered = match self.reserve_part(most) {
                 Ok(None) => {
                     most = self.items_of_parts(most / 2)?;
                     let pieces: Vec<Stored> = left.into_iter().flatten().collect();
                     left = parts(&pieces, &group.extent_edit, shape, most).into();
                     continue;
                 }
-                Ok(Some(permit)) => {
+                Ok(Some(reservation)) => {
                     let ranges = pieces.iter().map(Stored::range).collect();
                     let extent_edit = file.load_ranges(self, ranges, size..after);
                     extent_edit.and_then(|extent_edit| {
@@ -251,7 +251,7 @@ impl Files {
                             size: size..after,
                             ends: group.ends && is_last,
                         };
-                        self.enter_group(file, &mut part, pieces, incompressible, permit)
+                        self.enter_group(file, &mut part, pieces, incompressible, reservation)
                     })
                 }
                 Err(error) => Err(error),
@@ -270,22 +270,22 @@ impl Files {
     /// after a commit: others may take it again and again, and the data has been accepted.
     ///
     /// Errors: no space; who enters all the same has the commit fail, and with it all that others have done.
-    fn admit_part(&self, items: u64) -> Result<Option<Permit<'_>>> {
-        if let Some(permit) = self.admit_items(items)? {
-            return Ok(Some(permit));
+    fn reserve_part(&self, items: u64) -> Result<Option<Reservation<'_>>> {
+        if let Some(reservation) = self.reserve_items(items)? {
+            return Ok(Some(reservation));
         }
-        let (writer, cost) = (self.inodes.writer()?, cost_of(items));
+        let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
         for _ in 0..LEAST_TRIES {
-            self.inodes.writer()?.commit_running()?;
-            writer.wait_for_readers();
-            if let Some(permit) = writer.admit_now(cost.and(Cost::of_freeing())) {
-                return Ok(Some(permit));
+            self.inodes.transactions()?.commit_running()?;
+            manager.wait_for_readers();
+            if let Some(reservation) = manager.try_reserve(cost.and(EditEstimate::of_freeing())) {
+                return Ok(Some(reservation));
             }
             if items > LEAST_ITEMS {
                 return Ok(None);
             }
-            if let Some(permit) = writer.admit_now(cost) {
-                return Ok(Some(permit));
+            if let Some(reservation) = manager.try_reserve(cost) {
+                return Ok(Some(reservation));
             }
             // Operations of others have the room, and give it back when they leave.
             thread::sleep(OTHERS_TAKE);

@@ -20,7 +20,9 @@ use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Plan};
 use super::runs::Run;
 use crate::error::{Error, Result};
-use crate::inode::{FileExtentsState, Inode, MAX_EXTENT_BYTES, Promise, WINDOW_BYTES, Wanted};
+use crate::inode::{
+    DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES, Wanted,
+};
 use crate::roots::Tree;
 use crate::space::InPlaceWrite;
 use crate::transaction::{DiskExtent, TransactionManager};
@@ -56,8 +58,8 @@ pub(super) struct StoredFile<'a> {
     /// Held until the items say what was written.
     in_place: Option<Overwriting<'a>>,
     handles: Vec<InPlaceWrite>,
-    /// What is owed until the items have entered.
-    pub(super) promise: Promise,
+    /// What is reserved until the items have entered.
+    pub(super) delalloc: DelallocReservation,
 }
 
 /// Data of a tree is on its way to where it lies: no snapshot of it is made (INPLACE-3), nothing of it is freed
@@ -66,18 +68,18 @@ pub(super) struct StoredFile<'a> {
 struct Overwriting<'a> {
     guard: Option<RwLockReadGuard<'a, ()>>,
     tree: &'a Tree,
-    writer: &'a TransactionManager,
+    manager: &'a TransactionManager,
 }
 
 impl<'a> Overwriting<'a> {
     /// None if a snapshot is being made, or the subvolume is gone.
-    fn begin(tree: &'a Tree, writer: &'a TransactionManager) -> Option<Overwriting<'a>> {
+    fn begin(tree: &'a Tree, manager: &'a TransactionManager) -> Option<Overwriting<'a>> {
         let guard = tree.in_place.try_read()?;
         tree.check_alive().ok()?;
         Some(Overwriting {
             guard: Some(guard),
             tree,
-            writer,
+            manager,
         })
     }
 }
@@ -88,7 +90,7 @@ impl Drop for Overwriting<'_> {
         // Either who looks for what can be freed meets no guard, or the deletion is seen here.
         fence(Ordering::SeqCst);
         if self.tree.is_deleted() {
-            self.writer.set_unclean();
+            self.manager.set_unclean();
         }
     }
 }
@@ -162,14 +164,14 @@ impl<'a, 'p> Store<'a, 'p> {
         inode: &'a Inode,
         plan: Option<&'p Plan<'_>>,
         extents: &mut FileExtentsState,
-        promise: Promise,
+        delalloc: DelallocReservation,
     ) {
         let mut file = StoredFile {
             groups: Vec::new(),
             incompressible: false,
             in_place: None,
             handles: Vec::new(),
-            promise,
+            delalloc,
         };
         let index = self.stored.len();
         let Some(plan) = plan else {
@@ -221,9 +223,9 @@ impl<'a, 'p> Store<'a, 'p> {
             .map(|(_, logical, bytes)| (*logical, &**bytes))
             .collect();
         let files = self.files;
-        let write = |writes: &[_]| files.inodes.writer()?.write_data(writes);
-        if let Ok(writer) = files.inodes.writer() {
-            writer.count_data(bytes);
+        let write = |writes: &[_]| files.inodes.transactions()?.write_data(writes);
+        if let Ok(manager) = files.inodes.transactions() {
+            manager.count_data(bytes);
         }
         if write(&all).is_ok() {
             return;
@@ -244,10 +246,10 @@ impl<'a, 'p> Store<'a, 'p> {
     fn fail(&mut self, index: usize, error: Error) {
         self.writes.retain(|(file, ..)| *file != index);
         if let Ok(file) = &self.stored[index]
-            && let Ok(writer) = self.files.inodes.writer()
+            && let Ok(manager) = self.files.inodes.transactions()
         {
             for extent in file.groups.iter().flatten().filter_map(Stored::new_extent) {
-                writer.space.give_back(extent.start, extent.len);
+                manager.space.give_back(extent.start, extent.len);
             }
             self.stored[index] = Err(error);
         }
@@ -338,7 +340,8 @@ impl<'p> Placer<'_, '_, 'p> {
             return Ok(vec![run.range()]);
         }
         if self.file.in_place.is_none() {
-            self.file.in_place = Overwriting::begin(&self.inode.tree, self.files.inodes.writer()?);
+            self.file.in_place =
+                Overwriting::begin(&self.inode.tree, self.files.inodes.transactions()?);
         }
         if self.file.in_place.is_none() {
             return Ok(vec![run.range()]);
@@ -462,9 +465,13 @@ impl<'p> Placer<'_, '_, 'p> {
             let want = (range.end - at).min(MAX_EXTENT_BYTES);
             let (start, len) = self.allocate(want, sectorsize)?;
             if len < want
-                && let Err(error) = self.file.promise.count_piece(&self.files.inodes)
+                && let Err(error) = self.file.delalloc.count_piece(&self.files.inodes)
             {
-                self.files.inodes.writer()?.space.give_back(start, len);
+                self.files
+                    .inodes
+                    .transactions()?
+                    .space
+                    .give_back(start, len);
                 return Err(error);
             }
             let part = DiskPart {
@@ -495,7 +502,7 @@ impl<'p> Placer<'_, '_, 'p> {
             min_bytes,
             hint: self.hint,
         };
-        self.file.promise.allocate(&self.files.inodes, &wanted)
+        self.file.delalloc.allocate(&self.files.inodes, &wanted)
     }
 
     fn write(&mut self, logical: Logical, slices: impl Iterator<Item = &'p [u8]>) {

@@ -79,7 +79,7 @@ impl Files {
         }
         written?;
         match what {
-            Durable::All => self.inodes.writer()?.commit_running(),
+            Durable::All => self.inodes.transactions()?.commit_running(),
             Durable::Data => self.commit_data_of(inode),
         }
     }
@@ -88,10 +88,10 @@ impl Files {
     fn commit_data_of(&self, inode: &Inode) -> Result<()> {
         let items = &inode.tree.inode_items;
         match items.changed_in(inode.id) {
-            Ok(changed) => self.inodes.writer()?.commit_through(changed),
+            Ok(changed) => self.inodes.transactions()?.commit_through(changed),
             Err(ticket) => {
-                let running = self.inodes.writer()?.running_transid();
-                self.inodes.writer()?.commit_through(running)?;
+                let running = self.inodes.transactions()?.running_transid();
+                self.inodes.transactions()?.commit_through(running)?;
                 items.note_changed_by(ticket, inode.id, running);
                 Ok(())
             }

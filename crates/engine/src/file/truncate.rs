@@ -20,8 +20,8 @@ use super::read::Reader;
 use super::write_back::enter_extent_edit;
 use crate::error::Result;
 use crate::file_id::FileId;
-use crate::inode::{FileExtentsState, Inode, Promise, WriteBuffer, put_inode};
-use crate::transaction::{Cost, FREEING_ITEMS, Permit};
+use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, put_inode};
+use crate::transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 /// Extents that one step drops.
 const STEP: usize = 512;
@@ -53,14 +53,15 @@ impl Files {
         let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());
-        let cost = |step| Cost::neighbours(EXTENT_ITEMS * step as u64);
-        let (promise, step) = match self.inodes.promise(sector, cost(STEP)) {
+        let cost = |step| EditEstimate::neighbours(EXTENT_ITEMS * step as u64);
+        let (delalloc, step) = match self.inodes.reserve_delalloc(sector, cost(STEP)) {
             Err(error) if error.is_no_space() => {
                 // Shrinking must be possible on a full volume: the rest of the last sector stays.
-                let promise = Promise::make(&self.inodes, 0, cost(STEP_WHEN_FULL).freeing())?;
-                (promise, STEP_WHEN_FULL)
+                let delalloc =
+                    DelallocReservation::make(&self.inodes, 0, cost(STEP_WHEN_FULL).freeing())?;
+                (delalloc, STEP_WHEN_FULL)
             }
-            promise => (promise?, STEP),
+            delalloc => (delalloc?, STEP),
         };
         let mut extents = inode.extents.lock();
         let old_size = {
@@ -68,17 +69,17 @@ impl Files {
             state.buffer.size_over(read_file(&inode)?.size.get())
         };
         if size > old_size {
-            self.grow_locked(&inode, &mut extents, size, promise)?;
+            self.grow_locked(&inode, &mut extents, size, delalloc)?;
             return self.note_resize(&inode);
         }
-        self.shrink(&inode, &mut extents, (size, step), promise)
+        self.shrink(&inode, &mut extents, (size, step), delalloc)
     }
 
     fn note_resize(&self, inode: &Inode) -> Result<()> {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
         note_write(&mut item);
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
         put_inode(&txn, inode, &mut item);
         Ok(())
     }
@@ -88,7 +89,7 @@ impl Files {
         inode: &Arc<Inode>,
         extents: &mut FileExtentsState,
         (size, step): (u64, usize),
-        mut promise: Promise,
+        mut delalloc: DelallocReservation,
     ) -> Result<()> {
         let tail = self.kept_of_last_sector(inode, size)?;
         let sectorsize = self.roots.sectorsize();
@@ -99,16 +100,16 @@ impl Files {
             // The size was that of buffered data, which may end before the new one now. On a full volume its reservation
             // is all that there is for the sector of the old end.
             drop(state);
-            promise.join(forgotten);
-            self.grow_locked(inode, extents, size, promise)?;
+            delalloc.join(forgotten);
+            self.grow_locked(inode, extents, size, delalloc)?;
             state = inode.lock.write();
             item = read_file(inode)?;
         } else if let Some((start, kept)) = tail
-            && promise.data_bytes() > 0
+            && delalloc.data_bytes() > 0
             && !state.buffer.touches(start..start + sectorsize)
         {
             let files = &self.inodes.dirty;
-            let sector = promise.split(promise.data_bytes());
+            let sector = delalloc.split(delalloc.data_bytes());
             state.buffer.write(files, start, &kept, sectorsize, sector);
             files.add(inode);
         }
@@ -116,7 +117,7 @@ impl Files {
         let mut outcome = self.shrink_step(inode, &mut item, size, step);
         while let Ok(false) = outcome {
             drop(state);
-            let next = Cost::neighbours(EXTENT_ITEMS * step as u64).freeing();
+            let next = EditEstimate::neighbours(EXTENT_ITEMS * step as u64).freeing();
             outcome = self.commit_between_steps(next).map(|()| false);
             state = inode.lock.write();
             if outcome.is_ok() {
@@ -146,7 +147,7 @@ impl Files {
         let is_done = all || lowest < keep;
         let from = if is_done { keep } else { lowest };
         extent_edit.clear(from..u64::MAX)?;
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
         let generation = txn.transid().0;
         if is_done {
             extent_edit.cut_inline(size, generation);

@@ -1,6 +1,6 @@
 //! Writing: into the buffer, or past it if there is much of it.
 //!
-//! Space and admission are asked for first, so that no space is this call's error and not a later one's. The
+//! Space and metadata are reserved first, so that no space is this call's error and not a later one's. The
 //! size in the inode item does not move here, see `write_back`.
 //!
 //! Locks: the inode's for the copy; past the buffer, the file's extents while the data is stored.
@@ -18,9 +18,11 @@ use super::plan::Job;
 use super::sync::FILES_AT_ONCE;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{FileExtentsState, Inode, InodeState, Pieces, Promise, WriteBuffer, note_times};
+use crate::inode::{
+    DelallocReservation, FileExtentsState, Inode, InodeState, Pieces, WriteBuffer, note_times,
+};
 use crate::lock;
-use crate::transaction::Permit;
+use crate::transaction::Reservation;
 
 /// From this size on, whole sectors are not worth buffering.
 const LARGE_BYTES: usize = 1 << 20;
@@ -45,11 +47,11 @@ impl Target {
     }
 }
 
-/// What a buffered write was promised: for itself, and for what may follow it.
+/// What a buffered write was reserved: for itself, and for what may follow it.
 #[derive(Debug)]
 struct Space {
-    need: Promise,
-    ahead: Promise,
+    need: DelallocReservation,
+    ahead: DelallocReservation,
 }
 
 impl Files {
@@ -121,20 +123,22 @@ impl Files {
 
     /// False if the buffer must take it after all.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
-        let promise = match self
+        let delalloc = match self
             .inodes
-            .promise(bytes.len() as u64, self.inodes.cost_of_times())
+            .reserve_delalloc(bytes.len() as u64, self.inodes.cost_of_times())
         {
-            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => Promise::in_place(
-                &self.inodes,
-                bytes.len() as u64,
-                self.inodes.cost_of_times(),
-            )?,
-            promise => promise?,
+            Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
+                DelallocReservation::in_place(
+                    &self.inodes,
+                    bytes.len() as u64,
+                    self.inodes.cost_of_times(),
+                )?
+            }
+            delalloc => delalloc?,
         };
         let mut extents = lock::lock(&inode.extents)?;
         read_file(inode)?;
-        let job = Job::from_caller(self, inode, &mut extents, offset, bytes, promise)?;
+        let job = Job::from_caller(self, inode, &mut extents, offset, bytes, delalloc)?;
         match job {
             Some(job) => self.carry_out(vec![job]).map(|()| true),
             None => Ok(false),
@@ -153,7 +157,7 @@ impl Files {
         if self.inodes.dirty.is_over_budget() {
             waiting::check()?;
         }
-        let ahead_bytes = match self.buffer_promised(inode, target, bytes)? {
+        let ahead_bytes = match self.buffer_reserved(inode, target, bytes)? {
             Ok(offset) => {
                 self.throttle_dirty();
                 return Ok(offset);
@@ -166,10 +170,13 @@ impl Files {
             Target::End => sectorsize - 1,
         };
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
-        let space = match self.promise_with_more(need_bytes, ahead_bytes) {
+        let space = match self.reserve_with_more(need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                let need =
-                    Promise::in_place(&self.inodes, need_bytes, self.inodes.cost_of_times())?;
+                let need = DelallocReservation::in_place(
+                    &self.inodes,
+                    need_bytes,
+                    self.inodes.cost_of_times(),
+                )?;
                 return self.write_in_place_only(inode, target, bytes, need);
             }
             space => space?,
@@ -179,16 +186,16 @@ impl Files {
         Ok(offset)
     }
 
-    fn promise_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
+    fn reserve_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
         if ahead_bytes > 0 {
-            match Promise::make(
+            match DelallocReservation::make(
                 &self.inodes,
                 need_bytes + ahead_bytes,
                 self.inodes.cost_of_times(),
             ) {
                 Err(error) if error.is_no_space() => {}
-                promise => {
-                    let mut need = promise?;
+                delalloc => {
+                    let mut need = delalloc?;
                     let ahead = need.split(ahead_bytes);
                     return Ok(Space { need, ahead });
                 }
@@ -197,14 +204,14 @@ impl Files {
         Ok(Space {
             need: self
                 .inodes
-                .promise(need_bytes, self.inodes.cost_of_times())?,
-            ahead: Promise::default(),
+                .reserve_delalloc(need_bytes, self.inodes.cost_of_times())?,
+            ahead: DelallocReservation::default(),
         })
     }
 
-    /// Puts bytes into the buffer if their space has been promised already. If not, says how much should be promised
+    /// Puts bytes into the buffer if their space has been reserved already. If not, says how much should be reserved
     /// ahead with them.
-    fn buffer_promised(
+    fn buffer_reserved(
         &self,
         inode: &Arc<Inode>,
         target: Target,
@@ -259,7 +266,7 @@ impl Files {
 
     fn enter_write(&self, inode: &Inode, mut item: InodeItem) -> Result<()> {
         note_write(&mut item);
-        let txn = self.enter_file(inode, Permit::owed())?;
+        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
         note_times(&txn, inode, &mut item);
         Ok(())
     }
@@ -274,7 +281,7 @@ impl Files {
         inode: &Arc<Inode>,
         target: Target,
         bytes: &[u8],
-        need: Promise,
+        need: DelallocReservation,
     ) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
         let mut extents = lock::lock(&inode.extents)?;
@@ -346,7 +353,10 @@ impl Files {
         if !dirty.is_over_budget() {
             return;
         }
-        let _waiting = self.inodes.writer().map(|writer| writer.wait_for_buffer());
+        let _waiting = self
+            .inodes
+            .transactions()
+            .map(|manager| manager.wait_for_buffer());
         let mut last = None;
         while dirty.is_over_budget() {
             let some = dirty.next(last, FILES_AT_ONCE);

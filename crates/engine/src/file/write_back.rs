@@ -12,7 +12,7 @@
 //!   the file tells; of other data the caller hears at once, and nobody else does.
 //!
 //! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
-//! enter. Space and admission were promised when the data was written; a commit is waited for only where it became more
+//! enter. Space and metadata were reserved when the data was written; a commit is waited for only where it became more
 //! extents than that was for (`steps`).
 //! Not here: how data is stored (`store`), who calls (`sync`, `write`).
 
@@ -31,8 +31,10 @@ use super::steps::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
-use crate::inode::{FileExtentsState, Inode, Promise, known_inode, note_times, put_inode};
-use crate::transaction::{Permit, Txn};
+use crate::inode::{
+    DelallocReservation, FileExtentsState, Inode, known_inode, note_times, put_inode,
+};
+use crate::transaction::{Reservation, TransactionHandle};
 
 /// The sector of a file's end is written anew when the file grows.
 pub(super) const GROW_SECTORS: u64 = 1;
@@ -68,17 +70,17 @@ impl Files {
         self.carry_out(job.into_iter().collect())
     }
 
-    /// The same, and makes the file no shorter than `size`. `promise`: of [`GROW_SECTORS`], which that may take.
+    /// The same, and makes the file no shorter than `size`. `delalloc_reservation`: of [`GROW_SECTORS`], which that may take.
     pub(super) fn grow_locked(
         &self,
         inode: &Arc<Inode>,
         extents: &mut FileExtentsState,
         size: u64,
-        promise: Promise,
+        delalloc: DelallocReservation,
     ) -> Result<()> {
         let mut job = Job::from_buffer(self, inode, extents, Some(size))?;
         if let Some(job) = &mut job {
-            job.promise.join(promise);
+            job.delalloc.join(delalloc);
         }
         self.carry_out(job.into_iter().collect())
     }
@@ -88,13 +90,13 @@ impl Files {
         let mut means = Vec::with_capacity(jobs.len());
         let mut taken = Vec::with_capacity(jobs.len());
         for job in jobs {
-            means.push((job.extents, job.promise));
+            means.push((job.extents, job.delalloc));
             taken.push(job.taken);
         }
         let plans: Vec<Result<Plan<'_>>> = taken.iter().map(|file| file.plan(self)).collect();
         let mut store = Store::new(self);
-        for ((file, plan), (extents, promise)) in taken.iter().zip(&plans).zip(means) {
-            store.add(file.inode, plan.as_ref().ok(), extents, promise);
+        for ((file, plan), (extents, delalloc)) in taken.iter().zip(&plans).zip(means) {
+            store.add(file.inode, plan.as_ref().ok(), extents, delalloc);
         }
         let stored = store.finish();
         let mut outcome = Ok(());
@@ -128,22 +130,22 @@ impl Files {
 
     fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
         let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
-        let mut promised = stored.promise.items();
+        let mut reserved = stored.delalloc.items();
         let entered = groups.try_for_each(|(index, (mut group, pieces))| {
             if index > 0 {
                 // The group before may have cut an extent that this one cuts as well.
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.extent_edit = loaded.map_err(|error| (index, error))?;
             }
-            let entry = self.entry_of(&group, pieces, &mut promised);
+            let entry = self.entry_of(&group, pieces, &mut reserved);
             let is_hard = stored.incompressible;
             match entry.map_err(|error| (index, error))? {
                 Entry::InParts(most) => {
                     let entered = self.enter_in_steps(file, &group, pieces, most, is_hard);
                     entered.map_err(|error| (index + 1, error))
                 }
-                Entry::AtOnce(permit) => {
-                    let entered = self.enter_group(file, &mut group, pieces, is_hard, permit);
+                Entry::AtOnce(reservation) => {
+                    let entered = self.enter_group(file, &mut group, pieces, is_hard, reservation);
                     entered.map_err(|error| (index, error))
                 }
             }
@@ -161,7 +163,7 @@ impl Files {
 
     /// The extents of what cannot enter are free again.
     pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
-        let space = &self.inodes.writer()?.space;
+        let space = &self.inodes.transactions()?.space;
         for extent in left.filter_map(Stored::new_extent) {
             space.give_back(extent.start, extent.len);
         }
@@ -175,14 +177,14 @@ impl Files {
         group: &mut Group<'_>,
         stored: &[Stored],
         incompressible: bool,
-        permit: Permit<'_>,
+        reservation: Reservation<'_>,
     ) -> Result<()> {
         let inode = file.inode;
         let csum_tree = self.roots.tree(RootId::CSUM_TREE)?;
         let shape = CsumShape::of(&self.roots.superblock());
         let mut state = inode.lock.write();
         let mut item = known_inode(&inode.tree, inode.id)?;
-        let txn = self.enter_file(inode, permit)?;
+        let txn = self.join_to_change_file(inode, reservation)?;
         let generation = txn.transid().0;
         for piece in stored {
             piece.place(&mut group.extent_edit, generation)?;
@@ -250,7 +252,7 @@ impl Files {
 
 /// Makes the changes of a file's extents, with what they mean for its item.
 pub(super) fn enter_extent_edit(
-    txn: &Txn<'_>,
+    txn: &TransactionHandle<'_>,
     inode: &Inode,
     extent_edit: &ExtentEdit,
     item: &mut InodeItem,

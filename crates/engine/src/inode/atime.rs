@@ -31,9 +31,9 @@ impl Inodes {
         if tree.is_read_only() || !is_due(&known_inode(&tree, id)?, policy, now) {
             return Ok(());
         }
-        let permit = match self.admit(self.cost_of_times()) {
+        let reservation = match self.reserve_metadata(self.cost_of_times()) {
             Err(Error::NoSpace) => return Ok(()),
-            permit => permit?,
+            reservation => reservation?,
         };
         // Not `inode_in_use`: what was interrupted in the subvolume can wait for who changes it, and readers wait for
         // nothing.
@@ -46,7 +46,7 @@ impl Inodes {
                 return Ok(());
             }
             item.atime = now.into();
-            let txn = self.enter_tree(permit, &inode.tree)?;
+            let txn = self.join_to_change(reservation, &inode.tree)?;
             note_times(&txn, &inode, &mut item);
         }
         self.flush_lazy_times();

@@ -17,9 +17,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::delalloc_reservation::DelallocReservation;
 use super::dirty::DirtyFiles;
 use super::pieces::{Pieces, WINDOW_BYTES};
-use super::promise::Promise;
 use super::writeback_errors::WritebackErrors;
 
 /// Who goes on behind a piece of so many bytes is believed to write more.
@@ -30,7 +30,7 @@ const LONG_BYTES: usize = 16 << 10;
 pub(crate) struct WriteBuffer {
     dirty: Pieces,
     in_flight: Option<Arc<Pieces>>,
-    promise: Promise,
+    delalloc: DelallocReservation,
     /// Whole sectors behind dirty ones, in the same window: who goes on writing there needs no promise.
     ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
@@ -42,7 +42,7 @@ pub(crate) struct WriteBuffer {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) pieces: Arc<Pieces>,
-    pub(crate) promise: Promise,
+    pub(crate) delalloc: DelallocReservation,
 }
 
 impl WriteBuffer {
@@ -68,14 +68,14 @@ impl WriteBuffer {
         self.cut.map_or(item_size, |cut| cut.min(item_size))
     }
 
-    /// Buffers bytes for which `need_bytes` were promised.
+    /// Buffers bytes for which `need_bytes` were reserved.
     pub(crate) fn write(
         &mut self,
         files: &DirtyFiles,
         offset: u64,
         bytes: &[u8],
         sectorsize: u64,
-        mut promise: Promise,
+        mut delalloc: DelallocReservation,
     ) {
         if self.dirty.is_empty() {
             self.dirty = Pieces::new(files.windows());
@@ -88,13 +88,13 @@ impl WriteBuffer {
             false => 0,
         };
         let need = sectors.end - sectors.start - known + spare;
-        debug_assert!(promise.data_bytes() >= need, "BUFFER-3");
-        promise.shrink(promise.data_bytes().saturating_sub(need));
-        self.promise.join(promise);
+        debug_assert!(delalloc.data_bytes() >= need, "BUFFER-3");
+        delalloc.shrink(delalloc.data_bytes().saturating_sub(need));
+        self.delalloc.join(delalloc);
         self.dirty.write(offset, bytes);
     }
 
-    /// Whether bytes in `range` need no promise: their sectors are dirty, or come next and were promised ahead.
+    /// Whether bytes in `range` need no promise: their sectors are dirty, or come next and were reserved ahead.
     pub(crate) fn is_promised(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
         let old_end = match self.goes_on(&sectors) {
@@ -105,7 +105,7 @@ impl WriteBuffer {
         old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start
     }
 
-    /// Whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were promised ahead.
+    /// Whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were reserved ahead.
     fn goes_on(&self, sectors: &Range<u64>) -> bool {
         (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
     }
@@ -119,7 +119,7 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// How much should be promised ahead with a write of `range`: if it goes on behind a long piece, as much as the
+    /// How much should be reserved ahead with a write of `range`: if it goes on behind a long piece, as much as the
     /// window has room for.
     pub(crate) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let end = range.end.next_multiple_of(sectorsize);
@@ -133,29 +133,34 @@ impl WriteBuffer {
         }
     }
 
-    /// Keeps what was promised ahead with a write that ends at `end`, in the place of what was before.
-    pub(crate) fn promise_ahead(&mut self, end: u64, sectorsize: u64, promise: Promise) {
-        self.promise.shrink(self.ahead.end - self.ahead.start);
+    /// Keeps what was reserved ahead with a write that ends at `end`, in the place of what was before.
+    pub(crate) fn promise_ahead(
+        &mut self,
+        end: u64,
+        sectorsize: u64,
+        delalloc: DelallocReservation,
+    ) {
+        self.delalloc.shrink(self.ahead.end - self.ahead.start);
         let start = end.next_multiple_of(sectorsize);
-        self.ahead = start..start + promise.data_bytes();
-        self.promise.join(promise);
+        self.ahead = start..start + delalloc.data_bytes();
+        self.delalloc.join(delalloc);
     }
 
-    /// How much space a write must be promised (BUFFER-3).
+    /// How much space a write must be reserved (BUFFER-3).
     pub(crate) fn need_bytes(offset: u64, len: u64, sectorsize: u64) -> u64 {
         let start = offset - offset % sectorsize;
         (offset + len).next_multiple_of(sectorsize) - start + sectorsize
     }
 
-    /// Forgets what is dirty in `range`. What was promised for it stays promised until the next write-back. If nothing is
+    /// Forgets what is dirty in `range`. What was reserved for it stays reserved until the next write-back. If nothing is
     /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
-    pub(crate) fn forget(&mut self, range: Range<u64>) -> Promise {
+    pub(crate) fn forget(&mut self, range: Range<u64>) -> DelallocReservation {
         self.dirty.clear(range);
         if !self.dirty.is_empty() {
-            return Promise::default();
+            return DelallocReservation::default();
         }
         self.ahead = 0..0;
-        std::mem::take(&mut self.promise)
+        std::mem::take(&mut self.delalloc)
     }
 
     /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
@@ -166,9 +171,9 @@ impl WriteBuffer {
         }
         let pieces = Arc::new(std::mem::take(&mut self.dirty));
         self.in_flight = Some(Arc::clone(&pieces));
-        let promise = std::mem::take(&mut self.promise);
+        let delalloc = std::mem::take(&mut self.delalloc);
         self.ahead = 0..0;
-        Some(Taken { pieces, promise })
+        Some(Taken { pieces, delalloc })
     }
 
     /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).

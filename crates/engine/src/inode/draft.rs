@@ -20,7 +20,7 @@ use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
 use crate::roots::{Name, NameChanges, Tree};
-use crate::transaction::{Puts, Txn};
+use crate::transaction::{Puts, TransactionHandle};
 
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
@@ -253,7 +253,7 @@ impl<'t> Draft<'t> {
     }
 
     /// Makes the changes in the running transaction, all at once.
-    pub(crate) fn enter(self, txn: &Txn<'_>) {
+    pub(crate) fn enter(self, txn: &TransactionHandle<'_>) {
         let transid = txn.transid().0.to_le_bytes();
         let edits = self.changes.into_iter().map(|change| {
             let Change {
@@ -282,7 +282,7 @@ impl<'t> Draft<'t> {
     }
 
     /// The values as they shall be, by ascending key, for a new subvolume: the changes delete nothing.
-    pub(crate) fn into_puts(self, txn: &Txn<'_>) -> Puts {
+    pub(crate) fn into_puts(self, txn: &TransactionHandle<'_>) -> Puts {
         let transid = txn.transid().0.to_le_bytes();
         let put = |change: Change| {
             let mut value = change.value?.to_vec();

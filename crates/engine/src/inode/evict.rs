@@ -14,7 +14,9 @@ use super::orphan::orphan_key;
 use super::{Inode, InodeState, Inodes};
 use crate::error::{CorruptItem, Error, Result};
 use crate::lock;
-use crate::transaction::{Cost, DataRef, DiskExtent, FREEING_ITEMS, Permit, Txn};
+use crate::transaction::{
+    DataRef, DiskExtent, EditEstimate, FREEING_ITEMS, Reservation, TransactionHandle,
+};
 
 /// With so many items an inode is evicted at once.
 pub(crate) const EVICTED_AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;
@@ -71,7 +73,7 @@ impl Doomed {
     }
 
     /// Drops what the items refer to; their deletion is the caller's.
-    pub(crate) fn drop_refs(&self, txn: &Txn<'_>) {
+    pub(crate) fn drop_refs(&self, txn: &TransactionHandle<'_>) {
         for (extent, data) in &self.refs {
             txn.drop_data_ref(*extent, *data);
         }
@@ -100,7 +102,7 @@ impl Inodes {
     /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
-            let (permit, step) = self.admit_step()?;
+            let (reservation, step) = self.reserve_step()?;
             let _extents = lock::lock(&inode.extents)?;
             let mut state = lock::write(&inode.lock)?;
             if state.open_count > 0 {
@@ -115,7 +117,7 @@ impl Inodes {
             }
             self.discard_buffer(&mut state);
             let (mut doomed, rest) = last_items(inode, step)?;
-            let txn = self.enter(permit)?;
+            let txn = self.join_transaction(reservation)?;
             inode.tree.check_alive()?;
             doomed.drop_refs(&txn);
             if !rest {
@@ -143,13 +145,13 @@ impl Inodes {
     }
 
     /// Leave for a step, and how many items it may delete.
-    fn admit_step(&self) -> Result<(Permit<'_>, usize)> {
-        let cost = |step: usize| Cost::neighbours((step + STEP_EDITS) as u64).freeing();
-        let step = match self.writer()?.has_room_now(cost(STEP)) {
+    fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
+        let cost = |step: usize| EditEstimate::neighbours((step + STEP_EDITS) as u64).freeing();
+        let step = match self.transactions()?.fits_now(cost(STEP)) {
             true => STEP,
             false => STEP_WHEN_FULL,
         };
-        Ok((self.admit(cost(step))?, step))
+        Ok((self.reserve_metadata(cost(step))?, step))
     }
 
     /// Lets go of what was written to an inode that is no more.

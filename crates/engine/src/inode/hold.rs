@@ -64,8 +64,8 @@ impl Inodes {
     /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
     pub(crate) fn let_go_of_deleted(&self, root: RootId) {
         self.forget_inodes(root);
-        if let Ok(writer) = self.writer() {
-            writer.set_unclean();
+        if let Ok(manager) = self.transactions() {
+            manager.set_unclean();
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Inodes, property};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 /// Those that users set.
 const SETTABLE: InodeFlags = InodeFlags::SYNC
@@ -31,7 +31,7 @@ impl Inodes {
         if !SETTABLE.contains(flags) {
             return Err(Error::Invalid("inode flag"));
         }
-        let permit = self.admit(Cost::items(3))?;
+        let reservation = self.reserve_metadata(EditEstimate::items(3))?;
         let inode = self.inode_in_use(id)?;
         let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
@@ -66,7 +66,7 @@ impl Inodes {
         item.flags = new.bits().into();
         note_change(&mut item, FileTime::now());
         draft.put_inode(id.ino, &item);
-        let txn = self.enter_tree(permit, &inode.tree)?;
+        let txn = self.join_to_change(reservation, &inode.tree)?;
         draft.enter(&txn);
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::draft::{Draft, Stamps};
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::transaction::Txn;
+use crate::transaction::TransactionHandle;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {
     Key::new(ino.0, KeyType::INODE_ITEM, 0)
@@ -89,13 +89,13 @@ pub(crate) fn note_change(item: &mut InodeItem, now: FileTime) {
 }
 
 /// Puts the item of an inode.
-pub(crate) fn put_inode(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+pub(crate) fn put_inode(txn: &TransactionHandle<'_>, inode: &Inode, item: &mut InodeItem) {
     item.transid = txn.transid().0.into();
     txn.put(&inode.tree, inode_key(inode.id.ino), item.as_bytes());
 }
 
 /// Puts the item of an inode that differs by times only, or keeps the times in memory.
-pub(crate) fn note_times(txn: &Txn<'_>, inode: &Inode, item: &mut InodeItem) {
+pub(crate) fn note_times(txn: &TransactionHandle<'_>, inode: &Inode, item: &mut InodeItem) {
     if !inode.tree.inode_items.lazy.keep(inode.id, item) {
         item.transid = txn.transid().0.into();
         txn.put_times(&inode.tree, inode_key(inode.id.ino), item.as_bytes());

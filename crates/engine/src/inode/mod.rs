@@ -8,6 +8,7 @@
 mod atime;
 mod attr;
 mod buffer;
+mod delalloc_reservation;
 mod dirty;
 mod draft;
 mod evict;
@@ -21,7 +22,6 @@ mod options;
 mod orphan;
 mod orphan_queue;
 mod pieces;
-mod promise;
 pub(crate) mod property;
 mod setattr;
 mod settings;
@@ -35,6 +35,7 @@ mod xattr;
 pub use atime::AtimePolicy;
 pub use attr::Attr;
 pub(crate) use buffer::WriteBuffer;
+pub(crate) use delalloc_reservation::{DelallocReservation, MAX_EXTENT_BYTES, Wanted};
 pub(crate) use dirty::DirtyFiles;
 pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{Doomed, EVICTED_AT_ONCE, all_items};
@@ -51,7 +52,6 @@ pub use options::Compress;
 pub(crate) use options::DataOptions;
 use orphan_queue::OrphanQueue;
 pub(crate) use pieces::{Pieces, WINDOW_BYTES};
-pub(crate) use promise::{MAX_EXTENT_BYTES, Promise, Wanted};
 pub use setattr::{SetAttr, SetTime};
 use settings::Settings;
 use table::InodeTable;
@@ -67,7 +67,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Roots;
-use crate::transaction::{Cost, Permit, TransactionManager, Txn};
+use crate::transaction::{EditEstimate, Reservation, TransactionHandle, TransactionManager};
 
 /// The inodes of a volume, and the data that is buffered for them.
 #[derive(Debug)]
@@ -105,18 +105,21 @@ impl Inodes {
     ///
     /// Errors: the volume was opened for reading.
     #[inline]
-    pub(crate) fn writer(&self) -> Result<&Arc<TransactionManager>> {
+    pub(crate) fn transactions(&self) -> Result<&Arc<TransactionManager>> {
         self.transactions.as_ref().ok_or(Error::ReadOnly)
     }
 
-    /// Makes sure of memory and space for an operation (`TransactionManager::admit`).
-    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
-        self.writer()?.admit(cost)
+    /// Reserves for an operation (`TransactionManager::reserve_metadata`).
+    pub(crate) fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
+        self.transactions()?.reserve_metadata(cost)
     }
 
-    /// Enters the running transaction (`TransactionManager::enter`).
-    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
-        self.writer()?.enter(permit)
+    /// Joins the running transaction (`TransactionManager::join_transaction`).
+    pub(crate) fn join_transaction<'v>(
+        &'v self,
+        reservation: Reservation<'v>,
+    ) -> Result<TransactionHandle<'v>> {
+        self.transactions()?.join_transaction(reservation)
     }
 
     /// The object of an inode, if there is one.
@@ -131,7 +134,8 @@ impl Inodes {
 
     /// Whether changes wait for the next operation, as before a `remount,ro`.
     fn is_resting(&self) -> bool {
-        self.writer().is_ok_and(|writer| writer.is_resting())
+        self.transactions()
+            .is_ok_and(|manager| manager.is_resting())
     }
 
     /// Lets go of an inode that has served its call, unless others than the caller hold it.

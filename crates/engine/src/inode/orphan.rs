@@ -18,7 +18,7 @@ use super::{Inode, Inodes};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::roots::Tree;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 pub(crate) fn orphan_key(ino: InodeNr) -> Key {
     Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, ino.0)
@@ -95,7 +95,7 @@ impl Inodes {
     /// Merkle tree was not completed: an older kernel made one for a truncation, too.
     fn delete_stale(&self, inode: &Arc<Inode>) -> Result<()> {
         let id = inode.id;
-        let permit = self.admit(Cost::items(1).freeing())?;
+        let reservation = self.reserve_metadata(EditEstimate::items(1).freeing())?;
         let _state = inode.lock.write();
         let merkle = match read_inode(&inode.tree.view, id) {
             Ok(item) if item.nlink.get() == 0 => return Ok(()),
@@ -107,7 +107,7 @@ impl Inodes {
         if merkle {
             edits.extend(merkle_keys(inode)?.into_iter().map(Edit::Delete));
         }
-        let txn = self.enter(permit)?;
+        let txn = self.join_transaction(reservation)?;
         inode.tree.check_alive()?;
         txn.edit(&inode.tree, edits);
         Ok(())

@@ -33,7 +33,9 @@ pub(crate) struct OrphanQueue {
 impl Inodes {
     /// Whether an orphan can be left to the volume's thread.
     pub(crate) fn can_queue_orphan(&self) -> bool {
-        let is_served = self.writer().is_ok_and(|writer| writer.has_background());
+        let is_served = self
+            .transactions()
+            .is_ok_and(|manager| manager.has_background());
         is_served && self.orphan_queue.queue.lock().len() < QUEUED_MAX
     }
 
@@ -47,8 +49,8 @@ impl Inodes {
             return;
         }
         self.orphan_queue.queue.lock().push_back(Arc::clone(inode));
-        if let Ok(writer) = self.writer() {
-            writer.want_eviction();
+        if let Ok(manager) = self.transactions() {
+            manager.want_eviction();
         }
     }
 
@@ -74,7 +76,7 @@ impl Inodes {
 
     /// Evicts the orphans that were queued before the call.
     ///
-    /// Locks: none may be held, as for [`crate::Volume::admit`].
+    /// Locks: none may be held, as for [`crate::Volume::reserve_metadata`].
     pub(crate) fn evict_orphans(&self) {
         if self.is_resting() {
             return;

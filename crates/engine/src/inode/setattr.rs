@@ -12,7 +12,7 @@ use super::{Attr, Inodes, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::lock;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 const SETUID: u32 = 0o4000;
 pub(crate) const SETGID: u32 = 0o2000;
@@ -53,7 +53,8 @@ impl Inodes {
 
     /// The same, and what `attr` says then.
     pub(crate) fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
-        let permit = self.admit(Cost::items(1).and(self.cost_of_times()))?;
+        let reservation =
+            self.reserve_metadata(EditEstimate::items(1).and(self.cost_of_times()))?;
         let inode = self.inode_in_use(id)?;
         let state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
@@ -88,7 +89,7 @@ impl Inodes {
         note_change(&mut item, set.ctime.unwrap_or(now));
         draft.put_inode(id.ino, &item);
         let attr = self.with_buffered(&inode, &state, Attr::of(id, &item)?)?;
-        let txn = self.enter_tree(permit, &inode.tree)?;
+        let txn = self.join_to_change(reservation, &inode.tree)?;
         match set.of_writes && mode == old_mode {
             true => note_times(&txn, &inode, &mut item),
             false => draft.enter(&txn),

@@ -41,7 +41,7 @@ impl Settings {
         self.expects_compression.load(Ordering::Acquire)
     }
 
-    /// From now on what is written is promised room for compressed extents. True: it was not before.
+    /// From now on what is written is reserved room for compressed extents. True: it was not before.
     pub(crate) fn expect_compression(&self, compress: &Compress) -> bool {
         compresses(compress) && !self.expects_compression.swap(true, Ordering::AcqRel)
     }

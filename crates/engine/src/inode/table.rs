@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::file_id::{FileId, IdHasher};
 use crate::lock;
 use crate::roots::{Roots, Tree};
-use crate::transaction::{Permit, Txn};
+use crate::transaction::{Reservation, TransactionHandle};
 
 /// What the attributes of a directory hand on to new inodes in it.
 #[derive(Debug, Default)]
@@ -228,7 +228,7 @@ impl Inodes {
     ///
     /// Errors: read-only volume; a stub, or an inode of a subvolume that has been deleted.
     pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
-        self.writer()?;
+        self.transactions()?;
         if id.is_stub() {
             return Err(Error::NotPermitted(id));
         }
@@ -249,8 +249,12 @@ impl Inodes {
 
     /// Enters the running transaction to change a subvolume, unless it was deleted or became read-only since
     /// its inode was looked up.
-    pub(crate) fn enter_tree<'v>(&'v self, permit: Permit<'v>, tree: &Tree) -> Result<Txn<'v>> {
-        let txn = self.enter(permit)?;
+    pub(crate) fn join_to_change<'v>(
+        &'v self,
+        reservation: Reservation<'v>,
+        tree: &Tree,
+    ) -> Result<TransactionHandle<'v>> {
+        let txn = self.join_transaction(reservation)?;
         tree.check_writable()?;
         Ok(txn)
     }

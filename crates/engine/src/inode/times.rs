@@ -11,7 +11,7 @@ use ubtrfs_device::waiting;
 use super::{Inode, Inodes, put_inode};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::transaction::{Cost, Permit};
+use crate::transaction::{EditEstimate, Reservation};
 
 /// Of those that are asked for at once.
 const BATCH: usize = 64;
@@ -24,7 +24,7 @@ impl Inodes {
 
     /// Has changes of times alone stay in memory from now on, or writes those that did.
     pub(crate) fn set_lazy_times(&self, are_lazy: bool) -> Result<()> {
-        self.writer()?;
+        self.transactions()?;
         self.roots.lazy_times().set_wanted(are_lazy);
         match are_lazy {
             true => Ok(()),
@@ -35,11 +35,11 @@ impl Inodes {
         }
     }
 
-    /// What noting the time of a change may cost: it is written now, or is kept, which is owed from then on.
-    pub(crate) fn cost_of_times(&self) -> Cost {
+    /// What noting the time of a change may cost: it is written now, or is kept, which is reserved from then on.
+    pub(crate) fn cost_of_times(&self) -> EditEstimate {
         match self.has_lazy_times() {
-            true => Cost::items(2),
-            false => Cost::items(1),
+            true => EditEstimate::items(2),
+            false => EditEstimate::items(1),
         }
     }
 
@@ -96,7 +96,7 @@ impl Inodes {
         let Some(mut item) = self.roots.lazy_times().get(inode.id) else {
             return Ok(());
         };
-        let txn = self.enter(Permit::owed())?;
+        let txn = self.join_transaction(Reservation::already_made())?;
         match inode.tree.check_alive() {
             Ok(()) => put_inode(&txn, inode, &mut item),
             // Nobody will ask for them any more.

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 use crate::lock;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 const HEAD_BYTES: usize = size_of::<DirHead>();
 
@@ -88,7 +88,7 @@ impl Inodes {
         mode: XattrMode,
     ) -> Result<()> {
         check_xattr_name(name)?;
-        let cost = Cost::items(3).bytes(value.len() as u64);
+        let cost = EditEstimate::items(3).bytes(value.len() as u64);
         self.change_xattr(id, cost, |draft, item, state| {
             if let acl::ACCESS | acl::DEFAULT = name {
                 return set_acl(draft, id, item, state, name, value, false);
@@ -108,7 +108,7 @@ impl Inodes {
         value: &[u8],
         clears_setgid: bool,
     ) -> Result<()> {
-        let cost = Cost::items(3).bytes(value.len() as u64);
+        let cost = EditEstimate::items(3).bytes(value.len() as u64);
         self.change_xattr(id, cost, |draft, item, state| {
             set_acl(draft, id, item, state, acl::ACCESS, value, clears_setgid)
         })
@@ -117,7 +117,7 @@ impl Inodes {
     /// Removes an attribute.
     pub(crate) fn remove_xattr(&self, id: FileId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
-        let cost = Cost::items(3).freeing();
+        let cost = EditEstimate::items(3).freeing();
         self.change_xattr(id, cost, |draft, item, state| {
             if let acl::ACCESS | acl::DEFAULT = name {
                 return set_acl(draft, id, item, state, name, b"", false);
@@ -143,10 +143,10 @@ impl Inodes {
     fn change_xattr(
         &self,
         id: FileId,
-        cost: Cost,
+        cost: EditEstimate,
         change: impl FnOnce(&mut Draft<'_>, &mut InodeItem, &mut InodeState) -> Result<()>,
     ) -> Result<()> {
-        let permit = self.admit(cost)?;
+        let reservation = self.reserve_metadata(cost)?;
         let inode = self.inode_in_use(id)?;
         let mut state = lock::write(&inode.lock)?;
         let mut draft = Draft::new(&inode.tree);
@@ -155,7 +155,7 @@ impl Inodes {
         change(&mut draft, &mut item, &mut state)?;
         note_change(&mut item, FileTime::now());
         draft.put_inode(id.ino, &item);
-        let txn = self.enter_tree(permit, &inode.tree)?;
+        let txn = self.join_to_change(reservation, &inode.tree)?;
         draft.enter(&txn);
         Ok(())
     }

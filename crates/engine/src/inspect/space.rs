@@ -151,9 +151,9 @@ impl Volume {
             sum.total = sum.total.saturating_add(length);
             sum.used = sum.used.saturating_add(used);
         };
-        match self.inodes.writer() {
-            Ok(writer) => {
-                let groups = writer.space.groups();
+        match self.inodes.transactions() {
+            Ok(manager) => {
+                let groups = manager.space.groups();
                 let groups = groups.iter();
                 groups.for_each(|group| add(group.flags(), group.len(), group.allocated()));
             }

@@ -8,9 +8,9 @@ impl Volume {
     /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
     /// for deletions counted as used.
     pub fn statfs(&self) -> Result<StatFs> {
-        let writer = self.inodes.writer().ok();
-        let writer = writer.map(|writer| &**writer);
-        self.known_statfs.get_or(writer, || self.statfs_anew())
+        let manager = self.inodes.transactions().ok();
+        let manager = manager.map(|manager| &**manager);
+        self.known_statfs.get_or(manager, || self.statfs_anew())
     }
 
     fn statfs_anew(&self) -> Result<StatFs> {

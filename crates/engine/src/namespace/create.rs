@@ -12,7 +12,7 @@ use crate::file_id::FileId;
 use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState};
 use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::{Cost, Permit};
+use crate::transaction::{EditEstimate, Reservation};
 
 impl Namespace {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
@@ -27,12 +27,12 @@ impl Namespace {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<(FileId, Attr)> {
-        let permit = self.admit_new(name, new)?;
+        let reservation = self.reserve_new(name, new)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
         let id = draft_of_inode.id;
-        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, None)?;
+        let attr = self.enter_new(reservation, &parent, &mut state, draft_of_inode, None)?;
         Ok((id, attr))
     }
 
@@ -43,23 +43,30 @@ impl Namespace {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<(InodeHold, Attr)> {
-        let permit = self.admit_new(name, new)?;
+        let reservation = self.reserve_new(name, new)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
         // Held before anybody can take its name away.
         let inode = self.inodes.get(draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
-        let attr = self.enter_new(permit, &parent, &mut state, draft_of_inode, Some(&mut held))?;
+        let attr = self.enter_new(
+            reservation,
+            &parent,
+            &mut state,
+            draft_of_inode,
+            Some(&mut held),
+        )?;
         drop(held);
         Ok((InodeHold::counted(Arc::clone(&self.inodes), inode), attr))
     }
 
-    fn admit_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Permit<'_>> {
+    fn reserve_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Reservation<'_>> {
         check_name(name)?;
         new.check(self.roots.node_store().nodesize())?;
         new.kind()?;
-        self.inodes.admit(Cost::items(5).bytes(new.bytes()))
+        self.inodes
+            .reserve_metadata(EditEstimate::items(5).bytes(new.bytes()))
     }
 
     fn draft_new<'t>(
@@ -99,7 +106,7 @@ impl Namespace {
     /// `held` is the state of the new inode if it shall be held.
     fn enter_new(
         &self,
-        permit: Permit<'_>,
+        reservation: Reservation<'_>,
         parent: &Inode,
         state: &mut InodeState,
         draft_of_inode: NewInodeDraft<'_>,
@@ -111,7 +118,7 @@ impl Namespace {
             index,
             draft,
         } = draft_of_inode;
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         let transid = txn.transid().0;
         if let Some(held) = held {
             parent.tree.hold()?;

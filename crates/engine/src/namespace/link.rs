@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{Attr, Draft, Locked, kind_of, known_inode, note_change, refuse_guarded};
 use crate::namespace::Namespace;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 /// The kernel's limit.
 const MAX_LINKS: u32 = 65_535;
@@ -22,7 +22,7 @@ impl Namespace {
     /// The same, and what `attr` says of the file then.
     pub(crate) fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
-        let permit = self.inodes.admit(Cost::items(6))?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(6))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let inode = self.inodes.inode_in_use(file)?;
         let mut locked = Locked::all([&parent, &inode])?;
@@ -62,7 +62,7 @@ impl Namespace {
         let attr = self
             .inodes
             .with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);
         locked.state(dir).next_index = Some(index + 1);
         let state = locked.state(file);

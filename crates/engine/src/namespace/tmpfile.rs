@@ -11,7 +11,7 @@ use crate::file_id::FileId;
 use crate::inode::{Draft, InodeHold, may_write, must_be_dir};
 use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 impl Namespace {
     /// Makes a regular file without a name that takes over from `dir` what one made in it would. It goes with
@@ -26,7 +26,9 @@ impl Namespace {
         if new.kind()? != FileKind::Regular {
             return Err(Error::Invalid("kind of a file without a name"));
         }
-        let permit = self.inodes.admit(Cost::items(5).bytes(new.bytes()))?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(EditEstimate::items(5).bytes(new.bytes()))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let mut draft = Draft::new(&parent.tree);
@@ -45,7 +47,7 @@ impl Namespace {
         // Held before there is anything that could be taken for a leftover.
         let inode = self.inodes.get(id)?;
         let mut held = lock::write(&inode.lock)?;
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         inode.tree.hold()?;
         draft.enter(&txn);
         held.open_count = 1;

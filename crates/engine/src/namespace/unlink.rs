@@ -19,7 +19,7 @@ use crate::inode::{
     kind_of, must_be_dir, note_change,
 };
 use crate::namespace::Namespace;
-use crate::transaction::{Cost, Permit, Txn};
+use crate::transaction::{EditEstimate, Reservation, TransactionHandle};
 
 /// What kind of file a call takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Namespace {
 
     fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<Rmdir> {
         check_name(name)?;
-        let permit = self.inodes.admit(Cost::of_freeing())?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::of_freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
         loop {
             let victim;
@@ -94,14 +94,14 @@ impl Namespace {
                 }
             }
             let names = (&parent, name, &victim);
-            self.take_locked(permit, locked, draft, names, wanted)?;
+            self.take_locked(reservation, locked, draft, names, wanted)?;
             return Ok(Rmdir::Removed);
         }
     }
 
     fn take_locked(
         &self,
-        permit: Permit<'_>,
+        reservation: Reservation<'_>,
         mut locked: Locked<'_>,
         mut draft: Draft<'_>,
         (parent, name, victim): (&Arc<Inode>, &[u8], &Arc<Inode>),
@@ -122,9 +122,9 @@ impl Namespace {
         let index = draft.remove_ref(id.ino, dir.ino, name)?;
         draft.remove_from_dir(dir, name, index, now)?;
         let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);
-        let evict = self.settle(&txn, victim, locked.state(id), left);
+        let evict = self.finish_unlink(&txn, victim, locked.state(id), left);
         drop(txn);
         drop(locked);
         if evict {
@@ -179,9 +179,9 @@ impl Namespace {
     }
 
     /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
-    pub(super) fn settle(
+    pub(super) fn finish_unlink(
         &self,
-        txn: &Txn<'_>,
+        txn: &TransactionHandle<'_>,
         inode: &Inode,
         state: &mut InodeState,
         left: Left<'_>,

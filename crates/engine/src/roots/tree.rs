@@ -220,7 +220,7 @@ impl Tree {
         Transid(self.snapshot_in.load(Ordering::Relaxed))
     }
 
-    /// The tree's edits. Only trees of writable volumes are edited, see `Volume::enter`.
+    /// The tree's edits. Only trees of writable volumes are edited, see `Volume::join_transaction`.
     pub(crate) fn live(&self) -> &Arc<LiveTree> {
         self.live
             .as_ref()
@@ -259,7 +259,7 @@ impl Tree {
         Ok(cursor.current().map_or(0, |(key, _)| key.objectid))
     }
 
-    fn is_settled(&self, committed: u64) -> bool {
+    fn is_committed(&self, committed: u64) -> bool {
         self.dirty_in.load(Ordering::Acquire) <= committed
     }
 }
@@ -343,7 +343,7 @@ impl TreeTable {
         let mut trees = self.trees.write();
         if trees.len() >= KEPT_TREES {
             // TREE-1
-            trees.retain(|_, tree| Arc::strong_count(tree) > 1 || !tree.is_settled(committed));
+            trees.retain(|_, tree| Arc::strong_count(tree) > 1 || !tree.is_committed(committed));
         }
         let id = tree.id;
         Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))

@@ -247,7 +247,7 @@ impl BlockGroup {
     }
 
     /// The same for a commit. Of a group that only later transactions have used so far it makes the items as well: what it
-    /// was promised may lie there.
+    /// was reserved may lie there.
     pub(super) fn take_over(&self, transid: Transid) {
         if self.created.load(Ordering::SeqCst) > transid.0 {
             self.created.fetch_min(transid.0, Ordering::SeqCst);

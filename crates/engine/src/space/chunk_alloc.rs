@@ -223,10 +223,10 @@ impl Space {
         }
     }
 
-    /// CLASS-2: whether what a new chunk took was not promised to metadata.
+    /// CLASS-2: whether what a new chunk took was not reserved to metadata.
     fn may_take_from_metadata(&self, kind: SpaceKind) -> bool {
         let own_kind = kind != SpaceKind::Data || self.params.mixed;
-        own_kind || self.class(SpaceKind::Metadata).keeps_promises()
+        own_kind || self.class(SpaceKind::Metadata).fits_reservations()
     }
 
     /// What chunks could add to each class, now that the devices' free space has changed.
@@ -349,7 +349,7 @@ impl Space {
         let class = self.class(kind);
         match kind {
             SpaceKind::Data => class.reserved() <= class.room(),
-            SpaceKind::Metadata | SpaceKind::System => class.keeps_promises(),
+            SpaceKind::Metadata | SpaceKind::System => class.fits_reservations(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Promises of space, so that a full volume is told to who asks and not to a commit.
 //!
-//! Data is promised out of the groups that there are; if they do not suffice a chunk is made at once, in
-//! memory. Metadata is promised also out of what the unallocated space could give, and no data chunk is made
+//! Data is reserved out of the groups that there are; if they do not suffice a chunk is made at once, in
+//! memory. Metadata is reserved also out of what the unallocated space could give, and no data chunk is made
 //! that would break such a promise (CLASS-2).
 
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use super::class::{SpaceClass, release};
 use super::{Space, SpaceError};
 
 /// How often a promise is counted that is in the way of another one, which is counted at the same time.
-const PROMISE_TRIES: usize = 100;
+const RESERVE_TRIES: usize = 100;
 
 impl Space {
     /// Promises space for data. `allocate_data` takes what it gives off the promise. Where that much cannot be had, no
     /// chunk is left for it.
     pub(crate) fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
         let class = self.class(SpaceKind::Data);
-        if promise_data(class, bytes) {
+        if reserve_in(class, bytes) {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
         let mut made = 0;
-        while !promise_data(class, bytes) {
+        while !reserve_in(class, bytes) {
             let kind = SpaceKind::Data;
             let grown = match class.may_have(bytes) {
                 true => self.grow(&mut chunks, kind, None),
@@ -46,7 +46,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether so much might be promised once what is pinned is released and others have given their promises back.
+    /// Whether so much might be reserved once what is pinned is released and others have given their promises back.
     pub(crate) fn may_get_data(&self, bytes: u64) -> bool {
         let class = self.class(SpaceKind::Data);
         let pinned = class.pinned.load(Ordering::SeqCst);
@@ -61,49 +61,49 @@ impl Space {
 
     /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
     /// them. If that cannot be kept, the promise stays as it was.
-    pub(crate) fn promise_metadata(&self, bytes: u64) -> bool {
-        self.promise_metadata_of(bytes, bytes)
+    pub(crate) fn reserve_metadata(&self, bytes: u64) -> bool {
+        self.reserve_metadata_keeping(bytes, bytes)
     }
 
     /// The same, and no chunk of data takes what is missing to `kept` bytes either, whether they are there or not.
-    pub(crate) fn promise_metadata_of(&self, bytes: u64, kept: u64) -> bool {
+    pub(crate) fn reserve_metadata_keeping(&self, bytes: u64, kept: u64) -> bool {
         let class = self.class(SpaceKind::Metadata);
         // Several promise at once: what another asks for must not be in the way of this.
-        if !class.keeps(bytes) {
+        if !class.fits(bytes) {
             return false;
         }
-        // Sums that were found earlier may come later. Only `lower_metadata_promise` is sure to know the last.
+        // Sums that were found earlier may come later. Only `shrink_metadata_reservation` is sure to know the last.
         if class.reserved_metadata.load(Ordering::SeqCst) >= kept {
             return true;
         }
         class.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
-        class.keeps(bytes)
+        class.fits(bytes)
     }
 
-    /// Whether so many bytes, all told, could be promised now.
-    pub(crate) fn can_promise_metadata(&self, bytes: u64) -> bool {
-        self.class(SpaceKind::Metadata).keeps(bytes)
+    /// Whether so many bytes, all told, could be reserved now.
+    pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
+        self.class(SpaceKind::Metadata).fits(bytes)
     }
 
     /// What commits need is so much at most from now on. Nobody promises meanwhile.
-    pub(crate) fn lower_metadata_promise(&self, bytes: u64) {
+    pub(crate) fn shrink_metadata_reservation(&self, bytes: u64) {
         let class = self.class(SpaceKind::Metadata);
         class.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
     }
 }
 
 impl SpaceClass {
-    /// Whether `metadata` can be promised beside data.
-    fn keeps(&self, metadata: u64) -> bool {
+    /// Whether `metadata` can be reserved beside data.
+    fn fits(&self, metadata: u64) -> bool {
         let data = self.reserved_data.load(Ordering::SeqCst);
         data.saturating_add(metadata) <= self.room().saturating_add(self.growth())
     }
 
-    pub(super) fn keeps_promises(&self) -> bool {
+    pub(super) fn fits_reservations(&self) -> bool {
         self.reserved() <= self.room().saturating_add(self.growth())
     }
 
-    /// Whether so much more might be promised once all chunks are made that can be.
+    /// Whether so much more might be reserved once all chunks are made that can be.
     fn may_have(&self, bytes: u64) -> bool {
         let all = self.room().saturating_add(self.growth());
         self.reserved().saturating_add(bytes) <= all
@@ -111,8 +111,8 @@ impl SpaceClass {
 }
 
 /// Counts a promise if the groups can keep it.
-fn promise_data(class: &SpaceClass, bytes: u64) -> bool {
-    for _ in 0..PROMISE_TRIES {
+fn reserve_in(class: &SpaceClass, bytes: u64) -> bool {
+    for _ in 0..RESERVE_TRIES {
         // What cannot be kept anyway is in nobody's way.
         let now = class.reserved().checked_add(bytes);
         if now.is_none_or(|sum| sum > class.room()) {

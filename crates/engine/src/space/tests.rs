@@ -133,7 +133,7 @@ fn what_is_reserved_can_be_allocated() {
         let space = &volume.space;
         let nodesize = u64::from(space.params.nodesize);
         let metadata = space.metadata_room() / 2 / nodesize * nodesize;
-        assert!(space.promise_metadata(metadata));
+        assert!(space.reserve_metadata(metadata));
         let mut data = 0;
         loop {
             let bytes = (1 + rng.below(2000)) * SECTOR;
@@ -317,14 +317,14 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     // Its items are not inserted yet.
     assert!(in_use(space.remove_group(group.start())));
     assert_eq!(space.take_new_chunks(NOW).len(), 1);
-    let writer = space.write_in_place(start).unwrap();
+    let manager = space.write_in_place(start).unwrap();
     assert!(in_use(space.remove_group(group.start())));
-    drop(writer);
-    let promised = volume.totals(SpaceKind::Data).room;
-    space.reserve_data(promised).unwrap();
+    drop(manager);
+    let reserved = volume.totals(SpaceKind::Data).room;
+    space.reserve_data(reserved).unwrap();
     assert!(in_use(space.remove_group(group.start())));
-    space.release_data(promised);
-    assert_eq!(volume.totals(SpaceKind::Data).room, promised);
+    space.release_data(reserved);
+    assert_eq!(volume.totals(SpaceKind::Data).room, reserved);
     let end = volume.pool.chunk_map().all().last().unwrap().end();
     let removed = space.remove_group(group.start()).unwrap();
     assert_eq!(removed.items.logical, group.start());
@@ -368,12 +368,12 @@ fn chunks_with_parity_are_not_made() {
 fn data_leaves_what_is_promised_to_metadata() {
     let volume = TestVolume::single(400 * MIB);
     let space = &volume.space;
-    let promised = space.metadata_room() / 2;
-    assert!(space.promise_metadata(promised));
+    let reserved = space.metadata_room() / 2;
+    assert!(space.reserve_metadata(reserved));
     while volume.data(MIB, SECTOR).is_ok() {}
-    assert!(space.metadata_room() >= promised);
-    assert!(!space.promise_metadata(2 * promised + 32 * MIB));
-    for _ in 0..promised / NODE {
+    assert!(space.metadata_room() >= reserved);
+    assert!(!space.reserve_metadata(2 * reserved + 32 * MIB));
+    for _ in 0..reserved / NODE {
         space.allocate_block(BlockKind::Metadata, NOW).unwrap();
     }
 }
@@ -388,11 +388,11 @@ fn promise_that_cannot_be_kept_is_in_nobodys_way() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                assert!(!space.promise_metadata(too_much));
+                assert!(!space.reserve_metadata(too_much));
             }
         });
         let kept = (0..200_000)
-            .filter(|_| space.promise_metadata(NODE))
+            .filter(|_| space.reserve_metadata(NODE))
             .count();
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(kept, 200_000);
@@ -403,18 +403,18 @@ fn promise_that_cannot_be_kept_is_in_nobodys_way() {
 #[test]
 fn older_sum_does_not_take_the_place_of_a_newer_one() {
     let volume = TestVolume::single(400 * MIB);
-    assert!(volume.space.promise_metadata(20 * NODE));
-    assert!(volume.space.promise_metadata(10 * NODE));
+    assert!(volume.space.reserve_metadata(20 * NODE));
+    assert!(volume.space.reserve_metadata(10 * NODE));
     assert_eq!(volume.totals(SpaceKind::Metadata).reserved, 20 * NODE);
 }
 
-/// While a commit runs, the transaction after it may take groups first that the commit was promised room in.
+/// While a commit runs, the transaction after it may take groups first that the commit was reserved room in.
 #[test]
 fn promise_to_a_commit_is_kept_in_groups_that_the_next_transaction_began() {
     let volume = TestVolume::new(&mixed(), &[200 * MIB]);
     let (space, later) = (&volume.space, Transid(NOW.0 + 1));
-    let promised = 100 * NODE;
-    assert!(space.promise_metadata(promised));
+    let reserved = 100 * NODE;
+    assert!(space.reserve_metadata(reserved));
     let mut data = 0;
     while space.reserve_data(MIB).is_ok() {
         data += MIB;
@@ -422,7 +422,7 @@ fn promise_to_a_commit_is_kept_in_groups_that_the_next_transaction_began() {
     while data > 0 {
         data -= space.allocate_data(data, SECTOR, None, later).unwrap().1;
     }
-    for _ in 0..promised / NODE {
+    for _ in 0..reserved / NODE {
         let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap();
         assert!(space.find(block).unwrap().is_of(NOW));
     }
@@ -438,8 +438,8 @@ fn request_that_cannot_be_met_makes_no_chunks() {
     }
     assert_eq!(volume.totals(SpaceKind::Metadata), before);
     assert_eq!(space.groups().len(), 3);
-    // What fits the devices but for what is promised to metadata.
-    assert!(space.promise_metadata(before.room + 2 * GIB));
+    // What fits the devices but for what is reserved to metadata.
+    assert!(space.reserve_metadata(before.room + 2 * GIB));
     let before = volume.totals(SpaceKind::Metadata);
     let data = volume.totals(SpaceKind::Data);
     assert!(space.reserve_data(data.room + data.growth - GIB).is_err());

@@ -20,7 +20,7 @@ use crate::file_id::FileId;
 use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
 use crate::roots::Tree;
-use crate::transaction::{Cost, Origin, PendingSubvolume, Txn};
+use crate::transaction::{EditEstimate, Origin, PendingSubvolume, TransactionHandle};
 
 /// What the commit shall make.
 enum Plan<'a> {
@@ -52,7 +52,7 @@ impl Subvolumes {
         name: &[u8],
         read_only: bool,
     ) -> Result<RootId> {
-        self.inodes.writer()?;
+        self.inodes.transactions()?;
         waiting::check()?;
         let of = self.roots.subvolume_tree(source)?;
         // What is written from here on goes elsewhere, and not to where the snapshot looks.
@@ -73,11 +73,11 @@ impl Subvolumes {
         check_name(name)?;
         waiting::check()?;
         if let Plan::Snapshot { of, .. } = plan {
-            of.note_snapshot(self.inodes.writer()?.running_transid().0);
+            of.note_snapshot(self.inodes.transactions()?.running_transid().0);
         }
-        let permit = self
+        let reservation = self
             .inodes
-            .admit(Cost::items(16).in_leaves(8).bytes(4096))?;
+            .reserve_metadata(EditEstimate::items(16).in_leaves(8).bytes(4096))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut still = Some(self.inodes.moves().lock());
         let uuid_tree = self.uuid_tree()?;
@@ -121,7 +121,7 @@ impl Subvolumes {
             let inherited = self.namespace.inherited_by_root(&parent, &mut state)?;
             items.insert_root_dir(root, &inherited, now)?;
         }
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         parent.tree.check_undeleted()?;
         plan.source().map_or(Ok(()), |of| of.check_undeleted())?;
         let origin = match plan {
@@ -144,7 +144,7 @@ impl Subvolumes {
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }
-        self.inodes.writer()?.commit_running()?;
+        self.inodes.transactions()?.commit_running()?;
         drop(still);
         state.next_index = Some(index + 1);
         Ok(id)
@@ -179,7 +179,13 @@ impl Plan<'_> {
         }
     }
 
-    fn root_item(&self, uuid: Uuid, now: FileTime, txn: &Txn<'_>, nodesize: usize) -> RootItem {
+    fn root_item(
+        &self,
+        uuid: Uuid,
+        now: FileTime,
+        txn: &TransactionHandle<'_>,
+        nodesize: usize,
+    ) -> RootItem {
         let mut item = match self {
             Plan::New(_) => new_root_item(nodesize),
             Plan::Snapshot { of, read_only } => snapshot_item(&of.item(), *read_only),

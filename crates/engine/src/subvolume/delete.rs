@@ -14,7 +14,7 @@ use crate::file_id::FileId;
 use crate::inode::{Draft, Inode, Locked};
 use crate::lock;
 use crate::namespace::{Rmdir, check_empty, check_name, find_entry, search_index};
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 impl Subvolumes {
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
@@ -99,7 +99,9 @@ impl Subvolumes {
     ) -> Result<FileId, E> {
         check_name(name)?;
         waiting::check().map_err(Error::from)?;
-        let permit = self.inodes.admit(Cost::items(12).in_leaves(4).freeing())?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(EditEstimate::items(12).in_leaves(4).freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.moves().lock();
@@ -128,7 +130,7 @@ impl Subvolumes {
             uuids.remove_uuid(UuidKind::Own, &item.uuid, id)?;
             uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
         }
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         // Until it is known who knows some of it.
         tree.hold()?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
@@ -140,7 +142,7 @@ impl Subvolumes {
             item.drop_progress = DiskKey::default();
             item.drop_level = 0;
         });
-        self.inodes.writer()?.set_unclean();
+        self.inodes.transactions()?.set_unclean();
         drop(txn);
         drop(locked);
         drop(still);
@@ -153,7 +155,9 @@ impl Subvolumes {
 
     fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         let dir = parent.id;
-        let permit = self.inodes.admit(Cost::items(4).freeing())?;
+        let reservation = self
+            .inodes
+            .reserve_metadata(EditEstimate::items(4).freeing())?;
         let _still = lock::lock(self.inodes.moves())?;
         let _state = lock::write(&parent.lock)?;
         if self.namespace.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
@@ -162,7 +166,7 @@ impl Subvolumes {
         let index = search_index(&parent.tree.view, dir, name)?.ok_or(Error::NotFound)?;
         let mut draft = Draft::new(&parent.tree);
         draft.remove_from_dir(dir, name, index, FileTime::now())?;
-        let txn = self.inodes.enter_tree(permit, &parent.tree)?;
+        let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);
         Ok(())
     }

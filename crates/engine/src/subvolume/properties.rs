@@ -12,7 +12,7 @@ use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::inode::Draft;
 use crate::lock;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 
 #[cfg(test)]
 mod tests;
@@ -34,9 +34,9 @@ impl Subvolumes {
         if read_only {
             waiting::check()?;
         }
-        let permit = self.inodes.admit(Cost::items(1))?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
-        let txn = self.inodes.enter(permit)?;
+        let txn = self.inodes.join_transaction(reservation)?;
         tree.check_undeleted()?;
         txn.change_root_item(&tree, |item| {
             let mut flags = item.flags();
@@ -58,7 +58,7 @@ impl Subvolumes {
         id: RootId,
         from: &ReceivedFrom,
     ) -> Result<(Transid, FileTime)> {
-        let permit = self.inodes.admit(Cost::items(4))?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(4))?;
         let tree = self.roots.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
         let _still = lock::lock(self.inodes.moves())?;
@@ -78,7 +78,7 @@ impl Subvolumes {
             }
         }
         let now = FileTime::now();
-        let txn = self.inodes.enter_tree(permit, &tree)?;
+        let txn = self.inodes.join_to_change(reservation, &tree)?;
         tree.check_undeleted()?;
         match &uuid_tree {
             Some(_) => uuids.enter(&txn),
@@ -94,14 +94,14 @@ impl Subvolumes {
         });
         drop(txn);
         if uuid_tree.is_none() {
-            self.inodes.writer()?.commit_running()?;
+            self.inodes.transactions()?.commit_running()?;
         }
         Ok((transid, now))
     }
 
     /// Has `id` be mounted if no subvolume is named.
     pub(crate) fn set_default(&self, id: RootId) -> Result<()> {
-        let permit = self.inodes.admit(Cost::items(1))?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
         let _still = lock::lock(self.inodes.moves())?;
         let mut draft = Draft::new(self.roots.root_tree_object());
@@ -110,7 +110,7 @@ impl Subvolumes {
             dir => dir,
         };
         draft.redirect_entry(dir, b"default", tree.root_key())?;
-        let txn = self.inodes.enter(permit)?;
+        let txn = self.inodes.join_transaction(reservation)?;
         tree.check_undeleted()?;
         draft.enter(&txn);
         txn.edit_superblock(|edits| edits.use_feature(Incompat::DEFAULT_SUBVOL));
@@ -124,8 +124,8 @@ impl Subvolumes {
         }
         let mut bytes = [0; LABEL_SIZE];
         bytes[..label.len()].copy_from_slice(label);
-        let permit = self.inodes.admit(Cost::items(0))?;
-        let txn = self.inodes.enter(permit)?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(0))?;
+        let txn = self.inodes.join_transaction(reservation)?;
         txn.edit_superblock(|edits| edits.label = Some(bytes));
         Ok(())
     }

@@ -40,9 +40,9 @@ use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
 use super::manager::{CommitPhases, TransactionManager};
-use super::need::Load;
 use super::pending_subvolumes::{PendingSubvolume, Puts};
 use super::superblock_edits::SuperblockEdits;
+use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
 use crate::roots::{Roots, Tree};
 use crate::space::RemovedGroup;
@@ -70,7 +70,7 @@ struct Commit<'v> {
     manager: &'v TransactionManager,
     transid: Transid,
     /// What operations have changed.
-    load: Load,
+    counts: EditCounts,
     trees: BTreeMap<RootId, CommitTree>,
     pending_subvolumes: Vec<PendingSubvolume>,
     /// For the UUID tree, which the volume lacks.
@@ -232,7 +232,7 @@ impl<'v> Commit<'v> {
         let mut io = BlockIo::new(&mut self.blocks, root, last_snapshot);
         let format = io.format();
         let new = apply(&format, &root, changes, &mut io)?;
-        let blocks = io.balance();
+        let blocks = io.net_blocks();
         let tree = self.tree(id)?;
         tree.blocks += blocks;
         tree.item_is_stale |= tree.root != new || blocks != 0;

@@ -1,12 +1,11 @@
-//! Entering the running transaction.
+//! Joining the running transaction.
 //!
-//! An operation asks for admission (it may wait there), takes its inode locks, reads what it needs, enters,
-//! edits, and leaves. Between entering and leaving there is no IO and no waiting: a freeze waits for
-//! those inside.
+//! An operation reserves what it may need (it may wait there), takes its inode locks, reads what it needs, joins, edits,
+//! and leaves. Between joining and leaving there is no IO and no waiting: a freeze waits for those inside.
 //!
-//! Locks: none may be held in `admit`, which may wait for a commit, and a commit writes back files. The
-//! freeze guard is held, shared, while a [`Txn`] lives; the inode locks that protect what was read are
-//! taken before it, so that edits of an older transaction never follow those of a newer one.
+//! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The freeze
+//! guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are taken before
+//! it, so that edits of an older transaction never follow those of a newer one.
 
 use std::sync::Arc;
 
@@ -16,86 +15,89 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Edit;
 
-use super::allowances::Units;
-use super::cost::{Cost, DataRef, DiskExtent};
 use super::delayed_refs::DelayedRefs;
+use super::estimate::{DataRef, DiskExtent, EditEstimate};
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::reclaim::HandleCount;
+use super::reservation_cache::Units;
 use super::running::Running;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
 use crate::roots::{ItemChange, NameChanges, Tree};
 
-/// Leave to enter the running transaction. What it costs is owed until it is dropped.
+/// A reservation of one operation, which lets it join the running transaction. Dropping it releases it.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Permit<'v> {
-    owing: Option<(&'v TransactionManager, Owing)>,
+pub(crate) struct Reservation<'v> {
+    reserved: Option<(&'v TransactionManager, Reserved)>,
 }
 
 #[derive(Debug)]
-enum Owing {
-    Cost(Cost),
-    /// Of what was owed before it came.
-    Allowed(Units),
+enum Reserved {
+    Edits(EditEstimate),
+    /// Of a batch that was reserved before.
+    Units(Units),
 }
 
-impl<'v> Permit<'v> {
-    /// For work that is owed to an operation admitted earlier, such as writing back what it buffered.
-    pub(crate) fn owed() -> Permit<'v> {
-        Permit { owing: None }
+impl<'v> Reservation<'v> {
+    /// For work that an earlier operation has reserved, such as writing back what it buffered.
+    pub(crate) fn already_made() -> Reservation<'v> {
+        Reservation { reserved: None }
     }
 
-    /// Owes `cost`, whether there is room for it or not.
-    pub(super) fn owing(writer: &'v TransactionManager, cost: Cost) -> Permit<'v> {
-        writer.owe(cost);
-        Permit {
-            owing: Some((writer, Owing::Cost(cost))),
+    /// Reserves `cost`, whether there is room for it or not.
+    pub(super) fn make(manager: &'v TransactionManager, cost: EditEstimate) -> Reservation<'v> {
+        manager.reserve(cost);
+        Reservation {
+            reserved: Some((manager, Reserved::Edits(cost))),
         }
     }
 
-    /// Of an allowance that `units` have been taken from.
-    pub(super) fn allowed(writer: &'v TransactionManager, units: Units) -> Permit<'v> {
-        Permit {
-            owing: Some((writer, Owing::Allowed(units))),
+    /// Of `units` that were taken from the cache.
+    pub(super) fn of_units(manager: &'v TransactionManager, units: Units) -> Reservation<'v> {
+        Reservation {
+            reserved: Some((manager, Reserved::Units(units))),
         }
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        match self.owing {
-            Some((writer, Owing::Cost(cost))) => writer.settle(cost),
-            Some((writer, Owing::Allowed(units))) => writer.balance.spend_allowed(units),
+        match self.reserved {
+            Some((manager, Reserved::Edits(cost))) => manager.release(cost),
+            Some((manager, Reserved::Units(units))) => manager.reservations.consume_cached(units),
             None => {}
         }
     }
 }
 
-/// A place in the running transaction.
+/// A handle of the running transaction, which does not freeze while this lives.
 #[derive(Debug)]
-pub(crate) struct Txn<'v> {
+pub(crate) struct TransactionHandle<'v> {
     guard: RwLockReadGuard<'v, Arc<Running>>,
     /// Until the edits count.
-    _permit: Permit<'v>,
+    _reservation: Reservation<'v>,
     _count: HandleCount,
 }
 
 impl TransactionManager {
-    /// Enters the running transaction. Does not wait but for a freeze's pointer swaps.
-    pub(crate) fn enter<'v>(&'v self, permit: Permit<'v>) -> Result<Txn<'v>> {
+    /// Joins the running transaction. Waits for nothing but the pointer swaps of a freeze.
+    pub(crate) fn join_transaction<'v>(
+        &'v self,
+        reservation: Reservation<'v>,
+    ) -> Result<TransactionHandle<'v>> {
         let guard = self.running.read();
         self.check_alive()?;
-        Ok(Txn {
+        Ok(TransactionHandle {
             guard,
-            _permit: permit,
+            _reservation: reservation,
             _count: HandleCount::one_more(),
         })
     }
 }
 
-impl Txn<'_> {
+impl TransactionHandle<'_> {
     pub(crate) fn transid(&self) -> Transid {
         self.guard.transid
     }

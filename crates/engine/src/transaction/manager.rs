@@ -22,18 +22,18 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
 
-use super::allowances::Units;
-use super::balance::Balance;
-use super::cost::Cost;
+use super::estimate::EditEstimate;
 use super::gate::Gate;
-use super::handle::Permit;
+use super::handle::Reservation;
 use super::lifetime::Lifetime;
-use super::need::Load;
 use super::published::{Discarded, READERS_TAKE, READERS_TRIES, Unreleased};
 use super::reclaim::{SpaceReclaim, assert_outside_transactions};
+use super::reservation::MetadataReservations;
+use super::reservation_cache::Units;
 use super::running::Running;
 use super::shared_extents::SharedExtents;
 use super::waits::{WaitCounter, Waiting, Waits};
+use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
 use crate::roots::{LazyTimes, Roots};
 use crate::space::Space;
@@ -111,7 +111,7 @@ pub(crate) struct TransactionManager {
     data_way: RwLock<()>,
     unflushed: AtomicBool,
     delta_budget_bytes: u64,
-    pub(super) balance: Balance,
+    pub(super) reservations: MetadataReservations,
     lazy_times: Arc<LazyTimes>,
     pub(super) counters: Counters,
     wake: Mutex<Wake>,
@@ -142,7 +142,7 @@ struct Wake {
     stop: bool,
 }
 
-/// How often room is made while others use it up; more often by who frees space.
+/// How often an operation reclaims space while others use it up; more often if it frees space.
 const TRIES: usize = 4;
 const FREEING_TRIES: usize = 100;
 
@@ -165,7 +165,7 @@ impl TransactionManager {
         space: Arc<Space>,
     ) -> Result<TransactionManager> {
         let extent_tree = roots.tree(RootId::EXTENT_TREE)?.item().bytes_used.get();
-        let balance = Balance::new(
+        let reservations = MetadataReservations::new(
             &space,
             u64::from(roots.superblock().nodesize.get()),
             extent_tree,
@@ -174,7 +174,7 @@ impl TransactionManager {
         let committed = roots.superblock().transid();
         let lazy_times = Arc::clone(roots.lazy_times());
         let running = Running::new(Transid(committed.0 + 1));
-        balance.keep();
+        reservations.keep_global_reserve();
         Ok(TransactionManager {
             roots,
             reclaim: OnceLock::new(),
@@ -188,7 +188,7 @@ impl TransactionManager {
             data_way: RwLock::new(()),
             unflushed: AtomicBool::new(false),
             delta_budget_bytes,
-            balance,
+            reservations,
             lazy_times,
             counters: Counters::default(),
             wake: Mutex::default(),
@@ -280,19 +280,19 @@ impl TransactionManager {
         self.lifetime.abort_reason()
     }
 
-    /// Makes sure of memory and space for an operation. Waits only if the memory for deltas is used up, or
-    /// if a commit must show whether there is space. Call it before any inode lock is taken.
+    /// Reserves memory and metadata space for an operation. Waits only if the memory for deltas is used up, or if a commit
+    /// must show whether there is space. Call it before any inode lock is taken.
     ///
     /// Errors: aborted transaction, no space for `cost`.
-    pub(crate) fn admit(&self, cost: Cost) -> Result<Permit<'_>> {
+    pub(crate) fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         self.check_alive()?;
         if self.is_resting() {
             self.set_resting(false);
         }
-        if let Some(permit) = self.take_allowed(cost) {
-            return Ok(permit);
+        if let Some(reservation) = self.take_cached(cost) {
+            return Ok(reservation);
         }
-        let (asks, full, permit) = {
+        let (asks, full, reservation) = {
             let running = self.running.read();
             let bytes = running.bytes();
             // Early, so that the next transaction's room is there when it is needed.
@@ -302,7 +302,11 @@ impl TransactionManager {
                 None => self.take_batch(&running, cost),
                 Some(_) => None,
             };
-            (asks, full, batch.or_else(|| self.take_room(&running, cost)))
+            (
+                asks,
+                full,
+                batch.or_else(|| self.try_reserve_beside(&running, cost)),
+            )
         };
         if asks {
             self.want_commit();
@@ -311,45 +315,47 @@ impl TransactionManager {
             waiting::check()?;
             self.wait_for_freeze(transid)?;
         }
-        if let Some(permit) = permit {
-            return Ok(permit);
+        if let Some(reservation) = reservation {
+            return Ok(reservation);
         }
         waiting::check()?;
-        match self.take_room_on_a_closer_look(cost)? {
-            Some(permit) => Ok(permit),
-            None => self.make_room(cost),
+        match self.retry_with_exact_sharing(cost)? {
+            Some(reservation) => Ok(reservation),
+            None => self.reclaim_space(cost),
         }
     }
 
-    /// What was freed and what is only reserved shows after a commit, and what is owed costs less once it is done.
-    /// Data that is lost in this is told to who syncs it. Who frees space does not let others take what was there for
-    /// it, and tries more than once.
-    fn make_room(&self, cost: Cost) -> Result<Permit<'_>> {
+    /// Reclaims space and retries.
+    ///
+    /// A commit makes freed extents allocatable and replaces worst-case reservations by actual usage. A failed write-back
+    /// is reported by the next fsync of the file. Operations that free space retry up to `FREEING_TRIES` times, so that
+    /// competing writers do not starve them.
+    fn reclaim_space(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         assert_outside_transactions();
         let mut waits = READERS_TRIES;
         for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
             if !cost.frees {
                 self.evict_orphans();
             }
-            if self.balance.is_owing() {
+            if self.reservations.has_reserved() {
                 let _ = self.write_back_dirty();
             }
             self.write_lazy_times()?;
-            if let Some(permit) = self.take_room_on_a_closer_look(cost)? {
-                return Ok(permit);
+            if let Some(reservation) = self.retry_with_exact_sharing(cost)? {
+                return Ok(reservation);
             }
             self.commit_running()?;
             // The next one, which keeps room for itself, or one that the cleaner has alone.
-            let comes_more = self.balance.is_committing() || self.is_unclean();
-            if let Some(permit) = self.gets_room(cost, &mut waits) {
-                return Ok(permit);
+            let comes_more = self.reservations.is_committing() || self.is_unclean();
+            if let Some(reservation) = self.retry_after_release(cost, &mut waits) {
+                return Ok(reservation);
             }
-            let is_owing = self.balance.is_owing();
-            let is_all_there = self.running.read().edits() == 0 && !is_owing;
-            if !comes_more && (is_all_there || !cost.frees && !is_owing) {
+            let has_reserved = self.reservations.has_reserved();
+            let is_all_there = self.running.read().edits() == 0 && !has_reserved;
+            if !comes_more && (is_all_there || !cost.frees && !has_reserved) {
                 break;
             }
-            if is_owing {
+            if has_reserved {
                 // By operations that are about to leave, perhaps.
                 thread::sleep(READERS_TAKE);
             }
@@ -385,82 +391,86 @@ impl TransactionManager {
             .map_or(Ok(()), |above| above.write_lazy_times())
     }
 
-    /// Whether there is room, if need be once nobody looks any more at what was freed. Waits for that as often as
-    /// `waits` says.
-    fn gets_room(&self, cost: Cost, waits: &mut u32) -> Option<Permit<'_>> {
+    /// Reserves once readers have let go of what was freed, if there is space then. Waits for them as often as `waits` says.
+    fn retry_after_release(&self, cost: EditEstimate, waits: &mut u32) -> Option<Reservation<'_>> {
         loop {
             self.release_freed();
-            let permit = self.admit_now(cost);
-            if permit.is_some() || *waits == 0 || self.unreleased.lock().is_empty() {
-                return permit;
+            let reservation = self.try_reserve(cost);
+            if reservation.is_some() || *waits == 0 || self.unreleased.lock().is_empty() {
+                return reservation;
             }
             *waits -= 1;
             thread::sleep(READERS_TAKE);
         }
     }
 
-    /// Counts edits that come later, until they are settled: made, or given up.
-    pub(crate) fn owe(&self, cost: Cost) {
-        self.balance.owe(cost);
+    /// Counts edits that come later, until they are made or given up.
+    pub(crate) fn reserve(&self, cost: EditEstimate) {
+        self.reservations.reserve(cost);
     }
 
-    pub(crate) fn settle(&self, cost: Cost) {
-        self.balance.settle(cost);
+    pub(crate) fn release(&self, cost: EditEstimate) {
+        self.reservations.release(cost);
     }
 
-    /// Lets `cost` in if there is room without a commit.
-    pub(crate) fn admit_now(&self, cost: Cost) -> Option<Permit<'_>> {
-        self.take_room(&self.running.read(), cost)
+    /// Reserves `cost` if there is space without a commit.
+    pub(crate) fn try_reserve(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
+        self.try_reserve_beside(&self.running.read(), cost)
     }
 
-    /// Whether `cost` would be let in without a commit.
-    pub(crate) fn has_room_now(&self, cost: Cost) -> bool {
-        self.admit_now(cost).is_some()
+    /// Whether there is space for `cost` without a commit.
+    pub(crate) fn fits_now(&self, cost: EditEstimate) -> bool {
+        self.try_reserve(cost).is_some()
     }
 
     /// Whether edits of `cost` fit the memory for deltas beside what has entered.
-    pub(crate) fn has_memory_for(&self, cost: Cost) -> bool {
+    pub(crate) fn has_memory_for(&self, cost: EditEstimate) -> bool {
         let bytes = self.running.read().bytes();
         bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
     }
 
     /// Whether edits of `cost` take so little of the memory for deltas that others go on beside them.
-    pub(crate) fn would_hold(&self, cost: Cost) -> bool {
+    pub(crate) fn would_hold(&self, cost: EditEstimate) -> bool {
         cost.bytes <= self.delta_budget_bytes / 2
     }
 
-    /// Whether a commit should come before `cost` is entered. For those who cannot wait in `admit`, as they
-    /// hold the extents of a file.
-    pub(crate) fn wants_commit(&self, cost: Cost) -> bool {
+    /// Whether a commit should come before edits of `cost`. For callers that cannot wait in `reserve_metadata`, as they hold
+    /// the extents of a file.
+    pub(crate) fn wants_commit(&self, cost: EditEstimate) -> bool {
         let running = self.running.read();
-        running.bytes() > self.delta_budget_bytes / 2 || self.take_room(&running, cost).is_none()
+        running.bytes() > self.delta_budget_bytes / 2
+            || self.try_reserve_beside(&running, cost).is_none()
     }
 
-    /// References that the cleaner may change in the commit of `load`, which holds them beside the delta. What that
-    /// takes of space is promised to the commit; None if there is not enough, and something else that needs it.
-    pub(super) fn cleaner_refs(&self, load: Load) -> Option<u64> {
+    /// Reserves for the cleaner, and returns how many references it may change in the commit of `counts`. None if there is
+    /// not enough space, and something else that needs it.
+    pub(super) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
         const REF_BYTES: u64 = 640;
         let most = self.delta_budget_bytes / REF_BYTES;
         let running = self.running.read();
-        let refs = self.balance.promise_dropping(load, running.load(), most);
+        let refs = self
+            .reservations
+            .reserve_for_cleaner(counts, running.counts(), most);
         // Nothing else makes room where there is none.
-        let is_alone = load.edits == 0 && running.edits() == 0;
+        let is_alone = counts.edits == 0 && running.edits() == 0;
         // A leaf is dropped as a whole.
-        let leaf = self.balance.extents_of_leaf();
+        let leaf = self.reservations.extents_of_leaf();
         refs.map(|refs| refs.saturating_sub(leaf))
             .or(is_alone.then_some(0))
     }
 
-    /// Whether the commit of `load` may change `more` as well, which nobody was promised room for.
-    pub(super) fn promise_more(&self, load: Load, more: Load) -> bool {
+    /// Whether the commit of `counts` may change `more` as well, which nobody was reserved room for.
+    pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
-        self.balance.promise_more(load, more, running.load())
+        self.reservations
+            .extend_commit_reservation(counts, more, running.counts())
     }
 
-    /// Less may be needed than before: a commit is done, or nothing comes of what was let in.
-    pub(crate) fn renew_promise(&self) {
+    /// Releases what is not needed any more: a commit is done, or an operation has given up.
+    pub(crate) fn shrink_reservation(&self) {
         let running = self.running.write();
-        self.balance.renew(running.running().load(), self.lazy());
+        self.reservations
+            .shrink_to(running.running().counts(), self.lazy());
     }
 
     /// Counts until it is dropped the wait of a writer for room in the write buffer.
@@ -472,38 +482,40 @@ impl TransactionManager {
         self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Owes `cost` if commits of all edits so far, of what is owed and of that have the blocks that they may need at
-    /// worst.
-    fn take_room(&self, running: &Running, cost: Cost) -> Option<Permit<'_>> {
-        let permit = Permit::owing(self, cost);
-        let promised = || self.balance.promise(running, self.lazy(), cost.frees);
-        (promised() || self.balance.reclaim() && promised()).then_some(permit)
+    /// Reserves `cost` if there is space for it, for all edits so far and for all other reservations.
+    fn try_reserve_beside(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
+        let reservation = Reservation::make(self, cost);
+        let reserved = || {
+            self.reservations
+                .reserve_space(running, self.lazy(), cost.frees)
+        };
+        (reserved() || self.reservations.drain_cache() && reserved()).then_some(reservation)
     }
 
-    /// The same for small operations, of what is there for this thread's.
-    fn take_allowed(&self, cost: Cost) -> Option<Permit<'_>> {
+    /// Reserves for a small operation from the cache of its thread.
+    fn take_cached(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
         let units = Units::of(cost)?;
-        let taken = self.balance.take_allowed(units);
-        taken.then(|| Permit::allowed(self, units))
+        let taken = self.reservations.take_cached(units);
+        taken.then(|| Reservation::of_units(self, units))
     }
 
-    /// The same, with more for those that follow.
-    fn take_batch(&self, running: &Running, cost: Cost) -> Option<Permit<'_>> {
+    /// Reserves for a small operation, and a batch for those that follow.
+    fn take_batch(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
         let units = Units::of(cost)?;
-        let taken = self.balance.take_batch(running, self.lazy(), units);
-        taken.then(|| Permit::allowed(self, units))
+        let taken = self.reservations.take_batch(running, self.lazy(), units);
+        taken.then(|| Reservation::of_units(self, units))
     }
 
-    /// What times that are in no item yet will cost.
-    fn lazy(&self) -> Cost {
-        Cost::items(self.lazy_times.count() as u64)
+    /// The estimate for times that are in no item yet.
+    fn lazy(&self) -> EditEstimate {
+        EditEstimate::items(self.lazy_times.count() as u64)
     }
 
-    /// The same after a closer look at the edits, which may read.
-    fn take_room_on_a_closer_look(&self, cost: Cost) -> Result<Option<Permit<'_>>> {
+    /// Reserves after a recount of the shared leaves, which may read.
+    fn retry_with_exact_sharing(&self, cost: EditEstimate) -> Result<Option<Reservation<'_>>> {
         let running = Arc::clone(&self.running.read());
         Ok(match running.measure_sharing()? {
-            true => self.admit_now(cost),
+            true => self.try_reserve(cost),
             false => None,
         })
     }

@@ -1,34 +1,34 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `need`, `stripes` < `running`, `gate`, `handle`, `allowances`, `balance` < `manager` < `commit` < `open`.
+//! From low to high: `delayed_refs`, `extent_items`, `worst_case`, `stripes` < `running`, `gate`, `handle`, `reservation_cache`, `reservation` < `manager` < `commit` < `open`.
 
-mod allowances;
-mod balance;
 mod commit;
-mod cost;
 pub(crate) mod delayed_refs;
+mod estimate;
 pub(crate) mod extent_items;
 mod gate;
 mod handle;
 mod lifetime;
 mod manager;
-mod need;
 mod open;
 mod pending_subvolumes;
 mod published;
 mod reclaim;
+mod reservation;
+mod reservation_cache;
 mod running;
 mod shared_extents;
 mod stripes;
 mod superblock_edits;
 mod waits;
+mod worst_case;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cost::{Cost, DataRef, DiskExtent, FREEING_ITEMS};
 pub(crate) use delayed_refs::DelayedRefs;
-pub(crate) use handle::{Permit, Txn};
+pub(crate) use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};
+pub(crate) use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;
 pub use manager::{CommitPhases, WriterStats};
 pub(crate) use manager::{TransactionManager, Wakening};

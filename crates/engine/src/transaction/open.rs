@@ -10,7 +10,7 @@ use ubtrfs_tree::View;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::commit::free_by_extents;
-use super::cost::Cost;
+use super::estimate::EditEstimate;
 use super::manager::TransactionManager;
 use crate::error::Result;
 use crate::roots::Roots;
@@ -87,8 +87,8 @@ impl TransactionManager {
         );
         status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
         // A full volume must be opened, so that something of it can be deleted.
-        let permit = self.admit(Cost::items(1).freeing())?;
-        self.enter(permit)?
+        let reservation = self.reserve_metadata(EditEstimate::items(1).freeing())?;
+        self.join_transaction(reservation)?
             .put(&tree, key, &status.as_bytes()[..len]);
         Ok(())
     }

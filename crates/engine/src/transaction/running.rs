@@ -16,10 +16,10 @@ use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
 
 use super::delayed_refs::DelayedRefs;
-use super::need::Load;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::stripes::Striped;
 use super::superblock_edits::SuperblockEdits;
+use super::worst_case::EditCounts;
 use crate::error::Result;
 use crate::roots::Tree;
 
@@ -102,9 +102,9 @@ impl Running {
         self.pending_subvolumes.lock().push(pending);
     }
 
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn counts(&self) -> EditCounts {
         let shared = self.sum(|tally| &tally.shared);
-        Load {
+        EditCounts {
             edits: self.edits(),
             shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
             bytes: self.bytes(),

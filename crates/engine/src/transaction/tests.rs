@@ -20,7 +20,7 @@ use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Pro
 use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
-use super::{Cost, DiskExtent, Permit};
+use super::{DiskExtent, EditEstimate, Reservation};
 use crate::roots::Tree;
 use crate::space::BlockGroup;
 use crate::{OpenOptions, SpaceKind, Volume};
@@ -70,20 +70,27 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
 /// Sets an attribute, unless its hash is another's.
 fn set(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64, value: &[u8]) {
     let (key, item) = xattr(ino, &format!("user.{number}"), value);
-    let permit = volume
+    let reservation = volume
         .inodes
-        .admit(Cost::items(1).bytes(item.len() as u64))
+        .reserve_metadata(EditEstimate::items(1).bytes(item.len() as u64))
         .unwrap();
-    volume.inodes.enter(permit).unwrap().put(tree, key, item);
+    volume
+        .inodes
+        .join_transaction(reservation)
+        .unwrap()
+        .put(tree, key, item);
 }
 
 fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
     let (key, _) = xattr(ino, &format!("user.{number}"), &[]);
     if tree.view.get(&key).unwrap().is_some() {
-        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
         volume
             .inodes
-            .enter(permit)
+            .join_transaction(reservation)
             .unwrap()
             .edit(tree, [Edit::Delete(key)]);
     }
@@ -162,18 +169,21 @@ fn blocks_that_wait_to_be_written_stay_within_their_budget() {
 fn extents_that_are_new_count_as_memory() {
     const COUNT: u64 = 1000;
     let volume = open(&new_device(""), &options());
-    let writer = volume.inodes.writer().unwrap();
-    writer.space.reserve_data(COUNT * 4096).unwrap();
-    let running = writer.running_transid();
-    let before = writer.running.read().bytes();
-    let txn = volume.inodes.enter(Permit::owed()).unwrap();
+    let manager = volume.inodes.transactions().unwrap();
+    manager.space.reserve_data(COUNT * 4096).unwrap();
+    let running = manager.running_transid();
+    let before = manager.running.read().bytes();
+    let txn = volume
+        .inodes
+        .join_transaction(Reservation::already_made())
+        .unwrap();
     for _ in 0..COUNT {
-        let allocated = writer.space.allocate_data(4096, 4096, None, running);
+        let allocated = manager.space.allocate_data(4096, 4096, None, running);
         let (start, len) = allocated.unwrap();
         txn.new_data_extent(DiskExtent { start, len });
     }
     drop(txn);
-    let grown = writer.running.read().bytes() - before;
+    let grown = manager.running.read().bytes() - before;
     assert!(grown >= 64 * COUNT, "{grown}");
 }
 
@@ -383,7 +393,7 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
             volume.sync().unwrap();
         }
         // One stays for what comes next.
-        let groups = volume.inodes.writer().unwrap().space.groups();
+        let groups = volume.inodes.transactions().unwrap().space.groups();
         let is_empty =
             |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
         assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");

@@ -29,7 +29,7 @@ impl Volume {
         self.inodes.evict_orphans();
         let written = self.files.write_back_all();
         self.inodes.write_times()?;
-        self.inodes.writer()?.commit_running()?;
+        self.inodes.transactions()?.commit_running()?;
         written
     }
 
@@ -38,12 +38,12 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn rest(&self) -> Result<()> {
-        let writer = self.inodes.writer()?;
+        let manager = self.inodes.transactions()?;
         // What was under way when it began to rest ends that.
         for _ in 0..RESTING_TRIES {
-            writer.set_resting(true);
+            manager.set_resting(true);
             self.sync()?;
-            if writer.is_resting() {
+            if manager.is_resting() {
                 break;
             }
         }
@@ -52,7 +52,9 @@ impl Volume {
 
     /// Whether it was told to rest, and nothing has been changed since.
     pub fn is_resting(&self) -> bool {
-        self.inodes.writer().is_ok_and(|writer| writer.is_resting())
+        self.inodes
+            .transactions()
+            .is_ok_and(|manager| manager.is_resting())
     }
 
     /// Commits until no deleted subvolume is left to free.
@@ -60,11 +62,11 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
         waiting::check()?;
-        let writer = self.inodes.writer()?;
+        let manager = self.inodes.transactions()?;
         // A commit under way may leave something.
         let is_unclean = || {
-            let _alone = writer.committing.lock();
-            writer.is_unclean()
+            let _alone = manager.committing.lock();
+            manager.is_unclean()
         };
         while is_unclean() {
             self.sync()?;
@@ -74,16 +76,16 @@ impl Volume {
 
     /// Starts the threads that commit and write back at intervals. They end when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
-        self.inodes.writer()?.set_commit_interval(interval);
+        self.inodes.transactions()?.set_commit_interval(interval);
         let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
         for (name, run) in threads {
-            let writer = Arc::clone(self.inodes.writer()?);
+            let manager = Arc::clone(self.inodes.transactions()?);
             let volume = Arc::downgrade(self);
             let thread = thread::Builder::new()
                 .name(name.to_owned())
-                .spawn(move || run(&writer, &volume))
+                .spawn(move || run(&manager, &volume))
                 .map_err(Error::Thread)?;
-            self.inodes.writer()?.add_background(thread);
+            self.inodes.transactions()?.add_background(thread);
         }
         Ok(())
     }
@@ -94,29 +96,29 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn close(&self) -> Result<()> {
-        let Ok(writer) = self.inodes.writer() else {
+        let Ok(manager) = self.inodes.transactions() else {
             return Ok(());
         };
-        if writer.is_closed() {
+        if manager.is_closed() {
             return Ok(());
         }
         waiting::check()?;
-        writer.stop_background();
+        manager.stop_background();
         let synced = self.sync();
-        let outcome = synced.and_then(|()| self.remove_spare_groups(writer));
-        writer.close();
+        let outcome = synced.and_then(|()| self.remove_spare_groups(manager));
+        manager.close();
         outcome
     }
 
     /// Block groups that the last commits have emptied go with one more: whoever opens the volume next may only read it.
     /// The kernel's cleaner has them go as well, but only with time.
-    fn remove_spare_groups(&self, writer: &TransactionManager) -> Result<()> {
-        writer.release_freed();
-        let is_changed = writer.stats().commits > 0 && !writer.is_resting();
-        if is_changed && !writer.space.spare_groups(writer.committed()).is_empty() {
+    fn remove_spare_groups(&self, manager: &TransactionManager) -> Result<()> {
+        manager.release_freed();
+        let is_changed = manager.stats().commits > 0 && !manager.is_resting();
+        if is_changed && !manager.space.spare_groups(manager.committed()).is_empty() {
             // Nothing else may be left to commit.
-            writer.set_unclean();
-            writer.commit_running()?;
+            manager.set_unclean();
+            manager.commit_running()?;
         }
         Ok(())
     }
@@ -129,9 +131,9 @@ const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
 type Duty = fn(&TransactionManager, &Weak<Volume>);
 
 /// Commits when somebody asks. Waits for no file: those whose commit it is may have it locked.
-fn commit(writer: &TransactionManager, volume: &Weak<Volume>) {
+fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     loop {
-        let pressed = match writer.next_wake() {
+        let pressed = match manager.next_wake() {
             Wakening::Stop => return,
             Wakening::Pressed => true,
             Wakening::Due => false,
@@ -139,19 +141,19 @@ fn commit(writer: &TransactionManager, volume: &Weak<Volume>) {
         let Some(_volume) = volume.upgrade() else {
             return;
         };
-        if (pressed || writer.is_unclean()) && writer.commit_running().is_err() {
+        if (pressed || manager.is_unclean()) && manager.commit_running().is_err() {
             return;
         }
-        writer.release_freed();
-        writer.discarded.free();
+        manager.release_freed();
+        manager.discarded.free();
     }
 }
 
 /// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
-fn write_back(writer: &TransactionManager, volume: &Weak<Volume>) {
+fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     let mut last = Instant::now();
-    let left = |last: Instant| writer.commit_interval().saturating_sub(last.elapsed());
-    while writer.next_eviction(left(last).min(LOOK_FOR_TIMES)) {
+    let left = |last: Instant| manager.commit_interval().saturating_sub(last.elapsed());
+    while manager.next_eviction(left(last).min(LOOK_FOR_TIMES)) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
@@ -163,7 +165,7 @@ fn write_back(writer: &TransactionManager, volume: &Weak<Volume>) {
             // A write-back error is reported by the next sync of the file.
             let _ = volume.files.write_back_all();
             volume.inodes.dirty.trim();
-            writer.want_commit();
+            manager.want_commit();
         }
     }
 }

@@ -10,25 +10,28 @@ impl Volume {
     /// None of a volume that is only read.
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.inodes
-            .writer()
+            .transactions()
             .ok()
-            .map(|writer| writer.lifetime().clone())
+            .map(|manager| manager.lifetime().clone())
     }
 
     /// Whether `close` has been done, or is not needed.
     pub fn is_closed(&self) -> bool {
-        self.inodes.writer().is_ok_and(|writer| writer.is_closed()) || !self.is_writable()
+        self.inodes
+            .transactions()
+            .is_ok_and(|manager| manager.is_closed())
+            || !self.is_writable()
     }
 
     /// Gives up what is not durable: from here on nothing is entered and no commit begins.
     pub fn abandon(&self, reason: &Error) {
-        if let Ok(writer) = self.inodes.writer() {
-            writer.abort(reason);
+        if let Ok(manager) = self.inodes.transactions() {
+            manager.abort(reason);
         }
     }
 
     /// Why it takes no changes any more, if a transaction was aborted.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
-        self.inodes.writer().ok()?.abort_reason()
+        self.inodes.transactions().ok()?.abort_reason()
     }
 }

@@ -91,13 +91,13 @@ impl Volume {
         }
         let roots = Arc::new(Roots::open(pool, superblock, &options.roots_options())?);
         let transactions = options.transaction_options();
-        let writer = match options.writable {
+        let manager = match options.writable {
             true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),
             false => None,
         };
         let inodes = Arc::new(Inodes::new(
             &roots,
-            writer,
+            manager,
             options.inode_bytes,
             &options.data,
         ));
@@ -113,13 +113,13 @@ impl Volume {
             namespace,
         };
         let volume = Arc::new(volume);
-        if let Ok(writer) = volume.inodes.writer() {
+        if let Ok(manager) = volume.inodes.transactions() {
             let reclaim: Arc<dyn SpaceReclaim> = Arc::clone(&volume.files) as _;
-            writer.set_reclaim(Arc::downgrade(&reclaim));
+            manager.set_reclaim(Arc::downgrade(&reclaim));
             if let Some(interval) = options.commit_interval {
                 // Nothing is committed to what cannot be opened.
                 let started = volume.start_background(interval);
-                started.inspect_err(|_| writer.close())?;
+                started.inspect_err(|_| manager.close())?;
             }
         } else if volume.roots.superblock().log_root.get() != 0 {
             tracing::warn!(
@@ -131,18 +131,21 @@ impl Volume {
 
     /// What has been written since it was opened; None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
-        self.inodes.writer().ok().map(|writer| writer.stats())
+        self.inodes
+            .transactions()
+            .ok()
+            .map(|manager| manager.stats())
     }
 }
 
 impl Drop for Volume {
     /// Closes it; whoever must know whether that worked calls `close` before.
     fn drop(&mut self) {
-        let Ok(writer) = self.inodes.writer() else {
+        let Ok(manager) = self.inodes.transactions() else {
             return;
         };
-        writer.stop_background();
-        if writer.check_alive().is_ok()
+        manager.stop_background();
+        if manager.check_alive().is_ok()
             && let Err(error) = waiting::while_allowed(|| self.close())
         {
             tracing::error!(%error, "the last changes could not be committed");

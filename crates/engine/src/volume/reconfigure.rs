@@ -13,9 +13,9 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {
         waiting::check()?;
-        let writer = self.inodes.writer()?;
+        let manager = self.inodes.transactions()?;
         if let Some(interval) = options.commit_interval {
-            writer.set_commit_interval(interval);
+            manager.set_commit_interval(interval);
         }
         self.roots.set_new_file_flags(options.data.new_file_flags());
         let settings = &self.inodes.settings;

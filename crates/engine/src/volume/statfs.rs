@@ -44,12 +44,12 @@ impl KnownStatFs {
     /// The last answer, or the one that `anew` finds if the space has changed. `writer`: of a writable volume.
     pub(crate) fn get_or(
         &self,
-        writer: Option<&TransactionManager>,
+        manager: Option<&TransactionManager>,
         anew: impl FnOnce() -> Result<StatFs>,
     ) -> Result<StatFs> {
-        let as_of = writer.map(|writer| AsOf {
-            committed: writer.committed(),
-            totals: writer.space.totals(),
+        let as_of = manager.map(|manager| AsOf {
+            committed: manager.committed(),
+            totals: manager.space.totals(),
         });
         if let Some((known, statfs)) = &*self.0.lock()
             && *known == as_of

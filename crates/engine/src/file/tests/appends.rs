@@ -1,4 +1,4 @@
-//! Writing on behind what is buffered, for which space is promised ahead.
+//! Writing on behind what is buffered, for which space is reserved ahead.
 
 use ubtrfs_format::block_group_flags::SpaceKind;
 use ubtrfs_format::item::InodeFlags;
@@ -11,9 +11,9 @@ use crate::inode::WINDOW_BYTES;
 
 const SECTOR: u64 = 4096;
 
-/// Space for data that is promised and not used.
-fn promised(volume: &Volume) -> u64 {
-    let totals = volume.inodes.writer().unwrap().space.totals();
+/// Space for data that is reserved and not used.
+fn reserved(volume: &Volume) -> u64 {
+    let totals = volume.inodes.transactions().unwrap().space.totals();
     let data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
     data.map(|class| class.reserved).sum()
 }
@@ -51,18 +51,18 @@ fn appends_are_kept_and_what_they_were_promised_goes_back() {
                 }
                 2 => {
                     volume.fsync(id).unwrap();
-                    assert_eq!(promised(volume), 0);
+                    assert_eq!(reserved(volume), 0);
                     buffered = 0;
                 }
                 _ => {}
             }
-            assert!(promised(volume) <= buffered + WINDOW_BYTES);
+            assert!(reserved(volume) <= buffered + WINDOW_BYTES);
         }
         let mut found = vec![0; model.len()];
         assert_eq!(volume.read(id, 0, &mut found).unwrap(), found.len());
         assert!(found == model);
         volume.sync().unwrap();
-        assert_eq!(promised(volume), 0);
+        assert_eq!(reserved(volume), 0);
     }
     rig.assert_sound();
 }
@@ -79,9 +79,9 @@ fn two_who_write_on_in_one_file_are_promised_no_more_than_one() {
                 .unwrap();
         }
         let dirty = 2 * (number + 1) * SECTOR;
-        assert!((dirty..=dirty + SECTOR + WINDOW_BYTES).contains(&promised(volume)));
+        assert!((dirty..=dirty + SECTOR + WINDOW_BYTES).contains(&reserved(volume)));
     }
     volume.truncate(id, 0).unwrap();
-    assert_eq!(promised(volume), 0);
+    assert_eq!(reserved(volume), 0);
     rig.assert_sound();
 }

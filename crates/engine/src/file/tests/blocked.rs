@@ -182,10 +182,10 @@ fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
     blocked.device.hold();
     blocked.written("written", 100_000);
     blocked.device.wait_for_waiter();
-    let writer = Arc::clone(blocked.volume.inodes.writer().unwrap());
-    let full = writer.running_transid();
+    let manager = Arc::clone(blocked.volume.inodes.transactions().unwrap());
+    let full = manager.running_transid();
     let mut number = 0;
-    while writer.running_transid() == full {
+    while manager.running_transid() == full {
         blocked.create(&format!("file {number}"));
         number += 1;
     }
@@ -210,8 +210,18 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
     volume.write(file, 0, &[7; 100_000]).unwrap();
     let is_there = || {
         // The second one frees what was deleted before the first.
-        volume.inodes.writer().unwrap().commit_running().unwrap();
-        volume.inodes.writer().unwrap().commit_running().unwrap();
+        volume
+            .inodes
+            .transactions()
+            .unwrap()
+            .commit_running()
+            .unwrap();
+        volume
+            .inodes
+            .transactions()
+            .unwrap()
+            .commit_running()
+            .unwrap();
         !volume.deleted_subvolumes().unwrap().is_empty()
     };
     device.hold_next();
@@ -235,7 +245,7 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
         .delta_bytes(512 << 10);
     let blocked = open(&options);
     let (device, volume) = (&blocked.device, &blocked.volume);
-    let writer = Arc::clone(volume.inodes.writer().unwrap());
+    let manager = Arc::clone(volume.inodes.transactions().unwrap());
     let file = blocked.create("large");
     let reserve = Fallocate::Reserve { keep_size: false };
     for number in 0..8000 {
@@ -246,10 +256,10 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
     volume.sync().unwrap();
     blocked.create("other");
     device.hold();
-    writer.want_commit();
+    manager.want_commit();
     device.wait_for_waiter();
     // Its items go by the volume's thread.
-    let waits = || writer.stats().delta_waits.count;
+    let waits = || manager.stats().delta_waits.count;
     let before = waits();
     volume.unlink(blocked.top, b"large").unwrap();
     while waits() == before {

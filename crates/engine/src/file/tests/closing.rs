@@ -58,7 +58,7 @@ fn data_that_comes_too_late_is_not_written() {
     let written = thread::scope(|scope| {
         let writing = scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         let is_promised = || {
-            let totals = volume.inodes.writer().unwrap().space.totals();
+            let totals = volume.inodes.transactions().unwrap().space.totals();
             let mut data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
             data.any(|class| class.reserved > 0)
         };

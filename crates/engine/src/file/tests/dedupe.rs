@@ -42,18 +42,23 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
         };
         let volume = weak.upgrade().unwrap();
         let pinned = || {
-            let totals = volume.inodes.writer().unwrap().space.totals();
+            let totals = volume.inodes.transactions().unwrap().space.totals();
             totals.iter().map(|class| class.pinned).sum::<u64>()
         };
         match reads.fetch_add(1, Relaxed) {
             8 => {
                 volume.unlink(top, b"old").unwrap();
-                volume.inodes.writer().unwrap().commit_running().unwrap();
+                volume
+                    .inodes
+                    .transactions()
+                    .unwrap()
+                    .commit_running()
+                    .unwrap();
                 assert!(pinned() > 4 * MIB);
                 least.store(pinned(), Relaxed);
             }
             number if number > 8 => {
-                volume.inodes.writer().unwrap().release_freed();
+                volume.inodes.transactions().unwrap().release_freed();
                 least.fetch_min(pinned(), Relaxed);
             }
             _ => {}

@@ -14,7 +14,7 @@ use super::refused::take_all_but;
 use super::rig::{MIB, assert_sound, new_device, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
-use crate::inode::Promise;
+use crate::inode::DelallocReservation;
 use crate::namespace::NewInode;
 use crate::{Error, FileId, OpenFile, RenameMode, Volume};
 
@@ -291,10 +291,12 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
         let nth = broken.device.counts().writes;
         (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
         let target = Target::At(0);
-        let written =
-            volume
-                .files
-                .write_in_place_only(&inode, target, &[3; 4096], Promise::default());
+        let written = volume.files.write_in_place_only(
+            &inode,
+            target,
+            &[3; 4096],
+            DelallocReservation::default(),
+        );
         broken.device.heal();
         assert!(written.is_err());
     };
@@ -315,7 +317,12 @@ fn a_flush_that_fails_is_told_to_all_who_sync() {
     volume.write(id, 0, &[1; 8192]).unwrap();
     volume.sync().unwrap();
     volume.write(id, 0, &[2; 8192]).unwrap();
-    volume.inodes.writer().unwrap().commit_running().unwrap();
+    volume
+        .inodes
+        .transactions()
+        .unwrap()
+        .commit_running()
+        .unwrap();
     let nth = broken.device.counts().flushes;
     broken.device.add(Fault::Flush { nth });
     assert!(volume.fsync(id).is_err());

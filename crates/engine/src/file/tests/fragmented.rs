@@ -11,7 +11,7 @@ use super::rig::{MIB, Rig, options};
 use crate::file::plan::Job;
 use crate::file::store::Store;
 use crate::file_id::FileId;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};
 
 const SECTOR: u64 = 4096;
@@ -88,8 +88,8 @@ fn many_new_extents_do_not_pass_the_room_for_metadata() {
         match volume.write_direct(id, at, &piece) {
             Ok(()) => {
                 at += piece.len() as u64;
-                let writer = volume.inodes.writer().unwrap();
-                assert!(writer.has_room_now(Cost::default().freeing()));
+                let manager = volume.inodes.transactions().unwrap();
+                assert!(manager.fits_now(EditEstimate::default().freeing()));
             }
             Err(error) => {
                 assert!(error.is_no_space(), "{error}");
@@ -114,9 +114,9 @@ fn memory_that_others_take_is_no_lack_of_space() {
     let commits = |volume: &Volume| volume.writer_stats().unwrap().commits;
     let take_memory = |volume: &Volume, value: u8| {
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
-        let writer = volume.inodes.writer().unwrap();
+        let manager = volume.inodes.transactions().unwrap();
         let mut names = 0;
-        while writer.has_memory_for(Cost::default()) {
+        while manager.has_memory_for(EditEstimate::default()) {
             let name = format!("user.{names}");
             names += 1;
             let value = [value; 2048];
@@ -166,18 +166,21 @@ fn parts_that_find_no_room_are_cut_into_smaller_ones() {
     let (volume, id) = (rig.volume(), rig.file(InodeFlags::empty()));
     volume.sync().unwrap();
     let bytes = vec![3; WRITE_BYTES as usize];
-    let promise = volume.inodes.promise(WRITE_BYTES, Cost::default()).unwrap();
+    let delalloc = volume
+        .inodes
+        .reserve_delalloc(WRITE_BYTES, EditEstimate::default())
+        .unwrap();
     let inode = volume.inodes.get(id).unwrap();
     let mut extents = inode.extents.lock();
-    let job = Job::from_caller(&volume.files, &inode, &mut extents, 0, &bytes, promise);
+    let job = Job::from_caller(&volume.files, &inode, &mut extents, 0, &bytes, delalloc);
     let Job {
         taken,
         extents,
-        promise,
+        delalloc,
     } = job.unwrap().unwrap();
     let plan = taken.plan(&volume.files).unwrap();
     let mut store = Store::new(&volume.files);
-    store.add(&inode, Some(&plan), extents, promise);
+    store.add(&inode, Some(&plan), extents, delalloc);
     let stored = store.finish().pop().unwrap().unwrap();
     let before = volume.writer_stats().unwrap().commits;
     // As if others had taken nearly all that there was room for.

@@ -145,7 +145,7 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     let rig = Rig::on(&MkfsOptions::default(), 1024 * MIB, options());
     let volume = rig.volume();
     let growth = || {
-        let totals = volume.inodes.writer().unwrap().space.totals();
+        let totals = volume.inodes.transactions().unwrap().space.totals();
         let metadata = totals
             .iter()
             .find(|class| class.kind == SpaceKind::Metadata);

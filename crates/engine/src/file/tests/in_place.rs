@@ -190,7 +190,7 @@ fn a_write_in_place_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
         write(&rig, id, 0, 1, 60 * MIB as usize);
     }
     rig.volume().sync().unwrap();
-    let space = &rig.volume().inodes.writer().unwrap().space;
+    let space = &rig.volume().inodes.transactions().unwrap().space;
     let group = |id| space.find(places(&rig, id)[0].1).unwrap().start();
     assert_ne!(group(one), group(two));
     let writes = |id| {
@@ -257,11 +257,14 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     volume.sync().unwrap();
     volume.clone_range(src, 0, 0, dst, 0).unwrap();
     assert_eq!(
-        volume.inodes.writer().unwrap().shared_extents.len(),
+        volume.inodes.transactions().unwrap().shared_extents.len(),
         EXTENTS as usize
     );
     volume.sync().unwrap();
-    assert_eq!(volume.inodes.writer().unwrap().shared_extents.len(), 0);
+    assert_eq!(
+        volume.inodes.transactions().unwrap().shared_extents.len(),
+        0
+    );
     write(&rig, src, 0, 7, SECTOR as usize);
     assert!(
         read(&rig, dst, 0, SECTOR as usize)
@@ -284,7 +287,12 @@ fn overwrite(volume: &Volume, files: [FileId; 2]) {
     for file in files {
         volume.write(file, 0, &[2; 4096]).unwrap();
     }
-    volume.inodes.writer().unwrap().commit_running().unwrap();
+    volume
+        .inodes
+        .transactions()
+        .unwrap()
+        .commit_running()
+        .unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 use super::rig::{MIB, assert_sound, new_device, options};
 use crate::{NewInode, Volume};
 
-/// Has space of a new chunk promised to one file, and syncs another.
+/// Has space of a new chunk reserved to one file, and syncs another.
 fn promise_and_sync(volume: &Volume) {
     let chunks = || volume.pool().chunk_map().len();
     let before = chunks();

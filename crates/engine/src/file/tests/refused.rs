@@ -14,8 +14,8 @@ use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
 use crate::file_id::FileId;
-use crate::inode::Promise;
-use crate::transaction::Cost;
+use crate::inode::DelallocReservation;
+use crate::transaction::EditEstimate;
 use crate::{SpaceKind, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
@@ -40,13 +40,15 @@ fn read(volume: &Volume, id: FileId, offset: u64, len: usize) -> Vec<u8> {
 }
 
 /// Reserves all space for data but so much, to whole sectors.
-pub(super) fn take_all_but(volume: &Volume, left: u64) -> Vec<Promise> {
+pub(super) fn take_all_but(volume: &Volume, left: u64) -> Vec<DelallocReservation> {
     let left = left.next_multiple_of(SECTOR);
-    let kept = Promise::make(&volume.inodes, left, Cost::default()).unwrap();
+    let kept = DelallocReservation::make(&volume.inodes, left, EditEstimate::default()).unwrap();
     let mut taken = Vec::new();
     for step in [MIB, SECTOR] {
-        while let Ok(promise) = Promise::make(&volume.inodes, step, Cost::default()) {
-            taken.push(promise);
+        while let Ok(delalloc) =
+            DelallocReservation::make(&volume.inodes, step, EditEstimate::default())
+        {
+            taken.push(delalloc);
         }
     }
     drop(kept);
@@ -108,8 +110,12 @@ fn write_in_place_joins_what_is_buffered() {
         let taken = take_all_but(&volume, 0);
         let inode = volume.inodes.get(id).unwrap();
         let write = |offset: usize, len: usize| {
-            let need =
-                Promise::in_place(&volume.inodes, 100_000, volume.inodes.cost_of_times()).unwrap();
+            let need = DelallocReservation::in_place(
+                &volume.inodes,
+                100_000,
+                volume.inodes.cost_of_times(),
+            )
+            .unwrap();
             let target = Target::At(offset as u64);
             volume
                 .files
@@ -216,16 +222,16 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
     // It goes on behind a long piece, and so reserves more.
     volume.write(ahead, 0, &[1; 32 << 10]).unwrap();
     volume.write(ahead, 32 << 10, &[1; 4096]).unwrap();
-    let committed = volume.inodes.writer().unwrap().committed();
+    let committed = volume.inodes.transactions().unwrap().committed();
     let epoch = volume.node_store().epoch();
     thread::scope(|scope| {
         volume.truncate(freed, 0).unwrap();
-        let writer = scope.spawn(|| volume.write(new, 0, &vec![2; 3 * MIB as usize]));
-        while volume.inodes.writer().unwrap().committed() == committed {
+        let manager = scope.spawn(|| volume.write(new, 0, &vec![2; 3 * MIB as usize]));
+        while volume.inodes.transactions().unwrap().committed() == committed {
             thread::yield_now();
         }
         drop(epoch);
-        writer.join().unwrap().unwrap();
+        manager.join().unwrap().unwrap();
     });
     drop(taken);
     rig.assert_sound();
@@ -238,7 +244,7 @@ fn writers_find_the_room_that_there_is() {
     let options = options().commit_interval(Some(Duration::from_millis(20)));
     let rig = Rig::on(&MkfsOptions::default(), 128 * MIB, options);
     let volume = rig.volume();
-    let totals = volume.inodes.writer().unwrap().space.totals();
+    let totals = volume.inodes.transactions().unwrap().space.totals();
     let data = totals.iter().find(|class| class.kind == SpaceKind::Data);
     let data = data.unwrap();
     let each = (data.room + data.growth) * 2 / 3 / THREADS;

@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::file_id::FileId;
 use crate::inode::{inode_key, known_inode};
 use crate::namespace::NewInode;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 use crate::{OpenOptions, Volume};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -114,8 +114,11 @@ fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
     let mut item = known_inode(&tree, id).unwrap();
     item.flags = flags.bits().into();
-    let permit = volume.inodes.admit(Cost::items(1)).unwrap();
-    let txn = volume.inodes.enter(permit).unwrap();
+    let reservation = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(1))
+        .unwrap();
+    let txn = volume.inodes.join_transaction(reservation).unwrap();
     txn.put(&tree, inode_key(id.ino), item.as_bytes());
 }
 

@@ -149,7 +149,7 @@ fn sectors_are_never_torn_while_many_write_clone_and_read() {
         });
         writers
             .into_iter()
-            .for_each(|writer| writer.join().unwrap());
+            .for_each(|manager| manager.join().unwrap());
         done.store(true, Ordering::Relaxed);
         reader.join().unwrap();
     });

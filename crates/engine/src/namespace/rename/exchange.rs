@@ -5,12 +5,12 @@ use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
 use crate::inode::{Locked, note_change};
 use crate::namespace::entry::next_index;
-use crate::transaction::Permit;
+use crate::transaction::Reservation;
 
 impl<'a> Rename<'a> {
     pub(super) fn exchange(
         &self,
-        permit: Permit<'_>,
+        reservation: Reservation<'_>,
         mut locked: Locked<'a>,
         mut drafts: Drafts<'a>,
         new: &Place<'a>,
@@ -36,7 +36,10 @@ impl<'a> Rename<'a> {
             note_change(item, self.now);
             drafts.of(&dir.tree).put_inode(dir.id.ino, item);
         }
-        let txn = self.namespace.inodes.enter_tree(permit, &old.dir.tree)?;
+        let txn = self
+            .namespace
+            .inodes
+            .join_to_change(reservation, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
         if old.dir.id.root != new_dir.id.root {
             old.dir.tree.check_undeleted()?;

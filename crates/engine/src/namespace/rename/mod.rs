@@ -24,7 +24,7 @@ use crate::inode::{
 };
 use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::Cost;
+use crate::transaction::EditEstimate;
 use place::{Drafts, Place};
 
 /// What becomes of the new name if there is one.
@@ -90,7 +90,7 @@ impl Namespace {
     ) -> Result<()> {
         check_name(name)?;
         check_name(new_name)?;
-        let permit = self.inodes.admit(Cost::items(COST))?;
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(COST))?;
         let parents = [
             self.inodes.inode_in_use(dir)?,
             self.inodes.inode_in_use(new_dir)?,
@@ -141,8 +141,10 @@ impl Namespace {
             rename.refuse_loops(new.as_ref(), mode)?;
             let outcome = match (mode, &new) {
                 (_, Some(new)) if rename.is_same(new) => Ok(()),
-                (RenameMode::Exchange, Some(new)) => rename.exchange(permit, locked, drafts, new),
-                (_, new) => rename.replace(permit, locked, drafts, new.as_ref(), whiteout),
+                (RenameMode::Exchange, Some(new)) => {
+                    rename.exchange(reservation, locked, drafts, new)
+                }
+                (_, new) => rename.replace(reservation, locked, drafts, new.as_ref(), whiteout),
             };
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
             // What is known of directories is worth keeping.

@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::namespace::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::namespace::root_ref::RootPlace;
 use crate::roots::Tree;
-use crate::transaction::Txn;
+use crate::transaction::TransactionHandle;
 
 /// A name and what it leads to.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl<'t> Drafts<'t> {
         Ok(())
     }
 
-    pub(super) fn enter(self, txn: &Txn<'_>) {
+    pub(super) fn enter(self, txn: &TransactionHandle<'_>) {
         for draft in self.drafts {
             draft.enter(txn);
         }

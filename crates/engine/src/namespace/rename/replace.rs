@@ -11,13 +11,13 @@ use crate::namespace::entry::{NewEntry, next_index};
 use crate::namespace::inherit::inherited;
 use crate::namespace::new_inode::{NewInode, Parent};
 use crate::namespace::unlink::Left;
-use crate::transaction::Permit;
+use crate::transaction::Reservation;
 
 impl<'a> Rename<'a> {
     /// `new` is what stands at the new name.
     pub(super) fn replace(
         &self,
-        permit: Permit<'_>,
+        reservation: Reservation<'_>,
         mut locked: Locked<'a>,
         mut drafts: Drafts<'a>,
         new: Option<&Place<'a>>,
@@ -58,7 +58,10 @@ impl<'a> Rename<'a> {
         note_entry(&mut to, self.now, EntryChange::Added, self.new_name.len());
         drafts.of(&new_dir.tree).put_inode(new_dir.id.ino, &to);
 
-        let txn = self.namespace.inodes.enter_tree(permit, &old.dir.tree)?;
+        let txn = self
+            .namespace
+            .inodes
+            .join_to_change(reservation, &old.dir.tree)?;
         new_dir.tree.check_writable()?;
         if old.is_subvolume() {
             new_dir.tree.check_undeleted()?;
@@ -72,7 +75,7 @@ impl<'a> Rename<'a> {
         let evict = match (left, victim) {
             (Some(left), Some(victim)) => {
                 let state = locked.state(victim.id);
-                self.namespace.settle(&txn, victim, state, left)
+                self.namespace.finish_unlink(&txn, victim, state, left)
             }
             _ => false,
         };

@@ -133,9 +133,9 @@ fn a_group_that_contradicts_itself_gives_nothing_any_more() {
 fn a_read_only_group_gives_nothing_and_lets_no_writer_in() {
     let source = FakeSource::default();
     let group = group(0);
-    let writer = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
+    let manager = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
     assert!(!group.try_set_read_only() && !group.is_read_only());
-    drop(writer);
+    drop(manager);
     assert!(group.try_set_read_only() && group.try_set_read_only());
     assert!(InPlaceWrite::begin(Arc::clone(&group)).is_none());
     assert_eq!(group.allocate(&all(MIB), &source), None);
@@ -154,12 +154,12 @@ fn going_read_only_waits_for_all_writers() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let writer = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
+                    let manager = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
                     writing.fetch_add(1, Ordering::SeqCst);
                     started.wait();
                     std::thread::yield_now();
                     writing.fetch_sub(1, Ordering::SeqCst);
-                    drop(writer);
+                    drop(manager);
                     while InPlaceWrite::begin(Arc::clone(&group)).is_some() {}
                 });
             }

@@ -33,8 +33,11 @@ fn receiving_makes_the_uuid_tree_that_is_missing() {
     let root = NewInode::directory(0o755);
     let id = volume.create_subvolume(top, b"sub", &root).unwrap();
     let uuid_tree = volume.tree(RootId::UUID_TREE).unwrap().root_key();
-    let permit = volume.inodes.admit(Cost::items(1)).unwrap();
-    let txn = volume.inodes.enter(permit).unwrap();
+    let reservation = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(1))
+        .unwrap();
+    let txn = volume.inodes.join_transaction(reservation).unwrap();
     txn.edit(volume.roots.root_tree_object(), [Edit::Delete(uuid_tree)]);
     drop(txn);
     volume.sync().unwrap();

@@ -290,7 +290,7 @@ impl<'c, 'v> BlockIo<'c, 'v> {
     }
 
     /// Blocks made less blocks given up.
-    pub(super) fn balance(&self) -> i64 {
+    pub(super) fn net_blocks(&self) -> i64 {
         self.made
     }
 
@@ -324,7 +324,7 @@ impl BlockSink for BlockIo<'_, '_> {
         let space = &self.blocks.manager.space;
         let place = space.allocate_block(self.kind(), self.blocks.transid)?;
         if self.kind() == BlockKind::Metadata {
-            self.blocks.manager.balance.took_block();
+            self.blocks.manager.reservations.charge_block();
         }
         self.blocks.allocated.insert(place);
         Ok(place)

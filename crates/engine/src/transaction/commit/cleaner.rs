@@ -78,7 +78,7 @@ impl Commit<'_> {
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
-        let Some(refs) = self.manager.cleaner_refs(self.load) else {
+        let Some(refs) = self.manager.cleaner_refs(self.counts) else {
             self.manager.set_unclean();
             return Ok(());
         };

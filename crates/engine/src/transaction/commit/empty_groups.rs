@@ -24,7 +24,7 @@ impl Commit<'_> {
                     self.forget_chunk(&group, removed)?;
                     self.drop_caches(caches)?;
                 }
-                // Pinned, promised, or just allocated from.
+                // Pinned, reserved, or just allocated from.
                 Err(SpaceError::InUse { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -23,7 +23,7 @@ impl<'v> Commit<'v> {
             }
             let next = Running::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
-            manager.balance.freeze(old.load());
+            manager.reservations.freeze(old.counts());
             let dirty = std::mem::take(&mut *old.dirty.lock());
             let trees: Vec<CommitTree> = dirty
                 .into_iter()
@@ -50,7 +50,7 @@ impl<'v> Commit<'v> {
             roots: &manager.roots,
             manager,
             transid,
-            load: old.load(),
+            counts: old.counts(),
             trees: trees
                 .into_iter()
                 .map(|tree| (tree.tree.id(), tree))

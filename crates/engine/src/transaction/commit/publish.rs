@@ -47,7 +47,7 @@ impl Commit<'_> {
             roots.forget_tree(id);
         }
         roots.publish_superblock(superblock);
-        manager.balance.publish(extent_tree);
+        manager.reservations.publish(extent_tree);
         manager.note_commit(transid);
         manager.shared_extents.forget(transid);
         // Layers first: who takes the new epoch sees the new roots.
@@ -58,6 +58,6 @@ impl Commit<'_> {
         let pinned = manager.space.take_pinned();
         manager.unreleased.lock().push(epoch, pinned);
         manager.release_freed();
-        manager.renew_promise();
+        manager.shrink_reservation();
     }
 }

@@ -6,7 +6,7 @@
 //! commit has left their generation behind.
 //!
 //! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
-//! any other. Nobody was promised room for it: a volume that has none goes on without a valid one, as the kernel allows,
+//! any other. Nobody was reserved room for it: a volume that has none goes on without a valid one, as the kernel allows,
 //! until a commit finds some.
 
 use ubtrfs_format::features::CompatRo;
@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 use super::Commit;
 use crate::error::{RefKey, Result};
 use crate::space::{BlockGroup, free_space_tree};
-use crate::transaction::need::Load;
+use crate::transaction::worst_case::EditCounts;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
@@ -54,9 +54,9 @@ impl Commit<'_> {
             return Ok(());
         }
         let caches = self.v1_caches(None)?;
-        let load = self.load_of_rebuilding(&caches)?;
-        if !self.manager.promise_more(self.load, load) {
-            tracing::debug!(?load, "no room for the free-space tree");
+        let counts = self.load_of_rebuilding(&caches)?;
+        if !self.manager.extend_commit_reservation(self.counts, counts) {
+            tracing::debug!(?counts, "no room for the free-space tree");
             self.go_on_without();
             return Ok(());
         }
@@ -76,13 +76,13 @@ impl Commit<'_> {
     fn go_on_without(&mut self) {
         let compat = self.roots.superblock().compat_ro();
         self.edits.distrusts_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
-        if self.load.edits > 0 {
+        if self.counts.edits > 0 {
             // What this commit frees may be room for it.
             self.manager.set_unclean();
         }
     }
 
-    fn load_of_rebuilding(&mut self, caches: &Caches) -> Result<Load> {
+    fn load_of_rebuilding(&mut self, caches: &Caches) -> Result<EditCounts> {
         let nodesize = self.roots.superblock().nodesize.get() as usize;
         let groups = self.manager.space.groups();
         let groups = groups.iter().filter(|group| group.is_of(self.transid));
@@ -95,10 +95,10 @@ impl Commit<'_> {
         let old = self.roots.find_tree(RootId::FREE_SPACE_TREE)?;
         let old = old.map_or(0, |tree| tree.item().bytes_used.get()) / nodesize as u64;
         let gone = old + (caches.changes.len() + caches.extents.len()) as u64;
-        Ok(Load {
+        Ok(EditCounts {
             edits: blocks + gone,
             bytes: blocks * nodesize as u64 / 2,
-            ..Load::default()
+            ..EditCounts::default()
         })
     }
 
@@ -167,11 +167,12 @@ impl Commit<'_> {
             return Ok(Some(Caches::default()));
         }
         let caches = self.v1_caches(Some(group.start()))?;
-        let load = Load {
+        let counts = EditCounts {
             edits: (caches.changes.len() + caches.extents.len()) as u64,
-            ..Load::default()
+            ..EditCounts::default()
         };
-        let has_room = load.edits == 0 || self.manager.promise_more(self.load, load);
+        let has_room =
+            counts.edits == 0 || self.manager.extend_commit_reservation(self.counts, counts);
         Ok(has_room.then_some(caches))
     }
 

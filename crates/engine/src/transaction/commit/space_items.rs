@@ -67,7 +67,7 @@ impl Commit<'_> {
 
     pub(super) fn note_freed(&mut self, freed: &Freed) -> Result<()> {
         let group = self.group_of(freed.start, freed.len)?;
-        // Before it counts as unused, so that nobody is promised it yet.
+        // Before it counts as unused, so that nobody is reserved it yet.
         self.manager.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));

@@ -28,7 +28,7 @@ use crate::namespace::NewInode;
 use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
 use crate::transaction::manager::CommitPhases;
-use crate::transaction::{Cost, DataRef, DiskExtent};
+use crate::transaction::{DataRef, DiskExtent, EditEstimate};
 use crate::{OpenOptions, Volume};
 
 const NODESIZE: u64 = 4096;
@@ -81,7 +81,12 @@ impl Place {
     fn new(extents: u64) -> Place {
         let mut place = Place::empty(new_device(DEVICE_BYTES, ""), extents);
         let space = place.space();
-        let running = place.volume.inodes.writer().unwrap().running_transid();
+        let running = place
+            .volume
+            .inodes
+            .transactions()
+            .unwrap()
+            .running_transid();
         let len = extents * SECTOR;
         space.reserve_data(len).unwrap();
         let mut places = Vec::new();
@@ -119,8 +124,12 @@ impl Place {
         let (id, tree) = (self.file, self.tree());
         let len = self.extents * SECTOR;
         for sector in 0..self.extents {
-            let permit = self.volume.inodes.admit(Cost::items(3)).unwrap();
-            let txn = self.volume.inodes.enter(permit).unwrap();
+            let reservation = self
+                .volume
+                .inodes
+                .reserve_metadata(EditEstimate::items(3))
+                .unwrap();
+            let txn = self.volume.inodes.join_transaction(reservation).unwrap();
             let disk = DiskExtent {
                 start: places[(sector * APART % self.extents) as usize],
                 len: SECTOR,
@@ -142,15 +151,19 @@ impl Place {
         item.size = len.into();
         item.nbytes = len.into();
         item.flags = InodeFlags::NODATASUM.bits().into();
-        let permit = self.volume.inodes.admit(Cost::items(1)).unwrap();
-        let txn = self.volume.inodes.enter(permit).unwrap();
+        let reservation = self
+            .volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
+        let txn = self.volume.inodes.join_transaction(reservation).unwrap();
         txn.put(&tree, inode_key(id.ino), item.as_bytes());
         drop(txn);
         self.volume.sync().unwrap();
     }
 
     fn space(&self) -> Arc<Space> {
-        Arc::clone(&self.volume.inodes.writer().unwrap().space)
+        Arc::clone(&self.volume.inodes.transactions().unwrap().space)
     }
 
     fn tree(&self) -> Arc<Tree> {
@@ -172,7 +185,7 @@ impl Place {
     /// Takes blocks until so much is left in the block groups.
     fn leave_in_groups(&mut self, bytes: u64) {
         let space = self.space();
-        let running = self.volume.inodes.writer().unwrap().running_transid();
+        let running = self.volume.inodes.transactions().unwrap().running_transid();
         let total = self.metadata().total;
         while self.metadata().room > bytes {
             assert_eq!(self.metadata().total, total, "a new chunk");
@@ -184,7 +197,7 @@ impl Place {
     /// Makes chunks for data of all that no chunk has, and then leaves so much for tree blocks.
     fn leave(&mut self, bytes: u64) {
         let space = self.space();
-        space.lower_metadata_promise(0);
+        space.shrink_metadata_reservation(0);
         let reserved = reserve_all(&space);
         space.release_data(reserved);
         let growth = self.metadata().growth;
@@ -196,11 +209,15 @@ impl Place {
     fn touch(&self, sector: u64) -> bool {
         let (tree, key) = (self.tree(), self.extent_key(sector));
         let item = tree.view.get(&key).unwrap().unwrap().to_vec();
-        match self.volume.inodes.admit(Cost::items(1).freeing()) {
-            Ok(permit) => self
+        match self
+            .volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1).freeing())
+        {
+            Ok(reservation) => self
                 .volume
                 .inodes
-                .enter(permit)
+                .join_transaction(reservation)
                 .unwrap()
                 .put(&tree, key, item),
             Err(error) if error.is_no_space() => return false,
@@ -223,7 +240,7 @@ impl Place {
     }
 
     fn commits(&self) -> u64 {
-        self.volume.inodes.writer().unwrap().stats().commits
+        self.volume.inodes.transactions().unwrap().stats().commits
     }
 
     /// Gives back what was taken.
@@ -278,8 +295,9 @@ fn extent_item(disk: DiskExtent, generation: u64) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
+/// RESERVATION-1
 #[test]
-fn frozen_transaction_keeps_its_room_from_writers_of_data() {
+fn frozen_transaction_keeps_its_reservation_from_writers_of_data() {
     let mut place = Place::new(60_000);
     // Most of what the commit needs is in no chunk yet.
     place.leave_in_groups(3 * MIB);
@@ -287,9 +305,9 @@ fn frozen_transaction_keeps_its_room_from_writers_of_data() {
         assert!(place.touch(sector));
     }
     let volume = Arc::clone(&place.volume);
-    let writer = volume.inodes.writer().unwrap();
-    let alone = writer.committing.lock();
-    let commit = Commit::freeze(writer).unwrap().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
+    let alone = manager.committing.lock();
+    let commit = Commit::freeze(manager).unwrap().unwrap();
     assert!(place.touch(1));
     let space = place.space();
     let reserved = reserve_all(&space);

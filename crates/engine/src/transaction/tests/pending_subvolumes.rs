@@ -26,13 +26,13 @@ fn source_of_a_snapshot_is_committed_as_it_was_at_the_freeze() {
     // Takes its block before pending subvolumes are looked at, and so reads which are free.
     volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
     let is_done = Arc::new(AtomicBool::new(false));
-    let frozen = volume.inodes.writer().unwrap().running_transid();
+    let frozen = volume.inodes.transactions().unwrap().running_transid();
     let (weak, done) = (Arc::downgrade(&volume), Arc::clone(&is_done));
     device.hook(move |_| {
         let Some(volume) = weak.upgrade() else {
             return;
         };
-        let is_frozen = volume.inodes.writer().unwrap().running_transid() > frozen;
+        let is_frozen = volume.inodes.transactions().unwrap().running_transid() > frozen;
         if is_frozen && !done.swap(true, Ordering::Relaxed) {
             volume.set_read_only(source, true).unwrap();
         }

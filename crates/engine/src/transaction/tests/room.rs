@@ -14,7 +14,7 @@ use ubtrfs_tree::Edit;
 use super::{device_of, open, open_files, options, xattr};
 use crate::roots::Tree;
 use crate::space::SpaceTotals;
-use crate::transaction::{Cost, Permit};
+use crate::transaction::{EditEstimate, Reservation};
 use crate::{Fallocate, FileId, NewInode, OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;
@@ -26,8 +26,12 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
         loop {
             let (key, item) = xattr(256, &format!("user.{number}"), &vec![1; value_bytes]);
             number += 1;
-            match volume.inodes.admit(Cost::items(1)) {
-                Ok(permit) => volume.inodes.enter(permit).unwrap().put(tree, key, item),
+            match volume.inodes.reserve_metadata(EditEstimate::items(1)) {
+                Ok(reservation) => volume
+                    .inodes
+                    .join_transaction(reservation)
+                    .unwrap()
+                    .put(tree, key, item),
                 Err(error) => {
                     assert!(error.is_no_space(), "{error}");
                     break;
@@ -48,28 +52,31 @@ fn delete_some(volume: &Volume, tree: &Arc<Tree>, count: usize) {
     }
     drop(cursor);
     for key in keys {
-        let permit = volume.inodes.admit(Cost::items(1).freeing()).unwrap();
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1).freeing())
+            .unwrap();
         volume
             .inodes
-            .enter(permit)
+            .join_transaction(reservation)
             .unwrap()
             .edit(tree, [Edit::Delete(key)]);
     }
 }
 
 #[test]
-fn room_that_somebody_looks_at_for_a_moment_is_waited_for() {
+fn space_that_a_reader_holds_for_a_moment_is_waited_for() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
-    let writer = volume.inodes.writer().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
     delete_some(&volume, &tree, 80);
-    assert!(!writer.has_room_now(Cost::items(1)));
-    let (looked_at, before) = (volume.node_store().epoch(), writer.committed());
+    assert!(!manager.fits_now(EditEstimate::items(1)));
+    let (looked_at, before) = (volume.node_store().epoch(), manager.committed());
     thread::scope(|scope| {
         scope.spawn(move || {
-            while writer.committed() == before {
+            while manager.committed() == before {
                 thread::yield_now();
             }
             // For longer than it takes to be refused.
@@ -79,7 +86,10 @@ fn room_that_somebody_looks_at_for_a_moment_is_waited_for() {
             }
             drop(looked_at);
         });
-        let _ = volume.inodes.admit(Cost::items(1)).unwrap();
+        let _ = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
     });
 }
 
@@ -103,7 +113,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     kept[at] = 0b1;
     volume
         .inodes
-        .enter(Permit::owed())
+        .join_transaction(Reservation::already_made())
         .unwrap()
         .put(&quotas, key, kept);
     volume.sync().unwrap();
@@ -114,75 +124,100 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     delete_some(&volume, &tree, 1000);
     volume.sync().unwrap();
-    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
+    let _ = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(1))
+        .unwrap();
     drop((tree, volume));
     assert_eq!(status(&open(&device, &OpenOptions::new()))[at], 0b101);
 }
 
 /// Sums of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
-    let totals = volume.inodes.writer().unwrap().space.totals();
+    let totals = volume.inodes.transactions().unwrap().space.totals();
     let metadata = |class: &SpaceTotals| class.kind == SpaceKind::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 
+/// RESERVATION-2
 #[test]
-fn operations_count_from_the_moment_they_are_let_in() {
+fn reservations_count_as_part_of_the_running_transaction() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
     let mut inside = Vec::new();
     while inside.len() < 200
-        && let Ok(permit) = volume.inodes.admit(Cost::of_freeing())
+        && let Ok(reservation) = volume.inodes.reserve_metadata(EditEstimate::of_freeing())
     {
-        inside.push(permit);
+        inside.push(reservation);
     }
     assert!((1..200).contains(&inside.len()), "{}", inside.len());
     drop(inside);
-    let _ = volume.inodes.admit(Cost::of_freeing()).unwrap();
+    let _ = volume
+        .inodes
+        .reserve_metadata(EditEstimate::of_freeing())
+        .unwrap();
 }
 
+/// RESERVATION-CACHE-1
 #[test]
-fn small_operations_are_let_in_by_one_promise() {
+fn small_operations_share_one_reservation() {
     let device = device_of(8 << 30, "");
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
-    let writer = volume.inodes.writer().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
     let before = metadata(&volume).reserved;
-    let first = volume.inodes.admit(Cost::items(5)).unwrap();
-    let promised = metadata(&volume).reserved;
-    assert!(promised > before);
+    let first = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(5))
+        .unwrap();
+    let reserved = metadata(&volume).reserved;
+    assert!(reserved > before);
     for number in 0..10 {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 300]);
-        let permit = volume.inodes.admit(Cost::items(5).bytes(300)).unwrap();
-        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(5).bytes(300))
+            .unwrap();
+        volume
+            .inodes
+            .join_transaction(reservation)
+            .unwrap()
+            .put(&tree, key, item);
     }
     drop(first);
-    assert_eq!(metadata(&volume).reserved, promised);
+    assert_eq!(metadata(&volume).reserved, reserved);
     // What it was for is there by now, and takes no more.
-    writer.renew_promise();
-    assert!((before + 1..promised).contains(&metadata(&volume).reserved));
+    manager.shrink_reservation();
+    assert!((before + 1..reserved).contains(&metadata(&volume).reserved));
 }
 
+/// RESERVATION-CACHE-2
 #[test]
-fn what_nobody_takes_of_a_promise_is_given_to_others() {
+fn unused_units_are_drained_for_other_operations() {
     let device = device_of(8 << 30, "");
     let volume = open(&device, &options());
-    let writer = volume.inodes.writer().unwrap();
-    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
+    let manager = volume.inodes.transactions().unwrap();
+    let _ = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(1))
+        .unwrap();
     // As much as there is room for beside nothing else.
     let (mut least, mut most) = (1, u64::MAX / 2);
     while most - least > 1 {
         let bytes = least + (most - least) / 2;
-        match writer.has_room_now(Cost::default().bytes(bytes)) {
+        match manager.fits_now(EditEstimate::default().bytes(bytes)) {
             true => least = bytes,
             false => most = bytes,
         }
     }
-    writer.renew_promise();
-    let _ = volume.inodes.admit(Cost::items(1)).unwrap();
-    assert!(writer.has_room_now(Cost::default().bytes(least)));
+    manager.shrink_reservation();
+    let _ = volume
+        .inodes
+        .reserve_metadata(EditEstimate::items(1))
+        .unwrap();
+    assert!(manager.fits_now(EditEstimate::default().bytes(least)));
 }
 
 /// Half full of metadata that a snapshot shares; there are two files, of which the first has an extent.
@@ -201,8 +236,15 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
             }
         }
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
-        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
-        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
+        volume
+            .inodes
+            .join_transaction(reservation)
+            .unwrap()
+            .put(&tree, key, item);
     }
     volume
         .snapshot(RootId::FS_TREE, top, b"snap", true)
@@ -236,27 +278,31 @@ fn files_share_and_reserve_a_little_on_a_volume_half_full_of_shared_metadata() {
     run(Command::new("cp").arg("--reflink=always").args([one, two]));
 }
 
+/// RESERVATION-3
 #[test]
-fn what_is_kept_back_is_kept_from_opening_on() {
+fn global_reserve_is_reserved_from_opening_on() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     assert!(metadata(&volume).reserved >= 2 << 20);
 }
 
 #[test]
-fn who_frees_space_leaves_what_is_kept_to_no_chunk_of_data() {
+fn operations_that_free_space_leave_the_global_reserve_to_no_chunk_of_data() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
     let before = metadata(&volume).reserved;
-    let permit = volume.inodes.admit(Cost::of_freeing()).unwrap();
+    let reservation = volume
+        .inodes
+        .reserve_metadata(EditEstimate::of_freeing())
+        .unwrap();
     assert!(metadata(&volume).reserved >= before);
-    drop(permit);
+    drop(reservation);
 }
 
 #[test]
-fn cleaner_takes_nothing_that_other_work_was_promised() {
+fn cleaner_takes_nothing_that_other_work_has_reserved() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -265,8 +311,15 @@ fn cleaner_takes_nothing_that_other_work_was_promised() {
     let tree = volume.subvolume_tree(id).unwrap();
     for number in 0..400 {
         let (key, item) = xattr(256, &format!("user.{number}"), &[1; 7600]);
-        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
-        volume.inodes.enter(permit).unwrap().put(&tree, key, item);
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
+        volume
+            .inodes
+            .join_transaction(reservation)
+            .unwrap()
+            .put(&tree, key, item);
     }
     volume.sync().unwrap();
     fill_up(&volume, &volume.subvolume_tree(RootId::FS_TREE).unwrap());
@@ -276,17 +329,27 @@ fn cleaner_takes_nothing_that_other_work_was_promised() {
         let tree = volume.find_tree(id).unwrap();
         tree.is_some_and(|tree| tree.item().drop_level == 0)
     };
-    volume.inodes.writer().unwrap().commit_running().unwrap();
+    volume
+        .inodes
+        .transactions()
+        .unwrap()
+        .commit_running()
+        .unwrap();
     assert!(nothing_dropped());
     // With nothing beside it, it goes on.
-    volume.inodes.writer().unwrap().commit_running().unwrap();
+    volume
+        .inodes
+        .transactions()
+        .unwrap()
+        .commit_running()
+        .unwrap();
     assert!(!nothing_dropped());
     volume.free_deleted_subvolumes().unwrap();
     assert!(volume.find_tree(id).unwrap().is_none());
 }
 
 #[test]
-fn truncation_on_a_full_volume_owes_what_it_is_about_to_change() {
+fn truncation_on_a_full_volume_reserves_what_it_is_about_to_change() {
     let device = device_of(DEVICE_BYTES, "");
     let volume = open(&device, &options());
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -296,15 +359,15 @@ fn truncation_on_a_full_volume_owes_what_it_is_about_to_change() {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     fill_up(&volume, &tree);
     let inode = volume.inodes.get(file).unwrap();
-    let writer = volume.inodes.writer().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
     let held = inode.extents.lock();
     thread::scope(|scope| {
         let cut = scope.spawn(|| volume.truncate(file, 0));
-        // Others may be owed something for a moment.
+        // Others may be reserved something for a moment.
         let mut owing_since = Instant::now();
         let begin = owing_since;
         while owing_since.elapsed() < Duration::from_millis(300) {
-            if !writer.balance.is_owing() {
+            if !manager.reservations.has_reserved() {
                 owing_since = Instant::now();
             }
             assert!(begin.elapsed() < Duration::from_secs(60));
@@ -313,5 +376,5 @@ fn truncation_on_a_full_volume_owes_what_it_is_about_to_change() {
         drop(held);
         cut.join().unwrap().unwrap();
     });
-    assert!(!writer.balance.is_owing());
+    assert!(!manager.reservations.has_reserved());
 }

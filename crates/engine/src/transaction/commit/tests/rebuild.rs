@@ -20,7 +20,12 @@ impl Place {
         let device = new_device(BYTES, "^block-group-tree");
         let mut place = Place::empty(device, DATA / EXTENT_EVERY);
         let space = place.space();
-        let running = place.volume.inodes.writer().unwrap().running_transid();
+        let running = place
+            .volume
+            .inodes
+            .transactions()
+            .unwrap()
+            .running_transid();
         space.reserve_data(DATA).unwrap();
         let groups = space.groups();
         let data = groups
@@ -137,8 +142,11 @@ fn only_items_of_files_go_with_caches_of_free_space() {
             ..FreeSpaceHeader::new_zeroed()
         };
         let key = Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, number as u64);
-        let permit = volume.inodes.admit(Cost::items(1)).unwrap();
-        let txn = volume.inodes.enter(permit).unwrap();
+        let reservation = volume
+            .inodes
+            .reserve_metadata(EditEstimate::items(1))
+            .unwrap();
+        let txn = volume.inodes.join_transaction(reservation).unwrap();
         txn.insert(&tree, key, header.as_bytes());
     }
     drop(tree);

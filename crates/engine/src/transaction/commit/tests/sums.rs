@@ -51,16 +51,16 @@ fn sums_of_new_data_are_edits() {
     let place = Place::empty(device(), 0);
     let volume = &place.volume;
     let edits = || {
-        let running = volume.inodes.writer().unwrap().running.read();
-        running.load().edits
+        let running = volume.inodes.transactions().unwrap().running.read();
+        running.counts().edits
     };
     let before = edits();
     volume
         .write(place.file, 0, &vec![7; EXTENT as usize])
         .unwrap();
     let entered = edits() - before;
-    let promised = volume.inodes.cost_of_data(EXTENT).items;
-    assert!(promised >= entered, "{promised}, {entered}");
+    let reserved = volume.inodes.cost_of_data(EXTENT).items;
+    assert!(reserved >= entered, "{reserved}, {entered}");
 }
 
 /// Fills the buffer of a volume whose free space is in sectors, but for a run of `longest` bytes.
@@ -69,7 +69,7 @@ fn writes_in_pieces(longest: u64) {
     let volume = Arc::clone(&place.volume);
     let space = place.space();
     place.leave(3 * MIB);
-    let running = volume.inodes.writer().unwrap().running_transid();
+    let running = volume.inodes.transactions().unwrap().running_transid();
     let mut taken = Vec::new();
     for number in 0..reserve_all(&space) / SECTOR {
         let (start, _) = space.allocate_data(SECTOR, SECTOR, None, running).unwrap();

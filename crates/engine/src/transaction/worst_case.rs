@@ -4,12 +4,12 @@
 //! makes edits dear: the first one in a leaf that is shared adds a reference to every extent that the leaf names,
 //! and these lie anywhere in the extent tree.
 //!
-//! Not here: what was promised to whom (`writer`), which blocks are shared (`commit::blocks`).
+//! Not here: what was reserved to whom (`writer`), which blocks are shared (`commit::blocks`).
 
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
-use super::cost::Cost;
+use super::estimate::EditEstimate;
 
 /// An edit touches a leaf, which may split, and may so touch a leaf of the extent tree and one of the free-space tree.
 const BLOCKS_PER_EDIT: u64 = 4;
@@ -20,7 +20,7 @@ const BLOCKS_PER_LEAF: u64 = 64;
 
 /// What a transaction changes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct EditCounts {
     /// Items, those changed twice counted twice.
     pub(crate) edits: u64,
     /// Leaves among them that a snapshot may share.
@@ -29,26 +29,26 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
 }
 
-impl Load {
+impl EditCounts {
     /// `may_share`: the items of `cost` may lie in leaves that a snapshot shares.
-    pub(super) fn of(cost: Cost, may_share: bool) -> Load {
-        Load {
+    pub(super) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
+        EditCounts {
             edits: cost.items,
             shared: if may_share { cost.leaves } else { 0 },
             bytes: cost.bytes,
         }
     }
 
-    pub(super) fn edits(edits: u64) -> Load {
-        Load {
+    pub(super) fn edits(edits: u64) -> EditCounts {
+        EditCounts {
             edits,
-            ..Load::default()
+            ..EditCounts::default()
         }
     }
 
     #[must_use]
-    pub(super) fn and(self, other: Load) -> Load {
-        Load {
+    pub(super) fn and(self, other: EditCounts) -> EditCounts {
+        EditCounts {
             edits: self.edits.saturating_add(other.edits),
             shared: self.shared.saturating_add(other.shared),
             bytes: self.bytes.saturating_add(other.bytes),
@@ -65,33 +65,37 @@ pub(crate) struct TreeSizes {
 }
 
 impl TreeSizes {
-    pub(super) fn need(&self, load: Load) -> u64 {
-        let edited = load.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
-        let touched = edited.saturating_add(self.unsharing(load));
-        let everything = with_splits(self.all).saturating_add(self.added_refs(load));
+    pub(super) fn worst_case_bytes(&self, counts: EditCounts) -> u64 {
+        let edited = counts.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
+        let touched = edited.saturating_add(self.unsharing(counts));
+        let everything = with_splits(self.all).saturating_add(self.added_refs(counts));
         touched
             .saturating_add(touched.min(self.describing_blocks()))
             .min(everything)
-            .saturating_add(load.bytes.saturating_mul(2))
+            .saturating_add(counts.bytes.saturating_mul(2))
             .saturating_add(PATHS * self.nodesize)
     }
 
     /// By how much the trees may be larger after it.
-    pub(super) fn growth(&self, load: Load) -> u64 {
-        load.bytes
+    pub(super) fn growth(&self, counts: EditCounts) -> u64 {
+        counts
+            .bytes
             .saturating_mul(2)
-            .saturating_add(self.added_refs(load))
+            .saturating_add(self.added_refs(counts))
     }
 
     /// The references that leaves name; a leaf's take no more room than the leaf.
-    fn added_refs(&self, load: Load) -> u64 {
-        load.shared.saturating_mul(self.nodesize).min(self.all / 2)
+    fn added_refs(&self, counts: EditCounts) -> u64 {
+        counts
+            .shared
+            .saturating_mul(self.nodesize)
+            .min(self.all / 2)
     }
 
     /// Leaves of the extent tree that get references of what shared blocks name, and may split.
-    fn unsharing(&self, load: Load) -> u64 {
+    fn unsharing(&self, counts: EditCounts) -> u64 {
         let by = |refs: u64| {
-            let leaves = load.shared.saturating_mul(refs);
+            let leaves = counts.shared.saturating_mul(refs);
             leaves.saturating_mul(self.nodesize)
         };
         // What nodes name are blocks.
@@ -99,7 +103,7 @@ impl TreeSizes {
         by(self.extents_of_leaf())
             .saturating_add(by_nodes)
             .saturating_mul(2)
-            .min(with_splits(self.extent_tree).saturating_add(self.added_refs(load)))
+            .min(with_splits(self.extent_tree).saturating_add(self.added_refs(counts)))
     }
 
     /// The leaves of the extent tree that tell of tree blocks. When one of them changes it moves, and so the one that

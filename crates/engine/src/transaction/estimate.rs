@@ -12,7 +12,7 @@ const FREEING_LEAVES: u64 = 8;
 
 /// What an operation may change at worst.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
+pub(crate) struct EditEstimate {
     /// Items that it inserts, replaces or deletes.
     pub(crate) items: u64,
     /// Bytes of the values that it inserts.
@@ -23,9 +23,9 @@ pub(crate) struct Cost {
     pub(crate) frees: bool,
 }
 
-impl Cost {
-    pub(crate) fn items(items: u64) -> Cost {
-        Cost {
+impl EditEstimate {
+    pub(crate) fn items(items: u64) -> EditEstimate {
+        EditEstimate {
             items,
             bytes: items * 128,
             leaves: items,
@@ -34,26 +34,26 @@ impl Cost {
     }
 
     /// So many items that lie side by side, such as those of one inode.
-    pub(crate) fn neighbours(items: u64) -> Cost {
-        Cost::items(items).in_leaves(2 + items / 32)
+    pub(crate) fn neighbours(items: u64) -> EditEstimate {
+        EditEstimate::items(items).in_leaves(2 + items / 32)
     }
 
     #[must_use]
-    pub(crate) fn in_leaves(mut self, leaves: u64) -> Cost {
+    pub(crate) fn in_leaves(mut self, leaves: u64) -> EditEstimate {
         self.leaves = leaves.min(self.items);
         self
     }
 
     #[must_use]
-    pub(crate) fn bytes(mut self, bytes: u64) -> Cost {
+    pub(crate) fn bytes(mut self, bytes: u64) -> EditEstimate {
         self.bytes += bytes;
         self
     }
 
     /// Both together; it frees if either does.
     #[must_use]
-    pub(crate) fn and(self, other: Cost) -> Cost {
-        Cost {
+    pub(crate) fn and(self, other: EditEstimate) -> EditEstimate {
+        EditEstimate {
             items: self.items.saturating_add(other.items),
             bytes: self.bytes.saturating_add(other.bytes),
             leaves: self.leaves.saturating_add(other.leaves),
@@ -62,14 +62,14 @@ impl Cost {
     }
 
     /// Takes `part` away, as far as it is there, and returns it.
-    pub(crate) fn take(&mut self, part: Cost) -> Cost {
-        let mut take = |from: fn(&mut Cost) -> &mut u64, wanted: u64| {
+    pub(crate) fn take(&mut self, part: EditEstimate) -> EditEstimate {
+        let mut take = |from: fn(&mut EditEstimate) -> &mut u64, wanted: u64| {
             let left = from(self);
             let taken = wanted.min(*left);
             *left -= taken;
             taken
         };
-        Cost {
+        EditEstimate {
             items: take(|cost| &mut cost.items, part.items),
             bytes: take(|cost| &mut cost.bytes, part.bytes),
             leaves: take(|cost| &mut cost.leaves, part.leaves),
@@ -78,14 +78,14 @@ impl Cost {
     }
 
     /// The most of an operation that frees space, or of one step of it.
-    pub(crate) fn of_freeing() -> Cost {
-        Cost::items(FREEING_ITEMS)
+    pub(crate) fn of_freeing() -> EditEstimate {
+        EditEstimate::items(FREEING_ITEMS)
             .in_leaves(FREEING_LEAVES)
             .freeing()
     }
 
     #[must_use]
-    pub(crate) fn freeing(mut self) -> Cost {
+    pub(crate) fn freeing(mut self) -> EditEstimate {
         self.frees = true;
         self
     }

@@ -1,0 +1,297 @@
+//! Metadata space reserved for commits: for the commit in progress, for the running transaction, and a global reserve for
+//! operations that free space.
+//!
+//! Invariants
+//! - RESERVATION-1: a freeze takes nothing from what is reserved. The need of the frozen transaction is counted apart until
+//!   it is published, less what its commit has allocated.
+//! - RESERVATION-2: a reservation counts as part of the running transaction. It is added before the limit is checked, and
+//!   removed only after the edits themselves are counted.
+//! - RESERVATION-3: the global reserve is reserved from the opening on, so that no chunk of data takes it.
+//!
+//! Locks: none. The caller that hands over the counts of the running transaction holds the freeze guard, shared. So they do
+//! not count as frozen as well.
+//! Not here: how much a change needs (`worst_case`), where space comes from (`space`), who waits for it (`manager`),
+//! batches for small operations (`reservation_cache`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::estimate::EditEstimate;
+use super::reservation_cache::{ReservationCache, Units};
+use super::running::Running;
+use super::worst_case::{EditCounts, TreeSizes};
+use crate::space::Space;
+
+/// Bounds of the global reserve, in bytes. It is at least enough for one operation that frees space.
+const LEAST_RESERVE: u64 = 2 << 20;
+const MOST_RESERVE: u64 = 128 << 20;
+
+/// The reservations of a volume.
+#[derive(Debug)]
+pub(crate) struct MetadataReservations {
+    space: Arc<Space>,
+    nodesize: u64,
+    /// Bytes of tree blocks as of the last commit, and those of the extent tree.
+    used: AtomicU64,
+    extent_tree: AtomicU64,
+    /// Some tree may share blocks with a snapshot.
+    sharing: Arc<AtomicBool>,
+    /// Edits that are reserved and not made yet, as those of buffered data.
+    reserved_items: AtomicU64,
+    reserved_leaves: AtomicU64,
+    reserved_bytes: AtomicU64,
+    /// The part of it that no operation has taken yet.
+    cache: ReservationCache,
+    /// Bytes that the commit in progress may still allocate (RESERVATION-1), and by how many it may enlarge the trees.
+    frozen_need: AtomicU64,
+    frozen_growth: AtomicU64,
+}
+
+impl MetadataReservations {
+    pub(crate) fn new(
+        space: &Arc<Space>,
+        nodesize: u64,
+        extent_tree: u64,
+        sharing: Arc<AtomicBool>,
+    ) -> MetadataReservations {
+        MetadataReservations {
+            used: AtomicU64::new(space.metadata_used()),
+            space: Arc::clone(space),
+            nodesize,
+            extent_tree: AtomicU64::new(extent_tree),
+            sharing,
+            reserved_items: AtomicU64::new(0),
+            reserved_leaves: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
+            cache: ReservationCache::default(),
+            frozen_need: AtomicU64::new(0),
+            frozen_growth: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts edits that come later, until they are made or given up.
+    pub(super) fn reserve(&self, cost: EditEstimate) {
+        self.reserved_items.fetch_add(cost.items, Ordering::Relaxed);
+        self.reserved_leaves
+            .fetch_add(cost.leaves, Ordering::Relaxed);
+        self.reserved_bytes.fetch_add(cost.bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn release(&self, cost: EditEstimate) {
+        // RESERVATION-2. Release ordering: a thread that sees the lower reservation also sees the edits that replaced it.
+        self.reserved_items.fetch_sub(cost.items, Ordering::Release);
+        self.reserved_leaves
+            .fetch_sub(cost.leaves, Ordering::Release);
+        self.reserved_bytes.fetch_sub(cost.bytes, Ordering::Release);
+    }
+
+    fn reserved(&self) -> EditEstimate {
+        EditEstimate {
+            items: self.reserved_items.load(Ordering::Acquire),
+            leaves: self.reserved_leaves.load(Ordering::Acquire),
+            bytes: self.reserved_bytes.load(Ordering::Acquire),
+            frees: false,
+        }
+    }
+
+    /// Takes units for a small operation from the cache of its thread. They stay reserved until they are consumed.
+    pub(super) fn take_cached(&self, units: Units) -> bool {
+        self.cache.take(units)
+    }
+
+    pub(super) fn consume_cached(&self, units: Units) {
+        self.cache.consume(units);
+    }
+
+    /// Reserves a batch if there is space for many (RESERVATION-CACHE-2), and takes `units` of it.
+    pub(super) fn take_batch(&self, running: &Running, lazy: EditEstimate, units: Units) -> bool {
+        let batch = Units::BATCH.cost();
+        let with_kept = |more: EditEstimate| {
+            let need = self.need_of(running.counts(), self.reserved().and(lazy).and(more));
+            need.saturating_add(self.global_reserve(need))
+        };
+        if !self.space.fits_metadata(with_kept(batch).saturating_mul(2)) {
+            return false;
+        }
+        // RESERVATION-CACHE-1
+        self.reserve(batch);
+        if !self
+            .space
+            .reserve_metadata(with_kept(EditEstimate::default()))
+        {
+            self.release(batch);
+            return false;
+        }
+        self.release(self.cache.refill(units).cost());
+        true
+    }
+
+    /// Releases what the cache holds. False if it holds nothing.
+    pub(super) fn drain_cache(&self) -> bool {
+        let units = self.cache.drain();
+        self.release(units.cost());
+        !units.is_none()
+    }
+
+    pub(super) fn has_reserved(&self) -> bool {
+        self.drain_cache();
+        self.reserved_items.load(Ordering::Relaxed) > 0
+    }
+
+    /// Reserves what commits need at worst for all edits so far, for all reservations and for `lazy`. False if there is not
+    /// as much. An operation that `frees` space may use the global reserve.
+    pub(super) fn reserve_space(&self, running: &Running, lazy: EditEstimate, frees: bool) -> bool {
+        let reserved = self.reserved();
+        let need = self.need_of(running.counts(), reserved.and(lazy));
+        let with_kept = need.saturating_add(self.global_reserve(need));
+        self.space.reserve_metadata(with_kept)
+            || frees && self.space.reserve_metadata_keeping(need, with_kept)
+    }
+
+    /// Releases what is reserved beyond the need, which has become less. No other thread reserves meanwhile.
+    pub(super) fn shrink_to(&self, running: EditCounts, lazy: EditEstimate) {
+        self.drain_cache();
+        let need = self.need(running, lazy);
+        let with_kept = need.saturating_add(self.global_reserve(need));
+        self.space.shrink_metadata_reservation(with_kept);
+    }
+
+    /// Reserves the global reserve (RESERVATION-3), whether there is as much or not.
+    pub(super) fn keep_global_reserve(&self) {
+        let need = self.need(EditCounts::default(), EditEstimate::default());
+        let with_kept = need.saturating_add(self.global_reserve(need));
+        self.space.reserve_metadata_keeping(0, with_kept);
+    }
+
+    fn need(&self, running: EditCounts, cost: EditEstimate) -> u64 {
+        self.need_of(running, self.reserved().and(cost))
+    }
+
+    fn need_of(&self, running: EditCounts, reserved: EditEstimate) -> u64 {
+        let counts = running.and(self.counts_of(reserved));
+        let frozen = self.frozen_need.load(Ordering::Relaxed);
+        frozen.saturating_add(self.sizes().worst_case_bytes(counts))
+    }
+
+    /// The global reserve, when commits may have taken `need`.
+    fn global_reserve(&self, need: u64) -> u64 {
+        let mut sizes = self.sizes();
+        sizes.extent_tree = sizes.extent_tree.saturating_add(need);
+        let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing()));
+        one.max((sizes.all / 4).clamp(LEAST_RESERVE, MOST_RESERVE))
+    }
+
+    fn counts_of(&self, cost: EditEstimate) -> EditCounts {
+        EditCounts::of(cost, self.sharing.load(Ordering::Relaxed))
+    }
+
+    /// The sizes of trees once the commit in progress is done, at most.
+    fn sizes(&self) -> TreeSizes {
+        let growth = self.frozen_growth.load(Ordering::Relaxed);
+        let grown = |size: &AtomicU64| size.load(Ordering::Relaxed).saturating_add(growth);
+        TreeSizes {
+            nodesize: self.nodesize,
+            all: grown(&self.used),
+            extent_tree: grown(&self.extent_tree),
+        }
+    }
+}
+
+/// Calls of a commit.
+impl MetadataReservations {
+    /// Moves the need of the running transaction to the commit in progress. No operation joins meanwhile.
+    pub(super) fn freeze(&self, counts: EditCounts) {
+        let sizes = self.sizes();
+        let (need, growth) = (sizes.worst_case_bytes(counts), sizes.growth(counts));
+        self.frozen_need.store(need, Ordering::Relaxed);
+        self.frozen_growth.store(growth, Ordering::Relaxed);
+    }
+
+    /// Counts a block that the commit in progress has allocated.
+    pub(super) fn charge_block(&self) {
+        let take = |need: u64| Some(need.saturating_sub(self.nodesize));
+        let _ = self
+            .frozen_need
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, take);
+    }
+
+    /// Reserves for the commit in progress, beside its own `counts`, the dropping of up to `most` references. Returns how
+    /// many fit beside the `running` transaction, at least a leaf's; None if not even these fit.
+    pub(super) fn reserve_for_cleaner(
+        &self,
+        counts: EditCounts,
+        running: EditCounts,
+        most: u64,
+    ) -> Option<u64> {
+        self.drain_cache();
+        let sizes = self.sizes();
+        let before = sizes.worst_case_bytes(counts);
+        let least = sizes.extents_of_leaf();
+        // Other operations go on freeing space, unless that leaves no room for this.
+        for beside in [EditEstimate::of_freeing(), EditEstimate::default()] {
+            let mut refs = most.max(least);
+            loop {
+                let more = sizes.worst_case_bytes(counts.and(EditCounts::edits(refs))) - before;
+                let need = self.need(running, beside).saturating_add(more);
+                if self.space.reserve_metadata(need) {
+                    // Threads that checked meanwhile did not see it yet.
+                    self.frozen_need.fetch_add(more, Ordering::Relaxed);
+                    if self.space.reserve_metadata(self.need(running, beside)) {
+                        return Some(refs);
+                    }
+                    self.frozen_need.fetch_sub(more, Ordering::Relaxed);
+                }
+                if refs == least {
+                    break;
+                }
+                refs = (refs * 3 / 4).max(least);
+            }
+        }
+        None
+    }
+
+    /// Reserves `more` for the commit in progress beside its `counts`. False, and nothing changes, if that does not fit
+    /// beside the `running` transaction and an operation that frees space.
+    pub(super) fn extend_commit_reservation(
+        &self,
+        counts: EditCounts,
+        more: EditCounts,
+        running: EditCounts,
+    ) -> bool {
+        self.drain_cache();
+        let sizes = self.sizes();
+        let need = sizes.worst_case_bytes(counts.and(more)) - sizes.worst_case_bytes(counts);
+        let growth = sizes.growth(more);
+        self.frozen_need.fetch_add(need, Ordering::Relaxed);
+        self.frozen_growth.fetch_add(growth, Ordering::Relaxed);
+        let reserved = self
+            .space
+            .reserve_metadata(self.need(running, EditEstimate::of_freeing()));
+        if !reserved {
+            self.frozen_need.fetch_sub(need, Ordering::Relaxed);
+            self.frozen_growth.fetch_sub(growth, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    /// Whether a commit is in progress that has a reservation.
+    pub(super) fn is_committing(&self) -> bool {
+        self.frozen_need.load(Ordering::Relaxed) > 0
+    }
+
+    /// The most extents that a leaf can name.
+    pub(super) fn extents_of_leaf(&self) -> u64 {
+        self.sizes().extents_of_leaf()
+    }
+
+    /// Ends the reservation of the commit in progress, which is durable.
+    pub(super) fn publish(&self, extent_tree: Option<u64>) {
+        self.used
+            .store(self.space.metadata_used(), Ordering::Relaxed);
+        if let Some(bytes) = extent_tree {
+            self.extent_tree.store(bytes, Ordering::Relaxed);
+        }
+        self.frozen_need.store(0, Ordering::Relaxed);
+        self.frozen_growth.store(0, Ordering::Relaxed);
+    }
+}
