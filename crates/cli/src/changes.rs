@@ -10,13 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use ubtrfs_device::Access;
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
 
 use crate::console::Console;
 use crate::copy::CopyError;
-use crate::location::{Access, Location, VolumeOptions};
+use crate::final_error::is_final_error;
+use crate::location::{Location, VolumeOptions};
 use crate::permissions::umask;
 use crate::place::Place;
 use crate::quoting::Escaped;
@@ -302,12 +304,6 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
         let copy = cause.downcast_ref::<CopyError>().map(CopyError::is_final);
         engine.or(copy).unwrap_or(false)
     })
-}
-
-pub(crate) fn is_final_error(error: &Error) -> bool {
-    error.is_no_space()
-        || error.is_unwritable()
-        || matches!(error, Error::Aborted(_) | Error::Closed | Error::ReadOnly)
 }
 
 /// Whether two names are of one file or device.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs_device::{DeviceError, memory_limit, siblings};
+use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
 use ubtrfs_engine::{FileId, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 
@@ -221,12 +221,6 @@ impl ValueParserFactory for Location {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
 /// Which devices a volume is opened from, besides the one that is named.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Volume")]
@@ -365,10 +359,6 @@ impl DeviceOptions {
         if self.only_named || !self.scan.is_empty() {
             return Ok(self.scan.clone());
         }
-        let access = match access {
-            Access::Read => ubtrfs_device::Access::Read,
-            Access::Write => ubtrfs_device::Access::Write,
-        };
         siblings(named, access)
     }
 

@@ -5,7 +5,7 @@
 //! Exit codes: 0 for success, 1 for any error (usage errors as well), 64 if `device stats --check` finds that errors
 //! were counted, 141 when the reader of standard output went away, as a program that SIGPIPE ends.
 //!
-//! Here: the definition of the whole command line and its start. Each command has a file in `command`.
+//! Here: the start of the program. The command line is defined in `command_line`, each command in a file in `command`.
 
 mod as_btrfs;
 mod changes;
@@ -18,6 +18,7 @@ mod copy;
 mod device_sizes;
 mod file_data;
 mod file_facts;
+mod final_error;
 mod held;
 mod invoked_as;
 mod ioctls;
@@ -27,11 +28,13 @@ mod log;
 mod mode_change;
 mod mount_helper;
 mod operand;
+mod option_order;
 mod owners;
 mod permissions;
 mod place;
 mod print;
 mod profiles;
+mod program;
 mod quoting;
 mod rdev;
 mod removal;
@@ -41,85 +44,25 @@ mod tar;
 mod told;
 mod units;
 mod unpack;
+mod verbosity;
 mod walk;
 mod xattr_text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser};
-
-use crate::command::{Command, absent};
-use crate::console::{Console, Format};
+use crate::command::absent;
+use crate::command_line::{Cli, PROGRAM};
+use crate::console::Console;
 use crate::control::Outcome;
 use crate::invoked_as::InvokedAs;
 use crate::location::LocationParser;
-use crate::log::LogLevel;
+use crate::option_order::options_first;
 use crate::told::Told;
 
 /// Changes in memory are many small allocations, made in one thread and freed in another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
-///
-/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The groups device, filesystem,
-/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is; many of their commands
-/// a path in a mount of the kernel's btrfs as well.
-#[derive(Debug, Parser)]
-#[command(
-    name = "ubtrfs",
-    version,
-    infer_subcommands = true,
-    infer_long_args = true,
-    disable_help_flag = true,
-    disable_version_flag = true,
-    arg_required_else_help = true,
-    subcommand_required = true
-)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) global: GlobalOptions,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct GlobalOptions {
-    /// Print listings in this format
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Text,
-          help_heading = "Global options")]
-    pub(crate) format: Format,
-    /// Say more; repeat for more
-    #[arg(short, long, action = ArgAction::Count)]
-    pub(crate) verbose: u8,
-    /// Print only errors
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Change nothing, and show what would be done; only of 'subvolume delete'
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Set the log level; the variable UBTRFS_LOG sets it for each part of the program
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "LEVEL",
-        help_heading = "Global options"
-    )]
-    log: Option<LogLevel>,
-    /// Wait until nobody else has the volume open, at most for this long; without it a command waits for another for 10
-    /// seconds, and for no mount
-    #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
-          help_heading = "Global options")]
-    wait: Option<Option<f64>>,
-    /// Print help
-    #[arg(long, global = true, action = ArgAction::Help, help_heading = "Global options")]
-    help: Option<bool>,
-    /// Print version
-    #[arg(short = 'V', long, action = ArgAction::Version)]
-    version: Option<bool>,
-}
 
 fn main() -> ExitCode {
     let mut args: Vec<_> = std::env::args_os().collect();
@@ -154,7 +97,7 @@ fn main() -> ExitCode {
             as_btrfs::Line::Done(code) => return code,
         };
     }
-    let args = command_line::options_first(&command, args, 1);
+    let args = options_first(&command, args, 1);
     let matches = command.clone().try_get_matches_from(&args);
     let parsed = matches.and_then(|matches| Ok((command_line::parse(&matches)?, matches)));
     let code = match parsed {
@@ -163,7 +106,7 @@ fn main() -> ExitCode {
                 .check(&matches)
                 .and_then(|()| control::run_elsewhere(&command, &matches, &args));
             match elsewhere {
-                Ok(Outcome::Here) => run(&cli, |console| cli.command.run(console)),
+                Ok(Outcome::Here) => run(&cli, |console| cli.command.run(console, &PROGRAM)),
                 Ok(Outcome::Ran(code)) => ExitCode::from(code),
                 Ok(Outcome::Refused(refusal)) => run_by_ioctls(command, &args, refusal),
                 Err(error) => failure(&error),

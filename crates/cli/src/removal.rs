@@ -6,8 +6,8 @@ use std::io::Write;
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
-use crate::changes::is_final_error;
 use crate::console::Console;
+use crate::final_error::is_final_error;
 use crate::place::Place;
 use crate::quoting::{Escaped, ShellQuoted};
 use crate::walk::{Filter, Order, Step, Walk};

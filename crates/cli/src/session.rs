@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
+use ubtrfs_device::Access;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::{Caller, Rights};
 use ubtrfs_fuse::mount::{LiveOptions, is_read_only};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
-
-use crate::location::Access;
 
 #[derive(Debug)]
 pub(crate) struct Session {

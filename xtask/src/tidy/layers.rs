@@ -122,16 +122,16 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "clock file_data invoked_as json log mode_change mount_helper owners permissions place \
-             quoting rdev table told units walk",
+            "clock file_data final_error invoked_as json log mode_change mount_helper option_order owners permissions \
+             place quoting rdev session table told units verbosity walk",
             "console file_facts held xattr_text",
-            "location profiles tar",
-            "ioctls print session",
-            "changes control device_sizes operand",
-            "command_line copy removal",
+            "location profiles program tar",
+            "ioctls print",
+            "copy",
+            "changes control device_sizes operand removal",
             "unpack",
             "command",
-            "as_btrfs",
+            "as_btrfs command_line",
         ],
     ),
     (

@@ -13,13 +13,13 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check_pool};
-use ubtrfs_device::{Holder, Pool, memory_limit};
+use ubtrfs_device::{Access, Holder, Pool, memory_limit};
 use ubtrfs_format::ids::Logical;
 
 use crate::console::Console;
 use crate::held;
 use crate::json;
-use crate::location::{Access, DeviceOptions};
+use crate::location::DeviceOptions;
 use crate::quoting::Escaped;
 
 /// With less, caches hold too few blocks to be worth it.

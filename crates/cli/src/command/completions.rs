@@ -6,8 +6,8 @@
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
-use crate::command_line;
 use crate::console::Console;
+use crate::program::Program;
 
 /// Print the completions for a shell
 #[derive(Debug, clap::Args)]
@@ -85,8 +85,8 @@ const MOUNT_OPTIONS: &[&str] = &[
 ];
 
 impl Completions {
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let mut definition = command_line::definition().mut_subcommand("mount", |mount| {
+    pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
+        let mut definition = (program.definition)().mut_subcommand("mount", |mount| {
             let marked = PossibleValuesParser::new([MARK]);
             mount.mut_arg("options", |options| options.value_parser(marked))
         });

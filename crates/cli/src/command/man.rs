@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Arg, ArgAction, Command};
 
-use crate::command_line;
+use crate::program::Program;
 
 /// Write the manual pages into a folder
 #[derive(Debug, clap::Args)]
@@ -15,8 +15,8 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let definition = with_synopsis(command_line::definition(), "ubtrfs");
+    pub(crate) fn run(&self, program: &Program) -> anyhow::Result<()> {
+        let definition = with_synopsis((program.definition)(), "ubtrfs");
         std::fs::create_dir_all(&self.dir)
             .and_then(|()| clap_mangen::generate_to(definition, &self.dir))
             .with_context(|| format!("cannot write manual pages to '{}'", self.dir.display()))

@@ -35,8 +35,11 @@ mod truncate;
 mod umount;
 mod version;
 
-use crate::console::Console;
+use anyhow::bail;
+
+use crate::console::{Console, Format};
 use crate::ioctls::ByIoctls;
+use crate::program::Program;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -114,13 +117,24 @@ impl Command {
         }
     }
 
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+    /// Refuses a format that there is no listing in.
+    pub(crate) fn check_format(&self, format: Format) -> anyhow::Result<()> {
+        match format {
+            Format::Text => Ok(()),
+            Format::Json if self.knows_json() => Ok(()),
+            Format::Json => bail!("output format json is unsupported for this command"),
+            Format::Prometheus if self.knows_prometheus() => Ok(()),
+            Format::Prometheus => bail!("only 'filesystem stats' has the format prometheus"),
+        }
+    }
+
+    pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
         match self {
             Command::Cat(command) => command.run(console),
             Command::Check(command) => command.run(console),
             Command::Chmod(command) => command.run(console),
             Command::Chown(command) => command.run(console),
-            Command::Completions(command) => command.run(console),
+            Command::Completions(command) => command.run(console, program),
             Command::Cp(command) => command.run(console),
             Command::Device(group) => group.run(console),
             Command::Export(command) => command.run(console),
@@ -130,16 +144,16 @@ impl Command {
             Command::InspectInternal(group) => group.run(console),
             Command::Ln(command) => command.run(console),
             Command::Ls(command) => command.run(console),
-            Command::Man(command) => command.run(),
+            Command::Man(command) => command.run(program),
             Command::Mkdir(command) => command.run(console),
             Command::Mkfs(command) => command.run(console),
-            Command::Mount(command) => command.run(console),
+            Command::Mount(command) => command.run(console, program),
             Command::Mv(command) => command.run(console),
             Command::Property(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),
             Command::Setfattr(command) => command.run(console),
-            Command::Shell(command) => command.run(console),
+            Command::Shell(command) => command.run(console, program),
             Command::Stat(command) => command.run(console),
             Command::Subvolume(group) => group.run(console),
             Command::Touch(command) => command.run(console),

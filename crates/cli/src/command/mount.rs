@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use ubtrfs_device::{DeviceError, Holder};
+use ubtrfs_device::{Access, DeviceError, Holder};
 use ubtrfs_engine::{LEAST_MEMORY_BYTES, Volume};
 use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
@@ -22,8 +22,9 @@ use ubtrfs_fuse::mount::{
 use crate::console::Console;
 use crate::control::{Control, Leavers, Served};
 use crate::held;
-use crate::location::{Access, DeviceOptions};
+use crate::location::DeviceOptions;
 use crate::log::{self, LogLevel};
+use crate::program::Program;
 use crate::told::Told;
 
 /// Tells the second run that it is one.
@@ -84,7 +85,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
         if self.options.iter().any(|words| Remount::is_asked_by(words)) {
             return self.remount();
         }
@@ -96,9 +97,10 @@ impl Mount {
             return Ok(());
         }
         if std::env::var_os(SERVE).is_some() {
-            self.serve(image, mountpoint, &options, Some(Readiness::inherit()?))
+            let readiness = Some(Readiness::inherit()?);
+            self.serve(image, mountpoint, &options, readiness, program)
         } else if self.foreground {
-            self.serve(image, mountpoint, &options, None)
+            self.serve(image, mountpoint, &options, None, program)
         } else {
             self.serve_in_background(console)
         }
@@ -196,6 +198,7 @@ impl Mount {
         mountpoint: &Path,
         options: &Options,
         readiness: Option<Readiness>,
+        program: &Program,
     ) -> anyhow::Result<()> {
         start_log(options)?;
         say_without_effect(&options.without_effect);
@@ -217,7 +220,7 @@ impl Mount {
             .with_context(|| format!("cannot mount '{shown}'"))?;
         session.unmount_on_signals()?;
         let leavers = Leavers::default();
-        listen(volume, options, &leavers, &mut session);
+        listen(volume, options, &leavers, &mut session, program);
         tracing::info!(on = %session.mountpoint().display(), "mounted");
         if let Some(readiness) = readiness {
             // When the command is not there any more to hear it, dropping the session unmounts.
@@ -368,7 +371,13 @@ fn leave_stderr(options: &Options) {
 }
 
 /// Has commands on paths in the mount be served; the mount is as good without.
-fn listen(volume: Arc<Volume>, options: &Options, leavers: &Leavers, session: &mut Session) {
+fn listen(
+    volume: Arc<Volume>,
+    options: &Options,
+    leavers: &Leavers,
+    session: &mut Session,
+    program: &Program,
+) {
     let (Some(root), Some(device), Some(point)) =
         (session.root(), session.device(), session.control().cloned())
     else {
@@ -386,6 +395,7 @@ fn listen(volume: Arc<Volume>, options: &Options, leavers: &Leavers, session: &m
         afterlife: Some(session.afterlife()),
         leavers: leavers.clone(),
         is_fakeroot: options.fakeroot,
+        program: *program,
     };
     match Control::start(served) {
         Ok(control) => session.accompany(control),

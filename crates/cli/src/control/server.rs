@@ -27,9 +27,9 @@ use super::GROUPS;
 use super::protocol::{self, Address, DURABLE, NOT_DURABLE, ProtocolError, Request, UNMOUNTED};
 use super::socket_file::SocketFile;
 use crate::clock;
-use crate::command_line;
-use crate::console::{Client, Console};
+use crate::console::Client;
 use crate::location::LocationParser;
+use crate::program::{ClientOutput, Program};
 use crate::session::{MountSession, Session};
 use crate::told::Told;
 
@@ -60,6 +60,8 @@ pub(crate) struct Served {
     pub(crate) leavers: Leavers,
     /// Whoever may use the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
+    /// What runs the commands.
+    pub(crate) program: Program,
 }
 
 /// Clients that wait for the end of the server, each by a connection that stays open until then.
@@ -369,7 +371,7 @@ fn run(
     ));
     let args = request.args.into_iter().map(OsString::from_vec);
     let matches = LocationParser::within(&session)
-        .put_into(command_line::definition())
+        .put_into((served.program.definition)())
         .try_get_matches_from(args)?;
     if !matches
         .subcommand_name()
@@ -378,14 +380,12 @@ fn run(
         bail!("this command does not work on a mount");
     }
     check_allowed(&session, &matches)?;
-    let cli = command_line::parse(&matches)?;
-    let global = &cli.global;
-    let mut console =
-        Console::of_client(stdout, client, global.format, global.verbose, global.quiet);
-    console.dry_run = global.dry_run;
-    console.if_refused = (is_own_user && !served.is_fakeroot).then_some(FAKEROOT_WOULD);
-    let result = cli.command.run(&mut console);
-    Ok(console.finish(result))
+    let output = ClientOutput {
+        stdout,
+        client,
+        if_refused: (is_own_user && !served.is_fakeroot).then_some(FAKEROOT_WOULD),
+    };
+    (served.program.run_for)(&matches, output)
 }
 
 /// Commands that change how a mount is served, or that the kernel's btrfs answers by what it searches in all trees, or

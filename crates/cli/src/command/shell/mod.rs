@@ -12,16 +12,19 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, CommandFactory, FromArgMatches};
+use ubtrfs_device::Access;
 use ubtrfs_engine::FileKind;
 
 use self::words::WordsError;
 use super::{Command, absent};
-use crate::command_line::{Verbosity, options_first, with_verbosity};
 use crate::console::{Console, Format, is_broken_pipe};
-use crate::location::{Access, Location, LocationParser, VolumeOptions};
+use crate::location::{Location, LocationParser, VolumeOptions};
 use crate::operand::{Operand, OperandParser};
+use crate::option_order::options_first;
+use crate::program::Program;
 use crate::quoting::{Escaped, ShellQuoted};
 use crate::session::Session;
+use crate::verbosity::{Verbosity, with_verbosity};
 
 /// Run several commands on one volume, from standard input or a prompt
 ///
@@ -95,7 +98,7 @@ enum Flow {
 }
 
 impl Shell {
-    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
         let access = match self.read_only {
             true => Access::Read,
             false => Access::Write,
@@ -108,7 +111,7 @@ impl Shell {
         let session = Session::of_shell(self.location.image.clone(), Arc::clone(&volume), root);
         session.set_dir(directory(&session, &self.location)?);
         let session = Arc::new(session);
-        let outcome = self.lines(&session, console);
+        let outcome = self.lines(&session, console, program);
         if access == Access::Write {
             let committed = volume
                 .free_deleted_subvolumes()
@@ -120,7 +123,12 @@ impl Shell {
         outcome
     }
 
-    fn lines(&self, session: &Arc<Session>, console: &mut Console) -> anyhow::Result<()> {
+    fn lines(
+        &self,
+        session: &Arc<Session>,
+        console: &mut Console,
+        program: &Program,
+    ) -> anyhow::Result<()> {
         let command = line_command(session);
         let mut input = Input::new();
         let mut failed = false;
@@ -133,7 +141,7 @@ impl Shell {
             console.set_line((!input.is_prompt).then_some(input.first_line));
             let done = words.and_then(|words| {
                 let words = words.unwrap_or_default();
-                run_line(&command, &words, session, console)
+                run_line(&command, &words, session, (console, program))
             });
             let flow = match done {
                 Ok(flow) => flow,
@@ -238,7 +246,7 @@ fn run_line(
     command: &clap::Command,
     words: &[OsString],
     session: &Arc<Session>,
-    console: &mut Console,
+    (console, program): (&mut Console, &Program),
 ) -> anyhow::Result<Flow> {
     let words = options_first(command, words.to_vec(), 0);
     let matches = command.clone().try_get_matches_from(&words);
@@ -274,7 +282,7 @@ fn run_line(
         Verb::Command(_) if NOT_IN_SHELL.contains(&name.as_str()) => {
             bail!("'{name}' is no command of the shell")
         }
-        Verb::Command(command) => command.run(console),
+        Verb::Command(command) => command.run(console, program),
         Verb::Cd { dir } => directory(session, dir).map(|dir| session.set_dir(dir)),
         Verb::Pwd => {
             console.write_path(&session.dir())?;

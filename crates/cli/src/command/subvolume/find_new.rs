@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
+use ubtrfs_device::Access;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::FileExtent;
@@ -17,7 +18,7 @@ use super::ask_for_subvolume;
 use crate::console::{Console, PIECE_BYTES, write_path_to};
 use crate::ioctls::{Asked, ByIoctls, joined};
 use crate::json;
-use crate::location::{Access, Location, VolumeOptions};
+use crate::location::{Location, VolumeOptions};
 
 /// List the extents of files that were written in a transaction or after it
 ///

@@ -14,6 +14,7 @@ use ubtrfs_fuse::mount::Nonce;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
+use crate::command_line::PROGRAM;
 use crate::session::MountPath;
 
 const LEN_BYTES: u64 = 256 << 20;
@@ -49,6 +50,7 @@ fn served(volume: &Arc<Volume>) -> Served {
         leavers: Leavers::default(),
         // A stranger has no rights even where everything is allowed.
         is_fakeroot: true,
+        program: PROGRAM,
     }
 }
 

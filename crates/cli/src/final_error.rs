@@ -1,0 +1,10 @@
+//! Errors of a volume after which further changes would fail as well.
+
+use ubtrfs_engine::Error;
+
+/// Tells whether everything else would fail for the same reason.
+pub(crate) fn is_final_error(error: &Error) -> bool {
+    error.is_no_space()
+        || error.is_unwritable()
+        || matches!(error, Error::Aborted(_) | Error::Closed | Error::ReadOnly)
+}
