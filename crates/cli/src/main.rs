@@ -5,60 +5,39 @@
 //! Exit codes: 0 for success, 1 for any error (usage errors as well), 64 if `device stats --check` finds that errors
 //! were counted, 141 when the reader of standard output went away, as a program that SIGPIPE ends.
 //!
-//! Here: the start of the program. The command line is defined in `command_line`, each command in a file in `command`.
+//! Here: the start of the program. The command line is defined in `invocation`, each command in a file in `command`.
 
-mod as_btrfs;
-mod changes;
-mod clock;
+mod arguments;
 mod command;
-mod command_line;
-mod console;
-mod control;
 mod copy;
-mod device_sizes;
 mod file_data;
-mod file_facts;
 mod final_error;
-mod held;
-mod invoked_as;
-mod ioctls;
-mod json;
-mod location;
-mod log;
-mod mode_change;
-mod mount_helper;
-mod operand;
-mod option_order;
+mod invocation;
 mod owners;
-mod permissions;
-mod place;
+mod presentation;
 mod print;
-mod profiles;
 mod program;
-mod quoting;
 mod rdev;
 mod removal;
-mod session;
-mod table;
 mod tar;
-mod told;
-mod units;
 mod unpack;
-mod verbosity;
+mod volume_access;
 mod walk;
-mod xattr_text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use crate::arguments::option_order::options_first;
 use crate::command::absent;
-use crate::command_line::{Cli, PROGRAM};
-use crate::console::Console;
-use crate::control::Outcome;
-use crate::invoked_as::InvokedAs;
-use crate::location::LocationParser;
-use crate::option_order::options_first;
-use crate::told::Told;
+use crate::invocation::command_line::{Cli, PROGRAM};
+use crate::invocation::invoked_as::InvokedAs;
+use crate::invocation::{as_btrfs, command_line, invoked_as, mount_helper};
+use crate::presentation::console::Console;
+use crate::presentation::told::Told;
+use crate::presentation::{console, log};
+use crate::volume_access::control::Outcome;
+use crate::volume_access::location::LocationParser;
+use crate::volume_access::{control, held, ioctls};
 
 /// Changes in memory are many small allocations, made in one thread and freed in another.
 #[global_allocator]

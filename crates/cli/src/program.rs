@@ -6,7 +6,7 @@ use std::fs::File;
 
 use clap::ArgMatches;
 
-use crate::console::Client;
+use crate::presentation::console::Client;
 
 /// Functions of the whole program that commands need.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,10 @@ use std::io::Write;
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
-use crate::console::Console;
 use crate::final_error::is_final_error;
-use crate::place::Place;
-use crate::quoting::{Escaped, ShellQuoted};
+use crate::presentation::console::Console;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::volume_access::place::Place;
 use crate::walk::{Filter, Order, Step, Walk};
 
 /// How far a removal is; the message is the file.

@@ -14,11 +14,11 @@ use std::io::Write;
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
-use crate::console::Console;
 use crate::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::file_data::READ_BYTES;
 use crate::owners::owner_names;
-use crate::quoting::{Escaped, ShellQuoted};
+use crate::presentation::console::Console;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::rdev::DeviceNumber;
 
 #[cfg(test)]

@@ -122,16 +122,14 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "clock file_data final_error invoked_as json log mode_change mount_helper option_order owners permissions \
-             place quoting rdev session table told units verbosity walk",
-            "console file_facts held xattr_text",
-            "location profiles program tar",
-            "ioctls print",
+            "arguments file_data final_error owners rdev walk",
+            "presentation",
+            "print program tar",
             "copy",
-            "changes control device_sizes operand removal",
-            "unpack",
+            "volume_access",
+            "removal unpack",
             "command",
-            "as_btrfs command_line",
+            "invocation",
         ],
     ),
     (

@@ -5,8 +5,8 @@ use std::io::Write;
 use anyhow::{Context, bail};
 use ubtrfs_engine::FileKind;
 
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 const BUFFER_BYTES: usize = 1 << 20;
 

@@ -16,11 +16,11 @@ use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check
 use ubtrfs_device::{Access, Holder, Pool, memory_limit};
 use ubtrfs_format::ids::Logical;
 
-use crate::console::Console;
-use crate::held;
-use crate::json;
-use crate::location::DeviceOptions;
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::held;
+use crate::volume_access::location::DeviceOptions;
 
 /// With less, caches hold too few blocks to be worth it.
 const LEAST_MEMORY_MIB: u64 = 16;

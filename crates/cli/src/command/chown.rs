@@ -5,10 +5,10 @@ use std::str::FromStr;
 use anyhow::Context;
 use ubtrfs_engine::{Error, FileId, FileKind, SetAttr, Volume};
 
-use crate::changes::Changes;
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
 use crate::owners::{group_id, user_id};
+use crate::presentation::console::Console;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Change owner and group
 ///

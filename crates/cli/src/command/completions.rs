@@ -6,7 +6,7 @@
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
-use crate::console::Console;
+use crate::presentation::console::Console;
 use crate::program::Program;
 
 /// Print the completions for a shell

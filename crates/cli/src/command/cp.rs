@@ -12,18 +12,18 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit};
 use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
 
-use crate::changes::{Changes, Target, is_final};
-use crate::console::{COPY_PROGRESS, Console};
 use crate::copy::{
     Copier, CopyError, CopyOptions, FromHost, FromVolume, HostFile, Made, Reflink, Sparse, ToHost,
     ToVolume, Top, open_directory,
 };
 use crate::file_data::READ_BYTES;
-use crate::location::{Location, VolumeOptions};
-use crate::operand::Operand;
-use crate::permissions::umask;
-use crate::place;
-use crate::quoting::Escaped;
+use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::permissions::umask;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::operand::Operand;
+use crate::volume_access::place;
 
 /// Copy files out of a volume, into one, or within
 ///

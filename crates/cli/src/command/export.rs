@@ -14,12 +14,12 @@ use std::ops::Range;
 use anyhow::bail;
 use ubtrfs_engine::{Attr, FileId, FileKind, Volume};
 
-use crate::console::{COPY_PROGRESS, Console};
 use crate::file_data::{DataRanges, READ_BYTES, read_past_damage};
-use crate::location::{Location, Opened, VolumeOptions};
-use crate::quoting::Escaped;
+use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::quoting::Escaped;
 use crate::rdev::DeviceNumber;
 use crate::tar::{Member, MemberKind, TarWriter};
+use crate::volume_access::location::{Location, Opened, VolumeOptions};
 use crate::walk::{Filter, Order, Step, Walk, is_component};
 
 /// A file with more parts between holes is left out: the holes may be longer than any disk.

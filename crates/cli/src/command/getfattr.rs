@@ -8,10 +8,10 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_engine::Error;
 
-use crate::console::Console;
-use crate::json::{self, JsonList};
-use crate::location::{Location, VolumeOptions};
-use crate::xattr_text::{self, Encoding, XattrJson};
+use crate::presentation::console::Console;
+use crate::presentation::json::{self, JsonList};
+use crate::presentation::xattr_text::{self, Encoding, XattrJson};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show extended attributes
 ///

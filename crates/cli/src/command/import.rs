@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use ubtrfs_mkfs::archive::Members;
 
-use crate::changes::Changes;
-use crate::console::{COPY_PROGRESS, Console};
-use crate::location::{Location, VolumeOptions};
-use crate::quoting::Escaped;
+use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::quoting::Escaped;
 use crate::unpack::Unpacker;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Unpack a tar archive into a directory of a volume
 ///

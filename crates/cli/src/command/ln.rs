@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileId, FileKind, NewInode};
 
-use crate::changes::{Changes, Target, is_final};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::place::{Place, split};
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::{Place, split};
 
 /// Make links
 ///

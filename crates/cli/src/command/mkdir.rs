@@ -3,11 +3,11 @@
 use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr};
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::mode_change::ModeChange;
-use crate::permissions::umask;
+use crate::arguments::mode_change::ModeChange;
+use crate::presentation::console::Console;
+use crate::presentation::permissions::umask;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Make directories
 #[derive(Debug, clap::Args)]

@@ -37,9 +37,9 @@ mod version;
 
 use anyhow::bail;
 
-use crate::console::{Console, Format};
-use crate::ioctls::ByIoctls;
+use crate::presentation::console::{Console, Format};
 use crate::program::Program;
+use crate::volume_access::ioctls::ByIoctls;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

@@ -19,13 +19,13 @@ use ubtrfs_fuse::mount::{
     self, Launched, MountError, Options, Readiness, Remount, Remounted, Session, WithoutEffect,
 };
 
-use crate::console::Console;
-use crate::control::{Control, Leavers, Served};
-use crate::held;
-use crate::location::DeviceOptions;
-use crate::log::{self, LogLevel};
+use crate::presentation::console::Console;
+use crate::presentation::log::{self, LogLevel};
+use crate::presentation::told::Told;
 use crate::program::Program;
-use crate::told::Told;
+use crate::volume_access::control::{Control, Leavers, Served};
+use crate::volume_access::held;
+use crate::volume_access::location::DeviceOptions;
 
 /// Tells the second run that it is one.
 const SERVE: &str = "UBTRFS_SERVE_MOUNT";

@@ -3,12 +3,12 @@
 use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
-use crate::changes::{Changes, Target, is_final};
-use crate::console::Console;
 use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
-use crate::location::{Location, VolumeOptions};
-use crate::place::{self, Place};
+use crate::presentation::console::Console;
 use crate::removal::Removal;
+use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::{self, Place};
 
 /// Move or rename files within a volume
 ///

@@ -3,11 +3,11 @@
 use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileKind};
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::place::{Place, PlaceError};
+use crate::presentation::console::Console;
 use crate::removal::{REMOVAL_PROGRESS, Removal};
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::{Place, PlaceError};
 
 /// Remove files and directories
 ///

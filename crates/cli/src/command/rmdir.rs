@@ -3,9 +3,9 @@
 use anyhow::Context;
 use ubtrfs_engine::Error;
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Remove empty directories
 ///
@@ -33,8 +33,8 @@ impl Rmdir {
             |target, location, _| {
                 let mut location = location.clone();
                 while self.remove(target, &location)? && self.parents {
-                    match crate::place::split(&location.path) {
-                        Some((dir, _)) if crate::place::split(dir).is_some() => {
+                    match crate::volume_access::place::split(&location.path) {
+                        Some((dir, _)) if crate::volume_access::place::split(dir).is_some() => {
                             location = location.with_path(dir.to_vec());
                         }
                         _ => break,

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use ubtrfs_engine::XattrMode;
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::xattr_text;
+use crate::presentation::console::Console;
+use crate::presentation::xattr_text;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Set or remove an extended attribute
 ///

@@ -7,14 +7,14 @@ use serde::Serialize;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
 
-use crate::console::Console;
-use crate::file_facts::{FileFacts, FileJson};
-use crate::json::JsonList;
-use crate::location::{Location, VolumeOptions};
 use crate::owners::Owners;
-use crate::quoting::{Escaped, ShellQuoted};
-use crate::xattr_text::XattrJson;
-use crate::{clock, permissions};
+use crate::presentation::console::Console;
+use crate::presentation::file_facts::{FileFacts, FileJson};
+use crate::presentation::json::JsonList;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::presentation::xattr_text::XattrJson;
+use crate::presentation::{clock, permissions};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show a file's attributes, times, flags and extended attributes
 #[derive(Debug, clap::Args)]

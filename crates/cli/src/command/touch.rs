@@ -3,12 +3,12 @@
 use anyhow::Context;
 use ubtrfs_engine::{Error, FileId, FileTime, NewInode, SetAttr, SetTime};
 
-use crate::changes::{Changes, Target};
-use crate::clock;
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::operand::Operand;
-use crate::permissions::umask;
+use crate::presentation::clock;
+use crate::presentation::console::Console;
+use crate::presentation::permissions::umask;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::operand::Operand;
 
 /// Set the times of files, and make those that do not exist
 #[derive(Debug, clap::Args)]

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use ubtrfs_engine::FileKind;
 
-use crate::console::Console;
-use crate::json;
-use crate::location::{Location, VolumeOptions};
-use crate::permissions;
-use crate::quoting::{Escaped, ShellQuoted};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::permissions;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::volume_access::location::{Location, VolumeOptions};
 use crate::walk::{Filter, Order, Step, Walk};
 
 /// Draw a directory and what is below it

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use anyhow::Context;
 use ubtrfs_engine::{Error, NewInode};
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::location::{Location, VolumeOptions};
-use crate::permissions::umask;
+use crate::presentation::console::Console;
+use crate::presentation::permissions::umask;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Cut or lengthen files, and make those that do not exist
 ///

@@ -7,8 +7,8 @@ use ubtrfs_fuse::mount::{
     self, Afterwards, Holder, IfBusy, Server, TableEntry, holders_of, mount_meant_by,
 };
 
-use crate::console::Console;
-use crate::control::{Asked, Leaving, Left};
+use crate::presentation::console::Console;
+use crate::volume_access::control::{Asked, Leaving, Left};
 
 /// How long a server is waited for that has not ended and is not seen working. A commit takes as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::console::Console;
+use crate::presentation::console::Console;
 
 /// Print the version
 #[derive(Debug, clap::Args)]

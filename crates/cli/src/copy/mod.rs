@@ -34,10 +34,10 @@ use self::metadata::MetadataError;
 use self::source::{CopyStep, Source};
 pub(crate) use self::to_host::{Made, ToHost};
 pub(crate) use self::to_volume::ToVolume;
-use crate::console::Console;
 use crate::file_data::READ_BYTES;
 use crate::final_error::is_final_error;
-use crate::quoting::{Escaped, ShellQuoted};
+use crate::presentation::console::Console;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::walk::Refused;
 
 /// Whether data is shared instead of copied.

@@ -12,9 +12,9 @@ use super::CopyError;
 use super::dest::DestError;
 use super::destination::Destination;
 use super::facts::Facts;
-use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
-use crate::permissions::umask;
-use crate::quoting::Escaped;
+use crate::presentation::file_facts::{ACL_ACCESS, ACL_DEFAULT};
+use crate::presentation::permissions::umask;
+use crate::presentation::quoting::Escaped;
 use crate::walk::is_component;
 
 const PERMISSIONS: u32 = 0o777;

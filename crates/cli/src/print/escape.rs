@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::quoting;
+use crate::presentation::quoting;
 
 /// Printable ASCII as it is, a space and a backslash behind a backslash, C's escapes, octal for the rest.
 #[derive(Clone, Copy, Debug)]

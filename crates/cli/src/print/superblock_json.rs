@@ -143,7 +143,7 @@ pub(crate) fn superblock_json(
         magic_match: sb.magic == MAGIC,
         fsid: sb.fsid.to_string(),
         metadata_uuid: sb.metadata_uuid.to_string(),
-        label: crate::json::text(sb.label()),
+        label: crate::presentation::json::text(sb.label()),
         generation: sb.generation.get(),
         root: sb.root.get(),
         root_level: sb.root_level,
@@ -206,7 +206,7 @@ fn sys_chunk(logical: u64, chunk: &Chunk, stripes: &[Stripe]) -> SysChunkJson {
         logical,
         length: chunk.length.get(),
         r#type: chunk.flags().type_name(),
-        profile: crate::profiles::profile_name(chunk.flags()),
+        profile: crate::presentation::profiles::profile_name(chunk.flags()),
         stripes: stripes
             .iter()
             .map(|stripe| StripeJson {

@@ -13,7 +13,7 @@ use ubtrfs_engine::FileTime;
 use ubtrfs_mkfs::archive::acl_text;
 
 use self::pax::PaxRecords;
-use crate::file_facts::{ACL_ACCESS, ACL_DEFAULT};
+use crate::presentation::file_facts::{ACL_ACCESS, ACL_DEFAULT};
 use crate::rdev::DeviceNumber;
 
 const BLOCK: u64 = 512;

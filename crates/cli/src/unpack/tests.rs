@@ -10,7 +10,7 @@ use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
-use crate::console::Format;
+use crate::presentation::console::Format;
 
 #[test]
 fn paths_begin_at_the_directory() {

@@ -5,8 +5,8 @@ mod scan;
 mod stats;
 mod usage;
 
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
+use crate::presentation::console::Console;
+use crate::volume_access::ioctls::ByIoctls;
 
 /// Show the devices of a volume
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use ubtrfs_device::scan;
 
-use crate::quoting::Escaped;
+use crate::presentation::quoting::Escaped;
 
 /// Tell whether all devices of a volume are there
 ///

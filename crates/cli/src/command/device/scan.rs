@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use ubtrfs_device::scan;
 
-use crate::console::Console;
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
 
 /// Look for devices with btrfs on them
 ///

@@ -10,12 +10,12 @@ use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
 
-use crate::console::Console;
-use crate::device_sizes::DeviceSizes;
-use crate::ioctls::{Asked, ByIoctls, error_counts};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
-use crate::table::{Table, left, right};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::table::{Table, left, right};
+use crate::volume_access::device_sizes::DeviceSizes;
+use crate::volume_access::ioctls::{Asked, ByIoctls, error_counts};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 const NAMES: [&str; 5] = [
     "write_io_errs",

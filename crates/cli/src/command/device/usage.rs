@@ -7,13 +7,13 @@ use ubtrfs_engine::Volume;
 use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
 use ubtrfs_format::block_group_flags::Profile;
 
-use crate::console::Console;
-use crate::device_sizes::DeviceSizes;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json::JsonList;
-use crate::location::{DeviceOptions, Location};
-use crate::profiles::{group_name, profile_name, warn_multiple_profiles};
-use crate::units::{ShortUnits, Units};
+use crate::presentation::console::Console;
+use crate::presentation::json::JsonList;
+use crate::presentation::profiles::{group_name, profile_name, warn_multiple_profiles};
+use crate::presentation::units::{ShortUnits, Units};
+use crate::volume_access::device_sizes::DeviceSizes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Show what is allocated on each device
 #[derive(Debug, clap::Args)]

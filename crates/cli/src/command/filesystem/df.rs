@@ -6,12 +6,12 @@ use serde::Serialize;
 use ubtrfs_engine::inspect::SpaceInfo;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
-use crate::profiles::{profile_name, warn_multiple_profiles};
-use crate::units::ShortUnits;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::profiles::{profile_name, warn_multiple_profiles};
+use crate::presentation::units::ShortUnits;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Show how much space data and metadata have and use
 #[derive(Debug, clap::Args)]

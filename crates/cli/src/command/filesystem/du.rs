@@ -10,12 +10,12 @@ use serde::Serialize;
 use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
 use ubtrfs_engine::{FileId, FileKind, Volume};
 
-use crate::console::Console;
-use crate::ioctls::{self, ByIoctls};
-use crate::json::{self, JsonList};
-use crate::location::{Location, Opened, VolumeOptions};
-use crate::quoting::Escaped;
-use crate::units::{LongUnits, Units};
+use crate::presentation::console::Console;
+use crate::presentation::json::{self, JsonList};
+use crate::presentation::quoting::Escaped;
+use crate::presentation::units::{LongUnits, Units};
+use crate::volume_access::ioctls::{self, ByIoctls};
+use crate::volume_access::location::{Location, Opened, VolumeOptions};
 use crate::walk::{Filter, Order, Step, Walk};
 
 /// Summarize the space that files use, shared and alone

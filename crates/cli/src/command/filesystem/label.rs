@@ -8,12 +8,12 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_format::superblock::LABEL_SIZE;
 
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{Location, VolumeOptions};
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show or set the label of a volume
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ mod stats;
 mod sync;
 mod usage;
 
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
+use crate::presentation::console::Console;
+use crate::volume_access::ioctls::ByIoctls;
 
 /// Show what a volume is made of and how full it is, and change its label
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::bail;
 
-use crate::location::{Location, VolumeOptions};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Take other options for a mount
 #[derive(Debug, clap::Args)]

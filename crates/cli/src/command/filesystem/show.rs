@@ -17,12 +17,12 @@ use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls, text};
-use crate::json;
-use crate::location::{DeviceOptions, Location, LocationParser};
-use crate::quoting::Escaped;
-use crate::units::LongUnits;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::quoting::Escaped;
+use crate::presentation::units::LongUnits;
+use crate::volume_access::ioctls::{Asked, ByIoctls, text};
+use crate::volume_access::location::{DeviceOptions, Location, LocationParser};
 
 /// Show volumes and the devices they are on
 #[derive(Debug, clap::Args)]

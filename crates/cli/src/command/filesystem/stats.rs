@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::bail;
 
-use crate::console::{Console, Format};
-use crate::json;
-use crate::location::Location;
+use crate::presentation::console::{Console, Format};
+use crate::presentation::json;
+use crate::volume_access::location::Location;
 
 /// Show live figures of a mount
 ///

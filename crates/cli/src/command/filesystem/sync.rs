@@ -2,11 +2,11 @@
 
 use anyhow::Context;
 
-use crate::changes::Changes;
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::session::MountSession;
+use crate::presentation::console::Console;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::session::MountSession;
 
 /// Commit what was done so far
 ///

@@ -11,14 +11,14 @@ use ubtrfs_engine::Volume;
 use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-use crate::console::Console;
-use crate::device_sizes::DeviceSizes;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
-use crate::profiles::{group_name, multiple_profiles, profile_name};
-use crate::table::{Cell, Table, left, right};
-use crate::units::{ShortUnits, Units};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::profiles::{group_name, multiple_profiles, profile_name};
+use crate::presentation::table::{Cell, Table, left, right};
+use crate::presentation::units::{ShortUnits, Units};
+use crate::volume_access::device_sizes::DeviceSizes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Less unallocated space than this is not counted as free: no chunk is made of it.
 const MIN_UNALLOCATED: u64 = 16 << 20;

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 
-use crate::console::Console;
-use crate::json::{self, JsonList};
-use crate::location::{DeviceOptions, Location, LocationParser};
+use crate::presentation::console::Console;
+use crate::presentation::json::{self, JsonList};
+use crate::presentation::quoting::Escaped;
 use crate::print::{Copy, print_superblock, superblock_json};
-use crate::quoting::Escaped;
+use crate::volume_access::location::{DeviceOptions, Location, LocationParser};
 
 const RULE: &str = "---------------------------------------------------------";
 

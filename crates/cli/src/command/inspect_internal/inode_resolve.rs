@@ -6,10 +6,10 @@ use ubtrfs_format::ids::InodeNr;
 
 use super::mounted_paths::MountedPaths;
 use super::{paths_from, write_location};
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
-use crate::json;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::volume_access::ioctls::ByIoctls;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show the paths of an inode of the subvolume that the path is in
 #[derive(Debug, clap::Args)]

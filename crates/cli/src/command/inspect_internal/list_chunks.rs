@@ -7,13 +7,13 @@ use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls, FoundChunk};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
-use crate::profiles::profile_name;
-use crate::table::{Table, right};
-use crate::units::{LongUnits, Units};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::profiles::profile_name;
+use crate::presentation::table::{Table, right};
+use crate::presentation::units::{LongUnits, Units};
+use crate::volume_access::ioctls::{Asked, ByIoctls, FoundChunk};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// List the chunks of all devices
 #[derive(Debug, clap::Args)]

@@ -12,11 +12,11 @@ use ubtrfs_format::ids::Logical;
 
 use super::mounted_paths::MountedPaths;
 use super::{paths_from, write_location};
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
-use crate::json;
-use crate::location::{Location, VolumeOptions};
-use crate::told::Told;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::told::Told;
+use crate::volume_access::ioctls::ByIoctls;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show the files that use a logical address
 #[derive(Debug, clap::Args)]

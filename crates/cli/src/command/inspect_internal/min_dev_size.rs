@@ -15,11 +15,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 use zerocopy::FromBytes;
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
-use crate::units::Units;
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::presentation::units::Units;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Nothing is allocated below.
 const FIRST_BYTE: u64 = 1 << 20;

@@ -13,9 +13,9 @@ mod tree_stats;
 
 use ubtrfs_engine::{FileId, Volume};
 
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
-use crate::location::Location;
+use crate::presentation::console::Console;
+use crate::volume_access::ioctls::ByIoctls;
+use crate::volume_access::location::Location;
 
 /// Look at the insides of a volume
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
 
-use crate::console::Console;
-use crate::control::mountpoint_of;
-use crate::ioctls::{Asked, joined};
-use crate::location::Location;
+use crate::presentation::console::Console;
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{Asked, joined};
+use crate::volume_access::location::Location;
 
 /// A path in a mount, and where paths are written from.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde::Serialize;
 use ubtrfs_format::ids::RootId;
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show the id of the subvolume that a path is in
 #[derive(Debug, clap::Args)]

@@ -6,10 +6,10 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs_format::ids::RootId;
 
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Show the path of a subvolume from the top level
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use ubtrfs_engine::inspect::TreeStats as Stats;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_tree::View;
 
-use crate::console::Console;
-use crate::json::JsonList;
-use crate::location::{DeviceOptions, Location};
-use crate::units::{LongUnits, Units};
+use crate::presentation::console::Console;
+use crate::presentation::json::JsonList;
+use crate::presentation::units::{LongUnits, Units};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// A histogram is drawn of at least this many seeks, with this many marks for all.
 const HISTOGRAM_MARKS: u64 = 20;

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use ubtrfs_engine::{FileId, Volume};
 
 use super::{Ls, write_name};
-use crate::console::Console;
-use crate::file_facts::FileFacts;
 use crate::owners::Owners;
-use crate::quoting::Escaped;
-use crate::{clock, permissions};
+use crate::presentation::console::Console;
+use crate::presentation::file_facts::FileFacts;
+use crate::presentation::quoting::Escaped;
+use crate::presentation::{clock, permissions};
 
 #[derive(Debug)]
 pub(super) struct Layout {

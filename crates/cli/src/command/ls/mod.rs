@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use ubtrfs_engine::{FileId, FileKind, Volume};
 
-use crate::console::Console;
-use crate::file_facts::FileFacts;
-use crate::json::JsonList;
-use crate::location::{Location, Opened, VolumeOptions};
-use crate::quoting::{Escaped, ShellQuoted};
+use crate::presentation::console::Console;
+use crate::presentation::file_facts::FileFacts;
+use crate::presentation::json::JsonList;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::volume_access::location::{Location, Opened, VolumeOptions};
 use crate::walk::{self, Entry, Filter, Gate, Order, Step, Walk};
 
 /// List files

@@ -28,7 +28,7 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 
 use crate::command::chown::Ownership;
-use crate::console::Console;
+use crate::presentation::console::Console;
 use rootdir::{Rootdir, RootdirArgs};
 use size_suffix::parse_size;
 use summary::Summary;

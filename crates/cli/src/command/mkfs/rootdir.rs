@@ -18,7 +18,7 @@ use ubtrfs_mkfs::{
 
 use super::target::Target;
 use crate::owners::owner_names;
-use crate::units::Units;
+use crate::presentation::units::Units;
 
 /// Reads the archive from standard input.
 const STDIN: &str = "-";

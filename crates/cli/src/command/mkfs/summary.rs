@@ -8,9 +8,9 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls};
 
 use super::target::Target;
-use crate::console::Console;
-use crate::quoting::Escaped;
-use crate::units::Units;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::presentation::units::Units;
 
 const SMALLEST_SECTORSIZE: u32 = 4096;
 

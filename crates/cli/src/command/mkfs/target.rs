@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::fs::{major, minor};
 use ubtrfs_device::{Access, BlockDevice, FileDevice, find_signature};
 
-use crate::console::Console;
+use crate::presentation::console::Console;
 
 #[derive(Debug)]
 pub(super) struct Target {

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use super::{InMount, Kind, Object, Stored};
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
-use crate::json;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::volume_access::ioctls::ByIoctls;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// List the properties that an object can have
 #[derive(Debug, clap::Args)]

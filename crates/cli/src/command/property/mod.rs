@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::item::RootItemFlags;
 
-use crate::console::Console;
-use crate::control::mountpoint_of;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::Location;
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::Location;
 
 /// Show or set properties: ro, label, compression
 #[derive(Debug, clap::Args)]

@@ -10,12 +10,12 @@ use ubtrfs_format::ids::Transid;
 use ubtrfs_format::uuid::Uuid;
 
 use super::{COMPRESSION, InMount, Kind, Name, Object, Stored};
-use crate::changes::{Changes, Target};
 use crate::command::filesystem::label::{ask_to_set_label, set_label};
-use crate::console::Console;
-use crate::ioctls::ByIoctls;
-use crate::location::{Location, VolumeOptions};
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::ioctls::ByIoctls;
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Set a property
 ///

@@ -17,14 +17,14 @@ use ubtrfs_engine::FileKind;
 
 use self::words::WordsError;
 use super::{Command, absent};
-use crate::console::{Console, Format, is_broken_pipe};
-use crate::location::{Location, LocationParser, VolumeOptions};
-use crate::operand::{Operand, OperandParser};
-use crate::option_order::options_first;
+use crate::arguments::option_order::options_first;
+use crate::arguments::verbosity::{Verbosity, with_verbosity};
+use crate::presentation::console::{Console, Format, is_broken_pipe};
+use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::program::Program;
-use crate::quoting::{Escaped, ShellQuoted};
-use crate::session::Session;
-use crate::verbosity::{Verbosity, with_verbosity};
+use crate::volume_access::location::{Location, LocationParser, VolumeOptions};
+use crate::volume_access::operand::{Operand, OperandParser};
+use crate::volume_access::session::Session;
 
 /// Run several commands on one volume, from standard input or a prompt
 ///

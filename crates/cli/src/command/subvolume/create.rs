@@ -9,12 +9,12 @@ use anyhow::Context;
 use ubtrfs_engine::NewInode;
 
 use super::refuse_qgroups;
-use crate::changes::{Changes, Target};
 use crate::command::mkdir::{make_directory, make_path};
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::place::{self, PlaceError};
+use crate::presentation::console::Console;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::{self, PlaceError};
 
 /// Make subvolumes
 #[derive(Debug, clap::Args)]

@@ -15,12 +15,12 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Refused;
 
 use super::{Subvolumes, ask_for_subvolume};
-use crate::changes::{Changes, Target, is_final};
-use crate::console::Console;
-use crate::control::mountpoint_of;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{DeviceOptions, Location, VolumeOptions};
-use crate::place::split;
+use crate::presentation::console::Console;
+use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions};
+use crate::volume_access::place::split;
 
 /// Delete subvolumes
 ///

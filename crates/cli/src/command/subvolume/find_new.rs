@@ -15,10 +15,10 @@ use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::ask_for_subvolume;
-use crate::console::{Console, PIECE_BYTES, write_path_to};
-use crate::ioctls::{Asked, ByIoctls, joined};
-use crate::json;
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::{Console, PIECE_BYTES, write_path_to};
+use crate::presentation::json;
+use crate::volume_access::ioctls::{Asked, ByIoctls, joined};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// List the extents of files that were written in a transaction or after it
 ///

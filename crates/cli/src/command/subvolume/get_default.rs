@@ -7,10 +7,10 @@ use serde::Serialize;
 use ubtrfs_format::ids::RootId;
 
 use super::Subvolumes;
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::json;
-use crate::location::{DeviceOptions, Location};
+use crate::presentation::console::Console;
+use crate::presentation::json;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{DeviceOptions, Location};
 
 /// Show which subvolume is mounted if none is named
 #[derive(Debug, clap::Args)]

@@ -13,10 +13,10 @@ use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
 
 use super::{Subvolumes, made_in};
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::{clock, json};
+use crate::presentation::console::Console;
+use crate::presentation::{clock, json};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// List subvolumes and snapshots
 #[derive(Debug, clap::Args)]

@@ -18,10 +18,10 @@ use anyhow::{Context, bail};
 use ubtrfs_engine::{FileId, SubvolumeInfo, Volume};
 use ubtrfs_format::ids::RootId;
 
-use crate::console::Console;
-use crate::control::mountpoint_of;
-use crate::ioctls::{self, Asked, ByIoctls};
-use crate::location::Location;
+use crate::presentation::console::Console;
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{self, Asked, ByIoctls};
+use crate::volume_access::location::Location;
 
 /// Show, make and delete subvolumes and snapshots
 #[derive(Debug, clap::Args)]

@@ -6,11 +6,11 @@ use anyhow::Context;
 use ubtrfs_format::ids::RootId;
 
 use super::ask_for_subvolume;
-use crate::changes::Changes;
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Choose the subvolume that is mounted if none is named
 #[derive(Debug, clap::Args)]

@@ -11,11 +11,11 @@ use ubtrfs_format::item::{RootItemFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 
 use super::{Subvolumes, made_in};
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::units::ShortUnits;
-use crate::{clock, json};
+use crate::presentation::console::Console;
+use crate::presentation::units::ShortUnits;
+use crate::presentation::{clock, json};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show a subvolume's ids, times, flags, snapshots and quota
 #[derive(Debug, clap::Args)]

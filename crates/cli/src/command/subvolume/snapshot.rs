@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 
 use super::{ask_for_subvolume, refuse_qgroups};
-use crate::changes::{Changes, Target};
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
-use crate::place::{Place, PlaceError, split};
+use crate::presentation::console::Console;
+use crate::volume_access::changes::{Changes, Target};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::{Place, PlaceError, split};
 
 /// Make a snapshot of a subvolume
 ///

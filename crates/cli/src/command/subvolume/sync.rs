@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::RootId;
 
-use crate::changes::Changes;
-use crate::console::Console;
-use crate::ioctls::{Asked, ByIoctls};
-use crate::location::{Location, VolumeOptions};
+use crate::presentation::console::Console;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Free the space of deleted subvolumes
 #[derive(Debug, clap::Args)]

@@ -12,9 +12,9 @@ use ubtrfs_engine::inspect::{FileUsage, SharedRanges};
 use ubtrfs_fuse::ioctl_args as args;
 
 use super::{add, complain};
-use crate::console::Console;
-use crate::ioctls::Asked;
-use crate::quoting::Escaped;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::ioctls::Asked;
 
 /// Is given each path with what it uses, and for the argument itself how much of that is shared within it.
 pub(super) type Show<'a> =
@@ -180,7 +180,7 @@ struct Unshown(anyhow::Error);
 
 /// Whether there is no use in going on.
 fn is_final(error: &anyhow::Error) -> bool {
-    crate::ioctls::is_unknown(error) || error.is::<Unshown>()
+    crate::volume_access::ioctls::is_unknown(error) || error.is::<Unshown>()
 }
 
 fn is_btrfs(dir: &Path) -> bool {

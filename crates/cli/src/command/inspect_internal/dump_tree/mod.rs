@@ -18,9 +18,9 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_tree::{CommittedRoot, View};
 
-use crate::console::Console;
-use crate::location::{DeviceOptions, Location, LocationParser};
+use crate::presentation::console::Console;
 use crate::print::{KeyText, PrintOptions, tree_name};
+use crate::volume_access::location::{DeviceOptions, Location, LocationParser};
 
 use tree_id::TreeId;
 use walk::{Order, Walk};

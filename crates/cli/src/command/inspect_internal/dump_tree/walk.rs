@@ -22,7 +22,7 @@ use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 use ubtrfs_tree::{Block, CommittedRoot, NodeStore, TreeError};
 
-use crate::console::{Console, PIECE_BYTES};
+use crate::presentation::console::{Console, PIECE_BYTES};
 use crate::print::{PrintOptions, print_block};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

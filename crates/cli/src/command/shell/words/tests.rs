@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStringExt;
 
 use super::{WordsError, split};
-use crate::quoting::ShellQuoted;
+use crate::presentation::quoting::ShellQuoted;
 
 fn words(line: &str) -> Vec<Vec<u8>> {
     let words = split(line.as_bytes()).unwrap();

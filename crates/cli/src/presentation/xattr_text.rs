@@ -7,7 +7,7 @@ use std::fmt::Write;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::json;
+use crate::presentation::json;
 
 #[cfg(test)]
 mod tests;

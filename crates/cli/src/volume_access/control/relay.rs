@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::thread;
 
-use crate::quoting::Escaped;
+use crate::presentation::quoting::Escaped;
 
 /// Of one line, on a terminal.
 const LINE_BYTES: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! Who is served, and what for.
+//! Tests: which users are served, and on which mount.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -14,8 +14,8 @@ use ubtrfs_fuse::mount::Nonce;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
-use crate::command_line::PROGRAM;
-use crate::session::MountPath;
+use crate::invocation::command_line::PROGRAM;
+use crate::volume_access::session::MountPath;
 
 const LEN_BYTES: u64 = 256 << 20;
 const STRANGER: u32 = 1002;

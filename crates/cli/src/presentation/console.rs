@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use ubtrfs_fuse::caller::Refused;
 
-use crate::quoting::Escaped;
-use crate::told::Told;
+use crate::presentation::quoting::Escaped;
+use crate::presentation::told::Told;
 
 const FAILURE: u8 = 1;
 /// What a shell reports for a program that SIGPIPE ended.

@@ -16,9 +16,9 @@ use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
 use ubtrfs_engine::{FileId, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 
-use crate::held;
-use crate::quoting::Escaped;
-use crate::session::Session;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::held;
+use crate::volume_access::session::Session;
 
 #[cfg(test)]
 mod tests;

@@ -26,12 +26,12 @@ use ubtrfs_fuse::{Changes, KernelPages};
 use super::GROUPS;
 use super::protocol::{self, Address, DURABLE, NOT_DURABLE, ProtocolError, Request, UNMOUNTED};
 use super::socket_file::SocketFile;
-use crate::clock;
-use crate::console::Client;
-use crate::location::LocationParser;
+use crate::presentation::clock;
+use crate::presentation::console::Client;
+use crate::presentation::told::Told;
 use crate::program::{ClientOutput, Program};
-use crate::session::{MountSession, Session};
-use crate::told::Told;
+use crate::volume_access::location::LocationParser;
+use crate::volume_access::session::{MountSession, Session};
 
 /// More wait until one has ended.
 const MAX_CLIENTS: usize = 64;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ubtrfs_engine::inspect::SpaceInfo;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 
-use crate::console::Console;
+use crate::presentation::console::Console;
 
 pub(crate) fn profile_name(flags: BlockGroupFlags) -> &'static str {
     flags.profile().map_or("unknown", Profile::name)

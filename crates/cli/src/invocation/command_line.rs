@@ -8,13 +8,13 @@ use std::any::TypeId;
 use anyhow::bail;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser};
 
+use crate::arguments::verbosity::{Verbosity, with_verbosity};
 use crate::command::{Command, absent};
-use crate::console::{Console, Format};
-use crate::control;
-use crate::location::Location;
-use crate::log::LogLevel;
+use crate::presentation::console::{Console, Format};
+use crate::presentation::log::LogLevel;
 use crate::program::{ClientOutput, Program};
-use crate::verbosity::{Verbosity, with_verbosity};
+use crate::volume_access::control;
+use crate::volume_access::location::Location;
 
 /// This program, for its commands.
 pub(crate) const PROGRAM: Program = Program {

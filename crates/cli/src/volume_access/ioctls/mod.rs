@@ -28,8 +28,8 @@ pub(crate) use self::devices::{FoundChunk, error_counts};
 pub(crate) use self::names::joined;
 pub(crate) use self::subvolume::text;
 pub(crate) use self::subvolumes::{Subvolumes, info_of};
-use crate::console::Console;
-use crate::location::Location;
+use crate::presentation::console::Console;
+use crate::volume_access::location::Location;
 
 /// A command that can be done so.
 pub(crate) trait ByIoctls {

@@ -26,7 +26,7 @@ use rustix::net::{
 };
 use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
-use crate::session::MountPath;
+use crate::volume_access::session::MountPath;
 
 /// Both sides are this program, but one may be older. It is the first field of a request, whatever comes behind it.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use crate::command::absent;
-use crate::console;
+use crate::presentation::console;
 
 /// The version of btrfs-progs whose command line this is. Scripts and installers match the whole line.
 pub(crate) const VERSION_LINE: &str = "btrfs-progs v6.14";

@@ -1,4 +1,4 @@
-//! Whose folders are taken, and what is swept.
+//! Tests: folders of other users are refused, and sockets of dead servers are swept.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
-use crate::location::Location;
+use crate::volume_access::location::Location;
 
 /// What an argument names.
 #[derive(Debug)]

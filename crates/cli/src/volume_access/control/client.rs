@@ -23,10 +23,10 @@ use super::GROUPS;
 use super::mounted::{Found, Kind, Mounted};
 use super::protocol::{self, Address, ProtocolError, Request, VERSION};
 use super::relay::relayed;
-use crate::clock;
-use crate::location::Location;
-use crate::quoting::Escaped;
-use crate::session::MountPath;
+use crate::presentation::clock;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::location::Location;
+use crate::volume_access::session::MountPath;
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
 const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];

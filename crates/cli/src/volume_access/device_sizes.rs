@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::DevId;
 
-use crate::ioctls::{Asked, text};
-use crate::quoting::Escaped;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::ioctls::{Asked, text};
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceSizes {

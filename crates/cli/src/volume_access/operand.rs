@@ -14,9 +14,9 @@ use anyhow::Context;
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use ubtrfs_engine::FileTime;
 
-use crate::location::{Location, VolumeOptions};
-use crate::quoting::Escaped;
-use crate::session::Session;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::session::Session;
 
 const HOST_PREFIX: &[u8] = b"host:";
 const STANDARD_STREAM: &[u8] = b"-";

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use ubtrfs_engine::{Attr, FileId, FileKind, Result, Volume};
 
-use crate::{clock, json, permissions, rdev::DeviceNumber};
+use crate::presentation::{clock, json, permissions};
+use crate::rdev::DeviceNumber;
 
 /// The names under which POSIX ACLs are stored.
 pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";

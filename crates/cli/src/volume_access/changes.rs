@@ -15,14 +15,14 @@ use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
 
-use crate::console::Console;
 use crate::copy::CopyError;
 use crate::final_error::is_final_error;
-use crate::location::{Location, VolumeOptions};
-use crate::permissions::umask;
-use crate::place::Place;
-use crate::quoting::Escaped;
-use crate::session::Session;
+use crate::presentation::console::Console;
+use crate::presentation::permissions::umask;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::place::Place;
+use crate::volume_access::session::Session;
 use crate::walk::{Entry, Filter, Order, Step, Walk};
 
 /// A volume that is open for writing.

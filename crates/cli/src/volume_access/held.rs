@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_fuse::mount::{mount_table, mountpoint_served_by};
 
-use crate::quoting::Escaped;
+use crate::presentation::quoting::Escaped;
 
 /// How long a command waits for another.
 pub(crate) const FOR_COMMANDS: Duration = Duration::from_secs(10);

@@ -1,0 +1,6 @@
+//! How the program is called: its command line, and its other names.
+
+pub(crate) mod as_btrfs;
+pub(crate) mod command_line;
+pub(crate) mod invoked_as;
+pub(crate) mod mount_helper;

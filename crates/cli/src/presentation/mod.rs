@@ -1,0 +1,16 @@
+//! How results look: the console, formats of listings, and the spelling of names, numbers and times.
+//!
+//! Not here: items of trees (`print`).
+
+pub(crate) mod clock;
+pub(crate) mod console;
+pub(crate) mod file_facts;
+pub(crate) mod json;
+pub(crate) mod log;
+pub(crate) mod permissions;
+pub(crate) mod profiles;
+pub(crate) mod quoting;
+pub(crate) mod table;
+pub(crate) mod told;
+pub(crate) mod units;
+pub(crate) mod xattr_text;
