@@ -1,46 +1,114 @@
 //! Removing files, and directories with all that is in them.
 //!
-//! What cannot be removed is reported and the rest is removed, unless it would fail for the same reason.
-
-use std::io::Write;
+//! What cannot be removed is reported, and the rest is removed unless the observer ends the removal.
+//!
+//! Memory: that of a walk (`walk`), and a name for each level.
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
-use crate::final_error::is_final_error;
-use crate::presentation::console::Console;
-use crate::presentation::quoting::{Escaped, ShellQuoted};
-use crate::volume_access::place::Place;
-use crate::walk::{Filter, Order, Step, Walk};
+use crate::walk::{Filter, Order, Refused, Step, Walk};
 
-/// How far a removal is; the message is the file.
-pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
-
-#[derive(Debug)]
-pub(crate) struct Removal<'a> {
-    pub(crate) volume: &'a Volume,
-    pub(crate) console: &'a mut Console,
-    /// Name each file.
-    pub(crate) verbose: bool,
+/// Something that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    File,
+    Directory,
 }
 
-impl Removal<'_> {
-    /// Removes what has a name, with all below. `shown` is its path. An error is one that ends the command.
-    pub(crate) fn tree(&mut self, place: &Place, shown: &[u8]) -> Result<(), Error> {
-        let Some(id) = place.existing else {
-            return self.report(shown, Error::NotFound);
-        };
-        let is_dir = match self.volume.attr(id) {
-            Ok(attr) => attr.kind == FileKind::Directory,
-            Err(error) => return self.report(shown, error),
-        };
-        if !is_dir {
-            return self.file(place.dir, &place.name, shown);
-        }
-        self.contents(id, shown)?;
-        self.directory(place.dir, &place.name, shown)
+/// A listener to a removal. Paths begin with that of the top, as the caller wrote it: any bytes.
+pub(crate) trait RemovalObserver {
+    /// What ends the removal early.
+    type Stop;
+
+    /// Hears what was removed.
+    fn removed(&mut self, path: &[u8], what: Removed) {
+        let _ = (path, what);
     }
 
-    fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), Error> {
+    /// Hears what could not be removed.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the removal.
+    fn failed(&mut self, failure: RemovalFailure<'_>) -> Result<(), Self::Stop>;
+}
+
+/// A step of a removal that failed.
+#[derive(Debug)]
+pub(crate) struct RemovalFailure<'a> {
+    pub(crate) path: &'a [u8],
+    pub(crate) step: RemovalStep,
+    pub(crate) error: RemovalError,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RemovalStep {
+    /// Looking at what is to be removed.
+    Find,
+    /// Listing a directory.
+    List,
+    /// Entering a directory. Nothing in it is removed then.
+    Enter,
+    /// Removing a file.
+    Unlink,
+    /// Removing a directory that was emptied.
+    Rmdir,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemovalError {
+    #[error(transparent)]
+    Walk(Refused),
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+impl From<Refused> for RemovalError {
+    fn from(refused: Refused) -> RemovalError {
+        match refused {
+            Refused::Engine(error) => RemovalError::Engine(error),
+            refused => RemovalError::Walk(refused),
+        }
+    }
+}
+
+/// A removal of files and trees from a volume.
+#[derive(Debug)]
+pub(crate) struct Removal<'a, O> {
+    volume: &'a Volume,
+    observer: &'a mut O,
+}
+
+impl<'a, O: RemovalObserver> Removal<'a, O> {
+    pub(crate) fn new(volume: &'a Volume, observer: &'a mut O) -> Removal<'a, O> {
+        Removal { volume, observer }
+    }
+
+    /// Removes what `name` in `dir` means, with all below. `shown` is its path for messages.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the observer ended it.
+    pub(crate) fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+        let found = self.volume.lookup(dir, name);
+        let found = found.and_then(|id| id.ok_or(Error::NotFound));
+        let kind = found.and_then(|id| Ok((id, self.volume.attr(id)?.kind)));
+        match kind {
+            Ok((id, FileKind::Directory)) => {
+                self.contents(id, shown)?;
+                self.directory(dir, name, shown)
+            }
+            Ok(_) => self.file(dir, name, shown),
+            Err(error) => self.report(shown, RemovalStep::Find, error),
+        }
+    }
+
+    /// Removes all that is in the directory `top`. `shown` is its path for messages.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the observer ended it.
+    pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, top, shown, Order::Index, filter);
         // Each directory on the way, and the name of the next in it.
@@ -51,65 +119,58 @@ impl Removal<'_> {
                     let Some((dir, below)) = way.last_mut() else {
                         return Ok(());
                     };
+                    let dir = *dir;
                     if entry.kind != FileKind::Directory {
-                        let dir = *dir;
                         self.file(dir, &entry.name, walk.path())?;
-                    } else {
-                        below.clone_from(&entry.name);
-                        match walk.enter(&entry) {
-                            Ok(()) => way.push((entry.id, Vec::new())),
-                            Err(error) => self.complain(walk.path(), error),
+                        continue;
+                    }
+                    below.clone_from(&entry.name);
+                    match walk.enter(&entry) {
+                        Ok(()) => way.push((entry.id, Vec::new())),
+                        Err(error) => {
+                            self.report(walk.path(), RemovalStep::Enter, error)?;
                         }
                     }
                 }
                 Step::Leave => {
                     way.pop();
                     if let Some((dir, name)) = way.last() {
-                        let (dir, name) = (*dir, name.clone());
-                        self.directory(dir, &name, walk.path())?;
+                        self.directory(*dir, name, walk.path())?;
                     }
                 }
-                Step::Failed(error) => self.report(walk.path(), error)?,
+                Step::Failed(error) => self.report(walk.path(), RemovalStep::List, error)?,
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), Error> {
+    fn file(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
         match self.volume.unlink(dir, name) {
-            Ok(()) => self.tell("removed", shown),
-            Err(error) => self.report(shown, error),
+            Ok(()) => {
+                self.observer.removed(shown, Removed::File);
+                Ok(())
+            }
+            Err(error) => self.report(shown, RemovalStep::Unlink, error),
         }
     }
 
-    fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), Error> {
+    fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
         match self.volume.rmdir(dir, name) {
-            Ok(()) => self.tell("removed directory", shown),
-            Err(error) => self.report(shown, error),
+            Ok(()) => {
+                self.observer.removed(shown, Removed::Directory);
+                Ok(())
+            }
+            Err(error) => self.report(shown, RemovalStep::Rmdir, error),
         }
     }
 
-    fn tell(&mut self, done: &str, shown: &[u8]) -> Result<(), Error> {
-        if let Some(bar) = self.console.progress() {
-            bar.inc(1);
-            bar.set_message(Escaped(shown).to_string());
-        }
-        if self.verbose {
-            let _ = writeln!(self.console.out, "{done} {}", ShellQuoted(shown));
-        }
-        Ok(())
-    }
-
-    fn report(&mut self, shown: &[u8], error: Error) -> Result<(), Error> {
-        if is_final_error(&error) {
-            return Err(error);
-        }
-        self.complain(shown, error);
-        Ok(())
-    }
-
-    fn complain(&mut self, shown: &[u8], error: impl std::fmt::Display) {
-        self.console
-            .error(format_args!("cannot remove '{}': {error}", Escaped(shown)));
+    fn report(
+        &mut self,
+        path: &[u8],
+        step: RemovalStep,
+        error: impl Into<RemovalError>,
+    ) -> Result<(), O::Stop> {
+        let error = error.into();
+        self.observer.failed(RemovalFailure { path, step, error })
     }
 }

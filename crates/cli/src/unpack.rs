@@ -9,16 +9,15 @@
 //! Memory: one member without its data, and the times of `MAX_TIMED` directories.
 
 use std::collections::HashMap;
-use std::io::Write;
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
 use crate::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::file_data::READ_BYTES;
+use crate::observer::Observer;
 use crate::owners::owner_names;
-use crate::presentation::console::Console;
-use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::presentation::quoting::Escaped;
 use crate::rdev::DeviceNumber;
 
 #[cfg(test)]
@@ -84,8 +83,7 @@ pub(crate) struct Unpacker<'a> {
     /// Its path for messages.
     shown_top: Vec<u8>,
     destination: ToVolume<'a>,
-    console: &'a mut Console,
-    verbose: bool,
+    observer: &'a mut dyn Observer<UnpackError>,
     /// Access and modification that directories get in the end.
     times: HashMap<FileId, (FileTime, FileTime)>,
     /// Directories got their times already, so that the next change of one must not lose them.
@@ -99,17 +97,16 @@ impl<'a> Unpacker<'a> {
     pub(crate) fn new(
         volume: &'a Volume,
         (top, shown_top): (FileId, &[u8]),
-        console: &'a mut Console,
-        verbose: bool,
+        umask: u32,
+        observer: &'a mut dyn Observer<UnpackError>,
     ) -> Unpacker<'a> {
         let shown_top = shown_top.strip_suffix(b"/").unwrap_or(shown_top);
         Unpacker {
             volume,
             top,
             shown_top: shown_top.to_vec(),
-            destination: ToVolume::new(volume, true),
-            console,
-            verbose,
+            destination: ToVolume::new(volume, true, umask),
+            observer,
             times: HashMap::new(),
             has_kept_times: false,
             max_timed: MAX_TIMED,
@@ -128,12 +125,7 @@ impl<'a> Unpacker<'a> {
 
     fn members(&mut self, members: &mut Members) -> Result<(), UnpackError> {
         while let Some(member) = members.next_member()? {
-            if let Some(bar) = self.console.progress() {
-                bar.set_message(Escaped(&member.path).to_string());
-            }
-            if self.verbose {
-                let _ = writeln!(self.console.out, "{}", ShellQuoted(&member.path));
-            }
+            self.observer.begin(&member.path);
             if let Err(error) = self.member(&member, members) {
                 self.report(&member.path, error)?;
             }
@@ -154,9 +146,7 @@ impl<'a> Unpacker<'a> {
         if error.is_final() {
             return Err(error);
         }
-        let path = Escaped(path);
-        self.console
-            .error(format_args!("cannot unpack '{path}': {error}"));
+        self.observer.failed(path, error);
         Ok(())
     }
 
@@ -260,9 +250,7 @@ impl<'a> Unpacker<'a> {
             let bytes = &mut self.buffer[..len as usize];
             members.read(member, bytes)?;
             self.destination.write(&made, at, bytes)?;
-            if let Some(bar) = self.console.progress() {
-                bar.inc(len);
-            }
+            self.observer.transferred(len);
             at += len;
             left -= len;
         }

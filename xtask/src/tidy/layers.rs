@@ -122,12 +122,12 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "arguments file_data final_error owners rdev walk",
+            "arguments file_data final_error observer owners rdev walk",
             "presentation",
-            "print program tar",
+            "print program removal tar",
             "copy",
-            "volume_access",
-            "removal unpack",
+            "volume_access unpack",
+            "transfer_console",
             "command",
             "invocation",
         ],

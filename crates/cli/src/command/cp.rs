@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit};
 use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
 
@@ -20,6 +21,7 @@ use crate::file_data::READ_BYTES;
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
+use crate::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
@@ -52,16 +54,57 @@ pub(crate) struct Cp {
     /// Share data instead of copying it, within a volume
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "always", default_value = "auto")]
-    reflink: Reflink,
+    reflink: WhenReflinked,
     /// Make holes of zeros (always), or zeros of holes (never)
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_missing_value = "always", default_value = "auto")]
-    sparse: Sparse,
+    sparse: WhenSparse,
     /// Name each file that is copied
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
     volume: VolumeOptions,
+}
+
+/// Whether data is shared instead of copied.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WhenReflinked {
+    /// Where it can be
+    Auto,
+    /// Or the copy fails
+    Always,
+    Never,
+}
+
+impl From<WhenReflinked> for Reflink {
+    fn from(when: WhenReflinked) -> Reflink {
+        match when {
+            WhenReflinked::Auto => Reflink::Auto,
+            WhenReflinked::Always => Reflink::Always,
+            WhenReflinked::Never => Reflink::Never,
+        }
+    }
+}
+
+/// Treatment of holes, and of zeros.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WhenSparse {
+    /// Holes stay holes
+    Auto,
+    /// Blocks of zeros become holes as well
+    Always,
+    /// Holes become zeros
+    Never,
+}
+
+impl From<WhenSparse> for Sparse {
+    fn from(when: WhenSparse) -> Sparse {
+        match when {
+            WhenSparse::Auto => Sparse::Auto,
+            WhenSparse::Always => Sparse::Always,
+            WhenSparse::Never => Sparse::Never,
+        }
+    }
 }
 
 impl Cp {
@@ -76,13 +119,17 @@ impl Cp {
         Ok(())
     }
 
-    fn options(&self, console: &Console) -> CopyOptions {
+    fn options(&self) -> CopyOptions {
         CopyOptions {
             preserve: self.archive,
-            reflink: self.reflink,
-            sparse: self.sparse,
-            verbose: self.verbose || console.verbose > 0,
+            reflink: self.reflink.into(),
+            sparse: self.sparse.into(),
         }
+    }
+
+    fn observer<'a>(&self, console: &'a mut Console) -> TransferConsole<'a> {
+        let verbose = self.verbose || console.verbose > 0;
+        TransferConsole { console, verbose }
     }
 
     /// Without -a a link that is named itself stands for what it leads to, as for cp(1).
@@ -146,7 +193,8 @@ impl Cp {
         let made = self.open_named(kind, destination, into, &images, console)?;
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
         let to = ToHost::new(self.archive, images);
-        let mut copier = Copier::new(&from, to, self.options(console), console);
+        let mut observer = self.observer(console);
+        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
         if let Some(made) = made {
             return Ok(copier.copy_into(&id, &made, &source.path)?);
         }
@@ -254,8 +302,9 @@ impl Cp {
         };
         let bytes = source.as_os_str().as_bytes();
         let name = place::split(bytes).map(|(_, name)| name);
-        let to = ToVolume::new(&goal.target.volume, self.archive);
-        let mut copier = Copier::new(&from, to, self.options(console), console);
+        let to = ToVolume::new(&goal.target.volume, self.archive, umask());
+        let mut observer = self.observer(console);
+        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
         match goal.place(file.kind()?, name)? {
             Goes::Contents(top) => copier.copy_contents(&file, top, bytes)?,
             Goes::As(top, name) => copier.copy_as(&file, top, &name, bytes)?,
@@ -286,8 +335,9 @@ impl Cp {
             return Err(CopyError::SameFile).with_context(|| format!("cannot copy '{source}'"));
         }
         let from = FromVolume { volume };
-        let to = ToVolume::new(&goal.target.volume, self.archive);
-        let mut copier = Copier::new(&from, to, self.options(console), console);
+        let to = ToVolume::new(&goal.target.volume, self.archive, umask());
+        let mut observer = self.observer(console);
+        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
         match goes {
             Goes::Contents(top) => copier.copy_contents(&id, top, &source.path)?,
             Goes::As(top, name) => copier.copy_as(&id, top, &name, &source.path)?,

@@ -9,7 +9,9 @@ use anyhow::{Context, bail};
 use ubtrfs_mkfs::archive::Members;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
+use crate::transfer_console::TransferConsole;
 use crate::unpack::Unpacker;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
@@ -53,7 +55,8 @@ impl Import {
         let verbose = self.verbose || console.verbose > 0;
         let shown_top = self.location.to_outside();
         let top = (top, &*shown_top);
-        let mut unpacker = Unpacker::new(&target.volume, top, console, verbose);
+        let mut observer = TransferConsole { console, verbose };
+        let mut unpacker = Unpacker::new(&target.volume, top, umask(), &mut observer);
         let unpacked = unpacker.all(&mut members);
         console.end_progress();
         if let Err(error) = unpacked {

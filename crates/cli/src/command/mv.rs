@@ -5,7 +5,9 @@ use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
 use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
 use crate::presentation::console::Console;
+use crate::presentation::permissions::umask;
 use crate::removal::Removal;
+use crate::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{self, Place};
@@ -131,8 +133,10 @@ impl Mv {
             ..CopyOptions::default()
         };
         let from_volume = FromVolume { volume };
-        let to_volume = ToVolume::new(volume, true);
-        let mut copier = Copier::new(&from_volume, to_volume, options, console);
+        let to_volume = ToVolume::new(volume, true, umask());
+        let verbose = false;
+        let mut observer = TransferConsole { console, verbose };
+        let mut copier = Copier::new(&from_volume, to_volume, options, &mut observer);
         let top = Top {
             dir: to.dir,
             shown: match place::split(&self.destination.path) {
@@ -148,12 +152,8 @@ impl Mv {
         if failed_before {
             console.error_was_reported();
         }
-        let verbose = false;
-        let mut removal = Removal {
-            volume,
-            console,
-            verbose,
-        };
-        Ok(removal.tree(from, &source.path)?)
+        let mut observer = TransferConsole { console, verbose };
+        let mut removal = Removal::new(volume, &mut observer);
+        Ok(removal.tree(from.dir, &from.name, &source.path)?)
     }
 }

@@ -4,7 +4,9 @@ use anyhow::{Context, bail};
 use ubtrfs_engine::{Error, FileKind};
 
 use crate::presentation::console::Console;
-use crate::removal::{REMOVAL_PROGRESS, Removal};
+use crate::presentation::console::REMOVAL_PROGRESS;
+use crate::removal::Removal;
+use crate::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{Place, PlaceError};
@@ -72,11 +74,9 @@ impl Rm {
             return volume.rmdir(place.dir, &place.name).with_context(refused);
         }
         let verbose = self.verbose || console.verbose > 0;
-        let mut removal = Removal {
-            volume,
-            console,
-            verbose,
-        };
-        removal.tree(&place, &location.path).with_context(refused)
+        let mut observer = TransferConsole { console, verbose };
+        let mut removal = Removal::new(volume, &mut observer);
+        let removed = removal.tree(place.dir, &place.name, &location.path);
+        removed.with_context(refused)
     }
 }

@@ -19,9 +19,7 @@ mod to_host;
 mod to_volume;
 
 use std::collections::HashMap;
-use std::io::Write;
 
-use clap::ValueEnum;
 use ubtrfs_engine::{Error, FileKind};
 
 use self::dest::DestError;
@@ -34,42 +32,42 @@ use self::metadata::MetadataError;
 use self::source::{CopyStep, Source};
 pub(crate) use self::to_host::{Made, ToHost};
 pub(crate) use self::to_volume::ToVolume;
-use crate::file_data::READ_BYTES;
+use crate::file_data::{Damage, READ_BYTES};
 use crate::final_error::is_final_error;
-use crate::presentation::console::Console;
-use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::observer::Observer;
+use crate::presentation::quoting::Escaped;
 use crate::walk::Refused;
 
-/// Whether data is shared instead of copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// When data is shared instead of copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reflink {
-    /// Where it can be
+    /// Where it can be.
     #[default]
     Auto,
-    /// Or the copy fails
+    /// Always: the copy fails if data cannot be shared.
     Always,
     Never,
 }
 
-/// What becomes of holes, and of zeros.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// Treatment of holes, and of zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sparse {
-    /// Holes stay holes
+    /// Holes stay holes.
     #[default]
     Auto,
-    /// Blocks of zeros become holes as well
+    /// Blocks of zeros become holes as well.
     Always,
-    /// Holes become zeros
+    /// Holes become zeros.
     Never,
 }
 
+/// How files are copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyOptions {
     /// Keep mode, owner, times, attributes and links.
     pub(crate) preserve: bool,
     pub(crate) reflink: Reflink,
     pub(crate) sparse: Sparse,
-    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +122,20 @@ impl CopyError {
     }
 }
 
+/// What went wrong with one file while the others are copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyProblem {
+    /// There is no copy of it, or not of all of it.
+    #[error("{0}")]
+    NotCopied(CopyError),
+    /// The copy does not have all that it was to keep.
+    #[error("{0}")]
+    NotKept(CopyError),
+    /// The copy has zeros for a range that cannot be read.
+    #[error("bytes {} to {} copied as zeros: {}", .0.range.start, .0.range.end, .0.error)]
+    Damaged(Damage),
+}
+
 /// After so many reads without a sound byte the rest of a file is given up: a crafted extent may claim to be
 /// longer than any device.
 const MAX_LOST_READS: usize = 64;
@@ -158,7 +170,7 @@ struct Linked<L> {
 pub(crate) struct Copier<'a, S: Source, D: Destination> {
     source: &'a S,
     destination: D,
-    console: &'a mut Console,
+    observer: &'a mut dyn Observer<CopyProblem>,
     options: CopyOptions,
     links: HashMap<S::Id, Linked<D::Link>>,
     buffer: Vec<u8>,
@@ -171,12 +183,12 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         source: &'a S,
         destination: D,
         options: CopyOptions,
-        console: &'a mut Console,
+        observer: &'a mut dyn Observer<CopyProblem>,
     ) -> Copier<'a, S, D> {
         Copier {
             source,
             destination,
-            console,
+            observer,
             options,
             links: HashMap::new(),
             buffer: vec![0; READ_BYTES],
@@ -268,8 +280,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         if error.is_final() {
             return Err(error);
         }
-        self.console
-            .error(format_args!("cannot copy '{}': {error}", Escaped(path)));
+        self.observer.failed(path, CopyProblem::NotCopied(error));
         Ok(())
     }
 
@@ -331,12 +342,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             return Ok(None);
         };
         let facts = self.source.facts(file, self.options.preserve)?;
-        if let Some(bar) = self.console.progress() {
-            bar.set_message(Escaped(shown).to_string());
-        }
-        if self.options.verbose {
-            let _ = writeln!(self.console.out, "{}", ShellQuoted(shown));
-        }
+        self.observer.begin(shown);
         if facts.kind == FileKind::Directory {
             let (dir, made) = self.destination.directory(&parent.dir, name, &facts)?;
             let keeps = made || self.options.preserve;
@@ -421,8 +427,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             if problem.is_final() {
                 return Err(problem);
             }
-            self.console
-                .error(format_args!("'{}': {problem}", Escaped(shown)));
+            self.observer.failed(shown, CopyProblem::NotKept(problem));
         }
         Ok(())
     }
@@ -462,16 +467,9 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                     lost_reads += 1;
                 }
                 for damage in damage.drain(..) {
-                    let (start, end) = (damage.range.start, damage.range.end);
-                    let error = damage.error;
-                    self.console.error(format_args!(
-                        "'{}': bytes {start} to {end} copied as zeros: {error}",
-                        Escaped(shown)
-                    ));
+                    self.observer.failed(shown, CopyProblem::Damaged(damage));
                 }
-                if let Some(bar) = self.console.progress() {
-                    bar.inc(len as u64);
-                }
+                self.observer.transferred(len as u64);
                 at += len as u64;
                 if lost_reads >= MAX_LOST_READS {
                     return Err(CopyError::GaveUp(at));

@@ -7,13 +7,12 @@
 //!   have had it inherit.
 
 use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
+use ubtrfs_format::item::acl;
 
 use super::CopyError;
 use super::dest::DestError;
 use super::destination::Destination;
 use super::facts::Facts;
-use crate::presentation::file_facts::{ACL_ACCESS, ACL_DEFAULT};
-use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
 use crate::walk::is_component;
 
@@ -30,11 +29,12 @@ pub(crate) struct ToVolume<'v> {
 }
 
 impl<'v> ToVolume<'v> {
-    pub(crate) fn new(volume: &'v Volume, preserve: bool) -> ToVolume<'v> {
+    /// `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files go without.
+    pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
         ToVolume {
             volume,
             preserve,
-            umask: umask(),
+            umask,
         }
     }
 
@@ -99,7 +99,7 @@ impl<'v> ToVolume<'v> {
                 problems.push(CopyError::Keep { what, source });
             }
         };
-        for acl in [ACL_ACCESS, ACL_DEFAULT] {
+        for acl in [acl::ACCESS, acl::DEFAULT] {
             if !facts.xattrs.iter().any(|(name, _)| name == acl) {
                 kept("ACL", self.without_acl(id, acl));
             }

@@ -28,6 +28,8 @@ const FAILURE: u8 = 1;
 const SIGPIPE_EXIT: u8 = 128 + 13;
 /// How far a copy is; the message is the file.
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
+/// How far a removal is; the message is the file.
+pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 /// There is room for so much at least in a pipe that has any.
 const PIPE_BUF: usize = 4096;

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 use ubtrfs_engine::{Attr, FileId, FileKind, Result, Volume};
+use ubtrfs_format::item::acl;
 
 use crate::presentation::{clock, json, permissions};
 use crate::rdev::DeviceNumber;
-
-/// The names under which POSIX ACLs are stored.
-pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// `st_blocks` counts units of this size.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -30,8 +27,8 @@ impl FileFacts {
             FileKind::Symlink => Some(volume.readlink(id)?),
             _ => None,
         };
-        let has_acl = volume.xattr(id, ACL_ACCESS)?.is_some()
-            || (attr.kind == FileKind::Directory && volume.xattr(id, ACL_DEFAULT)?.is_some());
+        let has_acl = volume.xattr(id, acl::ACCESS)?.is_some()
+            || (attr.kind == FileKind::Directory && volume.xattr(id, acl::DEFAULT)?.is_some());
         Ok(FileFacts {
             id,
             attr,

@@ -1,0 +1,270 @@
+//! A directory or file of a volume written as a tar archive.
+//!
+//! Invariants
+//! - EXPORT-1: the archive stays sound whatever cannot be read. A damaged range is archived as zeros and reported; a file
+//!   that cannot be examined is left out and reported.
+//! - EXPORT-2: memory is bounded by `MAX_SPARSE_PARTS` of one file, and the files with several names of which
+//!   not all were met yet.
+//! - EXPORT-3: no member's name leads out of the directory that is archived.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::Range;
+
+use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
+
+use super::writer::{Member, MemberKind, TarWriter};
+use crate::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
+use crate::observer::Observer;
+use crate::rdev::DeviceNumber;
+use crate::walk::{Filter, Order, Refused, Step, Walk, is_component};
+
+/// A file with more parts between holes is left out: the holes may be longer than any disk.
+const MAX_SPARSE_PARTS: usize = 1 << 20;
+
+/// An error that ends an archive early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TarError {
+    /// The file that the archive begins with cannot be examined.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The archive cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// What went wrong with one file while the others are archived.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TarProblem {
+    #[error("left out: not a name that a directory can hold")]
+    Name,
+    #[error("left out: too many holes")]
+    TooManyHoles,
+    /// A tar archive has no sockets.
+    #[error("socket left out")]
+    Socket,
+    /// A range that cannot be read.
+    #[error("bytes {} to {} archived as zeros: {}", .0.range.start, .0.range.end, .0.error)]
+    Damaged(Damage),
+    /// A directory that is not entered.
+    #[error(transparent)]
+    Enter(#[from] Refused),
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+/// A writer of files and trees of a volume to a tar archive.
+pub(crate) struct Archiver<'a, W> {
+    volume: &'a Volume,
+    tar: TarWriter<W>,
+    /// Where a file with several names was archived, and how many of the names are still to come.
+    links: HashMap<FileId, (Vec<u8>, u32)>,
+    observer: &'a mut dyn Observer<TarProblem>,
+    buffer: Vec<u8>,
+}
+
+impl<'a, W: Write> Archiver<'a, W> {
+    /// Writes to `out` in small pieces, so that it should be buffered.
+    pub(crate) fn new(
+        volume: &'a Volume,
+        out: W,
+        observer: &'a mut dyn Observer<TarProblem>,
+    ) -> Archiver<'a, W> {
+        Archiver {
+            volume,
+            tar: TarWriter::new(out),
+            links: HashMap::new(),
+            observer,
+            buffer: vec![0; READ_BYTES],
+        }
+    }
+
+    /// Ends the archive. One that is dropped before is cut off.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be written.
+    pub(crate) fn finish(self) -> Result<(), TarError> {
+        Ok(self.tar.finish()?)
+    }
+
+    /// Archives a file, or a directory with all below, as a member of this name.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be written, or the file cannot be examined.
+    pub(crate) fn tree(&mut self, file: FileId, name: &[u8]) -> Result<(), TarError> {
+        let kind = self.volume.attr(file)?.kind;
+        self.member(name, file)?;
+        if kind != FileKind::Directory {
+            return Ok(());
+        }
+        let filter = Filter::default();
+        let mut walk = Walk::new(self.volume, file, name, Order::Index, filter);
+        while let Some(step) = walk.next() {
+            match step {
+                Step::Entry(entry) => {
+                    if !is_component(&entry.name) {
+                        self.observer.failed(walk.path(), TarProblem::Name);
+                        continue;
+                    }
+                    let archived = self.member(walk.path(), entry.id)?;
+                    if archived == Some(FileKind::Directory)
+                        && let Err(error) = walk.enter(&entry)
+                    {
+                        self.observer.failed(walk.path(), error.into());
+                    }
+                }
+                Step::Leave => {}
+                Step::Failed(error) => self.observer.failed(walk.path(), error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Archives one file and tells its kind; None if it had to be left out. An error is one of the output.
+    fn member(&mut self, path: &[u8], id: FileId) -> io::Result<Option<FileKind>> {
+        let facts = self
+            .volume
+            .attr(id)
+            .and_then(|attr| Ok((attr, self.volume.xattrs(id)?)));
+        let (attr, xattrs) = match facts {
+            Ok(facts) => facts,
+            Err(error) => {
+                self.observer.failed(path, error.into());
+                return Ok(None);
+            }
+        };
+        self.observer.begin(path);
+        if attr.kind != FileKind::Directory && attr.nlink > 1 && self.link(path, id, &attr)? {
+            return Ok(Some(attr.kind));
+        }
+        let mut member = member_of(path, &attr, &xattrs);
+        match attr.kind {
+            FileKind::Directory => {
+                let path = [path, b"/"].concat();
+                member.path = &path;
+                self.tar.begin(&member)?;
+            }
+            FileKind::Symlink => match self.volume.readlink(id) {
+                Ok(target) => {
+                    member.kind = MemberKind::Symlink(&target);
+                    self.tar.begin(&member)?;
+                }
+                Err(error) => {
+                    self.observer.failed(path, error.into());
+                    return Ok(None);
+                }
+            },
+            FileKind::Regular => {
+                if !self.file(member, id, attr.size)? {
+                    return Ok(None);
+                }
+            }
+            FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo => {
+                let device = DeviceNumber::from_inode(attr.rdev);
+                member.kind = match attr.kind {
+                    FileKind::CharDevice => MemberKind::CharDevice(device),
+                    FileKind::BlockDevice => MemberKind::BlockDevice(device),
+                    _ => MemberKind::Fifo,
+                };
+                self.tar.begin(&member)?;
+            }
+            FileKind::Socket => {
+                self.observer.failed(path, TarProblem::Socket);
+                return Ok(None);
+            }
+        }
+        if attr.kind != FileKind::Directory && attr.nlink > 1 {
+            self.links.insert(id, (path.to_vec(), attr.nlink - 1));
+        }
+        Ok(Some(attr.kind))
+    }
+
+    /// Archives a further name of a file that is in the archive; false if it is not.
+    fn link(&mut self, path: &[u8], id: FileId, attr: &Attr) -> io::Result<bool> {
+        let Some((first, remaining)) = self.links.get_mut(&id) else {
+            return Ok(false);
+        };
+        let mut member = member_of(path, attr, &[]);
+        member.kind = MemberKind::HardLink(first);
+        self.tar.begin(&member)?;
+        *remaining -= 1;
+        if *remaining == 0 {
+            self.links.remove(&id);
+        }
+        Ok(true)
+    }
+
+    /// Archives a regular file; false if it was left out.
+    fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> io::Result<bool> {
+        let Some(map) = self.sparse_parts(member.path, id, size) else {
+            self.observer.failed(member.path, TarProblem::TooManyHoles);
+            return Ok(false);
+        };
+        let whole: Vec<Range<u64>> = std::iter::once(0..size).collect();
+        let sparse = map != whole && size > 0;
+        let kind = MemberKind::File {
+            size,
+            map: sparse.then_some(&map),
+        };
+        let member = Member { kind, ..member };
+        self.tar.begin(&member)?;
+        let mut damage = Vec::new();
+        for part in if sparse { &map } else { &whole } {
+            let mut at = part.start;
+            while at < part.end {
+                let len = (part.end - at).min(READ_BYTES as u64) as usize;
+                read_past_damage(self.volume, id, at, &mut self.buffer[..len], &mut damage);
+                for damage in damage.drain(..) {
+                    self.observer
+                        .failed(member.path, TarProblem::Damaged(damage));
+                }
+                self.tar.data(&self.buffer[..len])?;
+                self.observer.transferred(len as u64);
+                at += len as u64;
+            }
+        }
+        self.tar.pad()?;
+        Ok(true)
+    }
+
+    /// The parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0
+    /// at the end of a file that ends in a hole. None if there are too many.
+    fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Option<Vec<Range<u64>>> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        let mut ranges = DataRanges::of(self.volume, id);
+        loop {
+            match ranges.next() {
+                Ok(Some(range)) if parts.len() + 1 < MAX_SPARSE_PARTS => match parts.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ => parts.push(range),
+                },
+                Ok(Some(_)) => return None,
+                Ok(None) => break,
+                Err(error) => {
+                    self.observer.failed(path, error.into());
+                    break;
+                }
+            }
+        }
+        if parts.last().is_none_or(|last| last.end < size) {
+            parts.push(size..size);
+        }
+        Some(parts)
+    }
+}
+
+fn member_of<'a>(path: &'a [u8], attr: &Attr, xattrs: &'a [(Vec<u8>, Vec<u8>)]) -> Member<'a> {
+    Member {
+        path,
+        kind: MemberKind::Directory,
+        mode: attr.mode,
+        uid: attr.uid,
+        gid: attr.gid,
+        mtime: attr.mtime,
+        atime: attr.atime,
+        ctime: attr.ctime,
+        xattrs,
+    }
+}

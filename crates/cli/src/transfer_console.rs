@@ -1,0 +1,129 @@
+//! Messages and progress of copying, unpacking, archiving and removing trees, on a console.
+
+use std::io::Write;
+
+use ubtrfs_engine::Error;
+
+use crate::copy::CopyProblem;
+use crate::final_error::is_final_error;
+use crate::observer::Observer;
+use crate::presentation::console::Console;
+use crate::presentation::quoting::{Escaped, ShellQuoted};
+use crate::removal::{RemovalError, RemovalFailure, RemovalObserver, RemovalStep, Removed};
+use crate::tar::TarProblem;
+use crate::unpack::UnpackError;
+
+/// A console that shows how a transfer goes on.
+#[derive(Debug)]
+pub(crate) struct TransferConsole<'a> {
+    pub(crate) console: &'a mut Console,
+    /// Name each file.
+    pub(crate) verbose: bool,
+}
+
+impl TransferConsole<'_> {
+    fn show_path(&self, path: &[u8]) {
+        if let Some(bar) = self.console.progress() {
+            bar.set_message(Escaped(path).to_string());
+        }
+    }
+
+    fn show_bytes(&self, len_bytes: u64) {
+        if let Some(bar) = self.console.progress() {
+            bar.inc(len_bytes);
+        }
+    }
+
+    fn begin(&mut self, path: &[u8]) {
+        self.show_path(path);
+        if self.verbose {
+            let _ = writeln!(self.console.out, "{}", ShellQuoted(path));
+        }
+    }
+}
+
+impl Observer<CopyProblem> for TransferConsole<'_> {
+    fn begin(&mut self, path: &[u8]) {
+        self.begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.show_bytes(len_bytes);
+    }
+
+    fn failed(&mut self, path: &[u8], problem: CopyProblem) {
+        let path = Escaped(path);
+        match problem {
+            CopyProblem::NotCopied(error) => {
+                self.console
+                    .error(format_args!("cannot copy '{path}': {error}"));
+            }
+            problem => self.console.error(format_args!("'{path}': {problem}")),
+        }
+    }
+}
+
+impl Observer<UnpackError> for TransferConsole<'_> {
+    fn begin(&mut self, path: &[u8]) {
+        self.begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.show_bytes(len_bytes);
+    }
+
+    fn failed(&mut self, path: &[u8], error: UnpackError) {
+        let path = Escaped(path);
+        self.console
+            .error(format_args!("cannot unpack '{path}': {error}"));
+    }
+}
+
+impl Observer<TarProblem> for TransferConsole<'_> {
+    fn begin(&mut self, path: &[u8]) {
+        self.show_path(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.show_bytes(len_bytes);
+    }
+
+    fn failed(&mut self, path: &[u8], problem: TarProblem) {
+        let message = format!("'{}': {problem}", Escaped(path));
+        match problem {
+            TarProblem::Socket => self.console.warning(message),
+            _ => self.console.error(message),
+        }
+    }
+}
+
+impl RemovalObserver for TransferConsole<'_> {
+    type Stop = Error;
+
+    fn removed(&mut self, path: &[u8], what: Removed) {
+        if let Some(bar) = self.console.progress() {
+            bar.inc(1);
+            bar.set_message(Escaped(path).to_string());
+        }
+        if self.verbose {
+            let done = match what {
+                Removed::File => "removed",
+                Removed::Directory => "removed directory",
+            };
+            let _ = writeln!(self.console.out, "{done} {}", ShellQuoted(path));
+        }
+    }
+
+    fn failed(&mut self, failure: RemovalFailure<'_>) -> Result<(), Error> {
+        let is_entering = matches!(failure.step, RemovalStep::Enter);
+        match failure.error {
+            RemovalError::Engine(error) if !is_entering && is_final_error(&error) => Err(error),
+            error => {
+                let path = Escaped(failure.path);
+                self.console
+                    .error(format_args!("cannot remove '{path}': {error}"));
+                Ok(())
+            }
+        }
+    }
+}
