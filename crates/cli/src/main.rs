@@ -9,22 +9,11 @@
 
 mod arguments;
 mod command;
-mod copy;
-mod file_data;
-mod final_error;
 mod invocation;
-mod observer;
-mod owners;
 mod presentation;
 mod print;
 mod program;
-mod rdev;
-mod removal;
-mod tar;
-mod transfer_console;
-mod unpack;
 mod volume_access;
-mod walk;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

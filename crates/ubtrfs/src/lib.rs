@@ -36,6 +36,7 @@ mod paths;
 mod properties;
 mod removal;
 mod subvolumes;
+pub mod transfer;
 
 pub use error::{Error, Result};
 pub use file::File;

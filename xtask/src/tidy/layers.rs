@@ -114,7 +114,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "ubtrfs",
         &[
             "error",
-            "open",
+            "open transfer",
             "file properties removal subvolumes",
             "paths",
         ],
@@ -122,12 +122,9 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "arguments file_data final_error observer owners rdev walk",
-            "presentation",
-            "print program removal tar",
-            "copy",
-            "volume_access unpack",
-            "transfer_console",
+            "arguments presentation",
+            "print program",
+            "volume_access",
             "command",
             "invocation",
         ],

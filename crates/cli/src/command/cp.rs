@@ -11,21 +11,23 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit};
-use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
-
-use crate::copy::{
+use ubtrfs::transfer::copy::{
     Copier, CopyError, CopyOptions, FromHost, FromVolume, HostFile, Made, Reflink, Sparse, ToHost,
     ToVolume, Top, open_directory,
 };
-use crate::file_data::READ_BYTES;
+use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
+
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
 use crate::volume_access::place;
+
+/// Bytes of standard input that are written at a time.
+const INPUT_BYTES: usize = 1 << 20;
 
 /// Copy files out of a volume, into one, or within
 ///
@@ -471,7 +473,7 @@ impl Goal<'_> {
                 file
             }
         };
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; INPUT_BYTES];
         let mut at = 0;
         loop {
             let len = fill(&mut input, &mut buffer).context("cannot read standard input")?;

@@ -3,10 +3,10 @@
 use std::io::IsTerminal;
 
 use anyhow::bail;
+use ubtrfs::transfer::tar::{Archiver, TarError};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
-use crate::tar::{Archiver, TarError};
-use crate::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Write a directory or file as an archive to standard output
@@ -38,7 +38,7 @@ impl Export {
         archived.map_err(|error| match error {
             // A reader that has gone away is found by the type.
             TarError::Write(error) => error.into(),
-            TarError::Engine(error) => error.into(),
+            error => error.into(),
         })
     }
 }

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
+use ubtrfs::transfer::xattr_text;
 use ubtrfs_engine::Error;
 
 use crate::presentation::console::Console;
 use crate::presentation::json::{self, JsonList};
-use crate::presentation::xattr_text::{self, Encoding, XattrJson};
+use crate::presentation::xattr_text::{Encoding, XattrJson};
 use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Show extended attributes
@@ -92,7 +93,11 @@ impl Getfattr {
         for (name, value) in xattrs {
             console.write_path(name)?;
             match self.dump || self.name.is_some() {
-                true => writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?,
+                true => writeln!(
+                    console.out,
+                    "={}",
+                    xattr_text::encode(value, self.encoding.map(Into::into))
+                )?,
                 false => writeln!(console.out)?,
             }
         }

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use ubtrfs::transfer::unpack::Unpacker;
 use ubtrfs_mkfs::archive::Members;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::transfer_console::TransferConsole;
-use crate::unpack::Unpacker;
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
 

@@ -1,13 +1,13 @@
 //! `ubtrfs mv`: names moved within a volume.
 
 use anyhow::{Context, bail};
+use ubtrfs::transfer::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
+use ubtrfs::transfer::removal::Removal;
 use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
-use crate::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
-use crate::removal::Removal;
-use crate::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{self, Place};

@@ -1,12 +1,12 @@
 //! `ubtrfs rm`: files removed, and directories with all below.
 
 use anyhow::{Context, bail};
+use ubtrfs::transfer::removal::Removal;
 use ubtrfs_engine::{Error, FileKind};
 
 use crate::presentation::console::Console;
 use crate::presentation::console::REMOVAL_PROGRESS;
-use crate::removal::Removal;
-use crate::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{Place, PlaceError};

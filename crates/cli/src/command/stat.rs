@@ -4,10 +4,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use ubtrfs::transfer::owners::Owners;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
 
-use crate::owners::Owners;
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::{FileFacts, FileJson};
 use crate::presentation::json::JsonList;

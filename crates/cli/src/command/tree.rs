@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use ubtrfs::transfer::walk::{Filter, Order, Step, Walk};
 use ubtrfs_engine::FileKind;
 
 use crate::presentation::console::Console;
@@ -11,7 +12,6 @@ use crate::presentation::json;
 use crate::presentation::permissions;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::walk::{Filter, Order, Step, Walk};
 
 /// Draw a directory and what is below it
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ impl Tree {
         let (mut directories, mut files) = (0u64, 0u64);
         // For each level above, whether more follows on it.
         let mut open: Vec<bool> = Vec::new();
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => {
                     open.truncate(walk.depth() - 1);
@@ -121,7 +121,7 @@ impl Tree {
     /// A flat list in the order of the drawing, with each entry's depth.
     fn print_json(&self, console: &mut Console, mut walk: Walk<'_>) -> anyhow::Result<()> {
         let mut list = json::JsonList::start(&mut console.out, "tree")?;
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => {
                     let depth = walk.depth();

@@ -1,11 +1,11 @@
 //! What is listed of a file, read once and shown in any layout.
 
 use serde::Serialize;
+use ubtrfs::transfer::DeviceNumber;
 use ubtrfs_engine::{Attr, FileId, FileKind, Result, Volume};
 use ubtrfs_format::item::acl;
 
 use crate::presentation::{clock, json, permissions};
-use crate::rdev::DeviceNumber;
 
 /// `st_blocks` counts units of this size.
 const STAT_BLOCK_BYTES: u64 = 512;

@@ -12,5 +12,6 @@ pub(crate) mod profiles;
 pub(crate) mod quoting;
 pub(crate) mod table;
 pub(crate) mod told;
+pub(crate) mod transfer_console;
 pub(crate) mod units;
 pub(crate) mod xattr_text;

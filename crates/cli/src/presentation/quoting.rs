@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+pub(crate) use ubtrfs::transfer::Escaped;
+use ubtrfs::transfer::is_unsafe;
+
 #[cfg(test)]
 mod tests;
 
@@ -23,33 +26,6 @@ impl fmt::Display for ShellQuoted<'_> {
             Err(_) => write_escaped(f, self.0),
         }
     }
-}
-
-/// Shows bytes in a message: valid text as it is, everything else escaped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Escaped<'a>(pub(crate) &'a [u8]);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match is_unsafe(c) {
-                    true => write!(f, "{}", c.escape_default())?,
-                    false => write!(f, "{c}")?,
-                }
-            }
-            for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02x}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Control characters, and those that change the direction or vanish.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn is_plain(byte: u8) -> bool {

@@ -10,20 +10,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use ubtrfs::transfer::copy::CopyError;
+use ubtrfs::transfer::is_final_error;
+use ubtrfs::transfer::walk::{Entry, Filter, Order, Step, Walk};
 use ubtrfs_device::Access;
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
 
-use crate::copy::CopyError;
-use crate::final_error::is_final_error;
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::Place;
 use crate::volume_access::session::Session;
-use crate::walk::{Entry, Filter, Order, Step, Walk};
 
 /// A volume that is open for writing.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ impl Target {
     ) -> Result<(), Error> {
         let filter = Filter::default();
         let mut walk = Walk::new(&self.volume, top, path, Order::Index, filter);
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             let mut complain = |path: &[u8], error: &dyn Display| {
                 console.error(format_args!("cannot change '{}': {error}", Escaped(path)));
             };

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use serde::Serialize;
+use ubtrfs::transfer::walk::{Filter, Order, Step, Walk};
 use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
 use ubtrfs_engine::{FileId, FileKind, Volume};
 
@@ -16,7 +17,6 @@ use crate::presentation::quoting::Escaped;
 use crate::presentation::units::{LongUnits, Units};
 use crate::volume_access::ioctls::{self, ByIoctls};
 use crate::volume_access::location::{Location, Opened, VolumeOptions};
-use crate::walk::{Filter, Order, Step, Walk};
 
 /// Summarize the space that files use, shared and alone
 #[derive(Debug, clap::Args)]
@@ -110,7 +110,7 @@ impl Du {
         let mut sums = vec![FileUsage::default()];
         let filter = Filter::default();
         let mut walk = Walk::new(volume, opened.target, &path, Order::Index, filter);
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => match entry.kind {
                     FileKind::Directory => match walk.enter(&entry) {

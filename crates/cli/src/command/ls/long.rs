@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use ubtrfs::transfer::owners::Owners;
 use ubtrfs_engine::{FileId, Volume};
 
 use super::{Ls, write_name};
-use crate::owners::Owners;
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::FileFacts;
 use crate::presentation::quoting::Escaped;

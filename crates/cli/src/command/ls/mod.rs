@@ -8,6 +8,7 @@ mod long;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use ubtrfs::transfer::walk::{self, Entry, Filter, Gate, Order, Step, Walk};
 use ubtrfs_engine::{FileId, FileKind, Volume};
 
 use crate::presentation::console::Console;
@@ -15,7 +16,6 @@ use crate::presentation::file_facts::FileFacts;
 use crate::presentation::json::JsonList;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::volume_access::location::{Location, Opened, VolumeOptions};
-use crate::walk::{self, Entry, Filter, Gate, Order, Step, Walk};
 
 /// List files
 #[derive(Debug, clap::Args)]
@@ -192,7 +192,7 @@ impl Ls {
             ..Filter::default()
         };
         let mut walk = Walk::new(volume, opened.target, &location.path, Order::Name, filter);
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => {
                     push_json(console, list, volume, entry.id, walk.path())?;

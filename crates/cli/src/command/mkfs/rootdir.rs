@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use ubtrfs::transfer::owners::owner_names;
 use ubtrfs_device::memory_limit;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
@@ -17,7 +18,6 @@ use ubtrfs_mkfs::{
 };
 
 use super::target::Target;
-use crate::owners::owner_names;
 use crate::presentation::units::Units;
 
 /// Reads the archive from standard input.

@@ -18,27 +18,29 @@ const BATCH: usize = 1024;
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
-    pub(crate) kind: FileKind,
-    pub(crate) id: FileId,
-    pub(crate) index: u64,
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub kind: FileKind,
+    pub id: FileId,
+    /// Its place in the directory, which no other entry has.
+    pub index: u64,
 }
 
+/// The order of a directory's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// By the bytes of the names.
     Name,
     /// As the directory lists them, which keeps few of them in memory.
     Index,
 }
 
-/// Which entries are passed over.
+/// A choice of entries to pass over.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Filter {
+pub struct Filter {
     /// Those whose names begin with a dot.
-    pub(crate) skip_hidden: bool,
-    pub(crate) only_directories: bool,
+    pub skip_hidden: bool,
+    pub only_directories: bool,
 }
 
 impl Filter {
@@ -48,13 +50,13 @@ impl Filter {
     }
 }
 
-/// Whether a name is one component of a path: an image may hold any bytes.
-pub(crate) fn is_component(name: &[u8]) -> bool {
+/// Tells whether a name is one component of a path: an image may hold any bytes.
+pub fn is_component(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// All entries of a directory by name, and the error that ended the listing early if one did.
-pub(crate) fn entries(volume: &Volume, dir: FileId) -> (Vec<Entry>, Option<Error>) {
+/// Lists all entries of a directory by name. An error is the one that ended the listing early.
+pub fn entries(volume: &Volume, dir: FileId) -> (Vec<Entry>, Option<Error>) {
     let mut all = Listing::of(dir, Order::Name, Filter::default());
     all.fill(volume);
     (all.entries.collect(), all.failed)
@@ -122,7 +124,7 @@ impl Listing {
 
 /// The subdirectories that may be entered from one directory (ENTRIES-1).
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     /// Where the walk began.
     start: FileId,
     dir: FileId,
@@ -130,8 +132,10 @@ pub(crate) struct Gate {
     strays: HashSet<FileId>,
 }
 
+/// A directory that a walk does not enter.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub enum Refused {
+    /// The entry is not the one that the directory names as its own (ENTRIES-1).
     #[error("directory stands in more than one place")]
     Elsewhere,
     #[error(transparent)]
@@ -139,7 +143,8 @@ pub(crate) enum Refused {
 }
 
 impl Gate {
-    pub(crate) fn of(start: FileId, dir: FileId) -> Gate {
+    /// The gate to what is right in `dir`, for a walk that began in `start`.
+    pub fn of(start: FileId, dir: FileId) -> Gate {
         Gate {
             start,
             dir,
@@ -147,8 +152,12 @@ impl Gate {
         }
     }
 
-    /// Whether the walk may enter the directory that `entry` names here; counts as entered if so.
-    pub(crate) fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
+    /// Counts the directory that `entry` names here as entered.
+    ///
+    /// # Errors
+    ///
+    /// The walk may not enter it, or cannot tell.
+    pub fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
         let child = entry.id;
         // A stub is empty: it cannot lead anywhere.
         if child.is_stub() {
@@ -179,8 +188,9 @@ impl Gate {
     }
 }
 
+/// A step of a walk.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// An entry; its path is [`Walk::path`]. A directory is entered if the caller says so next.
     Entry(Entry),
     /// All of a directory that was entered has been seen; its path is [`Walk::path`].
@@ -199,7 +209,7 @@ struct Level {
 
 /// A walk in pre-order; the caller pulls the steps.
 #[derive(Debug)]
-pub(crate) struct Walk<'v> {
+pub struct Walk<'v> {
     volume: &'v Volume,
     start: FileId,
     order: Order,
@@ -209,8 +219,8 @@ pub(crate) struct Walk<'v> {
 }
 
 impl<'v> Walk<'v> {
-    /// Begins within `dir`, whose own path is `path` ("" for paths without a leading slash).
-    pub(crate) fn new(
+    /// Begins a walk within `dir`, whose own path is `path` ("" for paths without a leading slash).
+    pub fn new(
         volume: &'v Volume,
         dir: FileId,
         path: &[u8],
@@ -229,22 +239,27 @@ impl<'v> Walk<'v> {
         walk
     }
 
-    pub(crate) fn volume(&self) -> &'v Volume {
+    /// The volume that is walked.
+    pub fn volume(&self) -> &'v Volume {
         self.volume
     }
 
     /// The path of what the last step was about.
-    pub(crate) fn path(&self) -> &[u8] {
+    pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// How many directories the last step's entry is below the beginning: 1 for those right in it.
-    pub(crate) fn depth(&self) -> usize {
+    /// The number of directories between the beginning and the last step's entry: 1 right in the beginning.
+    pub fn depth(&self) -> usize {
         self.levels.len()
     }
 
     /// Enters the directory that the last step returned.
-    pub(crate) fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    ///
+    /// It is not entered, and the walk goes on behind it.
+    pub fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
         if let Some(level) = self.levels.last_mut() {
             level.gate.pass(self.volume, entry)?;
         }
@@ -260,8 +275,8 @@ impl<'v> Walk<'v> {
         });
     }
 
-    /// The next step; None after the beginning's own `Leave`.
-    pub(crate) fn next(&mut self) -> Option<Step> {
+    /// Takes the next step; None after the beginning's own `Leave`.
+    pub fn next_step(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         self.path.truncate(level.path_len);
         if let Some(entry) = level.listing.next(self.volume) {
@@ -278,8 +293,8 @@ impl<'v> Walk<'v> {
         Some(Step::Leave)
     }
 
-    /// Whether more entries follow in the directory of the last step, which is known in order of names only.
-    pub(crate) fn has_sibling(&self) -> bool {
+    /// Tells whether more entries follow in the directory of the last step, which is known in order of names only.
+    pub fn has_sibling(&self) -> bool {
         self.levels
             .last()
             .is_some_and(|level| !level.listing.entries.as_slice().is_empty())

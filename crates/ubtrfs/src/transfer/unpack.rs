@@ -9,16 +9,17 @@
 //! Memory: one member without its data, and the times of `MAX_TIMED` directories.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
-use crate::copy::{CopyError, Destination, Facts, ToVolume};
-use crate::file_data::READ_BYTES;
-use crate::observer::Observer;
-use crate::owners::owner_names;
-use crate::presentation::quoting::Escaped;
-use crate::rdev::DeviceNumber;
+use crate::transfer::DeviceNumber;
+use crate::transfer::Escaped;
+use crate::transfer::Observer;
+use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
+use crate::transfer::file_data::READ_BYTES;
+use crate::transfer::owners::owner_names;
 
 #[cfg(test)]
 mod tests;
@@ -30,8 +31,10 @@ const MADE_ON_THE_WAY: u32 = 0o755;
 /// As many directories wait for their times.
 const MAX_TIMED: usize = 1 << 18;
 
+/// An error of unpacking: one that ends it, or a problem with one member.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum UnpackError {
+#[non_exhaustive]
+pub enum UnpackError {
     /// A member that cannot be written, nor any that follows.
     #[error("cannot write '{path}'")]
     At {
@@ -76,7 +79,8 @@ impl UnpackError {
     }
 }
 
-pub(crate) struct Unpacker<'a> {
+/// A writer of an archive's members to a directory of a volume.
+pub struct Unpacker<'a> {
     volume: &'a Volume,
     /// The directory that is unpacked into.
     top: FileId,
@@ -93,8 +97,17 @@ pub(crate) struct Unpacker<'a> {
     owners: OwnerNames,
 }
 
+impl fmt::Debug for Unpacker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut unpacker = f.debug_struct("Unpacker");
+        unpacker.field("top", &self.top).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Unpacker<'a> {
-    pub(crate) fn new(
+    /// Unpacks into the directory `top`, whose path for messages is `shown_top`. Directories that no member is for have
+    /// their permissions less `umask`. Names of users and groups in ACLs are those of this machine.
+    pub fn new(
         volume: &'a Volume,
         (top, shown_top): (FileId, &[u8]),
         umask: u32,
@@ -115,8 +128,12 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Unpacks all members. An error is one that ended it early.
-    pub(crate) fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+    /// Unpacks all members.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be read on, or further members would fail for the same reason. What was unpacked stays.
+    pub fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
         let unpacked = self.members(members);
         // Also after an error: what was unpacked shall be as it was.
         let kept = self.keep_times();

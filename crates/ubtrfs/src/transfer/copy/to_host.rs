@@ -14,18 +14,22 @@ use super::dest;
 use super::destination::Destination;
 use super::facts::Facts;
 use super::metadata::{Handle, Keeper};
-use crate::rdev::DeviceNumber;
+use crate::transfer::DeviceNumber;
 
+/// A directory of this machine as where copies are made.
+///
+/// The umask of the process is 0 until it is dropped: modes are set explicitly.
 #[derive(Debug)]
-pub(crate) struct ToHost {
+pub struct ToHost {
     keeper: Keeper,
     /// Device and number of the images that are read, which nothing may replace.
     images: Vec<(u64, u64)>,
 }
 
 impl ToHost {
-    /// `preserve`: keep mode, owner, times and attributes.
-    pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
+    /// `preserve`: keep mode, owner, times and attributes. `images`: device and inode number of files that nothing may
+    /// replace.
+    pub fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
             keeper: Keeper::new(preserve),
             images,
@@ -35,7 +39,7 @@ impl ToHost {
 
 /// Something that was made.
 #[derive(Debug)]
-pub(crate) enum Made {
+pub enum Made {
     File(File),
     /// A pipe, a terminal or the like, which is written from its beginning to its end.
     Stream(Stream),
@@ -43,8 +47,12 @@ pub(crate) enum Made {
 }
 
 impl Made {
-    /// A file that is open for writing.
-    pub(crate) fn of_open(file: File) -> io::Result<Made> {
+    /// Takes a file that is open for writing.
+    ///
+    /// # Errors
+    ///
+    /// Its kind cannot be found out.
+    pub fn of_open(file: File) -> io::Result<Made> {
         let kind = file.metadata()?.file_type();
         Ok(match kind.is_file() || kind.is_block_device() {
             true => Made::File(file),
@@ -56,8 +64,9 @@ impl Made {
     }
 }
 
+/// A file that is only appended to.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     file: File,
     written: Cell<u64>,
 }
@@ -83,9 +92,9 @@ impl Stream {
 /// Of a hole, at a time.
 const ZERO_BYTES: usize = 64 << 10;
 
-/// Where the first name of a file with several was made.
+/// The first name that was made of a file with several.
 #[derive(Debug)]
-pub(crate) struct FirstName {
+pub struct FirstName {
     dir: Vec<u8>,
     name: Vec<u8>,
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::walk::is_component;
+use crate::transfer::walk::is_component;
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,10 @@ const PRIVATE_DIR: Mode = Mode::RWXU;
 /// Device and number of the images that are read, which nothing may replace.
 pub(super) type Images = [(u64, u64)];
 
+/// An error of making something in a directory that is copied to.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DestError {
+#[non_exhaustive]
+pub enum DestError {
     #[error("refused: the name is not one that a directory can hold")]
     Name,
     #[error("refused: would replace a directory by something else")]
@@ -56,7 +58,11 @@ fn check(name: &[u8]) -> Result<&[u8], DestError> {
 }
 
 /// Opens a directory that the user named; links in its path are the user's own.
-pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+///
+/// # Errors
+///
+/// There is no directory at the path, or it may not be listed.
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }

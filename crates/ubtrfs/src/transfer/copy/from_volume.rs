@@ -7,12 +7,13 @@ use ubtrfs_engine::{FileId, Volume};
 use super::CopyError;
 use super::facts::Facts;
 use super::source::{CopyStep, Data, Source, Walking};
-use crate::file_data::{Damage, DataRanges, read_past_damage};
-use crate::walk::{Entry, Filter, Order, Step, Walk};
+use crate::transfer::file_data::{Damage, DataRanges, read_past_damage};
+use crate::transfer::walk::{Entry, Filter, Order, Step, Walk};
 
+/// A volume as what is copied from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FromVolume<'v> {
-    pub(crate) volume: &'v Volume,
+pub struct FromVolume<'v> {
+    pub volume: &'v Volume,
 }
 
 impl Source for FromVolume<'_> {
@@ -90,7 +91,7 @@ impl Walking for VolumeWalk<'_> {
     type File = FileId;
 
     fn next(&mut self) -> Option<CopyStep<FileId>> {
-        Some(match self.walk.next()? {
+        Some(match self.walk.next_step()? {
             Step::Entry(entry) => {
                 let step = CopyStep::Entry {
                     name: entry.name.clone(),

@@ -1,7 +1,7 @@
-//! A file's data read for copying: where it has any, and past damage.
+//! Data of files read for copying: where a file has any, and past damage.
 //!
-//! Damage costs the sectors that no mirror has sound, not the rest of the file. They read as zeros, and
-//! whoever copies says so: a copy with a hole in it must not pass for a good one.
+//! Damage costs the sectors that no mirror has sound, not the rest of the file. They read as zeros, and the copier
+//! reports them: a copy with a hole in it must not pass for a good one.
 
 use std::ops::Range;
 
@@ -35,9 +35,10 @@ impl<'v> DataRanges<'v> {
 
 /// A range of a file that could not be read.
 #[derive(Debug)]
-pub(crate) struct Damage {
-    pub(crate) range: Range<u64>,
-    pub(crate) error: Error,
+pub struct Damage {
+    /// Offsets in the file, in bytes.
+    pub range: Range<u64>,
+    pub error: Error,
 }
 
 /// Fills `buf` from `offset`, with zeros for what cannot be read; tells of that in `damage`. False if nothing

@@ -19,8 +19,8 @@ use ubtrfs_engine::{FileId, FileKind, FileTime, Volume};
 use super::CopyError;
 use super::facts::{Facts, Xattrs};
 use super::source::{CopyStep, Data, Source, Walking};
-use crate::file_data::Damage;
-use crate::rdev::DeviceNumber;
+use crate::transfer::DeviceNumber;
+use crate::transfer::file_data::Damage;
 
 #[cfg(test)]
 mod tests;
@@ -33,14 +33,18 @@ const LISTED: OFlags = OFlags::RDONLY
 
 /// A file of this machine, held by a reference.
 #[derive(Debug)]
-pub(crate) struct HostFile {
+pub struct HostFile {
     fd: OwnedFd,
     stat: Stat,
 }
 
 impl HostFile {
-    /// What the user named; a link is followed if `follow` says so.
-    pub(crate) fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
+    /// Refers to what the user named; a link is followed if `follow` says so.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::Host`].
+    pub fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
         let flags = match follow {
             true => REFERENCE,
             false => REFERENCE | OFlags::NOFOLLOW,
@@ -59,11 +63,17 @@ impl HostFile {
         Ok(HostFile { fd, stat })
     }
 
-    pub(crate) fn kind(&self) -> Result<FileKind, CopyError> {
+    /// The kind of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::UnknownKind`].
+    pub fn kind(&self) -> Result<FileKind, CopyError> {
         FileKind::from_mode(self.stat.st_mode).ok_or(CopyError::UnknownKind)
     }
 
-    pub(crate) fn is_dir(&self) -> bool {
+    /// Tells whether it is a directory.
+    pub fn is_dir(&self) -> bool {
         FileKind::from_mode(self.stat.st_mode) == Some(FileKind::Directory)
     }
 
@@ -84,10 +94,11 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> CopyError {
     }
 }
 
+/// This machine as what is copied from.
 #[derive(Debug)]
-pub(crate) struct FromHost {
+pub struct FromHost {
     /// Device and number of the images that are being written: they cannot be copied into themselves.
-    pub(crate) images: Vec<(u64, u64)>,
+    pub images: Vec<(u64, u64)>,
 }
 
 impl Source for FromHost {

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::{FromHost, HostFile};
-use crate::copy::CopyError;
-use crate::copy::source::{CopyStep, Source};
+use crate::transfer::copy::CopyError;
+use crate::transfer::copy::source::{CopyStep, Source};
 
 static SOURCE: FromHost = FromHost { images: Vec::new() };
 

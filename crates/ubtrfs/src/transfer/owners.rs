@@ -5,14 +5,16 @@ use std::fs;
 
 use ubtrfs_mkfs::archive::OwnerNames;
 
+/// Names of the users and groups of this machine, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Owners {
+pub struct Owners {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
 
 impl Owners {
-    pub(crate) fn load() -> Owners {
+    /// Reads the names; files that cannot be read have none.
+    pub fn load() -> Owners {
         Owners {
             users: read("/etc/passwd"),
             groups: read("/etc/group"),
@@ -20,34 +22,36 @@ impl Owners {
     }
 
     /// The user's name, or the number.
-    pub(crate) fn user(&self, uid: u32) -> String {
+    pub fn user(&self, uid: u32) -> String {
         name_or_number(&self.users, uid)
     }
 
     /// The group's name, or the number.
-    pub(crate) fn group(&self, gid: u32) -> String {
+    pub fn group(&self, gid: u32) -> String {
         name_or_number(&self.groups, gid)
     }
 
-    pub(crate) fn user_name(&self, uid: u32) -> Option<&str> {
+    /// The user's name, if the machine has one for the number.
+    pub fn user_name(&self, uid: u32) -> Option<&str> {
         self.users.get(&uid).map(String::as_str)
     }
 
-    pub(crate) fn group_name(&self, gid: u32) -> Option<&str> {
+    /// The group's name, if the machine has one for the number.
+    pub fn group_name(&self, gid: u32) -> Option<&str> {
         self.groups.get(&gid).map(String::as_str)
     }
 }
 
-/// The numbers of all users and groups of this machine, for ACLs that name them.
-pub(crate) fn owner_names() -> OwnerNames {
+/// Reads the numbers of all users and groups of this machine, for ACLs that name them.
+pub fn owner_names() -> OwnerNames {
     OwnerNames {
         users: lines("/etc/passwd").into_iter().collect(),
         groups: lines("/etc/group").into_iter().collect(),
     }
 }
 
-/// The number of the user of this name on this machine, and the group that they log in with.
-pub(crate) fn user_id(name: &str) -> Option<(u32, u32)> {
+/// Finds the number of the user of this name on this machine, and the group that they log in with.
+pub fn user_id(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let line = text
         .lines()
@@ -56,8 +60,8 @@ pub(crate) fn user_id(name: &str) -> Option<(u32, u32)> {
     Some((ids.next()?.ok()?, ids.next()?.ok()?))
 }
 
-/// The number of the group of this name on this machine.
-pub(crate) fn group_id(name: &str) -> Option<u32> {
+/// Finds the number of the group of this name on this machine.
+pub fn group_id(name: &str) -> Option<u32> {
     let text = fs::read_to_string("/etc/group").unwrap_or_default();
     let line = text
         .lines()

@@ -8,23 +8,25 @@
 //! - EXPORT-3: no member's name leads out of the directory that is archived.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 
 use super::writer::{Member, MemberKind, TarWriter};
-use crate::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
-use crate::observer::Observer;
-use crate::rdev::DeviceNumber;
-use crate::walk::{Filter, Order, Refused, Step, Walk, is_component};
+use crate::transfer::DeviceNumber;
+use crate::transfer::Observer;
+use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
+use crate::transfer::walk::{Filter, Order, Refused, Step, Walk, is_component};
 
 /// A file with more parts between holes is left out: the holes may be longer than any disk.
 const MAX_SPARSE_PARTS: usize = 1 << 20;
 
 /// An error that ends an archive early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TarError {
+#[non_exhaustive]
+pub enum TarError {
     /// The file that the archive begins with cannot be examined.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -33,11 +35,14 @@ pub(crate) enum TarError {
     Write(#[from] io::Error),
 }
 
-/// What went wrong with one file while the others are archived.
+/// A problem with one file while the others are archived.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TarProblem {
+#[non_exhaustive]
+pub enum TarProblem {
+    /// A name that is not one component of a path.
     #[error("left out: not a name that a directory can hold")]
     Name,
+    /// A file with more parts between holes than are remembered.
     #[error("left out: too many holes")]
     TooManyHoles,
     /// A tar archive has no sockets.
@@ -54,7 +59,7 @@ pub(crate) enum TarProblem {
 }
 
 /// A writer of files and trees of a volume to a tar archive.
-pub(crate) struct Archiver<'a, W> {
+pub struct Archiver<'a, W> {
     volume: &'a Volume,
     tar: TarWriter<W>,
     /// Where a file with several names was archived, and how many of the names are still to come.
@@ -63,9 +68,15 @@ pub(crate) struct Archiver<'a, W> {
     buffer: Vec<u8>,
 }
 
+impl<W> fmt::Debug for Archiver<'_, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archiver").finish_non_exhaustive()
+    }
+}
+
 impl<'a, W: Write> Archiver<'a, W> {
-    /// Writes to `out` in small pieces, so that it should be buffered.
-    pub(crate) fn new(
+    /// An archive that is written to `out`, in small pieces: `out` should be buffered.
+    pub fn new(
         volume: &'a Volume,
         out: W,
         observer: &'a mut dyn Observer<TarProblem>,
@@ -84,7 +95,7 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// # Errors
     ///
     /// The archive cannot be written.
-    pub(crate) fn finish(self) -> Result<(), TarError> {
+    pub fn finish(self) -> Result<(), TarError> {
         Ok(self.tar.finish()?)
     }
 
@@ -93,7 +104,7 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// # Errors
     ///
     /// The archive cannot be written, or the file cannot be examined.
-    pub(crate) fn tree(&mut self, file: FileId, name: &[u8]) -> Result<(), TarError> {
+    pub fn tree(&mut self, file: FileId, name: &[u8]) -> Result<(), TarError> {
         let kind = self.volume.attr(file)?.kind;
         self.member(name, file)?;
         if kind != FileKind::Directory {
@@ -101,7 +112,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         }
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, file, name, Order::Index, filter);
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => {
                     if !is_component(&entry.name) {

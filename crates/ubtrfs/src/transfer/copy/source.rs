@@ -1,4 +1,4 @@
-//! Where a copy is made from: what the copier asks of a volume and of this machine alike.
+//! Sources of copies: what the copier asks of a volume and of this machine alike.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -7,24 +7,28 @@ use ubtrfs_engine::{FileId, Volume};
 
 use super::CopyError;
 use super::facts::Facts;
-use crate::file_data::Damage;
+use crate::transfer::file_data::Damage;
 
-pub(crate) trait Source {
-    /// Refers to one file.
+/// A place that files are copied from.
+pub trait Source {
+    /// A reference to one file.
     type File;
-    /// Equal for the names of one file.
+    /// An identity, equal for the names of one file.
     type Id: Eq + Hash;
 
+    /// Reads what a copy keeps of a file. Extended attributes are left out unless `with_xattrs`.
     fn facts(&self, file: &Self::File, with_xattrs: bool) -> Result<Facts, CopyError>;
 
+    /// The file's identity.
     fn id(&self, file: &Self::File) -> Self::Id;
 
-    /// Where a symbolic link leads.
+    /// Reads where a symbolic link leads.
     fn link_target(&self, file: &Self::File) -> Result<Vec<u8>, CopyError>;
 
+    /// Opens a regular file of so many bytes.
     fn open<'a>(&'a self, file: &Self::File, size: u64) -> Result<Box<dyn Data + 'a>, CopyError>;
 
-    /// Everything below a directory. `path` is the directory's, for messages.
+    /// Begins a walk through everything below a directory. `path` is the directory's, for messages.
     fn walk<'a>(
         &'a self,
         dir: &Self::File,
@@ -36,8 +40,8 @@ pub(crate) trait Source {
 }
 
 /// The data of a file.
-pub(crate) trait Data {
-    /// The next range that is no hole.
+pub trait Data {
+    /// Finds the next range that is no hole, as offsets in bytes.
     fn next_range(&mut self) -> Result<Option<Range<u64>>, CopyError>;
 
     /// Fills `buf` from `at`; holes and what is past the end are zeros, and so is damage, which is told. False if
@@ -50,8 +54,9 @@ pub(crate) trait Data {
     ) -> Result<bool, CopyError>;
 }
 
+/// A step of a walk through a source.
 #[derive(Debug)]
-pub(crate) enum CopyStep<F> {
+pub enum CopyStep<F> {
     /// A name in the directory that was entered last.
     Entry { name: Vec<u8>, file: F },
     /// All of a directory that was entered has been seen.
@@ -61,14 +66,16 @@ pub(crate) enum CopyStep<F> {
 }
 
 /// A walk in pre-order. A directory is entered if the copier says so after its step.
-pub(crate) trait Walking {
+pub trait Walking {
+    /// The source's reference to one file.
     type File;
 
+    /// Takes the next step; None at the end.
     fn next(&mut self) -> Option<CopyStep<Self::File>>;
 
     /// Enters the directory of the last step.
     fn enter(&mut self) -> Result<(), CopyError>;
 
-    /// Of what the last step was about.
+    /// The path of what the last step was about.
     fn path(&self) -> &[u8];
 }

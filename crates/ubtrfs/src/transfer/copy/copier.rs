@@ -1,153 +1,30 @@
-//! Copying files between volumes and directories of this machine.
-//!
-//! Invariants
-//! - COPY-1: nothing outside the destination is touched, whatever names and links the source holds.
-//!   Every name is one component, used below an open directory, and no link is followed.
-//! - COPY-2: what fails is reported and the rest is copied, unless all of it would fail for the same reason.
-//! - COPY-3: times and modes of a directory are set after all that is in it was written.
-//!
-//! Not here: which destination is meant (`command::cp`).
-
-mod dest;
-mod destination;
-mod facts;
-mod from_host;
-mod from_volume;
-mod metadata;
-mod source;
-mod to_host;
-mod to_volume;
+//! The copier: one walk over a source, with each file made at a destination.
 
 use std::collections::HashMap;
+use std::fmt;
 
-use ubtrfs_engine::{Error, FileKind};
+use ubtrfs_engine::FileKind;
 
-use self::dest::DestError;
-pub(crate) use self::dest::open_directory;
-pub(crate) use self::destination::Destination;
-pub(crate) use self::facts::Facts;
-pub(crate) use self::from_host::{FromHost, HostFile};
-pub(crate) use self::from_volume::FromVolume;
-use self::metadata::MetadataError;
-use self::source::{CopyStep, Source};
-pub(crate) use self::to_host::{Made, ToHost};
-pub(crate) use self::to_volume::ToVolume;
-use crate::file_data::{Damage, READ_BYTES};
-use crate::final_error::is_final_error;
-use crate::observer::Observer;
-use crate::presentation::quoting::Escaped;
-use crate::walk::Refused;
+use super::destination::Destination;
+use super::error::{CopyError, CopyProblem};
+use super::facts::Facts;
+use super::options::{CopyOptions, Reflink, Sparse};
+use super::source::{CopyStep, Source};
+use crate::transfer::file_data::READ_BYTES;
+use crate::transfer::{Escaped, Observer};
 
-/// When data is shared instead of copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reflink {
-    /// Where it can be.
-    #[default]
-    Auto,
-    /// Always: the copy fails if data cannot be shared.
-    Always,
-    Never,
-}
-
-/// Treatment of holes, and of zeros.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Sparse {
-    /// Holes stay holes.
-    #[default]
-    Auto,
-    /// Blocks of zeros become holes as well.
-    Always,
-    /// Holes become zeros.
-    Never,
-}
-
-/// How files are copied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CopyOptions {
-    /// Keep mode, owner, times, attributes and links.
-    pub(crate) preserve: bool,
-    pub(crate) reflink: Reflink,
-    pub(crate) sparse: Sparse,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CopyError {
-    #[error(transparent)]
-    Engine(#[from] Error),
-    /// In the volume that is copied to.
-    #[error(transparent)]
-    Make(Error),
-    #[error("cannot keep {what}: {source}")]
-    Keep { what: String, source: Box<Error> },
-    #[error(transparent)]
-    Dest(#[from] DestError),
-    #[error(transparent)]
-    Metadata(#[from] MetadataError),
-    #[error(transparent)]
-    Walk(#[from] Refused),
-    #[error("cannot write: {0}")]
-    Write(#[source] std::io::Error),
-    #[error("cannot {call}: {source}")]
-    Host {
-        call: &'static str,
-        source: std::io::Error,
-    },
-    /// Something that could not be made or written in the destination, where all that follows would fail as well.
-    #[error("cannot write '{path}'")]
-    At {
-        path: String,
-        source: Box<CopyError>,
-    },
-    #[error("gave up at byte {0}: nothing more of it can be read")]
-    GaveUp(u64),
-    #[error("it cannot share the data of its original")]
-    CannotShare,
-    #[error("it would be copied onto itself")]
-    SameFile,
-    #[error("it is the image that is written")]
-    Image,
-    #[error("it is of no kind that is known")]
-    UnknownKind,
-}
-
-impl CopyError {
-    /// Whether everything else would fail for the same reason.
-    pub(crate) fn is_final(&self) -> bool {
-        match self {
-            CopyError::Make(error) => is_final_error(error),
-            CopyError::Keep { source, .. } => is_final_error(source),
-            CopyError::At { source, .. } => source.is_final(),
-            _ => false,
-        }
-    }
-}
-
-/// What went wrong with one file while the others are copied.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CopyProblem {
-    /// There is no copy of it, or not of all of it.
-    #[error("{0}")]
-    NotCopied(CopyError),
-    /// The copy does not have all that it was to keep.
-    #[error("{0}")]
-    NotKept(CopyError),
-    /// The copy has zeros for a range that cannot be read.
-    #[error("bytes {} to {} copied as zeros: {}", .0.range.start, .0.range.end, .0.error)]
-    Damaged(Damage),
-}
-
-/// After so many reads without a sound byte the rest of a file is given up: a crafted extent may claim to be
-/// longer than any device.
+/// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer than
+/// any device.
 const MAX_LOST_READS: usize = 64;
 /// What becomes a hole if it is zeros.
 const HOLE_BYTES: usize = 4096;
 
-/// Where a copy begins.
+/// The directory in which a copy begins.
 #[derive(Debug)]
-pub(crate) struct Top<D> {
-    pub(crate) dir: D,
+pub struct Top<D> {
+    pub dir: D,
     /// The path for messages.
-    pub(crate) shown: Vec<u8>,
+    pub shown: Vec<u8>,
 }
 
 /// A directory that is being filled.
@@ -167,7 +44,8 @@ struct Linked<L> {
     remaining: u32,
 }
 
-pub(crate) struct Copier<'a, S: Source, D: Destination> {
+/// A copier of files from a source to a destination. It remembers files with several names from one call to the next.
+pub struct Copier<'a, S: Source, D: Destination> {
     source: &'a S,
     destination: D,
     observer: &'a mut dyn Observer<CopyProblem>,
@@ -178,8 +56,18 @@ pub(crate) struct Copier<'a, S: Source, D: Destination> {
     top: Vec<u8>,
 }
 
+impl<S: Source, D: Destination> fmt::Debug for Copier<'_, S, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copier = f.debug_struct("Copier");
+        copier
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
-    pub(crate) fn new(
+    /// A copier that tells `observer` of progress and problems.
+    pub fn new(
         source: &'a S,
         destination: D,
         options: CopyOptions,
@@ -196,9 +84,12 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Copies `file` into `top` as `name`. `shown` is its path for messages. An error is one that ends the
-    /// command.
-    pub(crate) fn copy_as(
+    /// Copies `file` into `top` as `name`, with all below. `shown` is its path for messages.
+    ///
+    /// # Errors
+    ///
+    /// Further copies would fail for the same reason ([`CopyError::is_final`]). What was copied stays.
+    pub fn copy_as(
         &mut self,
         file: &S::File,
         top: Top<D::Dir>,
@@ -221,8 +112,13 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Copies the data of `file` into one that is open, and emptied if it can be. `shown` is as for `copy_as`.
-    pub(crate) fn copy_into(
+    /// Copies the data of `file` into one that is open, and emptied if it can be. `shown` is the path of `file` for
+    /// messages.
+    ///
+    /// # Errors
+    ///
+    /// See [`Copier::copy_as`].
+    pub fn copy_into(
         &mut self,
         file: &S::File,
         made: &D::File,
@@ -236,8 +132,13 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         copied.or_else(|error| self.report(shown, error))
     }
 
-    /// Copies what is in the directory `dir` into `top`, and the directory's own attributes.
-    pub(crate) fn copy_contents(
+    /// Copies what is in the directory `dir` into `top`, and the directory's own attributes. `shown` is its path for
+    /// messages.
+    ///
+    /// # Errors
+    ///
+    /// See [`Copier::copy_as`].
+    pub fn copy_contents(
         &mut self,
         dir: &S::File,
         top: Top<D::Dir>,
@@ -284,8 +185,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Copies everything below the directory `dir` into the last of `levels`, of which each is in the one before
-    /// it, and the first is where the copy began.
+    /// Copies everything below the directory `dir` into the last of `levels`. The copy began in the first of them, and
+    /// each is in the one before it.
     fn fill(
         &mut self,
         dir: &S::File,

@@ -12,7 +12,7 @@ use ubtrfs_format::item::acl;
 use ubtrfs_mkfs::archive::acl_text;
 
 use super::pax::PaxRecords;
-use crate::rdev::DeviceNumber;
+use crate::transfer::DeviceNumber;
 
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;

@@ -13,14 +13,15 @@ use rustix::io::Errno;
 use ubtrfs_engine::{FileKind, FileTime};
 
 use super::facts::Facts;
-use crate::presentation::quoting::Escaped;
+use crate::transfer::Escaped;
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
+/// Metadata that could not be set on a file of this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set {what}: {source}")]
-pub(crate) struct MetadataError {
+pub struct MetadataError {
     what: String,
     source: io::Error,
 }

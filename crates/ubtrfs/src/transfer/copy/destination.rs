@@ -1,4 +1,4 @@
-//! Where a copy is made: what the copier asks of a volume and of this machine alike.
+//! Destinations of copies: what the copier asks of a volume and of this machine alike.
 //!
 //! A name is one component (COPY-1). What stands in the way is replaced: a file by a file, never a directory, nor
 //! by one, and nothing is written through a link.
@@ -8,11 +8,13 @@ use ubtrfs_engine::{FileId, Volume};
 use super::CopyError;
 use super::facts::Facts;
 
-pub(crate) trait Destination {
+/// A place where copies are made.
+pub trait Destination {
+    /// A directory that is open.
     type Dir;
     /// Something that was made and is no directory.
     type File;
-    /// How a file that was made is found again for its further names.
+    /// A way to find a file that was made, for its further names.
     type Link;
 
     /// Makes or enters a directory; tells whether it was made.
@@ -32,14 +34,16 @@ pub(crate) trait Destination {
         of: Option<(&Volume, FileId)>,
     ) -> Result<Self::File, CopyError>;
 
+    /// Writes data at an offset in bytes.
     fn write(&mut self, file: &Self::File, at: u64, bytes: &[u8]) -> Result<(), CopyError>;
 
-    /// Sets the size of a file whose data was written.
+    /// Sets the size of a file whose data was written, in bytes.
     fn set_size(&mut self, file: &Self::File, size: u64) -> Result<(), CopyError>;
 
     /// Has the file share all data of one in a volume; false if it cannot.
     fn share(&mut self, file: &Self::File, of: (&Volume, FileId)) -> Result<bool, CopyError>;
 
+    /// Makes a symbolic link.
     fn symlink(
         &mut self,
         parent: &Self::Dir,
@@ -55,7 +59,7 @@ pub(crate) trait Destination {
         facts: &Facts,
     ) -> Result<Self::File, CopyError>;
 
-    /// `dir` is the path of the directory that holds it, below the one where the copy began.
+    /// Notes where a file was made. `dir` is the path of its directory below the one where the copy began.
     fn link_to(&self, dir: Vec<u8>, name: &[u8], file: &Self::File) -> Self::Link;
 
     /// Gives a file that was made a further name. `top` is where the copy began.
@@ -70,5 +74,6 @@ pub(crate) trait Destination {
     /// Gives a file what it is to keep. Returns what could not be kept.
     fn keep(&mut self, file: &Self::File, facts: &Facts) -> Vec<CopyError>;
 
+    /// Gives a directory that was filled what it is to keep. Returns what could not be kept.
     fn keep_directory(&mut self, dir: &Self::Dir, facts: &Facts) -> Vec<CopyError>;
 }

@@ -6,17 +6,17 @@
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
-use crate::walk::{Filter, Order, Refused, Step, Walk};
+use crate::transfer::walk::{Filter, Order, Refused, Step, Walk};
 
 /// Something that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub enum Removed {
     File,
     Directory,
 }
 
 /// A listener to a removal. Paths begin with that of the top, as the caller wrote it: any bytes.
-pub(crate) trait RemovalObserver {
+pub trait RemovalObserver {
     /// What ends the removal early.
     type Stop;
 
@@ -35,14 +35,15 @@ pub(crate) trait RemovalObserver {
 
 /// A step of a removal that failed.
 #[derive(Debug)]
-pub(crate) struct RemovalFailure<'a> {
-    pub(crate) path: &'a [u8],
-    pub(crate) step: RemovalStep,
-    pub(crate) error: RemovalError,
+pub struct RemovalFailure<'a> {
+    pub path: &'a [u8],
+    pub step: RemovalStep,
+    pub error: RemovalError,
 }
 
+/// A step of a removal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RemovalStep {
+pub enum RemovalStep {
     /// Looking at what is to be removed.
     Find,
     /// Listing a directory.
@@ -55,8 +56,9 @@ pub(crate) enum RemovalStep {
     Rmdir,
 }
 
+/// The reason why something is not removed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RemovalError {
+pub enum RemovalError {
     #[error(transparent)]
     Walk(Refused),
     #[error(transparent)]
@@ -74,13 +76,14 @@ impl From<Refused> for RemovalError {
 
 /// A removal of files and trees from a volume.
 #[derive(Debug)]
-pub(crate) struct Removal<'a, O> {
+pub struct Removal<'a, O> {
     volume: &'a Volume,
     observer: &'a mut O,
 }
 
 impl<'a, O: RemovalObserver> Removal<'a, O> {
-    pub(crate) fn new(volume: &'a Volume, observer: &'a mut O) -> Removal<'a, O> {
+    /// A removal that tells `observer` what becomes of each file.
+    pub fn new(volume: &'a Volume, observer: &'a mut O) -> Removal<'a, O> {
         Removal { volume, observer }
     }
 
@@ -89,7 +92,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// # Errors
     ///
     /// The error with which the observer ended it.
-    pub(crate) fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+    pub fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
         let found = self.volume.lookup(dir, name);
         let found = found.and_then(|id| id.ok_or(Error::NotFound));
         let kind = found.and_then(|id| Ok((id, self.volume.attr(id)?.kind)));
@@ -108,12 +111,12 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// # Errors
     ///
     /// The error with which the observer ended it.
-    pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
+    pub fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, top, shown, Order::Index, filter);
         // Each directory on the way, and the name of the next in it.
         let mut way: Vec<(FileId, Vec<u8>)> = vec![(top, Vec::new())];
-        while let Some(step) = walk.next() {
+        while let Some(step) = walk.next_step() {
             match step {
                 Step::Entry(entry) => {
                     let Some((dir, below)) = way.last_mut() else {

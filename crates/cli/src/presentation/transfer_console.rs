@@ -2,16 +2,18 @@
 
 use std::io::Write;
 
+use ubtrfs::transfer::Observer;
+use ubtrfs::transfer::copy::CopyProblem;
+use ubtrfs::transfer::is_final_error;
+use ubtrfs::transfer::removal::{
+    RemovalError, RemovalFailure, RemovalObserver, RemovalStep, Removed,
+};
+use ubtrfs::transfer::tar::TarProblem;
+use ubtrfs::transfer::unpack::UnpackError;
 use ubtrfs_engine::Error;
 
-use crate::copy::CopyProblem;
-use crate::final_error::is_final_error;
-use crate::observer::Observer;
 use crate::presentation::console::Console;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
-use crate::removal::{RemovalError, RemovalFailure, RemovalObserver, RemovalStep, Removed};
-use crate::tar::TarProblem;
-use crate::unpack::UnpackError;
 
 /// A console that shows how a transfer goes on.
 #[derive(Debug)]

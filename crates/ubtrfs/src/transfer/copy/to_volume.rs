@@ -13,15 +13,16 @@ use super::CopyError;
 use super::dest::DestError;
 use super::destination::Destination;
 use super::facts::Facts;
-use crate::presentation::quoting::Escaped;
-use crate::walk::is_component;
+use crate::transfer::Escaped;
+use crate::transfer::walk::is_component;
 
 const PERMISSIONS: u32 = 0o777;
 /// Until the final mode is set. Nobody else sees a volume meanwhile, but a copy may be broken off.
 const PRIVATE: u32 = 0o700;
 
+/// A volume as where copies are made.
 #[derive(Debug)]
-pub(crate) struct ToVolume<'v> {
+pub struct ToVolume<'v> {
     volume: &'v Volume,
     /// Keep mode, owner, times and attributes.
     preserve: bool,
@@ -30,7 +31,7 @@ pub(crate) struct ToVolume<'v> {
 
 impl<'v> ToVolume<'v> {
     /// `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files go without.
-    pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
+    pub fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
         ToVolume {
             volume,
             preserve,
