@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "format", "device", "tree", "engine", "mkfs", "stream", "check", "fuse",
+            "format", "device", "tree", "engine", "mkfs", "stream", "check", "fuse", "ubtrfs",
         ],
     ),
     ("sim", &["format", "device"]),
@@ -129,7 +129,7 @@ impl fmt::Display for Fault {
             Fault::TooLong { lines } => write!(f, "{lines}: more than {MAX_LINES} lines"),
             Fault::Leftover { line, word } => write!(f, "{line}: {word} is left over"),
             Fault::Upward { line, names } => {
-                write!(f, "{line}: names ubtrfs-{names}, which is not below it")
+                write!(f, "{line}: names {names}, which is not below it")
             }
             Fault::SimInProduct { line } => {
                 write!(f, "{line}: ubtrfs-sim is for dev-dependencies only")
@@ -368,15 +368,19 @@ fn is_for_tests(layer: &str, names: &str) -> bool {
     matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "engine"))
 }
 
-/// `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or `[dependencies.ubtrfs-tree]` -> `tree`.
+/// `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or `[dependencies.ubtrfs-tree]` -> `tree`. The library has the bare
+/// name `ubtrfs`.
 fn dependency(line: &str) -> Option<&str> {
     let line = match line.strip_prefix('[') {
         Some(table) => table.split_once("dependencies.")?.1,
         None => line,
     };
-    let rest = line.trim_start_matches('"').strip_prefix("ubtrfs-")?;
-    let end = rest
+    let name = line.trim_start_matches('"');
+    let end = name
         .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
-        .unwrap_or(rest.len());
-    Some(&rest[..end])
+        .unwrap_or(name.len());
+    match &name[..end] {
+        library @ "ubtrfs" => Some(library),
+        name => name.strip_prefix("ubtrfs-"),
+    }
 }

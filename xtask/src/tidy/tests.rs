@@ -61,6 +61,17 @@ fn dependency_on_higher_layer_is_found() {
 }
 
 #[test]
+fn the_library_has_a_layer_without_a_dash_in_its_name() {
+    let text = "[dependencies]\nubtrfs = { path = \"../ubtrfs\" }\n";
+    let upward = Fault::Upward {
+        line: 2,
+        names: "ubtrfs".to_owned(),
+    };
+    assert_eq!(faults("crates/fuse/Cargo.toml", text), [upward]);
+    assert_eq!(faults("crates/cli/Cargo.toml", text), []);
+}
+
+#[test]
 fn sim_is_allowed_for_tests_only() {
     let dev = "[dev-dependencies]\nubtrfs-sim = { path = \"../sim\" }\n";
     assert_eq!(faults("crates/tree/Cargo.toml", dev), []);
