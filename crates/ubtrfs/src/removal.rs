@@ -1,28 +1,26 @@
 //! Removing a directory with all below.
 //!
-//! Invariants
-//! - REMOVAL-1: a link is removed and never followed, at the top as below. Names are removed in directories that are
-//!   held by their handles, whatever is renamed meanwhile.
-//! - REMOVAL-2: no subvolume is entered. One that is there at the beginning is refused before anything is removed.
-//! - REMOVAL-3: a directory is entered only if it is none of those on the way to it, so that a removal ends on any bytes.
+//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered (REMOVAL-2): one that is
+//! there at the beginning is refused before anything is removed.
 //!
-//! Memory: `BATCH` entries a level of the tree.
+//! Not here: the walk and the removal of what it meets (`transfer::removal`).
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ubtrfs_engine::{CorruptItem, DirEntry, FileId, FileKind};
+use ubtrfs_engine::{CorruptItem, FileId, FileKind};
 use ubtrfs_engine::{Error as EngineError, Volume as Engine};
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::{Error, Naming, Result};
 use crate::open::Volume;
+use crate::transfer::removal::{Removal, RemovalObserver, RemovalProblem, Subvolumes};
+use crate::transfer::walk::{Entry, Refused};
 
-/// Entries of a directory that are read at a time.
-const BATCH: usize = 1024;
+#[cfg(test)]
+mod tests;
 
 impl Volume {
     /// Removes a directory with all that is in it; a link itself, as `std::fs` does.
@@ -54,13 +52,16 @@ impl Volume {
                 return Err(Error::Subvolume(path.to_owned()));
             }
             refuse_subvolumes(&self.engine, id, path)?;
-            Removal::of(&self.engine, id, path).run()?;
+            let engine = &self.engine;
+            let mut observer = FirstFailure { engine };
+            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut observer);
+            removal.contents(id, path.as_os_str().as_bytes())?;
         }
         Ok(self.engine.rmdir(end.dir, &name)?)
     }
 }
 
-/// REMOVAL-2. Goes from each subvolume up to the directory or the root of its tree: there are few subvolumes, and perhaps
+/// Refuses a directory with subvolumes below. Goes from each subvolume up to the directory or the root of its tree: there are few subvolumes, and perhaps
 /// millions of files below.
 fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Result<()> {
     let mut elsewhere = HashSet::new();
@@ -85,122 +86,51 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A directory that is being emptied.
-struct Level {
-    dir: FileId,
-    /// In the directory of the level before.
-    name: Vec<u8>,
-    entries: std::vec::IntoIter<DirEntry>,
-    /// Where the next batch begins; None after the last.
-    from: Option<u64>,
-}
-
-impl Level {
-    fn of(dir: FileId, name: &[u8]) -> Level {
-        Level {
-            dir,
-            name: name.to_vec(),
-            entries: Vec::new().into_iter(),
-            from: Some(0),
-        }
-    }
-
-    fn next(&mut self, engine: &Engine) -> Result<Option<DirEntry>> {
-        if let Some(entry) = self.entries.next() {
-            return Ok(Some(entry));
-        }
-        let Some(from) = self.from.take() else {
-            return Ok(None);
-        };
-        let mut entries = Vec::new();
-        engine.readdir(self.dir, from, &mut |entry| {
-            let index = entry.index;
-            entries.push(entry);
-            if entries.len() < BATCH {
-                return ControlFlow::Continue(());
-            }
-            self.from = index.checked_add(1);
-            ControlFlow::Break(())
-        })?;
-        self.entries = entries.into_iter();
-        Ok(self.entries.next())
-    }
-}
-
-struct Removal<'a> {
+/// Ends a removal at the first failure.
+struct FirstFailure<'a> {
     engine: &'a Engine,
-    /// From the top down.
-    levels: Vec<Level>,
-    path: PathBuf,
 }
 
-impl Removal<'_> {
-    fn of<'a>(engine: &'a Engine, top: FileId, path: &Path) -> Removal<'a> {
-        Removal {
-            engine,
-            levels: vec![Level::of(top, b"")],
-            path: path.to_owned(),
-        }
-    }
+impl RemovalObserver for FirstFailure<'_> {
+    type Stop = Error;
 
-    /// Empties the top.
-    fn run(mut self) -> Result<()> {
-        while let Some(level) = self.levels.last_mut() {
-            let listed = level.next(self.engine).naming("list", &self.path)?;
-            if let Some(entry) = listed {
-                self.entry(&entry)?;
-                continue;
+    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let (operation, error) = match problem {
+            RemovalProblem::Find(error) => ("find", error),
+            RemovalProblem::List(error) => ("list", error),
+            RemovalProblem::Enter {
+                dir,
+                entry,
+                refused,
+            } => {
+                let operation = "enter";
+                let found = self.engine.lookup(dir, &entry.name);
+                if found.naming(operation, path)? != Some(entry.id) {
+                    // Somebody else has moved or removed it meanwhile.
+                    return Ok(());
+                }
+                match refused {
+                    Refused::Elsewhere => (operation, looped(dir, entry)),
+                    Refused::Engine(error) => (operation, error),
+                }
             }
-            let emptied = self.levels.pop();
-            if let (Some(parent), Some(emptied)) = (self.levels.last(), emptied) {
-                let removed = self.engine.rmdir(parent.dir, &emptied.name);
-                gone(removed).naming("remove directory", &self.path)?;
-            }
-            self.path.pop();
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, entry: &DirEntry) -> Result<()> {
-        let Some(parent) = self.levels.last().map(|level| level.dir) else {
-            return Ok(());
+            RemovalProblem::Subvolume => return Err(Error::Subvolume(path.to_owned())),
+            // Somebody else has removed it meanwhile.
+            RemovalProblem::Unlink(EngineError::NotFound)
+            | RemovalProblem::Rmdir(EngineError::NotFound) => return Ok(()),
+            RemovalProblem::Unlink(error) => ("remove", error),
+            RemovalProblem::Rmdir(error) => ("remove directory", error),
         };
-        self.path.push(OsStr::from_bytes(&entry.name));
-        if entry.kind == FileKind::Directory && !entry.id.is_stub() {
-            self.check_enter(parent, entry)?;
-            self.levels.push(Level::of(entry.id, &entry.name));
-            return Ok(());
-        }
-        let removed = match entry.kind {
-            FileKind::Directory => self.engine.rmdir(parent, &entry.name),
-            _ => self.engine.unlink(parent, &entry.name),
-        };
-        gone(removed).naming("remove", &self.path)?;
-        self.path.pop();
-        Ok(())
-    }
-
-    fn check_enter(&self, parent: FileId, entry: &DirEntry) -> Result<()> {
-        if entry.id.root != parent.root {
-            return Err(Error::Subvolume(self.path.clone()));
-        }
-        // REMOVAL-3
-        if self.levels.iter().any(|level| level.dir == entry.id) {
-            let looped = EngineError::Corrupt {
-                tree: parent.root,
-                key: Key::new(entry.id.ino.0, KeyType::INODE_ITEM, 0),
-                what: CorruptItem::Loop,
-            };
-            return Err(looped).naming("enter", &self.path);
-        }
-        Ok(())
+        Err(error).naming(operation, path)
     }
 }
 
-/// What somebody else has removed meanwhile is removed.
-fn gone(removed: std::result::Result<(), EngineError>) -> std::result::Result<(), EngineError> {
-    match removed {
-        Err(EngineError::NotFound) => Ok(()),
-        removed => removed,
+/// The error of a directory that `entry` of `dir` names, and that names another entry as its own.
+fn looped(dir: FileId, entry: &Entry) -> EngineError {
+    EngineError::Corrupt {
+        tree: dir.root,
+        key: Key::new(entry.id.ino.0, KeyType::INODE_ITEM, 0),
+        what: CorruptItem::Loop,
     }
 }

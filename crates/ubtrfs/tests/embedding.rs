@@ -186,6 +186,7 @@ fn errors_name_the_operation_and_the_paths() {
     assert!(refused.to_string().contains("'/dir'"), "{refused}");
 }
 
+/// REMOVAL-1, REMOVAL-2
 #[test]
 fn removal_of_a_tree_loses_no_subvolume() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use ubtrfs::transfer::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
-use ubtrfs::transfer::removal::Removal;
+use ubtrfs::transfer::removal::{Removal, Subvolumes};
 use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
 use crate::presentation::console::Console;
@@ -153,7 +153,7 @@ impl Mv {
             console.error_was_reported();
         }
         let mut observer = TransferConsole { console, verbose };
-        let mut removal = Removal::new(volume, &mut observer);
+        let mut removal = Removal::new(volume, Subvolumes::Enter, &mut observer);
         Ok(removal.tree(from.dir, &from.name, &source.path)?)
     }
 }

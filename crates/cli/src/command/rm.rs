@@ -1,7 +1,7 @@
 //! `ubtrfs rm`: files removed, and directories with all below.
 
 use anyhow::{Context, bail};
-use ubtrfs::transfer::removal::Removal;
+use ubtrfs::transfer::removal::{Removal, Subvolumes};
 use ubtrfs_engine::{Error, FileKind};
 
 use crate::presentation::console::Console;
@@ -75,7 +75,7 @@ impl Rm {
         }
         let verbose = self.verbose || console.verbose > 0;
         let mut observer = TransferConsole { console, verbose };
-        let mut removal = Removal::new(volume, &mut observer);
+        let mut removal = Removal::new(volume, Subvolumes::Enter, &mut observer);
         let removed = removal.tree(place.dir, &place.name, &location.path);
         removed.with_context(refused)
     }

@@ -5,9 +5,7 @@ use std::io::Write;
 use ubtrfs::transfer::Observer;
 use ubtrfs::transfer::copy::CopyProblem;
 use ubtrfs::transfer::is_final_error;
-use ubtrfs::transfer::removal::{
-    RemovalError, RemovalFailure, RemovalObserver, RemovalStep, Removed,
-};
+use ubtrfs::transfer::removal::{RemovalObserver, RemovalProblem, Removed};
 use ubtrfs::transfer::tar::TarProblem;
 use ubtrfs::transfer::unpack::UnpackError;
 use ubtrfs_engine::Error;
@@ -116,14 +114,20 @@ impl RemovalObserver for TransferConsole<'_> {
         }
     }
 
-    fn failed(&mut self, failure: RemovalFailure<'_>) -> Result<(), Error> {
-        let is_entering = matches!(failure.step, RemovalStep::Enter);
-        match failure.error {
-            RemovalError::Engine(error) if !is_entering && is_final_error(&error) => Err(error),
-            error => {
-                let path = Escaped(failure.path);
+    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), Error> {
+        match problem {
+            RemovalProblem::Find(error)
+            | RemovalProblem::List(error)
+            | RemovalProblem::Unlink(error)
+            | RemovalProblem::Rmdir(error)
+                if is_final_error(&error) =>
+            {
+                Err(error)
+            }
+            problem => {
+                let path = Escaped(path);
                 self.console
-                    .error(format_args!("cannot remove '{path}': {error}"));
+                    .error(format_args!("cannot remove '{path}': {problem}"));
                 Ok(())
             }
         }

@@ -2,11 +2,28 @@
 //!
 //! What cannot be removed is reported, and the rest is removed unless the observer ends the removal.
 //!
+//! Invariants
+//! - REMOVAL-1: a link is removed and never followed. Names are removed in directories that are held by their handles,
+//!   whatever is renamed meanwhile.
+//! - REMOVAL-2: no subvolume is entered where subvolumes are refused.
+//!
 //! Memory: that of a walk (`walk`), and a name for each level.
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
-use crate::transfer::walk::{Filter, Order, Refused, Step, Walk};
+use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, Walk};
+
+#[cfg(test)]
+mod tests;
+
+/// A choice of what becomes of subvolumes below a directory that is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subvolumes {
+    /// They are removed as other directories are.
+    Enter,
+    /// They fail, and stay.
+    Refuse,
+}
 
 /// Something that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,61 +47,52 @@ pub trait RemovalObserver {
     /// # Errors
     ///
     /// An error ends the removal.
-    fn failed(&mut self, failure: RemovalFailure<'_>) -> Result<(), Self::Stop>;
+    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), Self::Stop>;
 }
 
-/// A step of a removal that failed.
-#[derive(Debug)]
-pub struct RemovalFailure<'a> {
-    pub path: &'a [u8],
-    pub step: RemovalStep,
-    pub error: RemovalError,
-}
-
-/// A step of a removal.
-#[derive(Clone, Copy, Debug)]
-pub enum RemovalStep {
-    /// Looking at what is to be removed.
-    Find,
-    /// Listing a directory.
-    List,
-    /// Entering a directory. Nothing in it is removed then.
-    Enter,
-    /// Removing a file.
-    Unlink,
-    /// Removing a directory that was emptied.
-    Rmdir,
-}
-
-/// The reason why something is not removed.
+/// Something that is not removed.
 #[derive(Debug, thiserror::Error)]
-pub enum RemovalError {
-    #[error(transparent)]
-    Walk(Refused),
-    #[error(transparent)]
-    Engine(#[from] Error),
-}
-
-impl From<Refused> for RemovalError {
-    fn from(refused: Refused) -> RemovalError {
-        match refused {
-            Refused::Engine(error) => RemovalError::Engine(error),
-            refused => RemovalError::Walk(refused),
-        }
-    }
+pub enum RemovalProblem<'a> {
+    /// What is to be removed cannot be examined, or is not there.
+    #[error("{0}")]
+    Find(Error),
+    /// The directory could not be listed to its end.
+    #[error("{0}")]
+    List(Error),
+    /// The directory that `entry` of `dir` names is not entered, and nothing in it removed.
+    #[error("{refused}")]
+    Enter {
+        dir: FileId,
+        entry: &'a Entry,
+        refused: Refused,
+    },
+    /// Subvolumes are refused.
+    #[error("it is a subvolume")]
+    Subvolume,
+    /// The file could not be removed.
+    #[error("{0}")]
+    Unlink(Error),
+    /// The directory could not be removed, maybe as something in it was not.
+    #[error("{0}")]
+    Rmdir(Error),
 }
 
 /// A removal of files and trees from a volume.
 #[derive(Debug)]
 pub struct Removal<'a, O> {
     volume: &'a Volume,
+    subvolumes: Subvolumes,
     observer: &'a mut O,
 }
 
 impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// A removal that tells `observer` what becomes of each file.
-    pub fn new(volume: &'a Volume, observer: &'a mut O) -> Removal<'a, O> {
-        Removal { volume, observer }
+    pub fn new(volume: &'a Volume, subvolumes: Subvolumes, observer: &'a mut O) -> Removal<'a, O> {
+        Removal {
+            volume,
+            subvolumes,
+            observer,
+        }
     }
 
     /// Removes what `name` in `dir` means, with all below. `shown` is its path for messages.
@@ -102,7 +110,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                 self.directory(dir, name, shown)
             }
             Ok(_) => self.file(dir, name, shown),
-            Err(error) => self.report(shown, RemovalStep::Find, error),
+            Err(error) => self.observer.failed(shown, RemovalProblem::Find(error)),
         }
     }
 
@@ -128,11 +136,9 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                         continue;
                     }
                     below.clone_from(&entry.name);
-                    match walk.enter(&entry) {
-                        Ok(()) => way.push((entry.id, Vec::new())),
-                        Err(error) => {
-                            self.report(walk.path(), RemovalStep::Enter, error)?;
-                        }
+                    match self.enter(&mut walk, dir, &entry) {
+                        None => way.push((entry.id, Vec::new())),
+                        Some(problem) => self.observer.failed(walk.path(), problem)?,
                     }
                 }
                 Step::Leave => {
@@ -141,19 +147,43 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                         self.directory(*dir, name, walk.path())?;
                     }
                 }
-                Step::Failed(error) => self.report(walk.path(), RemovalStep::List, error)?,
+                Step::Failed(error) => {
+                    let problem = RemovalProblem::List(error);
+                    self.observer.failed(walk.path(), problem)?;
+                }
             }
         }
         Ok(())
     }
 
+    /// Enters a directory, or tells why not.
+    fn enter<'e>(
+        &self,
+        walk: &mut Walk<'_>,
+        dir: FileId,
+        entry: &'e Entry,
+    ) -> Option<RemovalProblem<'e>> {
+        // REMOVAL-2
+        let is_subvolume = entry.id.root != dir.root && !entry.id.is_stub();
+        if is_subvolume && self.subvolumes == Subvolumes::Refuse {
+            return Some(RemovalProblem::Subvolume);
+        }
+        let refused = walk.enter(entry).err();
+        refused.map(|refused| RemovalProblem::Enter {
+            dir,
+            entry,
+            refused,
+        })
+    }
+
     fn file(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+        // REMOVAL-1
         match self.volume.unlink(dir, name) {
             Ok(()) => {
                 self.observer.removed(shown, Removed::File);
                 Ok(())
             }
-            Err(error) => self.report(shown, RemovalStep::Unlink, error),
+            Err(error) => self.observer.failed(shown, RemovalProblem::Unlink(error)),
         }
     }
 
@@ -163,17 +193,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                 self.observer.removed(shown, Removed::Directory);
                 Ok(())
             }
-            Err(error) => self.report(shown, RemovalStep::Rmdir, error),
+            Err(error) => self.observer.failed(shown, RemovalProblem::Rmdir(error)),
         }
-    }
-
-    fn report(
-        &mut self,
-        path: &[u8],
-        step: RemovalStep,
-        error: impl Into<RemovalError>,
-    ) -> Result<(), O::Stop> {
-        let error = error.into();
-        self.observer.failed(RemovalFailure { path, step, error })
     }
 }

@@ -1,0 +1,33 @@
+//! Directories that cannot be entered: moved away meanwhile, or damaged.
+
+use std::io::ErrorKind;
+
+use super::*;
+
+#[test]
+fn directory_that_was_moved_away_is_gone_and_one_that_was_not_is_damaged() {
+    let volume = Volume::in_memory(256 << 20).unwrap();
+    volume.create_dir_all("/top/dir").unwrap();
+    let entry = |name: &[u8]| Entry {
+        name: name.to_vec(),
+        kind: FileKind::Directory,
+        id: volume.find("/top/dir").unwrap(),
+        index: 2,
+    };
+    let dir = volume.find("/top").unwrap();
+    let mut observer = FirstFailure {
+        engine: &volume.engine,
+    };
+    let mut refused = |entry: &Entry| {
+        let refused = Refused::Elsewhere;
+        let problem = RemovalProblem::Enter {
+            dir,
+            entry,
+            refused,
+        };
+        observer.failed(b"/top/old", problem)
+    };
+    refused(&entry(b"old")).unwrap();
+    let damaged = refused(&entry(b"dir")).unwrap_err();
+    assert_eq!(damaged.kind(), ErrorKind::InvalidData, "{damaged}");
+}

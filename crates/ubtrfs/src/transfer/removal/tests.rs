@@ -1,0 +1,84 @@
+//! Removals past failures, and of trees that change meanwhile.
+
+use ubtrfs_format::item::InodeFlags;
+
+use super::*;
+use crate::Volume;
+
+const VOLUME_BYTES: u64 = 256 << 20;
+
+/// Notes what happens, and does something when the first file is removed.
+struct Notes<'a> {
+    seen: Vec<String>,
+    at_first: Option<&'a dyn Fn()>,
+}
+
+impl RemovalObserver for Notes<'_> {
+    type Stop = ();
+
+    fn removed(&mut self, path: &[u8], what: Removed) {
+        let path = String::from_utf8_lossy(path);
+        self.seen.push(format!("{path} {what:?}"));
+        if let Some(at_first) = self.at_first.take() {
+            at_first();
+        }
+    }
+
+    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), ()> {
+        let path = String::from_utf8_lossy(path);
+        self.seen.push(format!("{path}: {problem}"));
+        Ok(())
+    }
+}
+
+fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
+    let root = volume.find("/").unwrap();
+    let seen = Vec::new();
+    let mut notes = Notes { seen, at_first };
+    let mut removal = Removal::new(volume.engine(), Subvolumes::Enter, &mut notes);
+    removal.tree(root, b"top", b"top").unwrap();
+    notes.seen
+}
+
+#[test]
+fn what_cannot_be_removed_stays_and_the_rest_goes() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.create_dir_all("/top/a").unwrap();
+    volume.write("/top/a/kept", b"").unwrap();
+    volume.write("/top/gone", b"").unwrap();
+    let immutable = InodeFlags::IMMUTABLE;
+    volume.set_flags("/top/a/kept", immutable).unwrap();
+    let seen = removed_from(&volume, None);
+    let begin = |at: usize, with: &str| assert!(seen[at].starts_with(with), "{seen:?}");
+    begin(0, "top/a/kept: ");
+    begin(1, "top/a: ");
+    begin(2, "top/gone File");
+    begin(3, "top: ");
+    assert_eq!(seen.len(), 4);
+    assert!(volume.exists("/top/a/kept").unwrap());
+}
+
+#[test]
+fn directory_that_was_moved_away_keeps_its_files() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.create_dir_all("/top").unwrap();
+    volume.write("/top/first", b"").unwrap();
+    volume.create_dir_all("/top/moved").unwrap();
+    volume.write("/top/moved/kept", b"").unwrap();
+    let move_away = || volume.rename("/top/moved", "/elsewhere").unwrap();
+    let seen = removed_from(&volume, Some(&move_away));
+    let elsewhere = format!("top/moved: {}", Refused::Elsewhere);
+    assert_eq!(seen, ["top/first File", &elsewhere, "top Directory"]);
+    assert!(volume.exists("/elsewhere/kept").unwrap());
+}
+
+#[test]
+fn subvolumes_are_removed_where_they_are_entered() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.create_dir_all("/top").unwrap();
+    volume.create_subvolume("/top/sub").unwrap();
+    volume.write("/top/sub/file", b"").unwrap();
+    let seen = removed_from(&volume, None);
+    let wanted = ["top/sub/file File", "top/sub Directory", "top Directory"];
+    assert_eq!(seen, wanted);
+}
