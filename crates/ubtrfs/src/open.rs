@@ -5,11 +5,11 @@ use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
 use ubtrfs_engine::{Compress, FileId, OpenOptions};
-use ubtrfs_format::item::Timespec;
+use ubtrfs_format::item::FileTime;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use crate::error::{Error, Naming, Result};
@@ -206,14 +206,8 @@ impl Builder {
 
     /// Makes a volume on a device of the caller's own. What was on it is lost.
     pub fn make(self, device: Arc<dyn BlockDevice>, name: PathBuf) -> Result<Volume> {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let now = Timespec {
-            sec: (since.as_secs() as i64).into(),
-            nsec: since.subsec_nanos().into(),
-        };
-        let plan = Plan::new(&self.mkfs, &Identity::random(1, now), &[device.len_bytes()])?;
+        let identity = Identity::random(1, FileTime::now().into());
+        let plan = Plan::new(&self.mkfs, &identity, &[device.len_bytes()])?;
         plan.write(&[&*device], false)?;
         self.open_devices(vec![(name, device)])
     }

@@ -15,14 +15,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_device::{BlockDevice, FileDevice, register_with_kernel};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::item::Timespec;
+use ubtrfs_format::item::{FileTime, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
@@ -304,10 +303,8 @@ impl Mkfs {
     /// With a time that is given, and a UUID or files from which UUIDs follow, the volume can be made again. Empty
     /// volumes are alike, and yet must have UUIDs of their own.
     fn identity(&self, epoch: Option<i64>) -> anyhow::Result<Identity> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| now.as_secs() as i64);
         let created = Timespec {
-            sec: epoch.unwrap_or(now).into(),
+            sec: epoch.unwrap_or_else(|| FileTime::now().sec).into(),
             nsec: 0.into(),
         };
         let mut identity = Identity::random(self.devices.len(), created);
