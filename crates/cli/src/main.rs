@@ -1,9 +1,13 @@
 //! The `ubtrfs` command: btrfs images and devices from the command line.
 //!
-//! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command; through
-//! `mount.fuse.ubtrfs` and the like as the helper of mount(8) and umount(8).
-//! Exit codes: 0 for success, 1 for any error (usage errors as well), 64 if `device stats --check` finds that errors
-//! were counted, 141 when the reader of standard output went away, as a program that SIGPIPE ends.
+//! Called through a link named `btrfs`, `mkfs.btrfs` or `fsck.btrfs` it acts as that command. Links named
+//! `mount.fuse.ubtrfs` and the like make it the helper of mount(8) and umount(8).
+//!
+//! Exit codes:
+//! - 0: success
+//! - 1: any error, usage errors as well
+//! - 64: `device stats --check` finds that errors were counted
+//! - 141: the reader of standard output went away, as for a program that SIGPIPE ends
 //!
 //! Here: the start of the program. The command line is defined in `invocation`, each command in a file in `command`.
 

@@ -1,5 +1,5 @@
-//! The process behind a mount is killed under load, again and again: what was synced is whole, both checkers
-//! find nothing, and the kernel sees the same.
+//! The process behind a mount is killed under load, again and again. What was synced is whole, both checkers find nothing,
+//! and the kernel sees the same.
 //!
 //! UBTRFS_SOAK: 100 times; else a few. UBTRFS_SEED: the seed.
 
@@ -466,7 +466,7 @@ fn copied(path: &Path, to: &File) -> Vec<u8> {
     pattern(100_000)
 }
 
-/// The same by how the file is opened.
+/// Copies a file that is opened with these flags.
 fn copied_by(path: &Path, flags: OFlags) -> Vec<u8> {
     let mut options = File::options();
     options.write(true).create(true);

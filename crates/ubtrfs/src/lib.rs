@@ -1,7 +1,7 @@
 //! btrfs in user space, embedded in a program.
 //!
-//! A [`Volume`] is a real btrfs file system in a file, on a device or in memory: the kernel can mount
-//! what is written here, and what the kernel wrote can be opened here. No mount, no root, no kernel module.
+//! A [`Volume`] is a real btrfs file system in a file, on a device or in memory. The kernel can mount what is written here,
+//! and what the kernel wrote can be opened here. No mount, no root, no kernel module.
 //!
 //! ```
 //! use ubtrfs::{Access, Volume};
@@ -23,8 +23,8 @@
 //! Paths begin at the root of the [`Volume`], with or without a slash, and may lead through subvolumes. A path means what
 //! it means to `std::fs`, and an error has the [`std::io::ErrorKind`] that it has there ([`Error::kind`]).
 //! All methods may be called from many threads. Changes are in memory until [`Volume::sync`], the commit
-//! interval (30 s by default) or memory pressure commits them, all that happened before together: after a
-//! power cut the volume is as of a commit.
+//! interval (30 s by default) or memory pressure commits them. A commit takes all that happened before: after a power cut
+//! the volume is as of a commit.
 //!
 //! Below paths there are inode handles: [`Volume::engine`] gives the engine, which works on
 //! [`FileId`]s, and has everything that a file system server needs.

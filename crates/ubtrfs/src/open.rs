@@ -164,8 +164,13 @@ impl Builder {
 
     /// Opens the volume that has `path` among its devices; the others are looked for where [`Builder::scan`] says.
     ///
-    /// Errors: there is no such file ([`NotFound`](std::io::ErrorKind::NotFound)); it holds no btrfs (`InvalidData`); it is in use
-    /// (`ResourceBusy`); devices are missing; it has features that cannot be written.
+    /// # Errors
+    ///
+    /// - there is no such file ([`NotFound`](std::io::ErrorKind::NotFound))
+    /// - it holds no btrfs (`InvalidData`)
+    /// - it is in use (`ResourceBusy`)
+    /// - devices are missing
+    /// - it has features that cannot be written
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
         let options = self.open_options();

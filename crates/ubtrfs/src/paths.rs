@@ -1,8 +1,8 @@
 //! The operations of `std::fs`, by paths within the volume.
 //!
 //! Invariants
-//! - PATHS-1: a path means what it means to `std::fs`, the root of the view being root and working directory: "" names
-//!   nothing, a slash at the end asks for a directory, a NUL is invalid.
+//! - PATHS-1: a path means what it means to `std::fs`, with the root of the view as root and working directory. ""
+//!   names nothing, a slash at the end asks for a directory, a NUL is invalid.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;

@@ -30,9 +30,14 @@ impl Volume {
     /// Sets an attribute: made or replaced, or only one of these, as `mode` says. An ACL in the kernel's form changes
     /// the mode bits with it.
     ///
-    /// Errors: it exists already, or does not, against `mode`; a namespace that is none of the kernel's; name and value
-    /// are too large for a leaf together, a little less than the node size; an ACL or a property that is not sound; an
-    /// immutable or append-only file; a read-only subvolume.
+    /// # Errors
+    ///
+    /// - it exists already, or does not, against `mode`
+    /// - a namespace that is none of the kernel's
+    /// - name and value are too large for a leaf together, a little less than the node size
+    /// - an ACL or a property that is not sound
+    /// - an immutable or append-only file
+    /// - a read-only subvolume
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -78,9 +83,10 @@ impl Volume {
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
 
-    /// Sets the property `compression`: `zlib`, `lzo` or `zstd`, the first and the last with a level after a colon if
-    /// need be; `none` for no compression whatever the volume was opened with; "" to forget it. It is for what is
-    /// written from now on, and in a directory for what will be made there.
+    /// Sets the property `compression`, for what is written from now on, and in a directory for what will be made there:
+    /// - `zlib`, `lzo` or `zstd`; `zlib` and `zstd` may have a level after a colon
+    /// - `none`: no compression, whatever the volume was opened with
+    /// - "": the property is forgotten
     ///
     /// Errors: another value; a file that is not copied on write; an immutable file; a read-only subvolume.
     pub fn set_compression(&self, path: impl AsRef<Path>, value: &str) -> Result<()> {

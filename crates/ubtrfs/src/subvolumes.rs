@@ -16,7 +16,7 @@ pub enum Access {
 }
 
 impl Volume {
-    /// The same volume, seen from the root of the subvolume that `path` leads to.
+    /// Opens a view of the volume from the root of the subvolume that `path` leads to.
     ///
     /// Errors: there is no subvolume at this path.
     pub fn subvolume(&self, path: impl AsRef<Path>) -> Result<Volume> {

@@ -189,7 +189,7 @@ fn change(place: &mut dyn Place, expected: &mut Contents, rng: &mut Rng, steps: 
     }
 }
 
-/// Of any size, compressible or not.
+/// Makes content of any size, compressible or not.
 fn content(rng: &mut Rng) -> Vec<u8> {
     let len = match rng.below(4) {
         0 => rng.below(200),

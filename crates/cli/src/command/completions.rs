@@ -1,7 +1,7 @@
 //! `ubtrfs completions`: a shell's completions, made from the command line's definition.
 //!
-//! The words after `mount -o` form a list with commas, which the generators do not know of: they are given a mark in the
-//! place of a value, and what completes a list is put into the place of the mark.
+//! The words after `mount -o` form a list with commas, which the generators do not know of. They are given a mark in the
+//! place of a value. Code that completes a list then replaces the mark.
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;

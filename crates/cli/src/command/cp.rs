@@ -31,10 +31,10 @@ const INPUT_BYTES: usize = 1 << 20;
 
 /// Copy files out of a volume, into one, or within
 ///
-/// The last argument is the destination: a directory that exists, in which the copies are made under their own
+/// The last argument is the destination. It is a directory that exists, in which the copies are made under their own
 /// names, or the new name of a single copy. The contents of a volume's root, and of a path that ends in "/.", are
 /// copied into the destination itself. If the destination is IMAGE:/PATH, sources without ":/" are files of this
-/// machine, and - is standard input; otherwise all sources are in volumes, and the destination - is standard output
+/// machine, and - is standard input. Otherwise all sources are in volumes, and the destination - is standard output
 /// (./- is a file of that name).
 ///
 /// In a volume copies belong to root, unless -a keeps the owner. A file that exists is overwritten, and keeps owner

@@ -12,7 +12,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 /// Write a directory or file as an archive to standard output
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
-    /// As a tar archive (POSIX PAX, with extended attributes, ACLs, times in ns and sparse files)
+    /// Write a tar archive (POSIX PAX, with extended attributes, ACLs, times in ns and sparse files)
     #[arg(long, required = true)]
     tar: bool,
     #[arg(value_name = "IMAGE[:/PATH]")]

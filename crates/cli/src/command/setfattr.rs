@@ -13,7 +13,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Set or remove an extended attribute
 ///
-/// A value is text as it is, or as getfattr prints it: 0x with hexadecimal digits, 0s with base64, or text with
+/// A value is text as it is, or as getfattr prints it. That is 0x with hexadecimal digits, 0s with base64, or text with
 /// escapes between double quotes.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]

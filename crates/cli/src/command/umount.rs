@@ -19,9 +19,9 @@ const NAMES_HOLDERS: usize = 4;
 
 /// Unmount volumes that `ubtrfs mount` mounted
 ///
-/// Returns when all that was written is durable and the image or device is free. If another mount namespace (a
-/// container, a service) has a copy of the mount, what was written is made durable and the processes are named that
-/// keep the volume in use.
+/// Returns when all that was written is durable and the image or device is free. Another mount namespace (a
+/// container, a service) may have a copy of the mount. Then what was written is made durable, and the processes are named
+/// that keep the volume in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Umount {
     /// Take the name away now, and end when nobody uses the mount any more

@@ -1,6 +1,6 @@
 //! The command line of btrfs-progs, for the program called through a link named `btrfs`.
 //!
-//! Names may be shortened there as well, but only among the commands that btrfs-progs has: a script that says
+//! Names may be shortened there as well, but only among the commands that btrfs-progs has. A script that says
 //! `btrfs i dump-super` must not meet a command of ours. So names are written out here, before the command line is
 //! parsed. Global options, `help` and `version` follow btrfs-progs too.
 

@@ -41,7 +41,7 @@ pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
 pub(crate) enum Format {
     Text,
     Json,
-    /// Of figures only.
+    /// For figures only.
     Prometheus,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Console {
     failed: bool,
     /// The exit code if the command succeeds otherwise.
     found: u8,
-    /// Of the script that is being run.
+    /// The line of the script that is being run.
     line: Option<u64>,
     /// What would help a caller who may not do something.
     pub(crate) if_refused: Option<&'static str>,

@@ -14,7 +14,7 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub(crate) struct FileFacts {
     pub(crate) id: FileId,
     pub(crate) attr: Attr,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) has_acl: bool,
     sectorsize: u64,

@@ -1,5 +1,5 @@
-//! Logs of the layers below: on standard error beside the command's own messages and in their form, in a
-//! file, or handed to the system's logger.
+//! Logs of the layers below: on standard error, in a file, or handed to the system's logger. On standard error they have
+//! the form of the command's own messages.
 //!
 //! A mount changes the place while it runs: it begins on the command's standard error, and goes on without.
 

@@ -1,7 +1,7 @@
 //! Sizes as btrfs-progs prints them, and the options that choose how.
 //!
-//! A human-readable size is cut, not rounded, at the unit below the one shown, and divided in single
-//! precision: the same digits come out for the same bytes.
+//! A human-readable size is cut, not rounded, at the unit below the one shown, and divided in single precision. The same
+//! digits come out for the same bytes.
 
 #[cfg(test)]
 mod tests;

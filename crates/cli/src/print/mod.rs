@@ -1,8 +1,7 @@
 //! Superblocks and tree blocks as text, in the layout of btrfs-progs 6.14.
 //!
-//! Pure: bytes in, text out, so that any block can be shown, also one that no check let pass. Scripts read
-//! this text; what looks like a slip in it (an owner reference with a stray letter, a subvolume's name that
-//! is not escaped) is what the layout has.
+//! Pure: bytes in, text out, so that any block can be shown, also one that no check let pass. Scripts read this text, so
+//! its slips are kept: an owner reference with a stray letter, a subvolume's name that is not escaped.
 //!
 //! Not here: finding and reading the blocks (`command::inspect_internal`).
 

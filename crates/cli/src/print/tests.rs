@@ -1,7 +1,7 @@
 //! What btrfs-progs 6.14 prints, byte for byte.
 //!
-//! `tests/data/print` holds leaves that were written into an image in the place of a kernel's, so that they
-//! have items which real volumes rarely show, and superblocks; beside each is what btrfs-progs printed.
+//! `tests/data/print` holds superblocks, and leaves that were written into an image in the place of a kernel's. The leaves
+//! have items which real volumes rarely show. Beside each file is what btrfs-progs printed.
 
 use std::path::PathBuf;
 

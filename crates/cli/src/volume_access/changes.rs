@@ -1,7 +1,7 @@
 //! The volumes that a command changes: each is open once, and committed when the command has done its work.
 //!
-//! Whoever may write the image is root within its volumes: no permission is checked, and what is made
-//! belongs to root unless the command says otherwise. A command that is killed leaves the last commit. In a mount
+//! A user who may write the image is root within its volumes. No permission is checked there, and new files belong to
+//! root unless the command says otherwise. A command that is killed leaves the last commit. In a mount
 //! the caller has the rights that the kernel's btrfs would give (`Target::rights`), and the mount commits.
 
 use std::fmt::Display;
@@ -34,7 +34,7 @@ pub(crate) struct Target {
     session: Option<Arc<Session>>,
 }
 
-/// Whose a new file is.
+/// The owner of new files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maker {
     pub(crate) uid: u32,
@@ -54,7 +54,7 @@ impl Target {
         mount.is_some() && self.root.root == subvolume
     }
 
-    /// Who runs the command; in an image, root.
+    /// Finds the user who runs the command; in an image, root.
     pub(crate) fn maker(&self) -> Maker {
         match self.rights() {
             Some(Rights { caller, .. }) => Maker {

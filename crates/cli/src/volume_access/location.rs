@@ -77,7 +77,7 @@ impl Location {
         }
     }
 
-    /// The same for its own path, as it was written.
+    /// Gives its own path as it was written.
     pub(crate) fn to_outside(&self) -> Vec<u8> {
         match &self.written {
             Some(written) => written.clone(),
@@ -445,7 +445,7 @@ impl VolumeOptions {
         })
     }
 
-    /// The same for commands with several volumes: each takes what is its own of the further devices.
+    /// Makes the options for commands with several volumes: each takes what is its own of the further devices.
     pub(crate) fn of_several(&self) -> VolumeOptions {
         let mut options = self.clone();
         let devices = std::mem::take(&mut options.devices.devices);

@@ -63,7 +63,7 @@ fn read(dir: &Path) {
     }
 }
 
-/// Of which the access time is another than was set.
+/// Tells of which files the access time is another than was set.
 fn moved(dir: &Path) -> BTreeMap<String, bool> {
     let each = TIMES.iter().flat_map(|(time, seconds)| {
         KINDS.iter().map(move |kind| {

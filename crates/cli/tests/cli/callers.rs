@@ -1,5 +1,5 @@
-//! What a user may do by commands on a mount of his own is what the kernel's btrfs lets him do; the server of another
-//! user's mount does nothing for him.
+//! Commands on users' own mounts may do what the kernel's btrfs lets these users do. The server of another user's mount
+//! does nothing for them.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -22,8 +22,8 @@ use crate::subvolumes::words;
 pub(crate) const USER: u32 = 65_534;
 pub(crate) const STRANGER: u32 = 1002;
 
-/// Of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: who may read
-/// the image may have us say what is in it.
+/// Commands of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: a user who
+/// may read the image may have us say what is in it.
 const COMMANDS: &[&str] = &[
     "subvolume create @home/new",
     "subvolume create @roots/new",

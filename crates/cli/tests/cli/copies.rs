@@ -16,8 +16,8 @@ use crate::process::{fail, location, other_devices, succeed, ubtrfs};
 /// What a copy cannot have of its original.
 const NOT_COPIED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
-/// A volume of the kernel's with the hard cases, and an empty one that takes the copy: also a btrfs, so that
-/// links, attributes and directories' link counts compare.
+/// A volume of the kernel's with the hard cases, and an empty one that takes the copy. It is a btrfs as well, so that links,
+/// attributes and directories' link counts compare.
 struct Place {
     filled: Filled,
     _empty: KernelVolume,

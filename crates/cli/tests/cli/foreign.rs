@@ -173,7 +173,7 @@ fn device_that_holds_something_else_by_now_is_not_written() {
     }
 }
 
-/// As after `mkswap`, which leaves the superblock of btrfs where it is if it does not wipe it.
+/// After `mkswap` the superblock of btrfs is where it was, unless it was wiped.
 #[test]
 fn volume_with_the_mark_of_something_else_is_not_written() {
     for (name, marks) in MARKED {

@@ -92,8 +92,8 @@ fn ours(devices: &[PathBuf], command: &str, path: &str) -> String {
     )
 }
 
-/// What btrfs-progs 6.14 makes up: for the time of a send that never was, the time of creation; and limits
-/// that are not set, which its mkfs fills with whatever was in memory.
+/// Lines that btrfs-progs 6.14 makes up. The time of a send that never was is the time of creation. Limits that are not
+/// set have what was in the memory of its mkfs.
 const MADE_UP: [&str; 3] = ["Send time:", "Limit referenced:", "Limit exclusive:"];
 
 /// Their paths as ours, without what they make up.
@@ -144,8 +144,8 @@ fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
     (path.to_owned(), each.collect())
 }
 
-/// What btrfs-progs reads comes in pieces of 4 KiB: it shows no name of a file with more names than that, and nothing of a
-/// link whose target is as long.
+/// Leaves out what btrfs-progs cannot show, which reads pieces of 4 KiB. It shows no name of a file with more names than
+/// that, and nothing of a link whose target is as long.
 fn within_its_buffer(text: &str, nameless: &str) -> String {
     let mut nameless = nameless.lines().filter(|line| !line.contains(LONGEST_LINK));
     let kept = text.lines().filter(|line| !line.contains(LONGEST_LINK));

@@ -131,7 +131,7 @@ const READING: &[&str] = &[
     "subvolume show @/none",
 ];
 
-/// Of the whole volume, and of a path that is not there.
+/// Commands on the whole volume, and on a path that is not there.
 const OF_NOTHING: &[&str] = &[
     "device stats @/none",
     "device usage @/none",

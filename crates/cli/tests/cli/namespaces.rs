@@ -21,7 +21,7 @@ use crate::callers::{Program, STRANGER, USER, said, skip};
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, fail, succeed};
 
-/// Of a client's greeting.
+/// The length of a client's greeting.
 const GREETING_BYTES: usize = 20;
 
 fn in_another_network<T: Send>(work: impl FnOnce() -> T + Send) -> T {

@@ -11,7 +11,7 @@ use ubtrfs_sim::kernel::{KernelVolume, or_skip};
 use crate::edits::write;
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 
-/// Of btrfs-progs and ours. A word that begins with '@' is a path in the volume.
+/// Commands of btrfs-progs and ours. A word that begins with '@' is a path in the volume.
 pub(crate) const COMMANDS: &[&str] = &[
     "subvolume create @a @b",
     "subvolume create -p @x/y/z",

@@ -29,7 +29,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// As in a container: other processes are not to be seen, and nothing that is mounted here is seen outside.
+/// Runs a program as in a container: other processes are not to be seen, and nothing that is mounted here is seen outside.
 fn in_a_container(program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command

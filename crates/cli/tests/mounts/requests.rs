@@ -11,14 +11,14 @@ use crate::served::{Place, alone, assert_ok, can_mount, ubtrfs};
 
 const DIRS: usize = 4;
 const FILES: usize = 100;
-/// Of the top directory, of the directories, and of the command that asks for the counts.
+/// Requests of the top directory, of the directories, and of the command that asks for the counts.
 const BESIDE: u64 = 12 * DIRS as u64;
 
 /// A verb and how often it comes for a file.
 type Counts = &'static [(&'static str, f64)];
 
-/// As root: the kernel walks to the name, makes the file, asks whether the first write takes a capability away, and
-/// does each system call of the program that is left.
+/// Requests of a copy by root. The kernel walks to the name, makes the file, and asks whether the first write takes a
+/// capability away. Each system call that is left of the program is a request.
 const OF_CP: Counts = &[
     ("lookup", 1.0),
     ("getattr", 1.0),

@@ -40,7 +40,7 @@ fn tar(source: &Path, archive: &Path, options: &str) {
 
 const ALL: &str = "--format=pax --xattrs --xattrs-include=* --sparse";
 
-/// As from a program that writes while it is read.
+/// Makes a volume of an archive from a program that writes while it is read.
 fn through_pipe(words: &str, archive: &Path, image: &Path) -> Output {
     let _ = fs::remove_file(image);
     let mut cat = Command::new("cat")

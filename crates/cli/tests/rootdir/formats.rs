@@ -1,4 +1,4 @@
-//! The same folder as a volume of every format that can be filled.
+//! One folder as a volume of every format that can be filled.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Who says whether a volume is sound, and whether it holds what it should.
+//! Judges of volumes: whether one is sound, and whether it holds what it should.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) fn assert_sound(what: &str, devices: &[PathBuf]) {
     assert_sound_by(what, devices, &modes[..known]);
 }
 
-/// As [`assert_sound`], with some modes of btrfs-progs only.
+/// Does what [`assert_sound`] does, with some modes of btrfs-progs only.
 pub(crate) fn assert_sound_by(what: &str, devices: &[PathBuf], modes: &[&str]) {
     let options = CheckOptions {
         data_csums: true,

@@ -1,4 +1,4 @@
-//! The same input gives the same bytes.
+//! Equal input gives equal bytes.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Trees of files copied, walked, archived, unpacked and removed: between volumes, directories of this machine and
 //! tar archives.
 //!
-//! This is what the commands `cp`, `mv`, `rm`, `ls`, `import` and `export` of ubtrfs do, without their output: an
+//! This is what the commands `cp`, `mv`, `rm`, `ls`, `import` and `export` of ubtrfs do, without their output. An
 //! [`Observer`] hears of progress and of what failed. A transfer goes on past files that it cannot transfer, unless all
 //! that follows would fail as well ([`is_final_error`]).
 //!

@@ -24,11 +24,11 @@ use crate::transfer::owners::owner_names;
 #[cfg(test)]
 mod tests;
 
-/// As many as the kernel follows on one path.
+/// Links that are followed on one path, as many as the kernel follows.
 const MAX_LINKS: usize = 40;
-/// Of directories that have no member of their own.
+/// Permissions of directories that have no member of their own.
 const MADE_ON_THE_WAY: u32 = 0o755;
-/// As many directories wait for their times.
+/// Directories that wait for their times.
 const MAX_TIMED: usize = 1 << 18;
 
 /// An error of unpacking: one that ends it, or a problem with one member.

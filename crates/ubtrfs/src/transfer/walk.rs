@@ -31,7 +31,7 @@ pub struct Entry {
 pub enum Order {
     /// By the bytes of the names.
     Name,
-    /// As the directory lists them, which keeps few of them in memory.
+    /// In the order of the directory's listing, which keeps few of them in memory.
     Index,
 }
 

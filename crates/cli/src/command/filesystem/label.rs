@@ -82,7 +82,7 @@ pub(crate) fn set_label(target: &Target, label: &[u8]) -> anyhow::Result<()> {
         .with_context(|| not_set(label))
 }
 
-/// The same of a mount.
+/// Sets the label of a mount.
 pub(crate) fn ask_to_set_label(asked: &Asked, label: &[u8]) -> anyhow::Result<()> {
     check(label)?;
     asked.set_label(label).with_context(|| not_set(label))

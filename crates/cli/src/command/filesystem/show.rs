@@ -231,7 +231,7 @@ impl VolumeJson {
         self
     }
 
-    /// Of a mount.
+    /// Asks a mount for its volume.
     fn ask(asked: &Asked) -> Result<VolumeJson, Errno> {
         let info = asked.volume_info()?;
         let used = asked.spaces()?.infos.into_iter().map(|info| info.used);
@@ -300,7 +300,7 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
     Ok(VolumeJson::new(fsid, &newest.superblock, devices.collect()))
 }
 
-/// As it is now: its superblocks may be older.
+/// Describes an open volume as it is now: its superblocks may be older.
 fn describe_open(volume: &Volume) -> VolumeJson {
     let allocations = volume.device_allocations();
     let used_on = |devid: DevId| {

@@ -10,8 +10,8 @@ use crate::volume_access::location::Location;
 
 /// Show live figures of a mount
 ///
-/// Requests by kind with how long they took, bytes, commits and their phases, waits, and how often what was
-/// looked for was in memory; since the volume was mounted. With --format prometheus as Prometheus reads them.
+/// The counts begin when the volume was mounted: requests by kind with how long they took, bytes, commits and their
+/// phases, waits, and cache hits. With --format prometheus as Prometheus reads them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Stats {
     /// A path in a mount of ubtrfs

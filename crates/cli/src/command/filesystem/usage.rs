@@ -1,7 +1,7 @@
 //! `ubtrfs filesystem usage`: allocated, used and free space, overall and by device.
 //!
-//! The arithmetic is that of btrfs-progs: "raw" counts bytes on devices, "logical" bytes of block groups;
-//! RAID5/6 has no fixed ratio between them and is summed chunk by chunk.
+//! The arithmetic is that of btrfs-progs: "raw" counts bytes on devices, "logical" bytes of block groups. RAID5/6 has
+//! no fixed ratio between them and is summed chunk by chunk.
 
 use std::io::Write;
 
@@ -139,7 +139,7 @@ impl Facts {
         .in_order()
     }
 
-    /// Of a mount.
+    /// Asks a mount for them.
     fn ask(asked: &Asked) -> anyhow::Result<Facts> {
         let spaces = asked.spaces()?;
         let allocations = asked.device_allocations()?;

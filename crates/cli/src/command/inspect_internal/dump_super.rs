@@ -34,7 +34,7 @@ pub(crate) struct DumpSuper {
     /// Print this copy: 0, 1 or 2
     #[arg(short, long = "super", value_name = "COPY", default_value_t = 0)]
     super_: u64,
-    /// The same as --super
+    /// Print this copy, as --super
     #[arg(
         short = 'i',
         value_name = "COPY",

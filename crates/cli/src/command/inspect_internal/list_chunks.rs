@@ -33,7 +33,7 @@ pub(crate) struct ListChunks {
 enum SortMode {
     /// By device, then by physical start (default)
     Devid,
-    /// The same
+    /// By device, then by physical start (alias of devid)
     Pstart,
     /// By logical start
     Lstart,
@@ -145,7 +145,7 @@ impl ByIoctls for ListChunks {
     }
 }
 
-/// Of chunks in logical order.
+/// Makes the rows of chunks that come in logical order.
 fn rows(chunks: impl Iterator<Item = FoundChunk>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut logical_counts: BTreeMap<u64, u64> = BTreeMap::new();

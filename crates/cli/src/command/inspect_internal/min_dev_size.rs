@@ -1,7 +1,7 @@
 //! `ubtrfs inspect-internal min-dev-size`: how small a device could be made.
 //!
-//! By the rule of btrfs-progs, which expects the kernel's way of shrinking: what lies too far up is moved into holes
-//! between other chunks, one chunk at a time, and needs room for a copy meanwhile.
+//! The rule is that of btrfs-progs, which expects the kernel's way of shrinking. Chunks that lie too far up move into
+//! holes between other chunks, one at a time, and each needs room for a copy meanwhile.
 
 use std::io::Write;
 use std::ops::Range;

@@ -70,8 +70,8 @@ impl InspectInternal {
     }
 }
 
-/// The paths of a file from the directory that stands for "/", each with a slash in front; a file that is
-/// not below that directory has paths from the top level, marked `<FS_TREE>`.
+/// Finds the paths of a file from the directory that stands for "/", each with a slash in front. A file that is not below
+/// that directory has paths from the top level, marked `<FS_TREE>`.
 fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut at = file.root;

@@ -59,7 +59,7 @@ pub(super) struct RootdirArgs {
 /// What a volume shall be filled with.
 pub(super) struct Rootdir<'a> {
     args: &'a RootdirArgs,
-    /// As it is told.
+    /// The path for messages.
     path: PathBuf,
     /// None for an archive.
     is_folder: bool,

@@ -1,7 +1,7 @@
 //! A device or image file that a volume is to be made on.
 //!
-//! What is there is opened for writing and locked before it is looked at, and stays so: what was found to be free to
-//! overwrite is what is overwritten.
+//! A target that exists is opened for writing and locked before it is examined, and stays so. Therefore exactly the
+//! device that was found free to overwrite is overwritten.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;

@@ -303,7 +303,7 @@ fn run_line(
 /// Where lines come from.
 struct Input {
     is_prompt: bool,
-    /// Of the last command, counted from 1.
+    /// The line where the last command begins, counted from 1.
     first_line: u64,
     lines: u64,
 }

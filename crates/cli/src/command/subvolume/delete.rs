@@ -24,8 +24,8 @@ use crate::volume_access::place::split;
 
 /// Delete subvolumes
 ///
-/// Their space is freed before the command returns, in a shell at its end or by 'subvolume sync', and in a mount
-/// as time goes by.
+/// Their space is freed before the command returns. In a shell it is freed at the shell's end or by 'subvolume sync', and
+/// in a mount as time goes by.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
     #[arg(required = true, value_name = "IMAGE:/PATH")]

@@ -1,7 +1,7 @@
 //! `ubtrfs subvolume find-new`: what was written to files since a transaction.
 //!
-//! Nothing is written while a cursor is held, which keeps space from being given out again: in pieces, then, each sought
-//! behind the last key of the one before.
+//! A cursor keeps freed space from being allocated again, so none is held while output is written. The search goes in
+//! pieces, each from behind the last key of the one before.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;

@@ -133,7 +133,7 @@ impl Subvolumes {
         Subvolumes::ask(asked, &mountpoint)
     }
 
-    /// The same from any place in the mount; who may not see all sees what is below `top`.
+    /// Asks a mount from any place in it. A caller who may not see all subvolumes gets those below `top`.
     fn ask(asked: &Asked, top: &Path) -> anyhow::Result<Subvolumes> {
         let found =
             ioctls::Subvolumes::ask(asked, top).context("cannot see which subvolumes there are")?;

@@ -15,7 +15,7 @@ use crate::print::time::Stamp;
 
 const HIDDEN: &[u8] = b"HIDDEN";
 
-/// Of the value of an attribute, no more than this.
+/// Bytes that are shown of the value of an attribute.
 const SHOWN_DATA_BYTES: usize = 255;
 
 const INODE_FLAGS: Table = &[

@@ -152,7 +152,7 @@ fn must_be_none_besides<'a>(
 /// What of a command line says where it is to be run.
 #[derive(Debug, Default)]
 struct Line<'a> {
-    /// Of the group and the command in it.
+    /// The names of the group and of the command in it.
     names: Vec<&'a str>,
     /// Arguments that name a volume, or a path in one.
     locations: Vec<&'a OsStr>,
@@ -197,8 +197,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Has the kernel write back what was written to the mount; false if that is left to the server, as the mount's
-/// directory cannot be opened or lies under another mount.
+/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's directory
+/// cannot be opened or lies under another mount.
 fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     let shown = mount.mountpoint.display();
     let dir = match File::open(&mount.mountpoint) {

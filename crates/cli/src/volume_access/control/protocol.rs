@@ -1,10 +1,11 @@
 //! What client and server say to each other.
 //!
-//! The client greets with a number that it has just drawn; when the server has the mount know it, it answers with one
-//! byte, and the client asks the mount (`ubtrfs_fuse::mount::Nonce`). Request: its length (u32, little-endian) with two
-//! descriptors, then that many bytes: fields, each a length (u32, little-endian) and bytes. Answer: one byte, the exit
-//! code, or that the server is of another version, and which. An end without an answer: the command was not run, or not to
-//! its end.
+//! - Greeting: the client sends a number that it has just drawn. The server has the mount know it and answers with one
+//!   byte. Then the client asks the mount for the number (`ubtrfs_fuse::mount::Nonce`).
+//! - Request: its length (u32, little-endian) with two descriptors, then that many bytes. These are fields, each a length
+//!   (u32, little-endian) and bytes.
+//! - Answer: one byte, the exit code, or that the server is of another version, and which. An end without an answer: the
+//!   command was not run, or not to its end.
 //!
 //! A client that unmounts sends `LEAVE` as its only argument. The server answers `READY`, the client unmounts and says
 //! `UNMOUNTED`. If the file system lives on, the server commits and answers `DURABLE` or `NOT_DURABLE`. Otherwise the
@@ -33,7 +34,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// In place of an exit code: the server's version comes behind it.
 const OTHER_VERSION: u8 = 0xff;
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
-/// Of an abstract name or a path: what the kernel takes.
+/// The most that the kernel takes of an abstract name or a path.
 const MAX_NAME_BYTES: usize = 107;
 /// How a client begins.
 const GREETING: [u8; 4] = *b"ubtr";
@@ -75,9 +76,9 @@ pub(super) enum ProtocolError {
 /// Where a mount takes commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Of the socket in the server's network namespace.
+    /// The name of the socket in the server's network namespace.
     pub(super) name: String,
-    /// Of the socket for clients in others.
+    /// The path of the socket for clients in other namespaces.
     pub(super) path: Option<PathBuf>,
 }
 
@@ -90,7 +91,7 @@ impl Address {
         }
     }
 
-    /// Of the mount in which a path is.
+    /// Reads the address from the mount in which a path is.
     pub(super) fn at(place: &Path) -> io::Result<Address> {
         let mut value = [0; 2 * MAX_NAME_BYTES + 1];
         let len = rustix::fs::getxattr(place, CONTROL_ATTRIBUTE, &mut value)?;

@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::presentation::quoting::Escaped;
 
-/// Of one line, on a terminal.
+/// Bytes of one line that are gathered for a terminal.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Has something done with what takes the place of standard output and standard error, and shows what is written there

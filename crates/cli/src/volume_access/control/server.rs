@@ -58,7 +58,7 @@ pub(crate) struct Served {
     /// None if nobody is to be seen off.
     pub(crate) afterlife: Option<Afterlife>,
     pub(crate) leavers: Leavers,
-    /// Whoever may use the mount may do everything in it.
+    /// All users of the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
     /// What runs the commands.
     pub(crate) program: Program,
@@ -388,8 +388,8 @@ fn run(
     (served.program.run_for)(&matches, output)
 }
 
-/// Commands that change how a mount is served, or that the kernel's btrfs answers by what it searches in all trees, or
-/// that read the volume as it is on disk.
+/// Commands for administrators, by groups. They change how a mount is served, read the volume as it is on disk, or tell
+/// what the kernel's btrfs searches all trees for.
 const OF_ADMINISTRATORS: [(&str, &[&str]); 4] = [
     ("device", &["stats"]),
     ("filesystem", &["remount"]),

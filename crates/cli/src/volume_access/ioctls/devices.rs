@@ -140,7 +140,7 @@ impl Asked {
         Ok(chunks)
     }
 
-    /// As statfs has it, in bytes.
+    /// Asks for the available space as statfs has it, in bytes.
     pub(crate) fn available_bytes(&self) -> Result<u64, Errno> {
         let found = rustix::fs::fstatfs(&self.0)?;
         let block = u64::try_from(found.f_bsize).unwrap_or(0);

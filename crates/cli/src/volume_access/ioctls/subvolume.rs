@@ -95,7 +95,7 @@ impl Asked {
         self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut Received::new_zeroed())
     }
 
-    /// Of the subvolume that it is in.
+    /// Asks for the subvolume that it is in.
     pub(crate) fn subvolume_info(&self) -> Result<SubvolInfo, Errno> {
         let mut info = SubvolInfo::new_zeroed();
         self.ask::<{ args::GET_SUBVOL_INFO }, _>(&mut info)?;

@@ -1,5 +1,5 @@
-//! Which subvolumes there are: all of them for who may search trees, for others those that they can get to from where
-//! the volume is mounted.
+//! The subvolumes that there are: all of them for callers who may search trees. Other callers get those that they can
+//! reach from where the volume is mounted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Owner, mode, extended attributes and times of what was copied.
 //!
 //! The order matters: changing the owner clears set-id bits and capabilities, an ACL refines the mode,
-//! and everything changes times. Who is not root keeps what it may, as cp(1) does: its own files and
-//! groups, and never a set-id bit for another owner than the original's.
+//! and everything changes times. A process that is not root keeps what it may, as cp(1) does: its own
+//! files and groups. It never keeps a set-id bit for another owner than the original's.
 
 use std::fmt;
 use std::io;

@@ -89,7 +89,7 @@ impl Stream {
     }
 }
 
-/// Of a hole, at a time.
+/// Bytes of a hole that are written at a time.
 const ZERO_BYTES: usize = 64 << 10;
 
 /// The first name that was made of a file with several.

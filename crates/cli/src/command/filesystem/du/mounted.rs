@@ -33,7 +33,7 @@ pub(super) struct Meter {
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
-    /// Of the file system.
+    /// The device number of the file system.
     device: u64,
     entries: ReadDir,
     usage: FileUsage,

@@ -1,7 +1,7 @@
 //! `ubtrfs inspect-internal dump-tree`: the trees of a volume, block by block.
 //!
-//! A block that cannot be read or is not sound is reported, and the dump goes on beside it; as with btrfs-progs, that is
-//! no failure of the command.
+//! A block that cannot be read or is not sound is reported, and the dump goes on beside it. That is no failure of the
+//! command, as with btrfs-progs.
 
 mod tree_id;
 mod walk;

@@ -1,5 +1,5 @@
-//! Trees as users name them: a number, or a name in any case, with `-` for `_`, with or without what the
-//! kernel's sources put around it (`BTRFS_`, `_TREE`, `_OBJECTID`).
+//! Trees as users name them: by number, or by name in any case, with `-` for `_`. What the kernel's sources put around a
+//! name (`BTRFS_`, `_TREE`, `_OBJECTID`) may be left out.
 
 use std::str::FromStr;
 
