@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -18,6 +17,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::process::geteuid;
 
 use crate::mounted::Mounted;
+use crate::other_namespace::Elsewhere;
 use crate::process::succeed;
 use crate::switch::SWITCH;
 
@@ -156,36 +156,10 @@ impl Drop for Bind {
     }
 }
 
-/// A mount namespace with a copy of each mount, for as long as its process lives.
-struct Namespace(Child);
-
-impl Namespace {
-    fn new() -> Namespace {
-        let mut child = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg("echo; exec 1>&-; read _")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut made = String::new();
-        let stdout = child.stdout.as_mut().unwrap();
-        io::Read::read_to_string(stdout, &mut made).unwrap();
-        assert_eq!(made, "\n", "no namespace");
-        Namespace(child)
-    }
-
-    fn path_of(&self, dir: &Path) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.0.id()));
-        root.join(dir.strip_prefix("/").unwrap())
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A directory as it is in another namespace.
+fn path_in(namespace: &Elsewhere, dir: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{}/root", namespace.pid()));
+    root.join(dir.strip_prefix("/").unwrap())
 }
 
 fn run(words: &[&str], paths: &[PathBuf], rest: &[&str]) {
@@ -294,14 +268,14 @@ fn play(mounted: &Mounted, rounds: u8) {
     for number in 0..300 {
         fs::write(dir.join(format!("{number:0100}")), b"").unwrap();
     }
-    let (bind, namespace) = (Bind::new(mounted), Namespace::new());
+    let (bind, namespace) = (Bind::new(mounted), Elsewhere::new());
     let steps = Steps::default();
     let mut first = View::default();
     (first.exists[0], first.contents[0]) = (true, Some(0));
     steps.views.lock().unwrap().push(first);
     let open = File::open(dir).unwrap();
     thread::scope(|scope| {
-        let places = [dir.clone(), bind.0.clone(), namespace.path_of(dir)];
+        let places = [dir.clone(), bind.0.clone(), path_in(&namespace, dir)];
         let mut readers: Vec<_> = places
             .into_iter()
             .map(|place| {

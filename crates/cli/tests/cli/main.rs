@@ -21,6 +21,7 @@ mod live;
 mod mapped;
 mod mounted;
 mod namespaces;
+mod other_namespace;
 mod process;
 mod progs_verbs;
 mod shell;

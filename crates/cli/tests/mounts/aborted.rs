@@ -9,7 +9,7 @@ use rustix::fs::statvfs;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use ubtrfs_sim::kernel::{self, LoopDevice};
 
-use crate::served::{Place, Server, alone, assert_ok, can_mount, ubtrfs};
+use crate::served::{Place, Server, alone, assert_ok, can_mount, read_from, ubtrfs};
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -117,9 +117,7 @@ fn is_read_only_once_its_device_takes_no_writes(disk: &Disk, source: &Path) {
     unmount(mountpoint, UnmountFlags::empty()).unwrap();
     assert!(!server.end().expect("it ends").success());
     assert_ok(ubtrfs().args(["check", "-q"]).arg(source));
-    let volume = format!("{}:/before", source.display());
-    let before = ubtrfs().arg("cat").arg(volume).output().unwrap();
-    assert_eq!(before.stdout, b"durable\n");
+    assert_eq!(read_from(source, "before"), b"durable\n");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use rustix::mount::mount_bind;
 use rustix::process::{Pid, Signal};
 use ubtrfs_sim::kernel;
 
+use crate::other_namespace::Elsewhere;
 use crate::served::{
-    Elsewhere, Place, Server, alone, assert_ok, can_mount, ended_within_a_moment, types_at, ubtrfs,
+    Place, Server, alone, assert_ok, can_mount, ended_within_a_moment, types_at, ubtrfs,
 };
 
 impl Place {

@@ -13,8 +13,9 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock}
 use ubtrfs_sim::kernel::{self, LoopDevice};
 
 use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
+use crate::other_namespace::Elsewhere;
 use crate::served::{
-    Elsewhere, Place, Server, alone, assert_ok, can_mount, types_at, ubtrfs,
+    Place, Server, alone, assert_ok, can_mount, read_from, types_at, ubtrfs,
     wait_until_nothing_is_at,
 };
 
@@ -57,12 +58,7 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
     assert_eq!(generation(&claimed), before);
     drop(claimed);
     assert_ok(ubtrfs().args(["check", "-q"]).arg(device.path()));
-    let last = ubtrfs()
-        .arg("cat")
-        .arg(format!("{}:/last", device.path().display()))
-        .output()
-        .unwrap();
-    assert_eq!(last.stdout, b"last\n");
+    assert_eq!(read_from(device.path(), "last"), b"last\n");
 }
 
 /// Leaves a mount of an image by `leave`, which returns with the lock of the image.
@@ -80,9 +76,7 @@ fn is_on_the_image(leave: impl FnOnce(&Place, &File)) {
     assert_eq!(generation(&image), at_return);
     drop(image);
     assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
-    let last = format!("{}:/last", place.image.display());
-    let last = ubtrfs().arg("cat").arg(last).output().unwrap();
-    assert_eq!(last.stdout.len(), 100 << 20);
+    assert_eq!(read_from(&place.image, "last").len(), 100 << 20);
 }
 
 #[test]
@@ -134,9 +128,7 @@ fn is_ended_by_force(place: &Place, source: &Path, is_busy: bool) {
     }
     assert_ok(ubtrfs().args(["check", "-q"]).arg(source));
     for name in ["written", "synced", "last"] {
-        let file = format!("{}:/{name}", source.display());
-        let found = ubtrfs().arg("cat").arg(file).output().unwrap();
-        assert_eq!(found.stdout, name.as_bytes());
+        assert_eq!(read_from(source, name), name.as_bytes());
     }
 }
 
@@ -186,9 +178,8 @@ fn a_forced_umount_of_a_device_that_is_kept_elsewhere_loses_nothing_that_was_wri
         assert!(server.end().expect("it is served on").success(), "{name}");
         drop((elsewhere, open, mapped));
         assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
-        let file = format!("{}:/{name}", place.image.display());
-        let found = ubtrfs().arg("cat").arg(file).output().unwrap();
-        assert_eq!(found.stdout.first(), name.as_bytes().first(), "{name}");
+        let found = read_from(&place.image, name);
+        assert_eq!(found.first(), name.as_bytes().first(), "{name}");
     }
 }
 
@@ -232,9 +223,7 @@ fn a_second_signal_ends_a_mount_that_lives_on_elsewhere() {
     server.signal(Signal::TERM);
     let ended = server.end().expect("it does not hear signals any more");
     assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
-    let inside = format!("{}:/file", place.image.display());
-    let written = ubtrfs().arg("cat").arg(inside).output().unwrap();
-    assert_eq!(written.stdout, b"written\n");
+    assert_eq!(place.read("file"), "written\n");
     drop(elsewhere);
 }
 
@@ -266,9 +255,7 @@ impl Busy {
 
     /// The first byte of a file of the image.
     fn stored(&self, name: &str) -> Option<u8> {
-        let inside = format!("{}:/{name}", self.place.image.display());
-        let cat = ubtrfs().arg("cat").arg(inside).output().unwrap();
-        cat.stdout.first().copied()
+        read_from(&self.place.image, name).first().copied()
     }
 }
 

@@ -29,12 +29,6 @@ impl Place {
     fn unmount(&self) {
         unmount(&self.mountpoint, UnmountFlags::empty()).unwrap();
     }
-
-    pub(crate) fn read(&self, name: &str) -> String {
-        let inside = format!("{}:/{name}", self.image.display());
-        let read = ubtrfs().arg("cat").arg(inside).output().unwrap();
-        String::from_utf8(read.stdout).unwrap()
-    }
 }
 
 fn said(command: &mut Command) -> String {

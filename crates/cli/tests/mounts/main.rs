@@ -7,5 +7,7 @@ mod looped;
 #[path = "../cli/mapped.rs"]
 mod mapped;
 mod options;
+#[path = "../cli/other_namespace.rs"]
+mod other_namespace;
 mod requests;
 mod served;

@@ -1,9 +1,9 @@
 //! A process that serves a mount, and what tests ask of it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -77,6 +77,17 @@ impl Place {
     pub(crate) fn umount(&self) {
         assert_ok(ubtrfs().arg("umount").arg(&self.mountpoint));
     }
+
+    /// The text of a file of the image.
+    pub(crate) fn read(&self, name: &str) -> String {
+        String::from_utf8(read_from(&self.image, name)).unwrap()
+    }
+}
+
+/// What `cat` writes of a file of an image or device.
+pub(crate) fn read_from(source: &Path, name: &str) -> Vec<u8> {
+    let file = format!("{}:/{name}", source.display());
+    ubtrfs().arg("cat").arg(file).output().unwrap().stdout
 }
 
 /// A process that serves a mount, and what it says.
@@ -156,44 +167,6 @@ pub(crate) fn ended_within_a_moment(process: Pid) -> bool {
 }
 
 impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A process with a mount namespace of its own, which keeps all mounts that are there when it is made.
-pub(crate) struct Elsewhere {
-    child: Child,
-    _stays: Option<ChildStdin>,
-}
-
-impl Elsewhere {
-    pub(crate) fn new() -> Elsewhere {
-        let mut child = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg("echo; exec 1>&-; read _")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut made = Vec::new();
-        let stdout = child.stdout.as_mut().unwrap();
-        stdout.read_to_end(&mut made).unwrap();
-        assert_eq!(made, b"\n", "no namespace");
-        let stays = child.stdin.take();
-        Elsewhere {
-            child,
-            _stays: stays,
-        }
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Elsewhere {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
