@@ -1,13 +1,6 @@
 //! Paths of members, and the times of more directories than are remembered.
 
 use std::io::{Seek, Write};
-use std::sync::Arc;
-
-use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::OpenOptions;
-use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::*;
 
@@ -27,21 +20,6 @@ fn no_path_leads_upward() {
         let refused = names_of(path.as_bytes());
         assert!(matches!(refused, Err(UnpackError::Outside)), "{path}");
     }
-}
-
-fn empty_volume() -> Arc<Volume> {
-    let len_bytes = 256 << 20;
-    let created = Timespec {
-        sec: 1_700_000_000.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[len_bytes]).unwrap();
-    let device = MemDevice::new(len_bytes);
-    plan.write(&[&device], false).unwrap();
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
-    let options = OpenOptions::new().writable(true).commit_interval(None);
-    Volume::from_devices(vec![("memory".into(), device)], &options).unwrap()
 }
 
 fn header(path: &str, kind: ::tar::EntryType, mtime: u64) -> ::tar::Header {
@@ -81,10 +59,11 @@ fn directories_keep_their_times_however_many_there_are() {
     file.flush().unwrap();
     file.rewind().unwrap();
 
-    let volume = empty_volume();
-    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let volume = crate::Volume::in_memory(256 << 20).unwrap();
+    let top = volume.find("/").unwrap();
+    let volume = volume.engine();
     let mut observer = NoProblem;
-    let mut unpacker = Unpacker::new(&volume, (top, b"/"), 0o022, &mut observer);
+    let mut unpacker = Unpacker::new(volume, (top, b"/"), 0o022, &mut observer);
     unpacker.max_timed = 3;
     unpacker.all(&mut Members::open(file).unwrap()).unwrap();
     for dir in 0..DIRS {
