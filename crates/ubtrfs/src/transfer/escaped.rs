@@ -12,7 +12,7 @@ impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                match is_unsafe(c) {
+                match is_unsafe_to_print(c) {
                     true => write!(f, "{}", c.escape_default())?,
                     false => write!(f, "{c}")?,
                 }
@@ -26,7 +26,7 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// Tells whether a character can act on a terminal or mislead a reader: it controls, changes the direction, or is not seen.
-pub fn is_unsafe(c: char) -> bool {
+pub fn is_unsafe_to_print(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

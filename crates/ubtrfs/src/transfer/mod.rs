@@ -56,7 +56,7 @@ pub mod walk;
 pub mod xattr_text;
 
 pub use self::device_number::DeviceNumber;
-pub use self::escaped::{Escaped, is_unsafe};
+pub use self::escaped::{Escaped, is_unsafe_to_print};
 pub use self::file_data::Damage;
 pub use self::final_error::is_final_error;
 pub use self::observer::Observer;
