@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use ubtrfs::transfer::Observer;
 use ubtrfs::transfer::copy::CopyProblem;
-use ubtrfs::transfer::is_final_error;
 use ubtrfs::transfer::removal::{RemovalObserver, RemovalProblem, Removed};
 use ubtrfs::transfer::tar::TarProblem;
 use ubtrfs::transfer::unpack::UnpackError;
+use ubtrfs::transfer::{Observer, is_final_error};
 use ubtrfs_engine::Error;
 
 use crate::presentation::console::Console;

@@ -14,12 +14,10 @@ use std::fmt;
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
-use crate::transfer::DeviceNumber;
-use crate::transfer::Escaped;
-use crate::transfer::Observer;
 use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 use crate::transfer::owners::owner_names;
+use crate::transfer::{DeviceNumber, Escaped, Observer};
 
 #[cfg(test)]
 mod tests;

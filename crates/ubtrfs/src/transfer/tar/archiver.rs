@@ -15,10 +15,9 @@ use std::ops::Range;
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 
 use super::writer::{Member, MemberKind, TarWriter};
-use crate::transfer::DeviceNumber;
-use crate::transfer::Observer;
 use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
 use crate::transfer::walk::{Filter, Order, Refused, Step, Walk, is_component};
+use crate::transfer::{DeviceNumber, Observer};
 
 /// A file with more parts between holes is left out: the holes may be longer than any disk.
 const MAX_SPARSE_PARTS: usize = 1 << 20;
