@@ -87,7 +87,7 @@ impl<'a> Pair<'a> {
         files.write_back_locked(self.dst, &mut self.dst_extents)
     }
 
-    /// INPLACE-1
+    /// NOCOW-1
     fn forget(&mut self) {
         self.dst_extents.forget();
         if let Some(extents) = &mut self.src_extents {

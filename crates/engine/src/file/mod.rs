@@ -1,6 +1,6 @@
 //! The bytes of files: from file extents to the devices.
 //!
-//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `in_place`, `store` < `steps` < `write_back` < the
+//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `steps` < `write_back` < the
 //! calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
 
 mod change;
@@ -11,7 +11,7 @@ mod extent;
 mod extent_edit;
 mod extents;
 mod fallocate;
-mod in_place;
+mod nocow;
 mod plan;
 mod read;
 mod runs;

@@ -1,7 +1,7 @@
 //! Where data goes on the devices: over what is there if that is allowed, else to new extents, compressed or
 //! not; and writing it, many files' at once.
 //!
-//! Not here: which data (`write_back`), whether a place may be overwritten (`in_place`).
+//! Not here: which data (`write_back`), whether a place may be overwritten (`nocow`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES, Wanted,
 };
 use crate::roots::Tree;
-use crate::space::InPlaceWrite;
+use crate::space::NocowWrite;
 use crate::transaction::{DiskExtent, TransactionManager};
 
 /// Bytes given to the devices at once.
@@ -56,14 +56,14 @@ pub(super) struct StoredFile<'a> {
     /// The file is better not compressed from now on.
     pub(super) incompressible: bool,
     /// Held until the items say what was written.
-    in_place: Option<Overwriting<'a>>,
-    handles: Vec<InPlaceWrite>,
+    nocow: Option<Overwriting<'a>>,
+    handles: Vec<NocowWrite>,
     /// What is reserved until the items have entered.
     pub(super) delalloc: DelallocReservation,
 }
 
-/// Data of a tree is on its way to where it lies: no snapshot of it is made (INPLACE-3), nothing of it is freed
-/// (INPLACE-4).
+/// Data of a tree is on its way to where it lies: no snapshot of it is made (NOCOW-3), nothing of it is freed
+/// (NOCOW-4).
 #[derive(Debug)]
 struct Overwriting<'a> {
     guard: Option<RwLockReadGuard<'a, ()>>,
@@ -74,7 +74,7 @@ struct Overwriting<'a> {
 impl<'a> Overwriting<'a> {
     /// None if a snapshot is being made, or the subvolume is gone.
     fn begin(tree: &'a Tree, manager: &'a TransactionManager) -> Option<Overwriting<'a>> {
-        let guard = tree.in_place.try_read()?;
+        let guard = tree.nocow_lock.try_read()?;
         tree.check_alive().ok()?;
         Some(Overwriting {
             guard: Some(guard),
@@ -169,7 +169,7 @@ impl<'a, 'p> Store<'a, 'p> {
         let mut file = StoredFile {
             groups: Vec::new(),
             incompressible: false,
-            in_place: None,
+            nocow: None,
             handles: Vec::new(),
             delalloc,
         };
@@ -279,7 +279,7 @@ impl<'p> Placer<'_, '_, 'p> {
                 Some(Extent::Disk(part)) => Some(part.end()),
                 _ => self.hint,
             };
-            for range in self.place_in_place(run, &group.extent_edit, stored)? {
+            for range in self.place_nocow(run, &group.extent_edit, stored)? {
                 self.place_new(run, range, stored)?;
             }
         }
@@ -293,7 +293,7 @@ impl<'p> Placer<'_, '_, 'p> {
         let [run] = &group.runs[..] else {
             return None;
         };
-        let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
+        let nocow = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
         let alone = self.plan.groups.len() == 1
             && run.range() == (0..sectorsize)
             && size <= sectorsize
@@ -301,7 +301,7 @@ impl<'p> Placer<'_, '_, 'p> {
                 .extent_edit
                 .extents()
                 .all(|(range, _)| range.start < sectorsize);
-        if !alone || self.plan.flags.intersects(in_place) {
+        if !alone || self.plan.flags.intersects(nocow) {
             return None;
         }
         let nodesize = self.files.roots.superblock().nodesize.get() as usize;
@@ -329,21 +329,21 @@ impl<'p> Placer<'_, '_, 'p> {
     }
 
     /// Overwrites what may be overwritten. Returns the rest of the run.
-    fn place_in_place(
+    fn place_nocow(
         &mut self,
         run: &'p Run<'_>,
         extent_edit: &ExtentEdit,
         stored: &mut Vec<Stored>,
     ) -> Result<Vec<Range<u64>>> {
-        let in_place = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
-        if !self.plan.flags.intersects(in_place) {
+        let nocow = InodeFlags::NODATACOW | InodeFlags::PREALLOC;
+        if !self.plan.flags.intersects(nocow) {
             return Ok(vec![run.range()]);
         }
-        if self.file.in_place.is_none() {
-            self.file.in_place =
+        if self.file.nocow.is_none() {
+            self.file.nocow =
                 Overwriting::begin(&self.inode.tree, self.files.inodes.transactions()?);
         }
-        if self.file.in_place.is_none() {
+        if self.file.nocow.is_none() {
             return Ok(vec![run.range()]);
         }
         let places = self.files.places_to_overwrite(

@@ -128,7 +128,7 @@ impl Files {
             .reserve_delalloc(bytes.len() as u64, self.inodes.cost_of_times())
         {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                DelallocReservation::in_place(
+                DelallocReservation::nocow(
                     &self.inodes,
                     bytes.len() as u64,
                     self.inodes.cost_of_times(),
@@ -172,12 +172,12 @@ impl Files {
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
         let space = match self.reserve_with_more(need_bytes, ahead_bytes) {
             Err(error) if error.is_no_space() && self.may_overwrite(inode)? => {
-                let need = DelallocReservation::in_place(
+                let need = DelallocReservation::nocow(
                     &self.inodes,
                     need_bytes,
                     self.inodes.cost_of_times(),
                 )?;
-                return self.write_in_place_only(inode, target, bytes, need);
+                return self.write_nocow_only(inode, target, bytes, need);
             }
             space => space?,
         };
@@ -276,7 +276,7 @@ impl Files {
     /// others have written.
     ///
     /// Errors: no space, and then nothing of it is written.
-    pub(super) fn write_in_place_only(
+    pub(super) fn write_nocow_only(
         &self,
         inode: &Arc<Inode>,
         target: Target,

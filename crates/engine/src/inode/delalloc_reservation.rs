@@ -83,7 +83,7 @@ impl DelallocReservation {
 
     /// Reserves the items of `data_bytes` that are written where the file has space already, and `cost` more. It may use
     /// the global reserve, as long as an operation that frees space still fits.
-    pub(crate) fn in_place(
+    pub(crate) fn nocow(
         inodes: &Inodes,
         data_bytes: u64,
         cost: EditEstimate,

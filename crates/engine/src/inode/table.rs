@@ -49,7 +49,7 @@ pub(crate) struct Inode {
 /// What is known of a file's extents. Whoever holds its lock may change them.
 #[derive(Debug, Default)]
 pub(crate) struct FileExtentsState {
-    /// Extents that no other file refers to, by where they begin (INPLACE-1).
+    /// Extents that no other file refers to, by where they begin (NOCOW-1).
     own: HashSet<Logical>,
     /// The tree's last snapshot when they were found to be.
     last_snapshot: u64,

@@ -72,7 +72,7 @@ pub struct Tree {
     holders: AtomicU64,
     /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
     /// the snapshot shows until it is made. It is not freed meanwhile.
-    pub(crate) in_place: RwLock<()>,
+    pub(crate) nocow_lock: RwLock<()>,
     /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
     /// `InodeTable::moves` held, which creations release before.
     pub(crate) snapshot_lock: RwLock<()>,
@@ -104,7 +104,7 @@ impl Tree {
             next_ino: AtomicU64::new(0),
             orphans_finished: AtomicBool::new(false),
             holders: AtomicU64::new(0),
-            in_place: RwLock::new(()),
+            nocow_lock: RwLock::new(()),
             snapshot_lock: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
             names: Arc::clone(&tree_use.names),
@@ -357,7 +357,7 @@ impl TreeTable {
             .filter(|tree| tree.id.is_subvolume() && tree.is_deleted());
         // See `is_deleted` in what ends an overwriting.
         fence(Ordering::SeqCst);
-        let kept = deleted.filter(|tree| tree.is_held() || tree.in_place.try_write().is_none());
+        let kept = deleted.filter(|tree| tree.is_held() || tree.nocow_lock.try_write().is_none());
         kept.map(|tree| tree.id).collect()
     }
 

@@ -25,7 +25,7 @@ use ubtrfs_format::ids::{Logical, Transid};
 
 use super::class::{SpaceClass, replace};
 use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
-use super::in_place::Gate;
+use super::nocow::NocowWriters;
 use crate::error::Error;
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) struct BlockGroup {
     longest: AtomicU64,
     runs: AtomicU64,
     allocated: AtomicU64,
-    gate: Gate,
+    nocow_writers: NocowWriters,
     state: Mutex<GroupState>,
 }
 
@@ -111,7 +111,7 @@ impl BlockGroup {
             longest: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
-            gate: Gate::default(),
+            nocow_writers: NocowWriters::default(),
             state: Mutex::new(GroupState {
                 free: Free::NotLoaded(BTreeMap::new()),
                 pinned: 0,
@@ -201,29 +201,29 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    pub(super) fn gate(&self) -> &Gate {
-        &self.gate
+    pub(super) fn nocow_writers(&self) -> &NocowWriters {
+        &self.nocow_writers
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.gate.is_closed()
+        self.nocow_writers.is_closed()
     }
 
-    /// Nothing is allocated in it any more; returns when nobody writes in place.
+    /// Nothing is allocated in it any more; returns when no nocow write is in progress.
     pub(crate) fn set_read_only(&self) {
-        self.gate.close();
+        self.nocow_writers.close();
         self.recount(&mut self.state.lock());
     }
 
-    /// As `set_read_only`, unless somebody writes in place.
+    /// As `set_read_only`, unless a nocow write is in progress.
     pub(crate) fn try_set_read_only(&self) -> bool {
-        let closed = self.gate.try_close();
+        let closed = self.nocow_writers.try_close();
         self.recount(&mut self.state.lock());
         closed
     }
 
     pub(crate) fn set_writable(&self) {
-        self.gate.open();
+        self.nocow_writers.open();
         self.recount(&mut self.state.lock());
     }
 
@@ -289,7 +289,7 @@ impl BlockGroup {
         take: impl FnOnce(&mut FreeSpace) -> Option<T>,
     ) -> Option<T> {
         let mut state = self.state.lock();
-        if self.gate.is_closed() || state.removed {
+        if self.nocow_writers.is_closed() || state.removed {
             return None;
         }
         self.load(&mut state, source);
@@ -467,7 +467,7 @@ impl BlockGroup {
             }
             Free::NotLoaded(_) | Free::Unusable => self.used(),
         };
-        if self.gate.is_closed() || state.removed {
+        if self.nocow_writers.is_closed() || state.removed {
             (room, longest, runs) = (0, 0, 0);
         }
         let used = if state.removed { 0 } else { self.used() };

@@ -22,7 +22,7 @@ mod chunk_alloc;
 mod class;
 mod free_space;
 pub(crate) mod free_space_tree;
-mod in_place;
+mod nocow;
 mod reserve;
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ pub(crate) use block_group::{BlockGroup, FreeSpaceSource};
 pub(crate) use chunk_alloc::RemovedGroup;
 pub(crate) use class::SpaceTotals;
 pub(crate) use free_space::{FreeSpace, Wanted};
-pub(crate) use in_place::InPlaceWrite;
+pub(crate) use nocow::NocowWrite;
 
 /// What does not change while a volume is open.
 #[derive(Clone, Copy, Debug)]
@@ -210,8 +210,8 @@ impl Space {
     }
 
     /// Announces a write to where data lies. None if it must go elsewhere.
-    pub(crate) fn write_in_place(&self, logical: Logical) -> Option<InPlaceWrite> {
-        InPlaceWrite::begin(self.find(logical)?)
+    pub(crate) fn begin_nocow_write(&self, logical: Logical) -> Option<NocowWrite> {
+        NocowWrite::begin(self.find(logical)?)
     }
 
     fn class(&self, kind: SpaceKind) -> &SpaceClass {

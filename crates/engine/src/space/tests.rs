@@ -317,7 +317,7 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     // Its items are not inserted yet.
     assert!(in_use(space.remove_group(group.start())));
     assert_eq!(space.take_new_chunks(NOW).len(), 1);
-    let manager = space.write_in_place(start).unwrap();
+    let manager = space.begin_nocow_write(start).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     drop(manager);
     let reserved = volume.totals(SpaceKind::Data).room;
@@ -329,7 +329,7 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     let removed = space.remove_group(group.start()).unwrap();
     assert_eq!(removed.items.logical, group.start());
     assert!(space.find(start).is_none() && volume.pool.chunk_map().find(start).is_none());
-    assert!(space.write_in_place(start).is_none());
+    assert!(space.begin_nocow_write(start).is_none());
     // NEWCHUNK-2
     assert!(volume.totals(SpaceKind::Data).growth < unallocated);
     space.free_device_space(&removed);

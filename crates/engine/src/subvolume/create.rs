@@ -56,8 +56,8 @@ impl Subvolumes {
         waiting::check()?;
         let of = self.roots.subvolume_tree(source)?;
         // What is written from here on goes elsewhere, and not to where the snapshot looks.
-        let in_place = Arc::clone(&of);
-        let _in_place = in_place.in_place.write();
+        let source = Arc::clone(&of);
+        let _nocow = source.nocow_lock.write();
         self.files.write_back_all()?;
         self.inodes.write_times()?;
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;

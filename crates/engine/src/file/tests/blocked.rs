@@ -193,7 +193,7 @@ fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
     blocked.close();
 }
 
-// INPLACE-4
+// NOCOW-4
 #[test]
 fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lies() {
     let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));

@@ -60,7 +60,7 @@ fn sector(volume: &Volume, file: FileId, at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn an_overwrite_in_place_is_a_flush() {
+fn a_nocow_write_is_a_flush() {
     for lazy in [false, true] {
         let (recorded, file) = recorded(&nocow().lazy_times(lazy));
         let volume = &recorded.volume;

@@ -291,7 +291,7 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
         let nth = broken.device.counts().writes;
         (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
         let target = Target::At(0);
-        let written = volume.files.write_in_place_only(
+        let written = volume.files.write_nocow_only(
             &inode,
             target,
             &[3; 4096],

@@ -76,7 +76,7 @@ fn deleting_on_a_full_volume_makes_room_at_once() {
 }
 
 #[test]
-fn a_full_volume_is_overwritten_in_place() {
+fn a_full_volume_is_overwritten_without_copy_on_write() {
     let rig = rig();
     let volume = rig.volume();
     let id = rig.file(NOCOW);
@@ -86,7 +86,7 @@ fn a_full_volume_is_overwritten_in_place() {
     volume.fallocate(reserved, reserve, 0, 4 * MIB).unwrap();
     fill(&rig, MIB as usize);
     fill(&rig, 4096);
-    let mut rng = Rng::new(seed("a_full_volume_is_overwritten_in_place"));
+    let mut rng = Rng::new(seed("a_full_volume_is_overwritten_without_copy_on_write"));
     let mut model = vec![1; 8 * MIB as usize];
     for _ in 0..200 {
         let offset = rng.below(8 * MIB - 10_000) as usize;

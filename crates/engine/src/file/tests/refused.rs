@@ -93,7 +93,7 @@ fn refused_write_takes_nothing_along_while_others_go_on_writing() {
 }
 
 #[test]
-fn write_in_place_joins_what_is_buffered() {
+fn nocow_write_joins_what_is_buffered() {
     for is_appended in [false, true] {
         let mut rig = rig();
         let volume = Arc::clone(rig.volume());
@@ -110,16 +110,13 @@ fn write_in_place_joins_what_is_buffered() {
         let taken = take_all_but(&volume, 0);
         let inode = volume.inodes.get(id).unwrap();
         let write = |offset: usize, len: usize| {
-            let need = DelallocReservation::in_place(
-                &volume.inodes,
-                100_000,
-                volume.inodes.cost_of_times(),
-            )
-            .unwrap();
+            let need =
+                DelallocReservation::nocow(&volume.inodes, 100_000, volume.inodes.cost_of_times())
+                    .unwrap();
             let target = Target::At(offset as u64);
             volume
                 .files
-                .write_in_place_only(&inode, target, &vec![3; len], need)
+                .write_nocow_only(&inode, target, &vec![3; len], need)
         };
         write(6000, 50_001).unwrap();
         model[6000..56_001].fill(3);

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use ubtrfs_format::ids::Transid;
 
 use super::*;
-use crate::space::in_place::InPlaceWrite;
+use crate::space::nocow::NocowWrite;
 use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
 impl BlockGroup {
@@ -133,15 +133,15 @@ fn a_group_that_contradicts_itself_gives_nothing_any_more() {
 fn a_read_only_group_gives_nothing_and_lets_no_writer_in() {
     let source = FakeSource::default();
     let group = group(0);
-    let manager = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
+    let manager = NocowWrite::begin(Arc::clone(&group)).unwrap();
     assert!(!group.try_set_read_only() && !group.is_read_only());
     drop(manager);
     assert!(group.try_set_read_only() && group.try_set_read_only());
-    assert!(InPlaceWrite::begin(Arc::clone(&group)).is_none());
+    assert!(NocowWrite::begin(Arc::clone(&group)).is_none());
     assert_eq!(group.allocate(&all(MIB), &source), None);
     assert_eq!(group.room(), 0);
     group.set_writable();
-    assert!(InPlaceWrite::begin(Arc::clone(&group)).is_some());
+    assert!(NocowWrite::begin(Arc::clone(&group)).is_some());
     assert!(group.allocate(&all(MIB), &source).is_some());
 }
 
@@ -154,13 +154,13 @@ fn going_read_only_waits_for_all_writers() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let manager = InPlaceWrite::begin(Arc::clone(&group)).unwrap();
+                    let manager = NocowWrite::begin(Arc::clone(&group)).unwrap();
                     writing.fetch_add(1, Ordering::SeqCst);
                     started.wait();
                     std::thread::yield_now();
                     writing.fetch_sub(1, Ordering::SeqCst);
                     drop(manager);
-                    while InPlaceWrite::begin(Arc::clone(&group)).is_some() {}
+                    while NocowWrite::begin(Arc::clone(&group)).is_some() {}
                 });
             }
             started.wait();

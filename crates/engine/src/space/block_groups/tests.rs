@@ -8,7 +8,7 @@ use ubtrfs_format::ids::Transid;
 
 use super::*;
 use crate::space::block_group::NewGroup;
-use crate::space::in_place::InPlaceWrite;
+use crate::space::nocow::NocowWrite;
 
 const GIB: u64 = 1 << 30;
 /// What 4 TiB have.
@@ -45,7 +45,7 @@ fn each_address_is_found_in_its_group_and_gaps_in_none() {
 }
 
 #[test]
-fn writers_in_place_find_their_group_while_others_come_and_go() {
+fn nocow_writers_find_their_group_while_others_come_and_go() {
     let groups = BlockGroups::new((0..GROUPS).map(group).collect());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn writers_in_place_find_their_group_while_others_come_and_go() {
                     let at = Logical((number + 1) * GIB + 4096);
                     let group = groups.find(at).unwrap();
                     assert!(group.contains(at));
-                    assert!(InPlaceWrite::begin(group).is_some());
+                    assert!(NocowWrite::begin(group).is_some());
                 }
             });
         }

@@ -1,7 +1,7 @@
-//! Writes that overwrite data where it lies, and the switch that keeps them out of a block group.
+//! Writes without copy on write (nocow), and the switch that keeps them out of a block group.
 //!
-//! A write looks its block group up once and holds an [`InPlaceWrite`] until it is done. Neither taking nor
-//! dropping one takes a lock, unless someone waits for the last.
+//! A write looks its block group up once and holds a [`NocowWrite`] until it is done. Neither taking nor dropping one takes
+//! a lock, unless a thread waits for the last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use super::block_group::BlockGroup;
 
 const READ_ONLY: u64 = 1 << 63;
 
-/// Writers in a group, and whether more may come.
+/// The nocow writers of a block group, and whether more may come.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct NocowWriters {
     /// The number of writers, and `READ_ONLY`.
     state: AtomicU64,
     empty: Mutex<()>,
     emptied: Condvar,
 }
 
-impl Gate {
+impl NocowWriters {
     fn enter(&self) -> bool {
         if self.state.fetch_add(1, Ordering::Acquire) & READ_ONLY == 0 {
             return true;
@@ -63,22 +63,22 @@ impl Gate {
     }
 }
 
-/// A write in place that is under way. While it is held the block group does not become read-only.
+/// A nocow write in progress. While it is held the block group does not become read-only.
 #[derive(Debug)]
-pub(crate) struct InPlaceWrite {
+pub(crate) struct NocowWrite {
     group: Arc<BlockGroup>,
 }
 
-impl InPlaceWrite {
+impl NocowWrite {
     /// None if the group is read-only: the data must be written elsewhere.
-    pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<InPlaceWrite> {
-        // Not `then_some`: a write that is made and dropped leaves the gate.
-        group.gate().enter().then(|| InPlaceWrite { group })
+    pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<NocowWrite> {
+        // Not `then_some`: a write that is made and dropped leaves the nocow_writers.
+        group.nocow_writers().enter().then(|| NocowWrite { group })
     }
 }
 
-impl Drop for InPlaceWrite {
+impl Drop for NocowWrite {
     fn drop(&mut self) {
-        self.group.gate().leave();
+        self.group.nocow_writers().leave();
     }
 }

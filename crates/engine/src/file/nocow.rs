@@ -1,21 +1,19 @@
-//! Which parts of a file may be overwritten where they lie.
+//! Overwriting data without copy on write (nocow): which parts of a file allow it.
 //!
-//! That is so for preallocated space, and for all extents of a file without copy-on-write, as long as nobody
-//! else refers to the extent, no snapshot has been made since it was, it has no checksums, and its block
-//! group is not read-only. A write there costs one look-up of the block group, and changes no item of the
-//! extent tree.
+//! These are preallocated space, and all extents of a file without copy on write. No other file may refer to the extent, no
+//! snapshot may have been made since it was, it may have no checksums, and its block group may not be read-only. Such a
+//! write costs one look-up of the block group, and changes no item of the extent tree.
 //!
 //! Invariants
-//! - INPLACE-1: an extent that is remembered as the file's own has no other reference: whoever adds one, a clone
-//!   or a snapshot, has the memory cleared. A snapshot shows in the tree's `last_snapshot`.
-//! - INPLACE-2: a reference that a clone added, and that the extent tree does not have yet, is found in
-//!   `SharedExtents`.
-//! - INPLACE-3: nothing is overwritten while a snapshot of the tree is being made: `Tree::in_place` is held
-//!   alone by who makes one, shared by who writes.
-//! - INPLACE-4: a deleted subvolume is not freed while anything of it is being overwritten: whoever holds
-//!   `Tree::in_place` has seen it alive, and the freeze looks whether anybody does.
+//! - NOCOW-1: an extent that is remembered as the file's own has no other reference. A clone or a snapshot that adds one
+//!   clears the memory; a snapshot shows in the tree's `last_snapshot`.
+//! - NOCOW-2: a reference that a clone added, and that the extent tree does not have yet, is found in `SharedExtents`.
+//! - NOCOW-3: nothing is overwritten while a snapshot of the tree is being made: a snapshot holds `Tree::nocow_lock`
+//!   exclusively, a write shared.
+//! - NOCOW-4: a deleted subvolume is not freed while anything of it is being overwritten. A writer that holds
+//!   `Tree::nocow_lock` has seen the subvolume alive, and the freeze tries the lock.
 //!
-//! Locks: the file's extents. No other is taken that anyone holds for long.
+//! Locks: the file's extents. No other is taken that a thread holds for long.
 
 use std::ops::Range;
 
@@ -30,7 +28,7 @@ use super::extent_edit::ExtentEdit;
 use crate::csum_tree::has_csums;
 use crate::error::Result;
 use crate::inode::{FileExtentsState, Inode};
-use crate::space::InPlaceWrite;
+use crate::space::NocowWrite;
 use crate::transaction::DataRef;
 
 /// A part of a file that may be overwritten, as long as this is held.
@@ -39,12 +37,12 @@ pub(super) struct Place {
     /// File offset.
     pub(super) start: u64,
     pub(super) part: DiskPart,
-    pub(super) handle: InPlaceWrite,
+    pub(super) handle: NocowWrite,
 }
 
 impl Files {
     /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `extent_edit` has what the file has
-    /// there. The caller holds `Tree::in_place` (INPLACE-3).
+    /// there. The caller holds `Tree::nocow_lock` (NOCOW-3).
     pub(super) fn places_to_overwrite(
         &self,
         inode: &Inode,
@@ -76,7 +74,7 @@ impl Files {
                 .inodes
                 .transactions()?
                 .space
-                .write_in_place(part.logical())
+                .begin_nocow_write(part.logical())
             else {
                 continue;
             };
@@ -115,6 +113,7 @@ impl Files {
     fn has_only_ref(&self, part: &DiskPart, data: DataRef) -> Result<bool> {
         // The number first: what it counts as committed, the view has.
         let committed = self.inodes.transactions()?.committed();
+        // NOCOW-2
         if self
             .inodes
             .transactions()?

@@ -80,7 +80,7 @@ fn others_are_written_elsewhere() {
     rig.assert_sound();
 }
 
-// INPLACE-1
+// NOCOW-1
 #[test]
 fn a_snapshot_keeps_what_it_shows() {
     let mut rig = rig();
@@ -111,7 +111,26 @@ fn a_snapshot_keeps_what_it_shows() {
     rig.assert_sound();
 }
 
-// INPLACE-1
+// NOCOW-3
+#[test]
+fn nothing_is_overwritten_while_a_snapshot_is_made() {
+    let rig = rig();
+    let id = rig.file(NOCOW);
+    write(&rig, id, 0, 1, MIB as usize);
+    let before = places(&rig, id);
+    let tree = rig.volume().subvolume_tree(RootId::FS_TREE).unwrap();
+    {
+        let _snapshot = tree.nocow_lock.write();
+        write(&rig, id, 8192, 2, 4096);
+    }
+    assert_ne!(places(&rig, id), before);
+    let after = places(&rig, id);
+    write(&rig, id, 8192, 3, 4096);
+    assert_eq!(places(&rig, id), after);
+    rig.assert_sound();
+}
+
+// NOCOW-1
 #[test]
 fn a_clone_keeps_what_it_shares() {
     for synced in [false, true] {
@@ -179,10 +198,10 @@ fn reserving_twice_takes_no_more_space() {
     rig.assert_sound();
 }
 
-/// A write in place is told its block group by one look-up, and takes no lock that is any group's or all groups': none
+/// A nocow write is told its block group by one look-up, and takes no lock that is any group's or all groups': none
 /// of those who write, allocate or make chunks elsewhere is in its way.
 #[test]
-fn a_write_in_place_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
+fn a_nocow_write_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
     let rig = rig();
     let (one, two) = (rig.file(NOCOW), rig.file(NOCOW));
     // More than a block group is long.
@@ -222,9 +241,9 @@ fn a_write_in_place_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
     rig.assert_sound();
 }
 
-/// The item of an extent says nothing of a write in place.
+/// The item of an extent says nothing of a nocow write.
 #[test]
-fn a_write_in_place_leaves_the_extent_tree_alone() {
+fn a_nocow_write_leaves_the_extent_tree_alone() {
     let rig = rig();
     let id = rig.file(NOCOW);
     write(&rig, id, 0, 1, MIB as usize);
@@ -242,7 +261,7 @@ fn a_write_in_place_leaves_the_extent_tree_alone() {
     assert_eq!(*tree.view.get(&key).unwrap().unwrap(), before[..]);
 }
 
-// INPLACE-2
+// NOCOW-2
 #[test]
 fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     const EXTENTS: u64 = 3 * 4096;
