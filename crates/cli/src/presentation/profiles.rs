@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ubtrfs_engine::inspect::SpaceInfo;
+use ubtrfs_engine::inspect::ProfileUsage;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 
 use crate::presentation::console::Console;
@@ -17,7 +17,7 @@ pub(crate) fn group_name(flags: BlockGroupFlags) -> String {
 }
 
 /// A conversion between profiles that was not finished deserves to be seen.
-pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[SpaceInfo]) {
+pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[ProfileUsage]) {
     let multiple = multiple_profiles(infos);
     if multiple.is_empty() {
         return;
@@ -29,8 +29,8 @@ pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[SpaceInfo])
 }
 
 /// The types that have block groups of more than one profile, with the profiles in lower case.
-pub(crate) fn multiple_profiles(infos: &[SpaceInfo]) -> Vec<(&'static str, String)> {
-    let mut by_type: BTreeMap<u64, Vec<&SpaceInfo>> = BTreeMap::new();
+pub(crate) fn multiple_profiles(infos: &[ProfileUsage]) -> Vec<(&'static str, String)> {
+    let mut by_type: BTreeMap<u64, Vec<&ProfileUsage>> = BTreeMap::new();
     for info in infos {
         let kind = info.flags & BlockGroupFlags::TYPE_MASK;
         by_type.entry(kind.bits()).or_default().push(info);

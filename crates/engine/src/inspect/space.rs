@@ -36,13 +36,13 @@ const REDUNDANT: BlockGroupFlags = BlockGroupFlags::DUP
 
 /// All block groups of one type and profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceInfo {
+pub struct ProfileUsage {
     pub flags: BlockGroupFlags,
     pub total: u64,
     pub used: u64,
 }
 
-impl SpaceInfo {
+impl ProfileUsage {
     fn is_data(&self) -> bool {
         self.flags.contains(BlockGroupFlags::DATA)
     }
@@ -55,9 +55,9 @@ impl SpaceInfo {
 
 /// By how much `statfs` divides what it counts on devices: the copies that data has; of several profiles
 /// the kernel takes the last.
-pub(crate) fn data_copies(infos: &[SpaceInfo]) -> u64 {
+pub(crate) fn data_copies(infos: &[ProfileUsage]) -> u64 {
     let data = infos.iter().rfind(|info| info.is_data());
-    data.map_or(1, SpaceInfo::copies)
+    data.map_or(1, ProfileUsage::copies)
 }
 
 /// A chunk and how much of it is used.
@@ -127,13 +127,13 @@ impl Volume {
     /// Sums over the block groups: data, system, metadata, mixed; within each by profile. A volume with mixed
     /// groups may have others as well, but the kernel counts them as mixed.
     /// A volume that is open for writing counts what was allocated and is in no commit yet.
-    pub fn space_infos(&self) -> Result<Vec<SpaceInfo>> {
+    pub fn profile_usages(&self) -> Result<Vec<ProfileUsage>> {
         let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         let mixed = self
             .superblock()
             .incompat()
             .contains(Incompat::MIXED_GROUPS);
-        let mut sums: BTreeMap<(usize, u64), SpaceInfo> = BTreeMap::new();
+        let mut sums: BTreeMap<(usize, u64), ProfileUsage> = BTreeMap::new();
         let mut add = |flags: BlockGroupFlags, length: u64, used: u64| {
             let mut flags = flags & (BlockGroupFlags::TYPE_MASK | BlockGroupFlags::PROFILE_MASK);
             if mixed && flags.intersects(both) {
@@ -143,7 +143,7 @@ impl Volume {
                 type_rank(flags),
                 (flags & BlockGroupFlags::PROFILE_MASK).bits(),
             );
-            let sum = sums.entry(key).or_insert(SpaceInfo {
+            let sum = sums.entry(key).or_insert(ProfileUsage {
                 flags,
                 total: 0,
                 used: 0,
@@ -217,7 +217,7 @@ impl Volume {
 
     /// What `statfs` calls available: free space in data block groups, and what chunks of data's
     /// profile could still be made of unallocated space.
-    pub(crate) fn available_bytes(&self, infos: &[SpaceInfo]) -> u64 {
+    pub(crate) fn available_bytes(&self, infos: &[ProfileUsage]) -> u64 {
         let mut profiles = BlockGroupFlags::empty();
         for info in infos.iter().filter(|info| info.is_data()) {
             profiles |= info.flags & BlockGroupFlags::PROFILE_MASK;

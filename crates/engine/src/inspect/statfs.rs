@@ -31,7 +31,7 @@ impl Volume {
     }
 
     fn statfs_by_groups(&self) -> Result<StatFs> {
-        let infos = self.space_infos()?;
+        let infos = self.profile_usages()?;
         let copies = data_copies(&infos);
         let used = infos.iter().fold(0u64, |sum, info| {
             sum.saturating_add(info.used.saturating_mul(info.copies()))

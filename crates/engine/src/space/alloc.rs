@@ -12,8 +12,8 @@ use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::block_group::BlockGroup;
-use super::class::release;
 use super::free_space::Wanted;
+use super::space_info::release;
 use super::{Space, SpaceError};
 
 /// A run of this length is worth going to another group or making a chunk.
@@ -124,13 +124,13 @@ impl Space {
         let kind = SpaceKind::Data;
         let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;
         self.cursors.data.store(start + len, Ordering::Relaxed);
-        release(&self.class(kind).reserved_data, len);
+        release(&self.info(kind).reserved_data, len);
         Ok((Logical(start), len))
     }
 
     /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
     pub(crate) fn piece_of_data(&self) -> Option<u64> {
-        if self.class(SpaceKind::Data).growth() > 0 {
+        if self.info(SpaceKind::Data).unallocated_bytes() > 0 {
             return None;
         }
         let groups = self.groups();
@@ -138,8 +138,9 @@ impl Space {
             .iter()
             .filter(|group| group.flags().contains(BlockGroupFlags::DATA))
             .map(|group| group.room_and_runs());
-        let sum =
-            |(bytes, count): (u64, u64), (room, runs): (u64, u64)| (bytes + room, count + runs);
+        let sum = |(bytes, count): (u64, u64), (free_bytes, runs): (u64, u64)| {
+            (bytes + free_bytes, count + runs)
+        };
         let (bytes, count) = data.fold((0, 0), sum);
         bytes.checked_div(count)
     }
@@ -197,10 +198,10 @@ impl Space {
     /// Whether pieces are better than a new chunk: for metadata while a quarter is free, and for the chunk
     /// tree, as the superblock can name few system chunks.
     fn likes_pieces(&self, kind: SpaceKind) -> bool {
-        let class = self.class(kind);
+        let info = self.info(kind);
         match kind {
             SpaceKind::System => true,
-            SpaceKind::Metadata => class.room() >= class.total.load(Ordering::Relaxed) / 4,
+            SpaceKind::Metadata => info.free_bytes() >= info.total.load(Ordering::Relaxed) / 4,
             SpaceKind::Data => false,
         }
     }

@@ -23,9 +23,9 @@ use parking_lot::Mutex;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::{Logical, Transid};
 
-use super::class::{SpaceClass, replace};
 use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
 use super::nocow::NocowWriters;
+use super::space_info::{SpaceInfo, replace};
 use crate::error::Error;
 
 #[cfg(test)]
@@ -51,9 +51,9 @@ pub(crate) struct BlockGroup {
     used: AtomicU64,
     /// Where superblock copies lie.
     superblocks: Box<[Range<u64>]>,
-    class: Arc<SpaceClass>,
+    info: Arc<SpaceInfo>,
     /// As the state's, readable without its lock; hints for the choice of a group.
-    room: AtomicU64,
+    free_bytes: AtomicU64,
     longest: AtomicU64,
     runs: AtomicU64,
     allocated: AtomicU64,
@@ -65,7 +65,7 @@ pub(crate) struct BlockGroup {
 struct GroupState {
     free: Free,
     pinned: u64,
-    /// What `class.room` has of this group.
+    /// What `SpaceInfo::free_bytes` has of this group.
     counted_room: u64,
     counted_used: u64,
     removed: bool,
@@ -96,7 +96,7 @@ impl BlockGroup {
         new: NewGroup,
         created: Option<Transid>,
         sectorsize: u64,
-        class: Arc<SpaceClass>,
+        info: Arc<SpaceInfo>,
     ) -> Arc<BlockGroup> {
         let group = BlockGroup {
             start: new.start,
@@ -106,8 +106,8 @@ impl BlockGroup {
             created: AtomicU64::new(created.map_or(UNCLAIMED, |created| created.0)),
             used: AtomicU64::new(new.used),
             superblocks: new.superblocks.into(),
-            class,
-            room: AtomicU64::new(0),
+            info,
+            free_bytes: AtomicU64::new(0),
             longest: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
@@ -120,7 +120,7 @@ impl BlockGroup {
                 removed: false,
             }),
         };
-        group.class.total.fetch_add(group.len, Ordering::SeqCst);
+        group.info.total.fetch_add(group.len, Ordering::SeqCst);
         {
             let mut state = group.state.lock();
             if created.is_none_or(|created| created.0 != 0) {
@@ -235,7 +235,7 @@ impl BlockGroup {
     /// Free bytes and how many runs they are in, as of a moment ago; one, if it is not loaded.
     pub(super) fn room_and_runs(&self) -> (u64, u64) {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        (get(&self.room), get(&self.runs))
+        (get(&self.free_bytes), get(&self.runs))
     }
 
     /// Whether a transaction may use it; a group that nobody used becomes its own.
@@ -379,7 +379,7 @@ impl BlockGroup {
             Free::Unusable => {}
         }
         state.pinned += len;
-        self.class.pinned.fetch_add(len, Ordering::SeqCst);
+        self.info.pinned.fetch_add(len, Ordering::SeqCst);
         self.recount(&mut state);
     }
 
@@ -403,7 +403,7 @@ impl BlockGroup {
             }
         }
         state.pinned = state.pinned.saturating_sub(bytes);
-        self.class.pinned.fetch_sub(bytes, Ordering::SeqCst);
+        self.info.pinned.fetch_sub(bytes, Ordering::SeqCst);
         self.judge(&mut state, wrong);
         self.recount(&mut state);
     }
@@ -429,7 +429,7 @@ impl BlockGroup {
             return false;
         }
         state.removed = true;
-        self.class.total.fetch_sub(self.len, Ordering::SeqCst);
+        self.info.total.fetch_sub(self.len, Ordering::SeqCst);
         self.recount(&mut state);
         true
     }
@@ -438,7 +438,7 @@ impl BlockGroup {
     pub(super) fn reinstate(&self) {
         let mut state = self.state.lock();
         state.removed = false;
-        self.class.total.fetch_add(self.len, Ordering::SeqCst);
+        self.info.total.fetch_add(self.len, Ordering::SeqCst);
         self.recount(&mut state);
     }
 
@@ -447,34 +447,34 @@ impl BlockGroup {
         lens.sum::<u64>().min(self.len)
     }
 
-    /// CLASS-1
+    /// SPACE-INFO-1
     fn recount(&self, state: &mut GroupState) {
-        let (mut room, mut longest, mut runs) = match &state.free {
+        let (mut free_bytes, mut longest, mut runs) = match &state.free {
             Free::NotLoaded(_) => {
                 let taken = self.used().saturating_add(state.pinned);
                 let taken = taken.saturating_add(self.superblock_bytes());
-                let room = self.len.saturating_sub(taken);
-                (room, room, 1)
+                let free_bytes = self.len.saturating_sub(taken);
+                (free_bytes, free_bytes, 1)
             }
             Free::Loaded(free) => (free.free_bytes(), free.longest_bytes(), free.run_count()),
             Free::Unusable => (0, 0, 0),
         };
         let allocated = match &state.free {
             Free::Loaded(_) => {
-                let not_allocated = room.saturating_add(state.pinned);
+                let not_allocated = free_bytes.saturating_add(state.pinned);
                 self.len
                     .saturating_sub(not_allocated.saturating_add(self.superblock_bytes()))
             }
             Free::NotLoaded(_) | Free::Unusable => self.used(),
         };
         if self.nocow_writers.is_closed() || state.removed {
-            (room, longest, runs) = (0, 0, 0);
+            (free_bytes, longest, runs) = (0, 0, 0);
         }
         let used = if state.removed { 0 } else { self.used() };
-        replace(&self.class.room, state.counted_room, room);
-        replace(&self.class.used, state.counted_used, used);
-        (state.counted_room, state.counted_used) = (room, used);
-        self.room.store(room, Ordering::Relaxed);
+        replace(&self.info.free_bytes, state.counted_room, free_bytes);
+        replace(&self.info.used, state.counted_used, used);
+        (state.counted_room, state.counted_used) = (free_bytes, used);
+        self.free_bytes.store(free_bytes, Ordering::Relaxed);
         self.longest.store(longest, Ordering::Relaxed);
         self.runs.store(runs, Ordering::Relaxed);
         self.allocated.store(allocated, Ordering::Relaxed);

@@ -121,9 +121,9 @@ impl Space {
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
         if kind != SpaceKind::System {
-            let system = self.class(SpaceKind::System);
+            let system = self.info(SpaceKind::System);
             let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
-            if system.room() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
+            if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
                 self.make_chunk(chunks, SpaceKind::System, created)?;
             }
         }
@@ -190,8 +190,8 @@ impl Space {
             used: 0,
             superblocks: superblock_ranges(&chunk),
         };
-        let class = Arc::clone(&self.classes[SpaceKind::of(flags) as usize]);
-        let group = BlockGroup::new(new, created, u64::from(sectorsize), class);
+        let info = Arc::clone(&self.infos[SpaceKind::of(flags) as usize]);
+        let group = BlockGroup::new(new, created, u64::from(sectorsize), info);
         let items = self.items_of(&chunk);
         chunks.new.push((Arc::clone(&group), items));
         self.groups.insert(group);
@@ -223,23 +223,23 @@ impl Space {
         }
     }
 
-    /// CLASS-2: whether what a new chunk took was not reserved to metadata.
+    /// SPACE-INFO-2: whether what a new chunk took was not reserved to metadata.
     fn may_take_from_metadata(&self, kind: SpaceKind) -> bool {
         let own_kind = kind != SpaceKind::Data || self.params.mixed;
-        own_kind || self.class(SpaceKind::Metadata).fits_reservations()
+        own_kind || self.info(SpaceKind::Metadata).fits_reservations()
     }
 
-    /// What chunks could add to each class, now that the devices' free space has changed.
+    /// What chunks could add to each type, now that the devices' free space has changed.
     pub(super) fn update_forecasts(&self, chunks: &Chunks) {
         for kind in SpaceKind::ALL {
-            let growth = self.next_flags(kind).map_or(0, |(flags, profile)| {
+            let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
                 let nodesize = self.params.nodesize as usize;
                 let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
                 forecast(&chunks.devices, profile, &limits)
             });
-            self.classes[kind as usize]
-                .growth
-                .store(growth, Ordering::SeqCst);
+            self.infos[kind as usize]
+                .unallocated_bytes
+                .store(unallocated_bytes, Ordering::SeqCst);
         }
     }
 
@@ -258,11 +258,11 @@ impl Space {
 
     /// Unmakes the chunks of data that nobody has used yet, as far as no promise rests on them.
     pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
-        let data = self.class(SpaceKind::Data);
+        let data = self.info(SpaceKind::Data);
         let mut left = Vec::new();
         for (group, items) in std::mem::take(&mut chunks.new) {
             let is_spare = group.created().is_none()
-                && std::ptr::eq(self.class(group.kind()), data)
+                && std::ptr::eq(self.info(group.kind()), data)
                 && !self.is_last_of_kind(&group)
                 && self.retire(&group);
             match self.pool.chunk_map().get(group.start()) {
@@ -331,7 +331,7 @@ impl Space {
         if !group.try_set_read_only() {
             return false;
         }
-        // Looked at afterwards, as by who makes a promise (CLASS-2).
+        // Looked at afterwards, as by who makes a promise (SPACE-INFO-2).
         let retired = group.retire();
         if retired && self.keeps_promises_of(group.kind()) {
             return true;
@@ -346,10 +346,10 @@ impl Space {
     }
 
     fn keeps_promises_of(&self, kind: SpaceKind) -> bool {
-        let class = self.class(kind);
+        let info = self.info(kind);
         match kind {
-            SpaceKind::Data => class.reserved() <= class.room(),
-            SpaceKind::Metadata | SpaceKind::System => class.fits_reservations(),
+            SpaceKind::Data => info.reserved() <= info.free_bytes(),
+            SpaceKind::Metadata | SpaceKind::System => info.fits_reservations(),
         }
     }
 

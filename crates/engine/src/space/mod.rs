@@ -19,11 +19,11 @@ mod alloc;
 mod block_group;
 mod block_groups;
 mod chunk_alloc;
-mod class;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod nocow;
 mod reserve;
+mod space_info;
 
 #[cfg(test)]
 mod test_volume;
@@ -47,16 +47,16 @@ use alloc::Cursors;
 use block_group::NewGroup;
 use block_groups::BlockGroups;
 use chunk_alloc::Chunks;
-use class::SpaceClass;
+use space_info::SpaceInfo;
 
 pub(crate) use crate::error::SpaceError;
 
 pub(crate) use alloc::BlockKind;
 pub(crate) use block_group::{BlockGroup, FreeSpaceSource};
 pub(crate) use chunk_alloc::RemovedGroup;
-pub(crate) use class::SpaceTotals;
 pub(crate) use free_space::{FreeSpace, Wanted};
 pub(crate) use nocow::NocowWrite;
+pub(crate) use space_info::SpaceTotals;
 
 /// What does not change while a volume is open.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub(crate) struct Space {
     source: Arc<dyn FreeSpaceSource>,
     groups: BlockGroups,
     /// By `SpaceKind`.
-    classes: [Arc<SpaceClass>; 3],
+    infos: [Arc<SpaceInfo>; 3],
     cursors: Cursors,
     chunks: Mutex<Chunks>,
     chunks_made: AtomicU64,
@@ -119,7 +119,7 @@ impl Space {
         pool: Arc<Pool>,
         source: Arc<dyn FreeSpaceSource>,
     ) -> Space {
-        let classes: [Arc<SpaceClass>; 3] = std::array::from_fn(|_| Arc::default());
+        let infos: [Arc<SpaceInfo>; 3] = std::array::from_fn(|_| Arc::default());
         let sectorsize = u64::from(params.sectorsize);
         let groups = groups.into_iter().map(|(start, len, flags, used)| {
             let chunk = pool.chunk_map().find(start);
@@ -131,8 +131,8 @@ impl Space {
                 used,
                 superblocks: chunk.as_deref().map(superblock_ranges).unwrap_or_default(),
             };
-            let class = &classes[SpaceKind::of(flags) as usize];
-            let group = BlockGroup::new(new, Some(Transid(0)), sectorsize, Arc::clone(class));
+            let info = &infos[SpaceKind::of(flags) as usize];
+            let group = BlockGroup::new(new, Some(Transid(0)), sectorsize, Arc::clone(info));
             if chunk.is_none() {
                 tracing::error!(group = %start, len, "a block group is not that of a chunk");
                 group.set_read_only();
@@ -148,7 +148,7 @@ impl Space {
             pool,
             source,
             groups,
-            classes,
+            infos,
             cursors: Cursors::default(),
             pinned: Mutex::new(Vec::new()),
         };
@@ -189,13 +189,13 @@ impl Space {
 
     /// Bytes of tree blocks in extent items, those of the chunk tree apart.
     pub(crate) fn metadata_used(&self) -> u64 {
-        let used = self.class(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
         used.saturating_sub(self.mixed_data.load(Ordering::SeqCst))
     }
 
     /// Tells how many bytes tree blocks take in mixed groups, as they were opened.
     pub(crate) fn set_metadata_used(&self, bytes: u64) {
-        let used = self.class(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
         let data = used.saturating_sub(bytes);
         self.mixed_data.store(data, Ordering::SeqCst);
     }
@@ -214,12 +214,12 @@ impl Space {
         NocowWrite::begin(self.find(logical)?)
     }
 
-    fn class(&self, kind: SpaceKind) -> &SpaceClass {
+    fn info(&self, kind: SpaceKind) -> &SpaceInfo {
         let kind = match kind {
             SpaceKind::Data if self.params.mixed => SpaceKind::Metadata,
             kind => kind,
         };
-        &self.classes[kind as usize]
+        &self.infos[kind as usize]
     }
 
     /// What was allocated and nothing ever referred to is free again at once.
@@ -273,21 +273,21 @@ impl Space {
         group
     }
 
-    /// The sums of each class that has groups.
+    /// The sums of each type that has groups.
     pub(crate) fn totals(&self) -> Vec<SpaceTotals> {
         use std::sync::atomic::Ordering::Relaxed;
         let totals = SpaceKind::ALL.into_iter().filter_map(|kind| {
-            let class = &self.classes[kind as usize];
-            let total = class.total.load(Relaxed);
+            let info = &self.infos[kind as usize];
+            let total = info.total.load(Relaxed);
             (total > 0).then(|| SpaceTotals {
                 kind,
                 profile: self.newest_profile(kind).unwrap_or(Profile::Single),
                 total,
-                used: class.used.load(Relaxed),
-                pinned: class.pinned.load(Relaxed),
-                reserved: class.reserved(),
-                room: class.room(),
-                growth: class.growth(),
+                used: info.used.load(Relaxed),
+                pinned: info.pinned.load(Relaxed),
+                reserved: info.reserved(),
+                free_bytes: info.free_bytes(),
+                unallocated_bytes: info.unallocated_bytes(),
             })
         });
         totals.collect()

@@ -2,13 +2,13 @@
 //!
 //! Data is reserved out of the groups that there are; if they do not suffice a chunk is made at once, in
 //! memory. Metadata is reserved also out of what the unallocated space could give, and no data chunk is made
-//! that would break such a promise (CLASS-2).
+//! that would break such a promise (SPACE-INFO-2).
 
 use std::sync::atomic::Ordering;
 
 use ubtrfs_format::block_group_flags::SpaceKind;
 
-use super::class::{SpaceClass, release};
+use super::space_info::{SpaceInfo, release};
 use super::{Space, SpaceError};
 
 /// How often a promise is counted that is in the way of another one, which is counted at the same time.
@@ -18,15 +18,15 @@ impl Space {
     /// Promises space for data. `allocate_data` takes what it gives off the promise. Where that much cannot be had, no
     /// chunk is left for it.
     pub(crate) fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
-        let class = self.class(SpaceKind::Data);
-        if reserve_in(class, bytes) {
+        let info = self.info(SpaceKind::Data);
+        if reserve_in(info, bytes) {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
         let mut made = 0;
-        while !reserve_in(class, bytes) {
+        while !reserve_in(info, bytes) {
             let kind = SpaceKind::Data;
-            let grown = match class.may_have(bytes) {
+            let grown = match info.may_have(bytes) {
                 true => self.grow(&mut chunks, kind, None),
                 false => self
                     .next_flags(kind)
@@ -48,15 +48,15 @@ impl Space {
 
     /// Whether so much might be reserved once what is pinned is released and others have given their promises back.
     pub(crate) fn may_get_data(&self, bytes: u64) -> bool {
-        let class = self.class(SpaceKind::Data);
-        let pinned = class.pinned.load(Ordering::SeqCst);
-        let most = class.room().saturating_add(pinned);
-        bytes <= most.saturating_add(class.growth())
+        let info = self.info(SpaceKind::Data);
+        let pinned = info.pinned.load(Ordering::SeqCst);
+        let most = info.free_bytes().saturating_add(pinned);
+        bytes <= most.saturating_add(info.unallocated_bytes())
     }
 
     /// Takes back a promise of `reserve_data` as far as nothing was allocated of it.
     pub(crate) fn release_data(&self, bytes: u64) {
-        release(&self.class(SpaceKind::Data).reserved_data, bytes);
+        release(&self.info(SpaceKind::Data).reserved_data, bytes);
     }
 
     /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
@@ -67,63 +67,63 @@ impl Space {
 
     /// The same, and no chunk of data takes what is missing to `kept` bytes either, whether they are there or not.
     pub(crate) fn reserve_metadata_keeping(&self, bytes: u64, kept: u64) -> bool {
-        let class = self.class(SpaceKind::Metadata);
+        let info = self.info(SpaceKind::Metadata);
         // Several promise at once: what another asks for must not be in the way of this.
-        if !class.fits(bytes) {
+        if !info.fits(bytes) {
             return false;
         }
         // Sums that were found earlier may come later. Only `shrink_metadata_reservation` is sure to know the last.
-        if class.reserved_metadata.load(Ordering::SeqCst) >= kept {
+        if info.reserved_metadata.load(Ordering::SeqCst) >= kept {
             return true;
         }
-        class.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
-        class.fits(bytes)
+        info.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
+        info.fits(bytes)
     }
 
     /// Whether so many bytes, all told, could be reserved now.
     pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
-        self.class(SpaceKind::Metadata).fits(bytes)
+        self.info(SpaceKind::Metadata).fits(bytes)
     }
 
     /// What commits need is so much at most from now on. Nobody promises meanwhile.
     pub(crate) fn shrink_metadata_reservation(&self, bytes: u64) {
-        let class = self.class(SpaceKind::Metadata);
-        class.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
+        let info = self.info(SpaceKind::Metadata);
+        info.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
     }
 }
 
-impl SpaceClass {
+impl SpaceInfo {
     /// Whether `metadata` can be reserved beside data.
     fn fits(&self, metadata: u64) -> bool {
         let data = self.reserved_data.load(Ordering::SeqCst);
-        data.saturating_add(metadata) <= self.room().saturating_add(self.growth())
+        data.saturating_add(metadata) <= self.free_bytes().saturating_add(self.unallocated_bytes())
     }
 
     pub(super) fn fits_reservations(&self) -> bool {
-        self.reserved() <= self.room().saturating_add(self.growth())
+        self.reserved() <= self.free_bytes().saturating_add(self.unallocated_bytes())
     }
 
     /// Whether so much more might be reserved once all chunks are made that can be.
     fn may_have(&self, bytes: u64) -> bool {
-        let all = self.room().saturating_add(self.growth());
+        let all = self.free_bytes().saturating_add(self.unallocated_bytes());
         self.reserved().saturating_add(bytes) <= all
     }
 }
 
 /// Counts a promise if the groups can keep it.
-fn reserve_in(class: &SpaceClass, bytes: u64) -> bool {
+fn reserve_in(info: &SpaceInfo, bytes: u64) -> bool {
     for _ in 0..RESERVE_TRIES {
         // What cannot be kept anyway is in nobody's way.
-        let now = class.reserved().checked_add(bytes);
-        if now.is_none_or(|sum| sum > class.room()) {
+        let now = info.reserved().checked_add(bytes);
+        if now.is_none_or(|sum| sum > info.free_bytes()) {
             return false;
         }
-        class.reserved_data.fetch_add(bytes, Ordering::SeqCst);
-        // CLASS-2
-        if class.reserved() <= class.room() {
+        info.reserved_data.fetch_add(bytes, Ordering::SeqCst);
+        // SPACE-INFO-2
+        if info.reserved() <= info.free_bytes() {
             return true;
         }
-        release(&class.reserved_data, bytes);
+        release(&info.reserved_data, bytes);
         // Two that count theirs at once see both, though there may be room for one.
         std::thread::yield_now();
     }

@@ -14,10 +14,10 @@ impl Space {
     /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
     /// devices' unallocated space could add. Of promises only those of data in mixed groups are taken off.
     fn metadata_room(&self) -> u64 {
-        let class = self.class(SpaceKind::Metadata);
-        let data = class.reserved_data.load(Ordering::SeqCst);
-        let room = class.room().saturating_add(class.growth());
-        room.saturating_sub(data)
+        let info = self.info(SpaceKind::Metadata);
+        let data = info.reserved_data.load(Ordering::SeqCst);
+        let free_bytes = info.free_bytes().saturating_add(info.unallocated_bytes());
+        free_bytes.saturating_sub(data)
     }
 }
 
@@ -117,10 +117,13 @@ fn everything_is_given_out_and_then_no_space_is_left() {
         assert!(matches!(error, SpaceError::NoSpace { .. }), "{error}");
         // All but what no chunk was made of.
         let totals = volume.totals(SpaceKind::Data);
-        assert!(totals.room < 8 * MIB && totals.growth == 0, "{totals:?}");
+        assert!(
+            totals.free_bytes < 8 * MIB && totals.unallocated_bytes == 0,
+            "{totals:?}"
+        );
         assert!(bytes > devices as u64 * 100 * MIB, "{bytes}");
         assert_eq!(totals.reserved, 0);
-        assert!(volume.space.reserve_data(totals.room).is_ok());
+        assert!(volume.space.reserve_data(totals.free_bytes).is_ok());
         assert!(volume.space.reserve_data(SECTOR).is_err());
     }
 }
@@ -155,8 +158,9 @@ fn what_is_reserved_can_be_allocated() {
     }
 }
 
+/// SPACE-INFO-1
 #[test]
-fn metadata_room_is_what_can_be_had() {
+fn free_bytes_of_metadata_can_be_allocated() {
     for (metadata, devices) in [
         (Profile::Single, 1),
         (Profile::Dup, 1),
@@ -167,7 +171,7 @@ fn metadata_room_is_what_can_be_had() {
             &profiles(Profile::Single, metadata),
             &vec![300 * MIB; devices],
         );
-        let room = volume.space.metadata_room();
+        let free_bytes = volume.space.metadata_room();
         let mut had = 0;
         while volume
             .space
@@ -177,8 +181,11 @@ fn metadata_room_is_what_can_be_had() {
             had += NODE;
         }
         assert_eq!(volume.space.metadata_room(), 0);
-        let ratio = had as f64 / room as f64;
-        assert!((1.0..1.1).contains(&ratio), "{metadata:?}: {had} of {room}");
+        let ratio = had as f64 / free_bytes as f64;
+        assert!(
+            (1.0..1.1).contains(&ratio),
+            "{metadata:?}: {had} of {free_bytes}"
+        );
     }
 }
 
@@ -187,7 +194,7 @@ fn metadata_room_is_what_can_be_had() {
 fn pinned_space_comes_back_when_it_is_unpinned() {
     let volume = TestVolume::single(120 * MIB);
     let space = &volume.space;
-    let room = space.metadata_room();
+    let free_bytes = space.metadata_room();
     let taken = blocks(&volume, BlockKind::Metadata, 300);
     for block in taken.iter().rev() {
         space.pin(Logical(*block), NODE);
@@ -197,7 +204,7 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
     assert_eq!(bytes, 300 * NODE);
     assert!(space.take_pinned().0.is_empty());
     assert_eq!(volume.totals(SpaceKind::Metadata).pinned, 300 * NODE);
-    assert_eq!(space.metadata_room(), room - 300 * NODE);
+    assert_eq!(space.metadata_room(), free_bytes - 300 * NODE);
     for _ in 0..100 {
         let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap().0;
         assert!(!taken.contains(&block));
@@ -205,17 +212,17 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
     }
     space.unpin(pinned);
     assert_eq!(volume.totals(SpaceKind::Metadata).pinned, 0);
-    assert_eq!(space.metadata_room(), room);
+    assert_eq!(space.metadata_room(), free_bytes);
 }
 
 #[test]
 fn a_group_is_loaded_when_it_is_first_needed_and_sized_before() {
     let volume = TestVolume::single(10 * GIB);
     assert_eq!(volume.source.loads.load(Ordering::Relaxed), 0);
-    let before = volume.totals(SpaceKind::Metadata).room;
+    let before = volume.totals(SpaceKind::Metadata).free_bytes;
     blocks(&volume, BlockKind::Metadata, 1);
     assert_eq!(volume.source.loads.load(Ordering::Relaxed), 1);
-    assert_eq!(volume.totals(SpaceKind::Metadata).room, before - NODE);
+    assert_eq!(volume.totals(SpaceKind::Metadata).free_bytes, before - NODE);
 }
 
 // GROUP-3
@@ -229,7 +236,7 @@ fn a_group_that_cannot_be_loaded_is_left_alone() {
         .allocate_block(BlockKind::Metadata, NOW)
         .unwrap();
     assert!(!broken.contains(block));
-    assert_eq!(broken.room(), 0);
+    assert_eq!(broken.free_bytes(), 0);
 }
 
 #[test]
@@ -252,7 +259,7 @@ fn group_that_the_next_transaction_began_is_taken_over_by_a_commit() {
 }
 
 #[test]
-fn a_chunk_made_for_a_promise_is_of_who_uses_it_first() {
+fn a_chunk_made_for_a_reservation_is_claimed_by_its_first_user() {
     let volume = TestVolume::single(10 * GIB);
     let space = &volume.space;
     space.reserve_data(20 * MIB).unwrap();
@@ -299,7 +306,7 @@ fn new_chunks_have_all_their_items() {
 fn an_empty_group_can_go_and_its_place_is_used_again() {
     let volume = TestVolume::single(2 * GIB);
     let space = &volume.space;
-    let unallocated = volume.totals(SpaceKind::Data).growth;
+    let unallocated = volume.totals(SpaceKind::Data).unallocated_bytes;
     let first = volume.group(SpaceKind::Data);
     assert!(matches!(
         space.remove_group(first.start()),
@@ -320,18 +327,18 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     let manager = space.begin_nocow_write(start).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     drop(manager);
-    let reserved = volume.totals(SpaceKind::Data).room;
+    let reserved = volume.totals(SpaceKind::Data).free_bytes;
     space.reserve_data(reserved).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     space.release_data(reserved);
-    assert_eq!(volume.totals(SpaceKind::Data).room, reserved);
+    assert_eq!(volume.totals(SpaceKind::Data).free_bytes, reserved);
     let end = volume.pool.chunk_map().all().last().unwrap().end();
     let removed = space.remove_group(group.start()).unwrap();
     assert_eq!(removed.items.logical, group.start());
     assert!(space.find(start).is_none() && volume.pool.chunk_map().find(start).is_none());
     assert!(space.begin_nocow_write(start).is_none());
     // NEWCHUNK-2
-    assert!(volume.totals(SpaceKind::Data).growth < unallocated);
+    assert!(volume.totals(SpaceKind::Data).unallocated_bytes < unallocated);
     space.free_device_space(&removed);
     let totals = volume.totals(SpaceKind::Data);
     let others: u64 = space
@@ -340,7 +347,10 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
         .filter(|group| group.start() > first.start())
         .map(|group| group.len())
         .sum();
-    assert!(totals.growth + others + 4 * MIB > unallocated, "{totals:?}");
+    assert!(
+        totals.unallocated_bytes + others + 4 * MIB > unallocated,
+        "{totals:?}"
+    );
     // NEWCHUNK-1: a new chunk has a new address.
     first.set_read_only();
     space
@@ -361,11 +371,12 @@ fn chunks_with_parity_are_not_made() {
         matches!(error, SpaceError::ReadOnlyProfile { .. }),
         "{error}"
     );
-    assert_eq!(volume.totals(SpaceKind::Data).growth, 0);
+    assert_eq!(volume.totals(SpaceKind::Data).unallocated_bytes, 0);
 }
 
+/// SPACE-INFO-2
 #[test]
-fn data_leaves_what_is_promised_to_metadata() {
+fn data_leaves_what_is_reserved_for_metadata() {
     let volume = TestVolume::single(400 * MIB);
     let space = &volume.space;
     let reserved = space.metadata_room() / 2;
@@ -380,7 +391,7 @@ fn data_leaves_what_is_promised_to_metadata() {
 
 /// What one thread asked for in vain was for a moment in the way of the others.
 #[test]
-fn promise_that_cannot_be_kept_is_in_nobodys_way() {
+fn reservation_that_does_not_fit_hinders_no_other() {
     let volume = TestVolume::single(400 * MIB);
     let space = &volume.space;
     let too_much = 2 * space.metadata_room();
@@ -410,7 +421,7 @@ fn older_sum_does_not_take_the_place_of_a_newer_one() {
 
 /// While a commit runs, the transaction after it may take groups first that the commit was reserved room in.
 #[test]
-fn promise_to_a_commit_is_kept_in_groups_that_the_next_transaction_began() {
+fn reservation_of_a_commit_holds_in_groups_that_the_next_transaction_began() {
     let volume = TestVolume::new(&mixed(), &[200 * MIB]);
     let (space, later) = (&volume.space, Transid(NOW.0 + 1));
     let reserved = 100 * NODE;
@@ -439,13 +450,17 @@ fn request_that_cannot_be_met_makes_no_chunks() {
     assert_eq!(volume.totals(SpaceKind::Metadata), before);
     assert_eq!(space.groups().len(), 3);
     // What fits the devices but for what is reserved to metadata.
-    assert!(space.reserve_metadata(before.room + 2 * GIB));
+    assert!(space.reserve_metadata(before.free_bytes + 2 * GIB));
     let before = volume.totals(SpaceKind::Metadata);
     let data = volume.totals(SpaceKind::Data);
-    assert!(space.reserve_data(data.room + data.growth - GIB).is_err());
+    assert!(
+        space
+            .reserve_data(data.free_bytes + data.unallocated_bytes - GIB)
+            .is_err()
+    );
     assert_eq!(volume.totals(SpaceKind::Metadata), before);
     assert_eq!(space.groups().len(), 3);
-    space.reserve_data(data.room + GIB).unwrap();
+    space.reserve_data(data.free_bytes + GIB).unwrap();
 }
 
 #[test]
@@ -453,7 +468,7 @@ fn system_chunks_come_before_the_old_one_is_full() {
     let volume = TestVolume::single(10 * GIB);
     let space = &volume.space;
     let old = volume.group(SpaceKind::System);
-    let blocks = old.room() / NODE - 17;
+    let blocks = old.free_bytes() / NODE - 17;
     for _ in 0..blocks {
         space.allocate_block(BlockKind::System, NOW).unwrap();
     }

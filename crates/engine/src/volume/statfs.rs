@@ -28,7 +28,15 @@ struct AsOf {
 impl PartialEq for AsOf {
     fn eq(&self, other: &AsOf) -> bool {
         // Not what is reserved, which changes with each operation.
-        let shown = |sums: &SpaceTotals| (sums.kind, sums.total, sums.used, sums.pinned, sums.room);
+        let shown = |sums: &SpaceTotals| {
+            (
+                sums.kind,
+                sums.total,
+                sums.used,
+                sums.pinned,
+                sums.free_bytes,
+            )
+        };
         let same = |(a, b): (&SpaceTotals, &SpaceTotals)| shown(a) == shown(b);
         self.committed == other.committed
             && self.totals.len() == other.totals.len()

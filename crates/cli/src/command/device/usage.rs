@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use ubtrfs_engine::Volume;
-use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
+use ubtrfs_engine::inspect::{DeviceAllocation, ProfileUsage};
 use ubtrfs_format::block_group_flags::Profile;
 
 use crate::presentation::console::Console;
@@ -48,7 +48,7 @@ struct AllocationJson {
 
 /// What is shown of a volume.
 struct Facts {
-    infos: Vec<SpaceInfo>,
+    infos: Vec<ProfileUsage>,
     devices: Vec<DeviceSizes>,
     /// None if that is not for the caller to know.
     allocations: Option<Vec<DeviceAllocation>>,
@@ -59,7 +59,7 @@ impl Usage {
         self.print(console, |location| {
             let volume: &Volume = &*self.devices.open(location)?;
             Ok(Facts {
-                infos: volume.space_infos()?,
+                infos: volume.profile_usages()?,
                 devices: DeviceSizes::of(volume),
                 allocations: Some(volume.device_allocations()),
             })

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use ubtrfs_engine::inspect::SpaceInfo;
+use ubtrfs_engine::inspect::ProfileUsage;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::presentation::console::Console;
@@ -36,19 +36,19 @@ struct Row {
 impl Df {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let reserve = SpaceInfo {
+        let reserve = ProfileUsage {
             flags: BlockGroupFlags::METADATA,
             total: volume.global_reserve_bytes()?,
             used: 0,
         };
-        self.print(console, &volume.space_infos()?, &reserve)
+        self.print(console, &volume.profile_usages()?, &reserve)
     }
 
     fn print(
         &self,
         console: &mut Console,
-        infos: &[SpaceInfo],
-        reserve: &SpaceInfo,
+        infos: &[ProfileUsage],
+        reserve: &ProfileUsage,
     ) -> anyhow::Result<()> {
         let rows = rows(infos, reserve);
         warn_multiple_profiles(console, infos);
@@ -79,8 +79,8 @@ impl ByIoctls for Df {
     }
 }
 
-fn rows(infos: &[SpaceInfo], reserve: &SpaceInfo) -> Vec<Row> {
-    let row = |info: &SpaceInfo, bg_type, bg_profile| Row {
+fn rows(infos: &[ProfileUsage], reserve: &ProfileUsage) -> Vec<Row> {
+    let row = |info: &ProfileUsage, bg_type, bg_profile| Row {
         bg_type,
         bg_profile,
         total: info.total,

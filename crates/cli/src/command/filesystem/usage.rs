@@ -8,7 +8,7 @@ use std::io::Write;
 use anyhow::bail;
 use serde::Serialize;
 use ubtrfs_engine::Volume;
-use ubtrfs_engine::inspect::{DeviceAllocation, SpaceInfo};
+use ubtrfs_engine::inspect::{DeviceAllocation, ProfileUsage};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::presentation::console::Console;
@@ -90,7 +90,7 @@ impl ByIoctls for Usage {
 
 struct Facts {
     /// Data, metadata, system, each by profile.
-    infos: Vec<SpaceInfo>,
+    infos: Vec<ProfileUsage>,
     /// None if that is not for the caller to know.
     allocations: Option<Vec<DeviceAllocation>>,
     devices: Vec<DeviceSizes>,
@@ -130,7 +130,7 @@ struct Overall {
 impl Facts {
     fn read(volume: &Volume) -> anyhow::Result<Facts> {
         Facts {
-            infos: volume.space_infos()?,
+            infos: volume.profile_usages()?,
             allocations: Some(volume.device_allocations()),
             devices: DeviceSizes::of(volume),
             reserve: (volume.global_reserve_bytes()?, 0),
@@ -143,7 +143,8 @@ impl Facts {
     fn ask(asked: &Asked) -> anyhow::Result<Facts> {
         let spaces = asked.spaces()?;
         let allocations = asked.device_allocations()?;
-        let has_parity = |info: &SpaceInfo| info.flags.profile().is_some_and(|p| p.parities() > 0);
+        let has_parity =
+            |info: &ProfileUsage| info.flags.profile().is_some_and(|p| p.parities() > 0);
         if allocations.is_none() && spaces.infos.iter().any(has_parity) {
             bail!("only who may search the trees of the volume sees what RAID5 and RAID6 take");
         }

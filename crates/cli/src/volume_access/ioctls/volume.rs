@@ -1,7 +1,7 @@
 //! The volume as a whole.
 
 use rustix::io::Errno;
-use ubtrfs_engine::inspect::{SpaceInfo, SubvolumeQuota};
+use ubtrfs_engine::inspect::{ProfileUsage, SubvolumeQuota};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
@@ -16,9 +16,9 @@ use super::subvolume::text;
 /// What space there is.
 #[derive(Debug)]
 pub(crate) struct Spaces {
-    pub(crate) infos: Vec<SpaceInfo>,
+    pub(crate) infos: Vec<ProfileUsage>,
     /// What is kept back for the file system itself, and how much of it is in use.
-    pub(crate) reserve: SpaceInfo,
+    pub(crate) reserve: ProfileUsage,
 }
 
 impl Asked {
@@ -79,7 +79,7 @@ impl Asked {
         }
         let mut spaces = Spaces {
             infos: Vec::new(),
-            reserve: SpaceInfo {
+            reserve: ProfileUsage {
                 flags: BlockGroupFlags::METADATA,
                 total: 0,
                 used: 0,
@@ -88,7 +88,7 @@ impl Asked {
         let told = usize::try_from(list.total_spaces.get()).unwrap_or(usize::MAX);
         for space in list.spaces.iter().take(told) {
             let flags = space.flags.get();
-            let info = SpaceInfo {
+            let info = ProfileUsage {
                 flags: BlockGroupFlags::from_bits_retain(flags & !args::GLOBAL_RESERVE),
                 total: space.total_bytes.get(),
                 used: space.used_bytes.get(),

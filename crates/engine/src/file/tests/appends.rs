@@ -14,8 +14,8 @@ const SECTOR: u64 = 4096;
 /// Space for data that is reserved and not used.
 fn reserved(volume: &Volume) -> u64 {
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
-    data.map(|class| class.reserved).sum()
+    let data = totals.iter().filter(|sums| sums.kind == SpaceKind::Data);
+    data.map(|sums| sums.reserved).sum()
 }
 
 #[test]

@@ -59,8 +59,8 @@ fn data_that_comes_too_late_is_not_written() {
         let writing = scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         let is_promised = || {
             let totals = volume.inodes.transactions().unwrap().space.totals();
-            let mut data = totals.iter().filter(|class| class.kind == SpaceKind::Data);
-            data.any(|class| class.reserved > 0)
+            let mut data = totals.iter().filter(|sums| sums.kind == SpaceKind::Data);
+            data.any(|sums| sums.reserved > 0)
         };
         while !is_promised() {
             thread::yield_now();

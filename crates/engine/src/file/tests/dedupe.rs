@@ -43,7 +43,7 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
         let volume = weak.upgrade().unwrap();
         let pinned = || {
             let totals = volume.inodes.transactions().unwrap().space.totals();
-            totals.iter().map(|class| class.pinned).sum::<u64>()
+            totals.iter().map(|sums| sums.pinned).sum::<u64>()
         };
         match reads.fetch_add(1, Relaxed) {
             8 => {

@@ -146,10 +146,8 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     let volume = rig.volume();
     let growth = || {
         let totals = volume.inodes.transactions().unwrap().space.totals();
-        let metadata = totals
-            .iter()
-            .find(|class| class.kind == SpaceKind::Metadata);
-        metadata.unwrap().growth
+        let metadata = totals.iter().find(|sums| sums.kind == SpaceKind::Metadata);
+        metadata.unwrap().unallocated_bytes
     };
     let id = rig.file(InodeFlags::empty());
     let before = growth();

@@ -242,9 +242,9 @@ fn writers_find_the_room_that_there_is() {
     let rig = Rig::on(&MkfsOptions::default(), 128 * MIB, options);
     let volume = rig.volume();
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let data = totals.iter().find(|class| class.kind == SpaceKind::Data);
+    let data = totals.iter().find(|sums| sums.kind == SpaceKind::Data);
     let data = data.unwrap();
-    let each = (data.room + data.growth) * 2 / 3 / THREADS;
+    let each = (data.free_bytes + data.unallocated_bytes) * 2 / 3 / THREADS;
     let ids: Vec<FileId> = (0..THREADS)
         .map(|_| rig.file(InodeFlags::empty()))
         .collect();

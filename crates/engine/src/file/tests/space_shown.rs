@@ -41,7 +41,7 @@ impl World {
     }
 
     fn used_data(&self) -> u64 {
-        let infos = self.rig.volume().space_infos().unwrap();
+        let infos = self.rig.volume().profile_usages().unwrap();
         infos[0].used
     }
 }

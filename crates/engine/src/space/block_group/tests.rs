@@ -10,8 +10,8 @@ use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
 impl BlockGroup {
     /// What could be allocated, as of a moment ago.
-    pub(in crate::space) fn room(&self) -> u64 {
-        self.room.load(Ordering::Relaxed)
+    pub(in crate::space) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -51,7 +51,7 @@ fn group_of_which_more_is_called_free_than_can_be_gives_nothing() {
     source.set_used(START + 4 * MIB, MIB);
     let group = group(MIB + SECTOR);
     assert_eq!(allocate_everything(&group, &source), []);
-    assert_eq!(group.room(), 0);
+    assert_eq!(group.free_bytes(), 0);
 }
 
 // GROUP-1 for superblocks.
@@ -60,7 +60,7 @@ fn superblocks_and_what_is_used_are_never_given_out() {
     let source = FakeSource::default();
     source.set_used(START + 4 * MIB, MIB);
     let group = group(MIB);
-    assert_eq!(group.room(), LEN - MIB - (64 << 10));
+    assert_eq!(group.free_bytes(), LEN - MIB - (64 << 10));
     let mut got = allocate_everything(&group, &source);
     got.sort_unstable();
     let expected = [
@@ -69,7 +69,7 @@ fn superblocks_and_what_is_used_are_never_given_out() {
         (START + 5 * MIB, 3 * MIB),
     ];
     assert_eq!(got, expected);
-    assert_eq!(group.room(), 0);
+    assert_eq!(group.free_bytes(), 0);
 }
 
 // GROUP-2
@@ -84,13 +84,13 @@ fn what_was_freed_before_the_group_was_loaded_waits_for_unpin() {
         group.pin(START + 4 * MIB, MIB / 2);
         group.pin(START + 4 * MIB + MIB / 2, MIB / 2);
         group.change_used(-(MIB as i64));
-        let room = LEN - MIB - (64 << 10);
-        assert_eq!(group.room(), room);
+        let free_bytes = LEN - MIB - (64 << 10);
+        assert_eq!(group.free_bytes(), free_bytes);
         if published {
             source.set_free(START + 4 * MIB);
         }
         let got = allocate_everything(&group, &source);
-        assert_eq!(got.iter().map(|range| range.1).sum::<u64>(), room);
+        assert_eq!(got.iter().map(|range| range.1).sum::<u64>(), free_bytes);
         group.unpin(std::slice::from_ref(&(START + 4 * MIB..START + 5 * MIB)));
         assert_eq!(
             allocate_everything(&group, &source),
@@ -108,7 +108,7 @@ fn unpinning_a_group_that_is_not_loaded_leaves_it_to_the_source() {
     group.change_used(-(MIB as i64));
     source.set_free(START + 4 * MIB);
     group.unpin(std::slice::from_ref(&(START + 4 * MIB..START + 5 * MIB)));
-    assert_eq!(group.room(), LEN - (64 << 10));
+    assert_eq!(group.free_bytes(), LEN - (64 << 10));
     let got = allocate_everything(&group, &source);
     assert_eq!(
         got.iter().map(|range| range.1).sum::<u64>(),
@@ -123,9 +123,9 @@ fn a_group_that_contradicts_itself_gives_nothing_any_more() {
     let group = group(0);
     let (start, len) = group.allocate(&all(MIB), &source).unwrap();
     group.give_back(start, len);
-    assert!(group.room() > 0);
+    assert!(group.free_bytes() > 0);
     group.give_back(start, len);
-    assert_eq!(group.room(), 0);
+    assert_eq!(group.free_bytes(), 0);
     assert_eq!(group.allocate(&all(MIB), &source), None);
 }
 
@@ -139,7 +139,7 @@ fn a_read_only_group_gives_nothing_and_lets_no_writer_in() {
     assert!(group.try_set_read_only() && group.try_set_read_only());
     assert!(NocowWrite::begin(Arc::clone(&group)).is_none());
     assert_eq!(group.allocate(&all(MIB), &source), None);
-    assert_eq!(group.room(), 0);
+    assert_eq!(group.free_bytes(), 0);
     group.set_writable();
     assert!(NocowWrite::begin(Arc::clone(&group)).is_some());
     assert!(group.allocate(&all(MIB), &source).is_some());

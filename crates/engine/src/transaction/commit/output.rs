@@ -74,7 +74,7 @@ impl Commit<'_> {
     /// Bytes in extent items, as the kernel counts them: each once, whatever the profile.
     fn used_bytes(&self) -> u64 {
         let totals = self.manager.space.totals();
-        totals.iter().map(|class| class.used).sum()
+        totals.iter().map(|sums| sums.used).sum()
     }
 
     fn find_root(&mut self, id: RootId) -> Result<Option<CommittedRoot>> {

@@ -178,7 +178,7 @@ impl Place {
         let totals = self.space().totals();
         let mut metadata = totals.into_iter();
         metadata
-            .find(|class| class.kind == SpaceKind::Metadata)
+            .find(|sums| sums.kind == SpaceKind::Metadata)
             .unwrap()
     }
 
@@ -187,7 +187,7 @@ impl Place {
         let space = self.space();
         let running = self.volume.inodes.transactions().unwrap().running_transid();
         let total = self.metadata().total;
-        while self.metadata().room > bytes {
+        while self.metadata().free_bytes > bytes {
             assert_eq!(self.metadata().total, total, "a new chunk");
             let block = space.allocate_block(BlockKind::Metadata, running);
             self.taken.push(block.unwrap());
@@ -200,7 +200,7 @@ impl Place {
         space.shrink_metadata_reservation(0);
         let reserved = reserve_all(&space);
         space.release_data(reserved);
-        let growth = self.metadata().growth;
+        let growth = self.metadata().unallocated_bytes;
         assert!(growth < bytes, "{growth}");
         self.leave_in_groups(bytes - growth);
     }

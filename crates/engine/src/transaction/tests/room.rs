@@ -135,7 +135,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
 /// Sums of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let metadata = |class: &SpaceTotals| class.kind == SpaceKind::Metadata;
+    let metadata = |sums: &SpaceTotals| sums.kind == SpaceKind::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 
@@ -231,7 +231,7 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
         if number % 500 == 0 {
             volume.sync().unwrap();
             let space = metadata(volume);
-            if space.used > space.room + space.growth {
+            if space.used > space.free_bytes + space.unallocated_bytes {
                 break;
             }
         }

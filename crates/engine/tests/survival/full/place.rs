@@ -95,7 +95,7 @@ impl Place {
 
     /// What data and metadata take on the devices.
     pub(super) fn device_bytes(&self) -> u64 {
-        let infos = self.volume.space_infos().unwrap();
+        let infos = self.volume.profile_usages().unwrap();
         let copies = |flags: BlockGroupFlags| flags.profile().map_or(1, |p| p.copies() as u64);
         infos
             .iter()

@@ -93,7 +93,7 @@ impl<S: Source> Call<'_, S> {
     }
 
     fn spaces(&self) -> Result<Vec<Space>> {
-        let infos = self.volume.space_infos().map_err(errno)?;
+        let infos = self.volume.profile_usages().map_err(errno)?;
         let spaces = infos.iter().map(|info| Space {
             flags: info.flags.bits().into(),
             total_bytes: info.total.into(),

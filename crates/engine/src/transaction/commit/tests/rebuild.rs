@@ -118,7 +118,7 @@ fn full_volume_goes_on_without_a_free_space_tree() {
 #[test]
 fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
     let mut place = Place::spread_out().reopen_without_tree();
-    let room = place.metadata().room;
+    let room = place.metadata().free_bytes;
     let options = OpenOptions::new().clear_free_space_tree(true);
     place = place.reopen(&options, |flags| flags | CompatRo::FREE_SPACE_TREE_VALID);
     assert!(place.has_valid_tree());

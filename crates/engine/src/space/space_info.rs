@@ -1,37 +1,37 @@
 //! Sums over the block groups of one type: what there is, what is used, what can still be had.
 //!
 //! Invariants
-//! - CLASS-1: `room` is the sum of the groups' rooms. Each group adds the difference under its own lock, so
+//! - SPACE-INFO-1: `free_bytes` is the sum of the groups' free bytes. Each group adds the difference under its own lock, so
 //!   reading it takes none.
-//! - CLASS-2: a reservation is counted before it is judged, and whoever takes from the room or from the unallocated
-//!   space (a chunk of another type, a group that goes) takes before it looks whether that breaks a promise: one of the
-//!   two always sees the other.
+//! - SPACE-INFO-2: both sides write before they check. A reservation is added before it is compared with the free space; an
+//!   allocation, a chunk of another type, or a group that goes is subtracted before it is compared with the reservations.
+//!   Two concurrent threads therefore cannot both miss each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
 
-/// The sums of one class, in bytes.
+/// The sums of one type, in bytes.
 #[derive(Debug, Default)]
-pub(crate) struct SpaceClass {
+pub(crate) struct SpaceInfo {
     pub(super) total: AtomicU64,
     pub(super) used: AtomicU64,
     pub(super) pinned: AtomicU64,
     /// Could be allocated now.
-    pub(super) room: AtomicU64,
+    pub(super) free_bytes: AtomicU64,
     pub(super) reserved_data: AtomicU64,
     pub(super) reserved_metadata: AtomicU64,
-    /// What chunks made of the devices' unallocated space could add to `room`.
-    pub(super) growth: AtomicU64,
+    /// What chunks made of the devices' unallocated space could add to `free_bytes`.
+    pub(super) unallocated_bytes: AtomicU64,
 }
 
-impl SpaceClass {
-    pub(super) fn room(&self) -> u64 {
-        self.room.load(Ordering::SeqCst)
+impl SpaceInfo {
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::SeqCst)
     }
 
-    pub(super) fn growth(&self) -> u64 {
-        self.growth.load(Ordering::SeqCst)
+    pub(super) fn unallocated_bytes(&self) -> u64 {
+        self.unallocated_bytes.load(Ordering::SeqCst)
     }
 
     pub(super) fn reserved(&self) -> u64 {
@@ -55,7 +55,7 @@ pub(super) fn release(sum: &AtomicU64, bytes: u64) {
     debug_assert!(before >= bytes, "released {bytes} of {before} reserved");
 }
 
-/// The sums of one class at a moment.
+/// The sums of one type at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpaceTotals {
     pub(crate) kind: SpaceKind,
@@ -68,7 +68,7 @@ pub(crate) struct SpaceTotals {
     pub(crate) pinned: u64,
     pub(crate) reserved: u64,
     /// Free in the groups.
-    pub(crate) room: u64,
+    pub(crate) free_bytes: u64,
     /// What new chunks could add.
-    pub(crate) growth: u64,
+    pub(crate) unallocated_bytes: u64,
 }
