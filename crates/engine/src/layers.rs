@@ -47,7 +47,7 @@ impl FragmentedGroup {
     pub fn new() -> FragmentedGroup {
         let mut free = FreeSpace::new(GROUP_START, GROUP_BYTES, SECTOR);
         for piece in (0..GROUP_BYTES).step_by(16 * SECTOR as usize) {
-            // Pieces of 4 to 7 sectors.
+            // DirtyRanges of 4 to 7 sectors.
             let sectors = 4 + (piece / (16 * SECTOR)) % 4;
             free.add(GROUP_START + piece, sectors * SECTOR)
                 .expect("pieces do not touch");

@@ -7,7 +7,7 @@ use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use super::Files;
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, kind_of, known_inode, note_change};
+use crate::inode::{Inode, inode_item_cached, kind_of, note_change};
 use crate::lock;
 use crate::transaction::{EditEstimate, Reservation, TransactionHandle};
 
@@ -16,7 +16,7 @@ pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// The item of a regular file.
 pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
-    let item = known_inode(&inode.tree, inode.id)?;
+    let item = inode_item_cached(&inode.tree, inode.id)?;
     match kind_of(inode.id, &item)? {
         FileKind::Regular => Ok(item),
         FileKind::Directory => Err(Error::IsADirectory(inode.id)),

@@ -179,11 +179,11 @@ impl Files {
         for _ in 0..BEGIN_TRIES {
             let data_bytes = self.bytes_to_reserve(inode, mode, range)?;
             let small_bytes = self.small_bytes(inode, mode, range, is_whole_hole)?;
-            let pieces = self.inodes.transactions()?.space.piece_of_data();
-            let pieces = pieces.map_or(0, |piece| data_bytes / piece.max(sectorsize));
+            let dirty_ranges = self.inodes.transactions()?.space.piece_of_data();
+            let dirty_ranges = dirty_ranges.map_or(0, |piece| data_bytes / piece.max(sectorsize));
             let met = self.extents_in(inode, touched.clone(), STEP)?;
             // A new one may come before, behind and between those that are there.
-            let met = (2 * met + 1).saturating_add(pieces as usize);
+            let met = (2 * met + 1).saturating_add(dirty_ranges as usize);
             let (edges, steps) = self.reserve_steps(mode, small_bytes, met)?;
             let space = match self
                 .inodes

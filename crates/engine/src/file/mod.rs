@@ -1,6 +1,6 @@
 //! The bytes of files: from file extents to the devices.
 //!
-//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `steps` < `write_back` < the
+//! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `split_insert` < `write_back` < the
 //! calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
 
 mod change;
@@ -16,7 +16,7 @@ mod plan;
 mod read;
 mod runs;
 mod seek;
-mod steps;
+mod split_insert;
 mod store;
 mod sync;
 mod truncate;

@@ -1,6 +1,6 @@
 //! What a write-back of a file does: the data that it takes, and the changes that this data becomes.
 //!
-//! Not here: how data is stored (`store`), how its items enter (`write_back`, `steps`).
+//! Not here: how data is stored (`store`), how its items enter (`write_back`, `split_insert`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,7 +17,8 @@ use super::read::Reader;
 use super::runs::{Run, runs};
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocReservation, FileExtentsState, Inode, InodeState, Pieces, known_inode, property,
+    DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, inode_item_cached,
+    property,
 };
 
 /// Runs whose items change in one transaction, so that a freeze never waits long.
@@ -43,9 +44,9 @@ pub(super) struct Taken<'a> {
 
 #[derive(Debug)]
 pub(super) enum Source<'a> {
-    Buffer(Arc<Pieces>),
+    Buffer(Arc<DirtyRanges>),
     /// Bytes of one write that no other has buffered anything of: its caller hears of a failure.
-    Own(Arc<Pieces>),
+    Own(Arc<DirtyRanges>),
     /// The caller's own bytes, whole sectors.
     Caller(u64, &'a [u8]),
 }
@@ -96,7 +97,7 @@ impl<'a> Job<'a> {
             files.inodes.dirty.remove(inode.id);
             return Ok(None);
         }
-        let item = match known_inode(&inode.tree, inode.id) {
+        let item = match inode_item_cached(&inode.tree, inode.id) {
             Ok(item) => item,
             Err(Error::NoSuchInode(_)) => {
                 drop(state.buffer.forget(0..u64::MAX));
@@ -107,14 +108,14 @@ impl<'a> Job<'a> {
         };
         let item_size = item.size.get();
         let size = state.buffer.size_over(item_size).max(grow_to.unwrap_or(0));
-        let (pieces, delalloc) = match state.buffer.take() {
-            Some(taken) => (taken.pieces, taken.delalloc),
+        let (dirty_ranges, delalloc) = match state.buffer.take() {
+            Some(taken) => (taken.dirty_ranges, taken.delalloc),
             None if size > item_size => Default::default(),
             None => return Ok(None),
         };
         let taken = Taken {
             inode,
-            source: Source::Buffer(pieces),
+            source: Source::Buffer(dirty_ranges),
             item,
             size,
         };
@@ -135,7 +136,7 @@ impl<'a> Job<'a> {
         bytes: &'a [u8],
         delalloc: DelallocReservation,
     ) -> Result<Option<Job<'a>>> {
-        let item = known_inode(&inode.tree, inode.id)?;
+        let item = inode_item_cached(&inode.tree, inode.id)?;
         let old_size = item.size.get();
         if offset > old_size && !old_size.is_multiple_of(files.roots.sectorsize()) {
             return Ok(None);
@@ -160,11 +161,11 @@ impl<'a> Job<'a> {
         inode: &'a Arc<Inode>,
         state: &mut InodeState,
         extents: &'a mut FileExtentsState,
-        (item, pieces, delalloc): (InodeItem, Pieces, DelallocReservation),
+        (item, dirty_ranges, delalloc): (InodeItem, DirtyRanges, DelallocReservation),
     ) -> Job<'a> {
-        let size = item.size.get().max(pieces.end().unwrap_or(0));
+        let size = item.size.get().max(dirty_ranges.end().unwrap_or(0));
         let is_listed = state.buffer.is_dirty();
-        let source = Source::Own(state.buffer.put_in_flight(pieces));
+        let source = Source::Own(state.buffer.put_in_flight(dirty_ranges));
         if !is_listed {
             // DIRTY-1
             files.inodes.dirty.add(inode);
@@ -188,7 +189,7 @@ impl Source<'_> {
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
             // A file that only grows has none.
-            Source::Buffer(pieces) => !pieces.is_empty(),
+            Source::Buffer(dirty_ranges) => !dirty_ranges.is_empty(),
             Source::Own(_) | Source::Caller(..) => false,
         }
     }
@@ -201,14 +202,20 @@ impl Taken<'_> {
         let flags = self.item.flags();
         let old_size = self.item.size.get();
         let runs = match &self.source {
-            Source::Buffer(pieces) | Source::Own(pieces) => {
-                let pieces: &Pieces = pieces;
-                let also = self.also_written(files, pieces)?;
-                runs(pieces, &also, sectorsize, old_size, &mut |offset, buf| {
-                    let mut reader = Reader::new(files, &self.inode.tree, self.inode.id, flags);
-                    reader.plan(offset, 0..buf.len(), buf)?;
-                    reader.run(buf)
-                })?
+            Source::Buffer(dirty_ranges) | Source::Own(dirty_ranges) => {
+                let dirty_ranges: &DirtyRanges = dirty_ranges;
+                let also = self.also_written(files, dirty_ranges)?;
+                runs(
+                    dirty_ranges,
+                    &also,
+                    sectorsize,
+                    old_size,
+                    &mut |offset, buf| {
+                        let mut reader = Reader::new(files, &self.inode.tree, self.inode.id, flags);
+                        reader.plan(offset, 0..buf.len(), buf)?;
+                        reader.run(buf)
+                    },
+                )?
             }
             Source::Caller(offset, bytes) => vec![Run::new(*offset, Cow::Borrowed(*bytes))],
         };
@@ -247,7 +254,7 @@ impl Taken<'_> {
     }
 
     /// Sectors that must be written besides those that were.
-    fn also_written(&self, files: &Files, pieces: &Pieces) -> Result<Vec<Range<u64>>> {
+    fn also_written(&self, files: &Files, dirty_ranges: &DirtyRanges) -> Result<Vec<Range<u64>>> {
         let sectorsize = files.roots.sectorsize();
         let old_size = self.item.size.get();
         let mut also = Vec::new();
@@ -262,7 +269,7 @@ impl Taken<'_> {
             }
         }
         // EXTENT-EDIT-2: inline data is replaced as a whole. More than one sector of it is rare.
-        let touches_first = pieces.overlapping(0..sectorsize).next().is_some();
+        let touches_first = dirty_ranges.overlapping(0..sectorsize).next().is_some();
         if touches_first || also.iter().any(|range| range.start == 0) {
             let extents = ExtentEdit::load(self.inode, sectorsize, 0..sectorsize)?;
             let inline = extents.overlapping(0..sectorsize).next();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::inode::Pieces;
+use crate::inode::DirtyRanges;
 
 #[cfg(test)]
 mod tests;
@@ -72,10 +72,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The runs that `pieces` make, and the sectors in `also`. `read_old` fills a buffer with what the file has
+/// The runs that `dirty_ranges` make, and the sectors in `also`. `read_old` fills a buffer with what the file has
 /// from an offset on, whose `old_size` is that on disk.
 pub(super) fn runs<'a>(
-    pieces: &'a Pieces,
+    dirty_ranges: &'a DirtyRanges,
     also: &[Range<u64>],
     sectorsize: u64,
     old_size: u64,
@@ -83,7 +83,7 @@ pub(super) fn runs<'a>(
 ) -> Result<Vec<Run<'a>>> {
     let mut sectors: BTreeMap<u64, Cow<'a, [u8]>> = BTreeMap::new();
     let mut partial = Vec::new();
-    for (start, bytes) in pieces.iter() {
+    for (start, bytes) in dirty_ranges.iter() {
         let end = start + bytes.len() as u64;
         let (first, last) = (start.next_multiple_of(sectorsize), end - end % sectorsize);
         if first < last {
@@ -99,17 +99,17 @@ pub(super) fn runs<'a>(
     }
     for range in also {
         let whole = range.clone().step_by(sectorsize as usize);
-        partial.extend(whole.filter(|&at| !covers(pieces, at..at + sectorsize)));
+        partial.extend(whole.filter(|&at| !covers(dirty_ranges, at..at + sectorsize)));
     }
     partial.sort_unstable();
     partial.dedup();
     for at in partial {
         let mut sector = vec![0; sectorsize as usize];
         let known = (old_size.max(at) - at).min(sectorsize);
-        if !covers(pieces, at..at + known) {
+        if !covers(dirty_ranges, at..at + known) {
             read_old(at, &mut sector[..known as usize])?;
         }
-        pieces.copy_to(at, &mut sector);
+        dirty_ranges.copy_to(at, &mut sector);
         sectors.insert(at, Cow::Owned(sector));
     }
     let mut runs: Vec<Run<'a>> = Vec::new();
@@ -122,9 +122,9 @@ pub(super) fn runs<'a>(
     Ok(runs)
 }
 
-fn covers(pieces: &Pieces, range: Range<u64>) -> bool {
+fn covers(dirty_ranges: &DirtyRanges, range: Range<u64>) -> bool {
     let mut gaps = vec![range];
     gaps.retain(|gap| !gap.is_empty());
-    pieces.subtract_from(&mut gaps);
+    dirty_ranges.subtract_from(&mut gaps);
     gaps.is_empty()
 }

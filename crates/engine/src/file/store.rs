@@ -90,7 +90,7 @@ impl Drop for Overwriting<'_> {
         // Either who looks for what can be freed meets no guard, or the deletion is seen here.
         fence(Ordering::SeqCst);
         if self.tree.is_deleted() {
-            self.manager.set_unclean();
+            self.manager.wake_cleaner();
         }
     }
 }

@@ -10,7 +10,7 @@ use ubtrfs_format::item::InodeFlags;
 use super::Files;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{DirtyFiles, Inode, WritebackErrors, known_inode};
+use crate::inode::{DirtyFiles, Inode, WritebackErrors, inode_item_cached};
 
 /// The part of a file that a sync makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Files {
     ///
     /// Errors: the thread must not wait, and would have to for that.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
-        let flags = known_inode(&inode.tree, inode.id)?.flags();
+        let flags = inode_item_cached(&inode.tree, inode.id)?.flags();
         let syncs = flags.contains(InodeFlags::SYNC);
         if syncs {
             waiting::check()?;

@@ -17,6 +17,6 @@ mod rebuild;
 mod refused;
 mod rig;
 mod space_shown;
-mod steps;
+mod split_insert;
 mod threads;
 mod waiting;

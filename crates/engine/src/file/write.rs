@@ -19,7 +19,7 @@ use super::sync::FILES_AT_ONCE;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{
-    DelallocReservation, FileExtentsState, Inode, InodeState, Pieces, WriteBuffer, note_times,
+    DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, WriteBuffer, note_times,
 };
 use crate::lock;
 use crate::transaction::Reservation;
@@ -140,7 +140,7 @@ impl Files {
         read_file(inode)?;
         let job = Job::from_caller(self, inode, &mut extents, offset, bytes, delalloc)?;
         match job {
-            Some(job) => self.carry_out(vec![job]).map(|()| true),
+            Some(job) => self.run_jobs(vec![job]).map(|()| true),
             None => Ok(false),
         }
     }
@@ -290,7 +290,7 @@ impl Files {
             return Ok(offset);
         }
         let end = offset + bytes.len() as u64;
-        let mut own = Pieces::new(self.inodes.dirty.windows());
+        let mut own = DirtyRanges::new(self.inodes.dirty.buffer_pool());
         own.write(offset, bytes);
         let mut buffered = state.buffer.sectors(sectorsize);
         buffered.retain(|sectors| sectors.start < end && offset < sectors.end);
@@ -302,7 +302,7 @@ impl Files {
             false => {
                 let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
                 drop(state);
-                self.carry_out(vec![job])?;
+                self.run_jobs(vec![job])?;
                 state = lock::write(&inode.lock)?;
             }
         }

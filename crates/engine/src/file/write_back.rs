@@ -1,7 +1,7 @@
 //! From buffers to extents.
 //!
 //! A write-back takes what is buffered of a file, or of many, puts it on the devices, and then changes the
-//! file's items, all of one run of sectors in one transaction if there is room for that (`steps`). Readers find
+//! file's items, all of one run of sectors in one transaction if there is room for that (`split_insert`). Readers find
 //! the data throughout: in the buffer first, then through the items.
 //!
 //! Invariants
@@ -13,7 +13,7 @@
 //!
 //! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
 //! enter. Space and metadata were reserved when the data was written; a commit is waited for only where it became more
-//! extents than that was for (`steps`).
+//! extents than that was for (`split_insert`).
 //! Not here: how data is stored (`store`), who calls (`sync`, `write`).
 
 use std::ops::Range;
@@ -27,12 +27,12 @@ use super::Files;
 use super::change::note_write;
 use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Job, Plan, Source, Taken};
-use super::steps::Entry;
+use super::split_insert::Entry;
 use super::store::{Store, Stored, StoredFile};
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocReservation, FileExtentsState, Inode, known_inode, note_times, put_inode,
+    DelallocReservation, FileExtentsState, Inode, inode_item_cached, note_times, put_inode,
 };
 use crate::transaction::{Reservation, TransactionHandle};
 
@@ -57,7 +57,7 @@ impl Files {
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        outcome.and(self.carry_out(jobs))
+        outcome.and(self.run_jobs(jobs))
     }
 
     /// The same for one whose extents the caller has locked.
@@ -67,7 +67,7 @@ impl Files {
         extents: &mut FileExtentsState,
     ) -> Result<()> {
         let job = Job::from_buffer(self, inode, extents, None)?;
-        self.carry_out(job.into_iter().collect())
+        self.run_jobs(job.into_iter().collect())
     }
 
     /// The same, and makes the file no shorter than `size`. `delalloc_reservation`: of [`GROW_SECTORS`], which that may take.
@@ -82,11 +82,11 @@ impl Files {
         if let Some(job) = &mut job {
             job.delalloc.join(delalloc);
         }
-        self.carry_out(job.into_iter().collect())
+        self.run_jobs(job.into_iter().collect())
     }
 
     /// Stores all and enters all; the first error is returned when every file has been dealt with.
-    pub(super) fn carry_out(&self, jobs: Vec<Job<'_>>) -> Result<()> {
+    pub(super) fn run_jobs(&self, jobs: Vec<Job<'_>>) -> Result<()> {
         let mut means = Vec::with_capacity(jobs.len());
         let mut taken = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -105,15 +105,15 @@ impl Files {
                 (Err(error), _) | (_, Err(error)) => Err(error),
                 (Ok(plan), Ok(stored)) => self.enter_plan(file, plan, stored),
             };
-            outcome = outcome.and(self.land(file, entered));
+            outcome = outcome.and(self.complete(file, entered));
         }
         outcome
     }
 
     /// What was in flight has landed, or is lost (WRITEBACK-3).
-    fn land(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
+    fn complete(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
-        state.buffer.landed();
+        state.buffer.complete();
         match &outcome {
             Ok(()) => state.buffer.writeback_errors_mut().note_written(),
             Err(error) if file.source.is_acknowledged() => {
@@ -131,21 +131,22 @@ impl Files {
     fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
         let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
         let mut reserved = stored.delalloc.items();
-        let entered = groups.try_for_each(|(index, (mut group, pieces))| {
+        let entered = groups.try_for_each(|(index, (mut group, dirty_ranges))| {
             if index > 0 {
                 // The group before may have cut an extent that this one cuts as well.
                 let loaded = file.load(self, &group.runs, group.size.clone());
                 group.extent_edit = loaded.map_err(|error| (index, error))?;
             }
-            let entry = self.entry_of(&group, pieces, &mut reserved);
+            let entry = self.entry_of(&group, dirty_ranges, &mut reserved);
             let is_hard = stored.incompressible;
             match entry.map_err(|error| (index, error))? {
                 Entry::InParts(most) => {
-                    let entered = self.enter_in_steps(file, &group, pieces, most, is_hard);
+                    let entered = self.insert_in_batches(file, &group, dirty_ranges, most, is_hard);
                     entered.map_err(|error| (index + 1, error))
                 }
                 Entry::AtOnce(reservation) => {
-                    let entered = self.enter_group(file, &mut group, pieces, is_hard, reservation);
+                    let entered =
+                        self.enter_group(file, &mut group, dirty_ranges, is_hard, reservation);
                     entered.map_err(|error| (index, error))
                 }
             }
@@ -183,7 +184,7 @@ impl Files {
         let csum_tree = self.roots.tree(RootId::CSUM_TREE)?;
         let shape = CsumShape::of(&self.roots.superblock());
         let mut state = inode.lock.write();
-        let mut item = known_inode(&inode.tree, inode.id)?;
+        let mut item = inode_item_cached(&inode.tree, inode.id)?;
         let txn = self.join_to_change_file(inode, reservation)?;
         let generation = txn.transid().0;
         for piece in stored {

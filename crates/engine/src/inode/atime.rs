@@ -2,7 +2,7 @@
 
 use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
 
-use super::inode_item::known_inode;
+use super::inode_item::inode_item_cached;
 use super::{Inodes, note_times};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
@@ -28,7 +28,7 @@ impl Inodes {
             return Ok(());
         }
         let tree = self.roots.tree_of(id)?;
-        if tree.is_read_only() || !is_due(&known_inode(&tree, id)?, policy, now) {
+        if tree.is_read_only() || !is_due(&inode_item_cached(&tree, id)?, policy, now) {
             return Ok(());
         }
         let reservation = match self.reserve_metadata(self.cost_of_times()) {
@@ -41,7 +41,7 @@ impl Inodes {
         inode.tree.check_alive()?;
         {
             let _state = lock::write(&inode.lock)?;
-            let mut item = known_inode(&inode.tree, id)?;
+            let mut item = inode_item_cached(&inode.tree, id)?;
             if !is_due(&item, policy, now) {
                 return Ok(());
             }

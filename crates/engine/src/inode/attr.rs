@@ -4,7 +4,7 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 
 use super::Inodes;
-use super::inode_item::{kind_of, known_inode};
+use super::inode_item::{inode_item_cached, kind_of};
 use crate::error::Result;
 use crate::file_id::FileId;
 use crate::lock;
@@ -44,8 +44,8 @@ impl Inodes {
             return self.stored_attr(id);
         };
         let state = lock::read(&inode.lock)?;
-        let attr = Attr::of(id, &known_inode(&inode.tree, id)?)?;
-        self.with_buffered(&inode, &state, attr)
+        let attr = Attr::of(id, &inode_item_cached(&inode.tree, id)?)?;
+        self.with_delalloc(&inode, &state, attr)
     }
 
     /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
@@ -67,7 +67,7 @@ impl Inodes {
         let items = &tree.inode_items;
         match items.look(id.root, id.ino.0, |item| Attr::of(id, item)) {
             Ok(attr) => attr,
-            Err(_) => Attr::of(id, &known_inode(&tree, id)?),
+            Err(_) => Attr::of(id, &inode_item_cached(&tree, id)?),
         }
     }
 }

@@ -12,14 +12,14 @@
 //! - BUFFER-3: for every dirty sector there is a promise of space, for one more, and for those in `ahead`.
 //!
 //! Locks: the inode's protects it.
-//! Not here: the pieces (`pieces`), giving them extents (`write_back`), which files have any (`dirty`).
+//! Not here: the pieces (`dirty_ranges`), giving them extents (`write_back`), which files have any (`dirty`).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::delalloc_reservation::DelallocReservation;
 use super::dirty::DirtyFiles;
-use super::pieces::{Pieces, WINDOW_BYTES};
+use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 use super::writeback_errors::WritebackErrors;
 
 /// Who goes on behind a piece of so many bytes is believed to write more.
@@ -28,8 +28,8 @@ const LONG_BYTES: usize = 16 << 10;
 /// The buffered part of one file.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
-    dirty: Pieces,
-    in_flight: Option<Arc<Pieces>>,
+    dirty: DirtyRanges,
+    in_flight: Option<Arc<DirtyRanges>>,
     delalloc: DelallocReservation,
     /// Whole sectors behind dirty ones, in the same window: who goes on writing there needs no promise.
     ahead: Range<u64>,
@@ -41,7 +41,7 @@ pub(crate) struct WriteBuffer {
 /// What a write-back has to do.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(crate) pieces: Arc<Pieces>,
+    pub(crate) dirty_ranges: Arc<DirtyRanges>,
     pub(crate) delalloc: DelallocReservation,
 }
 
@@ -58,7 +58,10 @@ impl WriteBuffer {
 
     /// The size of the file whose item says `item_size` (BUFFER-2).
     pub(crate) fn size_over(&self, item_size: u64) -> u64 {
-        let in_flight = self.in_flight.as_ref().and_then(|pieces| pieces.end());
+        let in_flight = self
+            .in_flight
+            .as_ref()
+            .and_then(|dirty_ranges| dirty_ranges.end());
         let end = self.dirty.end().max(in_flight).unwrap_or(0);
         self.size_on_disk(item_size).max(end)
     }
@@ -78,7 +81,7 @@ impl WriteBuffer {
         mut delalloc: DelallocReservation,
     ) {
         if self.dirty.is_empty() {
-            self.dirty = Pieces::new(files.windows());
+            self.dirty = DirtyRanges::new(files.buffer_pool());
         }
         let end = offset + bytes.len() as u64;
         let sectors = sectors_of(offset..end, sectorsize);
@@ -169,23 +172,26 @@ impl WriteBuffer {
         if self.dirty.is_empty() {
             return None;
         }
-        let pieces = Arc::new(std::mem::take(&mut self.dirty));
-        self.in_flight = Some(Arc::clone(&pieces));
+        let dirty_ranges = Arc::new(std::mem::take(&mut self.dirty));
+        self.in_flight = Some(Arc::clone(&dirty_ranges));
         let delalloc = std::mem::take(&mut self.delalloc);
         self.ahead = 0..0;
-        Some(Taken { pieces, delalloc })
+        Some(Taken {
+            dirty_ranges,
+            delalloc,
+        })
     }
 
     /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).
-    pub(crate) fn put_in_flight(&mut self, pieces: Pieces) -> Arc<Pieces> {
+    pub(crate) fn put_in_flight(&mut self, dirty_ranges: DirtyRanges) -> Arc<DirtyRanges> {
         debug_assert!(self.in_flight.is_none(), "BUFFER-1");
-        let pieces = Arc::new(pieces);
-        self.in_flight = Some(Arc::clone(&pieces));
-        pieces
+        let dirty_ranges = Arc::new(dirty_ranges);
+        self.in_flight = Some(Arc::clone(&dirty_ranges));
+        dirty_ranges
     }
 
     /// What was in flight has its extents, or is lost.
-    pub(crate) fn landed(&mut self) {
+    pub(crate) fn complete(&mut self) {
         self.in_flight = None;
     }
 
@@ -198,7 +204,8 @@ impl WriteBuffer {
     pub(crate) fn touches(&self, range: Range<u64>) -> bool {
         let in_flight = self.in_flight.as_ref();
         self.dirty.overlapping(range.clone()).next().is_some()
-            || in_flight.is_some_and(|pieces| pieces.overlapping(range).next().is_some())
+            || in_flight
+                .is_some_and(|dirty_ranges| dirty_ranges.overlapping(range).next().is_some())
     }
 
     /// The sectors of which anything is buffered, ascending and apart.
@@ -239,8 +246,8 @@ impl WriteBuffer {
 
     /// The first buffered byte at or above `offset`.
     pub(crate) fn next_data(&self, offset: u64) -> Option<u64> {
-        let first = |pieces: &Pieces| {
-            let next = pieces.overlapping(offset..u64::MAX).next();
+        let first = |dirty_ranges: &DirtyRanges| {
+            let next = dirty_ranges.overlapping(offset..u64::MAX).next();
             next.map(|(start, _)| start.max(offset))
         };
         let in_flight = self.in_flight.as_deref().and_then(first);
@@ -254,8 +261,8 @@ impl WriteBuffer {
     pub(crate) fn next_gap(&self, offset: u64) -> u64 {
         let mut at = offset;
         loop {
-            let end = |pieces: &Pieces| {
-                let piece = pieces.overlapping(at..at + 1).next();
+            let end = |dirty_ranges: &DirtyRanges| {
+                let piece = dirty_ranges.overlapping(at..at + 1).next();
                 piece.map(|(start, piece)| start + piece.len() as u64)
             };
             let in_flight = self.in_flight.as_deref().and_then(end);

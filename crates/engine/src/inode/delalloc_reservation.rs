@@ -12,7 +12,7 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::ids::Logical;
 
 use super::Inodes;
-use super::pieces::WINDOW_BYTES;
+use super::dirty_ranges::WINDOW_BYTES;
 use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::space::SpaceError;
@@ -244,7 +244,7 @@ impl Inodes {
         manager.wait_for_readers();
         // There may have been nothing to commit.
         manager.shrink_reservation();
-        Ok(manager.is_unclean())
+        Ok(manager.needs_cleaner())
     }
 
     /// The estimate for the items of new data. These are, for each extent, its own item, its record in the extent tree, and
@@ -257,7 +257,7 @@ impl Inodes {
         };
         let sectorsize = self.roots.sectorsize();
         let extents = data_bytes.div_ceil(extent_bytes);
-        let pieces = match self.transactions() {
+        let dirty_ranges = match self.transactions() {
             Ok(manager) if data_bytes > FEW_SECTORS * sectorsize => {
                 let piece = manager.space.piece_of_data();
                 piece.map_or(0, |piece| data_bytes / piece.max(sectorsize))
@@ -269,7 +269,7 @@ impl Inodes {
         let csums = EditEstimate::items(more_csum_items).in_leaves(0);
         cost_of_extents(extents)
             .and(csums)
-            .bytes(sums * self.roots.csum_bytes() + pieces * PIECE_BYTES)
+            .bytes(sums * self.roots.csum_bytes() + dirty_ranges * PIECE_BYTES)
     }
 }
 

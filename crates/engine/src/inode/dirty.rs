@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::Inode;
-use super::windows::Windows;
+use super::buffer_pool::BufferPool;
 use crate::file_id::FileId;
 
 /// What a listed file takes beside its data: many small files are many.
@@ -24,7 +24,7 @@ pub(crate) struct DirtyFiles {
     files: Mutex<BTreeMap<FileId, Arc<Inode>>>,
     /// How many are listed.
     count: AtomicU64,
-    windows: Arc<Windows>,
+    buffer_pool: Arc<BufferPool>,
     budget_bytes: u64,
 }
 
@@ -33,24 +33,24 @@ impl DirtyFiles {
         DirtyFiles {
             files: Mutex::default(),
             count: AtomicU64::new(0),
-            windows: Arc::new(Windows::new(budget_bytes)),
+            buffer_pool: Arc::new(BufferPool::new(budget_bytes)),
             budget_bytes,
         }
     }
 
     /// What pieces count in, and have their memory from.
-    pub(crate) fn windows(&self) -> &Arc<Windows> {
-        &self.windows
+    pub(crate) fn buffer_pool(&self) -> &Arc<BufferPool> {
+        &self.buffer_pool
     }
 
     /// Lets go of memory that was not needed lately.
     pub(crate) fn trim(&self) {
-        self.windows.trim();
+        self.buffer_pool.trim();
     }
 
     pub(crate) fn is_over_budget(&self) -> bool {
         let of_files = FILE_BYTES * self.count.load(Ordering::Relaxed);
-        self.windows.buffered_bytes() + of_files > self.budget_bytes
+        self.buffer_pool.buffered_bytes() + of_files > self.budget_bytes
     }
 
     pub(crate) fn add(&self, inode: &Arc<Inode>) {

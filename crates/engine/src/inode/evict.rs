@@ -32,14 +32,14 @@ const STEP_EDITS: usize = 2;
 
 /// Items that are to be deleted, and what they refer to.
 #[derive(Debug, Default)]
-pub(crate) struct Doomed {
+pub(crate) struct ItemDeletions {
     pub(crate) keys: Vec<Key>,
     refs: Vec<(DiskExtent, DataRef)>,
     /// How much less the inode holds without them.
     nbytes: u64,
 }
 
-impl Doomed {
+impl ItemDeletions {
     /// Notes an item of `inode`.
     pub(crate) fn add(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> Result<()> {
         self.keys.push(key);
@@ -81,21 +81,21 @@ impl Doomed {
 }
 
 /// All items of an inode, or None if they are more than `most`.
-pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<Doomed>> {
-    let mut doomed = Doomed::default();
+pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletions>> {
+    let mut deletions = ItemDeletions::default();
     let mut cursor = inode.tree.view.cursor();
     let mut more = cursor.seek(&Key::new(inode.id.ino.0, KeyType(0), 0))?;
     while more
         && let Some((key, bytes)) = cursor.current()
         && key.objectid == inode.id.ino.0
     {
-        if doomed.keys.len() == most {
+        if deletions.keys.len() == most {
             return Ok(None);
         }
-        doomed.add(inode, key, bytes)?;
+        deletions.add(inode, key, bytes)?;
         more = cursor.advance()?;
     }
-    Ok(Some(doomed))
+    Ok(Some(deletions))
 }
 
 impl Inodes {
@@ -116,28 +116,28 @@ impl Inodes {
                 return Ok(());
             }
             self.discard_buffer(&mut state);
-            let (mut doomed, rest) = last_items(inode, step)?;
+            let (mut deletions, rest) = last_items(inode, step)?;
             let txn = self.join_transaction(reservation)?;
             inode.tree.check_alive()?;
-            doomed.drop_refs(&txn);
+            deletions.drop_refs(&txn);
             if !rest {
-                doomed.keys.push(orphan_key(inode.id.ino));
-                txn.edit(&inode.tree, doomed.keys.drain(..).map(Edit::Delete));
+                deletions.keys.push(orphan_key(inode.id.ino));
+                txn.edit(&inode.tree, deletions.keys.drain(..).map(Edit::Delete));
                 return Ok(());
             }
             // The size goes down with the extents.
-            if let Some(lowest) = doomed.keys.last()
+            if let Some(lowest) = deletions.keys.last()
                 && lowest.item_type == KeyType::EXTENT_DATA
             {
                 item.size = item.size.get().min(lowest.offset).into();
             }
-            item.nbytes = item.nbytes.get().saturating_sub(doomed.nbytes).into();
+            item.nbytes = item.nbytes.get().saturating_sub(deletions.nbytes).into();
             item.transid = txn.transid().0.into();
             let put = Edit::Put(
                 inode_key(inode.id.ino),
                 zerocopy::IntoBytes::as_bytes(&item).into(),
             );
-            let mut edits: Vec<Edit> = doomed.keys.drain(..).map(Edit::Delete).collect();
+            let mut edits: Vec<Edit> = deletions.keys.drain(..).map(Edit::Delete).collect();
             edits.push(put);
             txn.edit(&inode.tree, edits);
         }
@@ -161,20 +161,20 @@ impl Inodes {
 }
 
 /// The last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to the end.
-fn last_items(inode: &Inode, most: usize) -> Result<(Doomed, bool)> {
+fn last_items(inode: &Inode, most: usize) -> Result<(ItemDeletions, bool)> {
     let InodeNr(ino) = inode.id.ino;
-    let mut doomed = Doomed::default();
+    let mut deletions = ItemDeletions::default();
     let mut cursor = inode.tree.view.cursor();
     let mut more = cursor.seek_floor(&Key::new(ino, KeyType(u8::MAX), u64::MAX))?;
     while more
         && let Some((key, bytes)) = cursor.current()
         && key.objectid == ino
     {
-        if doomed.keys.len() == most {
-            return Ok((doomed, true));
+        if deletions.keys.len() == most {
+            return Ok((deletions, true));
         }
-        doomed.add(inode, key, bytes)?;
+        deletions.add(inode, key, bytes)?;
         more = cursor.retreat()?;
     }
-    Ok((doomed, false))
+    Ok((deletions, false))
 }

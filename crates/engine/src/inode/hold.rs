@@ -8,8 +8,8 @@ use ubtrfs_device::waiting;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
-use super::guard::may_write;
-use super::inode_item::{kind_of, known_inode};
+use super::inode_flag_checks::may_write;
+use super::inode_item::{inode_item_cached, kind_of};
 use super::{Inode, Inodes, SeenErrors};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
@@ -65,7 +65,7 @@ impl Inodes {
     pub(crate) fn let_go_of_deleted(&self, root: RootId) {
         self.forget_inodes(root);
         if let Ok(manager) = self.transactions() {
-            manager.set_unclean();
+            manager.wake_cleaner();
         }
     }
 
@@ -83,7 +83,7 @@ impl Inodes {
         }
         let inode = self.get(id)?;
         let mut state = lock::write(&inode.lock)?;
-        if state.open_count == 0 && known_inode(&inode.tree, id)?.nlink.get() == 0 {
+        if state.open_count == 0 && inode_item_cached(&inode.tree, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
         }
         inode.tree.hold()?;
@@ -103,7 +103,7 @@ impl Inodes {
     ) -> Result<InodeHold> {
         let held = self.hold(id)?;
         let inode = &held.inode;
-        let item = known_inode(&inode.tree, id)?;
+        let item = inode_item_cached(&inode.tree, id)?;
         if kind_of(id, &item)? == FileKind::Directory {
             return Err(Error::IsADirectory(id));
         }

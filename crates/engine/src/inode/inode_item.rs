@@ -27,7 +27,7 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
 }
 
 /// The same, of an inode whose item may be at hand.
-pub(crate) fn known_inode(tree: &Tree, id: FileId) -> Result<InodeItem> {
+pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     let ticket = match tree.inode_items.get(id.root, id.ino.0) {
         Ok(item) => return Ok(item),
         Err(ticket) => ticket,
@@ -67,7 +67,7 @@ impl Draft<'_> {
         match self.drafted(&inode_key(id.ino)) {
             Some(Some(bytes)) => decode(id, bytes),
             Some(None) => Err(Error::NoSuchInode(id)),
-            None => known_inode(self.tree(), id),
+            None => inode_item_cached(self.tree(), id),
         }
     }
 

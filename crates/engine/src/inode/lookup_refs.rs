@@ -44,13 +44,13 @@ impl Inodes {
     }
 
     /// Whether an inode without open files is referred to from outside.
-    pub(crate) fn is_known(&self, id: FileId) -> bool {
+    pub(crate) fn is_referenced(&self, id: FileId) -> bool {
         let refs = self.lookup_refs.read();
         refs.as_ref().is_some_and(|refs| refs.knows(id))
     }
 
     /// Pins an inode if it is referred to from outside.
-    pub(crate) fn pin_if_known(&self, inode: &Inode, state: &mut InodeState) {
+    pub(crate) fn pin_if_referenced(&self, inode: &Inode, state: &mut InodeState) {
         let refs = self.lookup_refs.read();
         if let Some(refs) = refs.as_ref()
             && inode.tree.hold().is_ok()
@@ -69,7 +69,7 @@ impl Inodes {
         };
         for id in refs.inodes_of(tree.id()) {
             if let Ok(inode) = self.get(id) {
-                self.pin_if_known(&inode, &mut inode.lock.write());
+                self.pin_if_referenced(&inode, &mut inode.lock.write());
             }
         }
     }
@@ -79,6 +79,7 @@ impl InodeHold {
     /// Closes the file. The inode is pinned in its place if it is referred to from outside.
     pub(crate) fn close_and_pin(self) {
         let inode = self.inode();
-        self.inodes().pin_if_known(inode, &mut inode.lock.write());
+        self.inodes()
+            .pin_if_referenced(inode, &mut inode.lock.write());
     }
 }

@@ -8,12 +8,15 @@
 mod atime;
 mod attr;
 mod buffer;
+mod buffer_pool;
+mod delalloc;
 mod delalloc_reservation;
 mod dirty;
+mod dirty_ranges;
 mod draft;
 mod evict;
-mod guard;
 mod hold;
+mod inode_flag_checks;
 mod inode_flags;
 mod inode_item;
 mod lookup_refs;
@@ -21,14 +24,11 @@ mod name_items;
 mod options;
 mod orphan;
 mod orphan_queue;
-mod pieces;
 pub(crate) mod property;
 mod setattr;
 mod settings;
 mod table;
 mod times;
-mod unstored;
-mod windows;
 mod writeback_errors;
 mod xattr;
 
@@ -37,21 +37,21 @@ pub use attr::Attr;
 pub(crate) use buffer::WriteBuffer;
 pub(crate) use delalloc_reservation::{DelallocReservation, MAX_EXTENT_BYTES, Wanted};
 pub(crate) use dirty::DirtyFiles;
+pub(crate) use dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 pub(crate) use draft::{Bytes, Draft, Stamps};
-pub(crate) use evict::{Doomed, EVICTED_AT_ONCE, all_items};
-pub(crate) use guard::{may_add, may_remove, may_write, must_be_dir, refuse_guarded};
+pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
 pub(crate) use hold::InodeHold;
+pub(crate) use inode_flag_checks::{check_mutable, may_add, may_remove, may_write, must_be_dir};
 #[cfg(test)]
 pub(crate) use inode_item::inode_key;
 pub(crate) use inode_item::{
-    EntryChange, kind_of, known_inode, note_change, note_entry, note_times, put_inode,
+    EntryChange, inode_item_cached, kind_of, note_change, note_entry, note_times, put_inode,
 };
 pub use lookup_refs::LookupRefs;
 pub(crate) use name_items::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 pub use options::Compress;
 pub(crate) use options::DataOptions;
 use orphan_queue::OrphanQueue;
-pub(crate) use pieces::{Pieces, WINDOW_BYTES};
 pub use setattr::{SetAttr, SetTime};
 use settings::Settings;
 use table::InodeTable;
@@ -133,9 +133,9 @@ impl Inodes {
     }
 
     /// Whether changes wait for the next operation, as before a `remount,ro`.
-    fn is_resting(&self) -> bool {
+    fn is_quiesced(&self) -> bool {
         self.transactions()
-            .is_ok_and(|manager| manager.is_resting())
+            .is_ok_and(|manager| manager.is_quiesced())
     }
 
     /// Lets go of an inode that has served its call, unless others than the caller hold it.
@@ -144,7 +144,7 @@ impl Inodes {
     }
 
     /// Comes before all locks of inodes (see `table`).
-    pub(crate) fn moves(&self) -> &Mutex<()> {
-        &self.table.moves
+    pub(crate) fn rename_lock(&self) -> &Mutex<()> {
+        &self.table.rename_lock
     }
 }

@@ -45,7 +45,7 @@ impl Inodes {
         if !self.can_queue_orphan() {
             return self.evict_or_queue(inode);
         }
-        if !self.is_resting() && at_once().is_ok_and(|done| done) {
+        if !self.is_quiesced() && at_once().is_ok_and(|done| done) {
             return;
         }
         self.orphan_queue.queue.lock().push_back(Arc::clone(inode));
@@ -78,7 +78,7 @@ impl Inodes {
     ///
     /// Locks: none may be held, as for [`crate::Volume::reserve_metadata`].
     pub(crate) fn evict_orphans(&self) {
-        if self.is_resting() {
+        if self.is_quiesced() {
             return;
         }
         let count = self.orphan_queue.queue.lock().len();

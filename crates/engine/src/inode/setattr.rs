@@ -88,7 +88,7 @@ impl Inodes {
         }
         note_change(&mut item, set.ctime.unwrap_or(now));
         draft.put_inode(id.ino, &item);
-        let attr = self.with_buffered(&inode, &state, Attr::of(id, &item)?)?;
+        let attr = self.with_delalloc(&inode, &state, Attr::of(id, &item)?)?;
         let txn = self.join_to_change(reservation, &inode.tree)?;
         match set.of_writes && mode == old_mode {
             true => note_times(&txn, &inode, &mut item),

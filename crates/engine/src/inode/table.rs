@@ -7,7 +7,7 @@
 //!
 //! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
 //! references. It may be held across reads of cold blocks: who waits then wants the same inode.
-//! `InodeTable::moves` comes before all inode locks: it is held by who moves a directory from one directory
+//! `InodeTable::rename_lock` comes before all inode locks: it is held by who moves a directory from one directory
 //! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still. Who makes one
 //! lets go of it before the commit.
 //! The table's shards are leaves.
@@ -104,7 +104,7 @@ pub(crate) struct InodeTable {
     /// How many inodes of a shard stay although nobody holds them.
     kept_per_shard: usize,
     /// See the head of this file.
-    pub(crate) moves: Mutex<()>,
+    pub(crate) rename_lock: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl InodeTable {
         InodeTable {
             shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
             kept_per_shard: kept as usize,
-            moves: Mutex::default(),
+            rename_lock: Mutex::default(),
         }
     }
 
@@ -223,7 +223,7 @@ impl Inode {
 }
 
 impl Inodes {
-    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `guard` asks
+    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `inode_flag_checks` asks
     /// that in the kernel's order.
     ///
     /// Errors: read-only volume; a stub, or an inode of a subvolume that has been deleted.

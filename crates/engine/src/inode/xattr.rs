@@ -12,7 +12,7 @@ use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use super::draft::Draft;
-use super::guard::may_change;
+use super::inode_flag_checks::may_change;
 use super::inode_item::{kind_of, note_change};
 use super::setattr::SETGID;
 use super::{InodeState, Inodes, property};

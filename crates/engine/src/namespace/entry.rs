@@ -14,8 +14,8 @@ use zerocopy::IntoBytes;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 pub(crate) use crate::inode::{
-    Bytes, Draft, EntryChange, Inode, InodeState, MAX_NAME_BYTES, Stamps, TRANSID_AT, has_room,
-    may_add, may_remove, must_be_dir, note_entry, refuse_guarded,
+    Bytes, Draft, EntryChange, Inode, InodeState, MAX_NAME_BYTES, Stamps, TRANSID_AT,
+    check_mutable, has_room, may_add, may_remove, must_be_dir, note_entry,
 };
 use crate::roots::inode_of;
 
@@ -197,8 +197,8 @@ impl Draft<'_> {
     }
 
     /// Refuses an inode that keeps its names.
-    pub(crate) fn refuse_guarded(&mut self, id: FileId) -> Result<()> {
-        refuse_guarded(id, &self.inode(id)?)
+    pub(crate) fn check_mutable(&mut self, id: FileId) -> Result<()> {
+        check_mutable(id, &self.inode(id)?)
     }
 
     /// Has an entry lead elsewhere.

@@ -6,7 +6,7 @@ use ubtrfs_format::item::{FileKind, FileTime};
 use super::entry::{NewEntry, check_name, next_index};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::inode::{Attr, Draft, Locked, kind_of, known_inode, note_change, refuse_guarded};
+use crate::inode::{Attr, Draft, Locked, check_mutable, inode_item_cached, kind_of, note_change};
 use crate::namespace::Namespace;
 use crate::transaction::EditEstimate;
 
@@ -28,8 +28,8 @@ impl Namespace {
         let mut locked = Locked::all([&parent, &inode])?;
         let mut draft = Draft::new(&parent.tree);
         draft.may_add_to(dir, name)?;
-        let mut item = known_inode(&inode.tree, file)?;
-        refuse_guarded(file, &item)?;
+        let mut item = inode_item_cached(&inode.tree, file)?;
+        check_mutable(file, &item)?;
         let kind = kind_of(file, &item)?;
         if kind == FileKind::Directory {
             return Err(Error::NotPermitted(file));
@@ -61,7 +61,7 @@ impl Namespace {
         draft.put_inode(file.ino, &item);
         let attr = self
             .inodes
-            .with_buffered(&inode, locked.state(file), Attr::of(file, &item)?)?;
+            .with_delalloc(&inode, locked.state(file), Attr::of(file, &item)?)?;
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);
         locked.state(dir).next_index = Some(index + 1);

@@ -1,6 +1,6 @@
 //! The names of subvolumes: ROOT_REF in the order of their parents, ROOT_BACKREF in their own.
 //!
-//! Locks: that of the directory that holds the subvolume, and `InodeTable::moves`.
+//! Locks: that of the directory that holds the subvolume, and `InodeTable::rename_lock`.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{RootRef, RootRefHead};

@@ -15,7 +15,7 @@ use super::entry::check_name;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{
-    Doomed, Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, Locked, all_items,
+    Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, ItemDeletions, Locked, all_items,
     kind_of, must_be_dir, note_change,
 };
 use crate::namespace::Namespace;
@@ -30,13 +30,13 @@ enum Wanted {
 
 /// What is left of an inode after it has lost a name.
 #[derive(Debug)]
-pub(super) enum Left<'a> {
+pub(super) enum AfterUnlink<'a> {
     /// Other names.
     Something,
     /// An orphan, to be evicted once nobody holds it.
     Orphan,
     /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
-    Nothing(Doomed, MutexGuard<'a, FileExtentsState>),
+    Nothing(ItemDeletions, MutexGuard<'a, FileExtentsState>),
 }
 
 /// What `rmdir` met.
@@ -51,15 +51,15 @@ pub(crate) enum Rmdir {
 impl Namespace {
     /// Takes the name of a file that is no directory away.
     pub(crate) fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
-        self.take_name(dir, name, Wanted::Other).map(drop)
+        self.remove_entry(dir, name, Wanted::Other).map(drop)
     }
 
     /// Deletes an empty directory, unless the name leads to a subvolume.
     pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<Rmdir> {
-        self.take_name(dir, name, Wanted::Directory)
+        self.remove_entry(dir, name, Wanted::Directory)
     }
 
-    fn take_name(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<Rmdir> {
+    fn remove_entry(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<Rmdir> {
         check_name(name)?;
         let reservation = self.inodes.reserve_metadata(EditEstimate::of_freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
@@ -80,7 +80,7 @@ impl Namespace {
                 let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
                 if !root.is_stub() {
                     let tree = self.roots.tree_of(root)?;
-                    Draft::new(&tree).refuse_guarded(root)?;
+                    Draft::new(&tree).check_mutable(root)?;
                 }
                 return Err(Error::IsADirectory(root));
             };
@@ -109,7 +109,7 @@ impl Namespace {
     ) -> Result<()> {
         let (dir, id) = (parent.id, victim.id);
         draft.may_remove_from(dir)?;
-        draft.refuse_guarded(id)?;
+        draft.check_mutable(id)?;
         let mut item = draft.inode(id)?;
         match (wanted, kind_of(id, &item)?) {
             (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
@@ -121,7 +121,7 @@ impl Namespace {
         let now = FileTime::now();
         let index = draft.remove_ref(id.ino, dir.ino, name)?;
         draft.remove_from_dir(dir, name, index, now)?;
-        let left = self.lose_name(&mut draft, victim, &mut item, locked.state(id), now)?;
+        let left = self.drop_link(&mut draft, victim, &mut item, locked.state(id), now)?;
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);
         let evict = self.finish_unlink(&txn, victim, locked.state(id), left);
@@ -135,14 +135,14 @@ impl Namespace {
     }
 
     /// Drafts what becomes of an inode that has lost a name; its back reference is out already.
-    pub(super) fn lose_name<'a>(
+    pub(super) fn drop_link<'a>(
         &self,
         draft: &mut Draft<'_>,
         inode: &'a Arc<Inode>,
         item: &mut InodeItem,
         state: &InodeState,
         now: FileTime,
-    ) -> Result<Left<'a>> {
+    ) -> Result<AfterUnlink<'a>> {
         let ino = inode.id.ino;
         let is_dir = kind_of(inode.id, item)? == FileKind::Directory;
         let links = match is_dir {
@@ -154,28 +154,28 @@ impl Namespace {
         }
         item.nlink = links.into();
         note_change(item, now);
-        let is_held = state.open_count > 0 || links == 0 && self.inodes.is_known(inode.id);
+        let is_held = state.open_count > 0 || links == 0 && self.inodes.is_referenced(inode.id);
         // Whose extents are locked before the inode is; without waiting any order is right.
         if links == 0
             && !is_held
             && let Some(extents) = inode.extents.try_lock()
-            && let Some(doomed) = all_items(inode, EVICTED_AT_ONCE)?
+            && let Some(deletions) = all_items(inode, EVICTED_AT_ONCE)?
         {
-            for &key in &doomed.keys {
+            for &key in &deletions.keys {
                 draft.delete(key);
             }
-            return Ok(Left::Nothing(doomed, extents));
+            return Ok(AfterUnlink::Nothing(deletions, extents));
         }
         draft.put_inode(ino, item);
         if links > 0 {
-            return Ok(Left::Something);
+            return Ok(AfterUnlink::Something);
         }
         if !is_held && !self.inodes.can_queue_orphan() {
             // Evicting it may.
             waiting::check()?;
         }
         draft.put_orphan(ino.0);
-        Ok(Left::Orphan)
+        Ok(AfterUnlink::Orphan)
     }
 
     /// Does with an inode what was drafted; true if it is to be evicted once its lock is free.
@@ -184,17 +184,17 @@ impl Namespace {
         txn: &TransactionHandle<'_>,
         inode: &Inode,
         state: &mut InodeState,
-        left: Left<'_>,
+        left: AfterUnlink<'_>,
     ) -> bool {
         match left {
-            Left::Something => false,
-            Left::Orphan => {
+            AfterUnlink::Something => false,
+            AfterUnlink::Orphan => {
                 state.unlinked = true;
-                self.inodes.pin_if_known(inode, state);
+                self.inodes.pin_if_referenced(inode, state);
                 state.open_count == 0
             }
-            Left::Nothing(doomed, _extents) => {
-                doomed.drop_refs(txn);
+            AfterUnlink::Nothing(deletions, _extents) => {
+                deletions.drop_refs(txn);
                 self.inodes.discard_buffer(state);
                 false
             }

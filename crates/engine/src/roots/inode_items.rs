@@ -33,12 +33,12 @@ const PAGE_SLOTS: usize = 256;
 
 /// Of the trees of a volume.
 #[derive(Debug)]
-pub(crate) struct InodeItems {
+pub(crate) struct InodeItemCache {
     pub(crate) lazy: Arc<LazyTimes>,
     pages: Vec<OnceLock<Vec<Mutex<Slot>>>>,
 }
 
-impl InodeItems {
+impl InodeItemCache {
     /// As many as there is memory for, within reason.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
@@ -46,14 +46,14 @@ impl InodeItems {
             PAGE_SLOTS * size_of::<Mutex<Slot>>(),
             MOST_PAGES,
         );
-        InodeItems {
+        InodeItemCache {
             lazy: Arc::default(),
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
         }
     }
 }
 
-impl Default for InodeItems {
+impl Default for InodeItemCache {
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -92,7 +92,7 @@ pub(crate) struct Ticket {
     version: u64,
 }
 
-impl InodeItems {
+impl InodeItemCache {
     fn slot(&self, (root, ino): (u64, u64)) -> &Mutex<Slot> {
         // Neighbours, which are used together, get slots of their own.
         let spread = root.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;

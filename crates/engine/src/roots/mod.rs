@@ -31,10 +31,10 @@ use ubtrfs_tree::{BlockFormat, CommittedRoot, LiveTree, NodeStore, StoreOptions,
 use zerocopy::{FromBytes, FromZeros};
 
 pub use block_groups::BlockGroup;
-use inode_items::InodeItems;
+use inode_items::InodeItemCache;
 pub(crate) use inode_items::{ItemChange, is_inode_item};
 pub(crate) use lazy_times::{LONGEST, LazyTimes};
-use names::Names;
+use names::NameCache;
 pub(crate) use names::{Name, NameChanges};
 pub use rescue::Rescue;
 pub(crate) use rescue::backups;
@@ -94,8 +94,8 @@ impl Roots {
             writable: options.writable,
             acls: options.acls,
             new_file_flags: Arc::new(options.new_file_flags.bits().into()),
-            inode_items: Arc::new(InodeItems::new(options.lookup_bytes)),
-            names: Arc::new(Names::new(options.lookup_bytes)),
+            inode_items: Arc::new(InodeItemCache::new(options.lookup_bytes)),
+            names: Arc::new(NameCache::new(options.lookup_bytes)),
             sharing: Arc::default(),
         };
         tree_use.inode_items.lazy.set_wanted(options.lazy_times);
@@ -275,7 +275,7 @@ impl Roots {
     }
 
     /// The deleted subvolumes that are not to be freed yet (TREE-3).
-    pub(crate) fn kept_subvolumes(&self) -> Vec<RootId> {
+    pub(crate) fn subvolumes_in_use(&self) -> Vec<RootId> {
         self.trees.kept()
     }
 

@@ -34,7 +34,7 @@ const BYTES: usize = 32;
 
 /// Of the trees of a volume.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameCache {
     pages: Vec<OnceLock<Vec<Mutex<Set>>>>,
 }
 
@@ -111,13 +111,13 @@ pub(crate) struct Ticket {
     version: u64,
 }
 
-impl Default for Names {
+impl Default for NameCache {
     fn default() -> Self {
         Self::new(u64::MAX)
     }
 }
 
-impl Names {
+impl NameCache {
     /// As many as there is memory for, within reason.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
@@ -125,7 +125,7 @@ impl Names {
             PAGE_SETS * size_of::<Mutex<Set>>(),
             MOST_PAGES,
         );
-        Names {
+        NameCache {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -206,7 +206,7 @@ impl NameChanges {
     }
 
     /// Called while the tree's mutable set is held, before the first edit (NAMES-1).
-    pub(crate) fn take_out(&self, names: &Names) -> [Option<Ticket>; MOST_CHANGES] {
+    pub(crate) fn take_out(&self, names: &NameCache) -> [Option<Ticket>; MOST_CHANGES] {
         let mut tickets = [None; MOST_CHANGES];
         for (ticket, (name, _)) in tickets.iter_mut().zip(self.changes.iter().flatten()) {
             *ticket = Some(names.take_out(name));
@@ -215,7 +215,7 @@ impl NameChanges {
     }
 
     /// All edits are made (NAMES-3).
-    pub(crate) fn enter(&self, names: &Names, tickets: [Option<Ticket>; MOST_CHANGES]) {
+    pub(crate) fn enter(&self, names: &NameCache, tickets: [Option<Ticket>; MOST_CHANGES]) {
         for (change, ticket) in self.changes.iter().zip(tickets) {
             if let (Some((name, Some(ino))), Some(ticket)) = (change, ticket) {
                 names.enter(ticket, name, *ino);

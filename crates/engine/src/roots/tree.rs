@@ -21,8 +21,8 @@ use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{LiveTree, View};
 
-use super::inode_items::InodeItems;
-use super::names::Names;
+use super::inode_items::InodeItemCache;
+use super::names::NameCache;
 use crate::error::{Error, Result};
 use crate::file_id::IdHasher;
 
@@ -35,8 +35,8 @@ pub(super) struct TreeUse {
     pub(super) acls: bool,
     /// Bits of `InodeFlags` that regular files which are made in them begin with.
     pub(super) new_file_flags: Arc<AtomicU64>,
-    pub(super) inode_items: Arc<InodeItems>,
-    pub(super) names: Arc<Names>,
+    pub(super) inode_items: Arc<InodeItemCache>,
+    pub(super) names: Arc<NameCache>,
     /// One of those in memory may share blocks with a snapshot.
     pub(super) sharing: Arc<AtomicBool>,
 }
@@ -74,10 +74,10 @@ pub struct Tree {
     /// the snapshot shows until it is made. It is not freed meanwhile.
     pub(crate) nocow_lock: RwLock<()>,
     /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
-    /// `InodeTable::moves` held, which creations release before.
+    /// `InodeTable::rename_lock` held, which creations release before.
     pub(crate) snapshot_lock: RwLock<()>,
-    pub(crate) inode_items: Arc<InodeItems>,
-    pub(crate) names: Arc<Names>,
+    pub(crate) inode_items: Arc<InodeItemCache>,
+    pub(crate) names: Arc<NameCache>,
 }
 
 impl Tree {

@@ -79,7 +79,7 @@ impl Subvolumes {
             .inodes
             .reserve_metadata(EditEstimate::items(16).in_leaves(8).bytes(4096))?;
         let parent = self.inodes.inode_in_use(dir)?;
-        let mut still = Some(self.inodes.moves().lock());
+        let mut still = Some(self.inodes.rename_lock().lock());
         let uuid_tree = self.uuid_tree()?;
         let _pending =
             [Some(&parent.tree), plan.source()].map(|tree| Some(tree?.snapshot_lock.read()));

@@ -104,7 +104,7 @@ impl Subvolumes {
             .reserve_metadata(EditEstimate::items(12).in_leaves(4).freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
-        let still = self.inodes.moves().lock();
+        let still = self.inodes.rename_lock().lock();
         // It stays there: who moves subvolumes waits.
         let root = self.inodes.get(self.subvolume_entry(dir, name)?)?;
         let _pending = root.tree.snapshot_lock.write();
@@ -113,7 +113,7 @@ impl Subvolumes {
         tree.check_undeleted()?;
         check(root.id)?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
-        Draft::new(tree).refuse_guarded(root.id)?;
+        Draft::new(tree).check_mutable(root.id)?;
         // As in the kernel: `rmdir` says first that there is something in it.
         if must_be_empty {
             check_empty(&tree.view, root.id)?;
@@ -142,7 +142,7 @@ impl Subvolumes {
             item.drop_progress = DiskKey::default();
             item.drop_level = 0;
         });
-        self.inodes.transactions()?.set_unclean();
+        self.inodes.transactions()?.wake_cleaner();
         drop(txn);
         drop(locked);
         drop(still);
@@ -158,7 +158,7 @@ impl Subvolumes {
         let reservation = self
             .inodes
             .reserve_metadata(EditEstimate::items(4).freeing())?;
-        let _still = lock::lock(self.inodes.moves())?;
+        let _still = lock::lock(self.inodes.rename_lock())?;
         let _state = lock::write(&parent.lock)?;
         if self.namespace.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
             return Err(Error::NotFound);

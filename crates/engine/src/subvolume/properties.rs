@@ -61,7 +61,7 @@ impl Subvolumes {
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(4))?;
         let tree = self.roots.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
-        let _still = lock::lock(self.inodes.moves())?;
+        let _still = lock::lock(self.inodes.rename_lock())?;
         let old = tree.item().received_uuid;
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),
@@ -103,7 +103,7 @@ impl Subvolumes {
     pub(crate) fn set_default(&self, id: RootId) -> Result<()> {
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
-        let _still = lock::lock(self.inodes.moves())?;
+        let _still = lock::lock(self.inodes.rename_lock())?;
         let mut draft = Draft::new(self.roots.root_tree_object());
         let dir = match self.roots.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,

@@ -83,13 +83,13 @@ struct Commit<'v> {
     /// Inodes that it changed by itself: directories of subvolumes that it made.
     changed_inodes: Vec<(Arc<Tree>, u64)>,
     /// Subvolumes whose last block it has freed.
-    gone: Vec<RootId>,
+    dropped_roots: Vec<RootId>,
     /// The free-space tree was made anew.
     rebuilt: bool,
     /// Deleted subvolumes wait to be freed.
-    unclean: bool,
+    needs_cleaner: bool,
     /// Those that were held at the freeze, and may have been changed since.
-    kept: Vec<RootId>,
+    roots_in_use: Vec<RootId>,
     removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
     /// Entries for the superblock's array, key and item.
@@ -146,7 +146,7 @@ impl TransactionManager {
         }
         drop(alone);
         if !self.has_background() {
-            self.discarded.free();
+            self.retired_sets.free();
         }
         outcome
     }
@@ -183,7 +183,7 @@ impl Commit<'_> {
         pool.check_unchanged()?;
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;
-        self.make_births()?;
+        self.create_pending_subvolumes()?;
         self.clean_deleted_subvolumes()?;
         self.remove_empty_groups()?;
         lap.end(&mut phases.apply);

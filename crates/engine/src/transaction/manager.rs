@@ -26,7 +26,7 @@ use super::estimate::EditEstimate;
 use super::gate::Gate;
 use super::handle::Reservation;
 use super::lifetime::Lifetime;
-use super::published::{Discarded, READERS_TAKE, READERS_TRIES, Unreleased};
+use super::published::{PinnedByEpoch, READERS_TAKE, READERS_TRIES, RetiredSets};
 use super::reclaim::{SpaceReclaim, assert_outside_transactions};
 use super::reservation::MetadataReservations;
 use super::reservation_cache::Units;
@@ -104,8 +104,8 @@ pub(crate) struct TransactionManager {
     /// The last transaction whose superblock is durable.
     pub(super) committed: AtomicU64,
     /// Space that commits freed and readers may still look at.
-    pub(super) unreleased: Mutex<Unreleased>,
-    pub(crate) discarded: Discarded,
+    pub(super) pinned_by_epoch: Mutex<PinnedByEpoch>,
+    pub(crate) retired_sets: RetiredSets,
     pub(crate) shared_extents: SharedExtents,
     lifetime: Lifetime,
     data_way: RwLock<()>,
@@ -125,11 +125,11 @@ pub(crate) struct TransactionManager {
     background: Mutex<Vec<JoinHandle<()>>>,
     has_background: AtomicBool,
     /// Deleted subvolumes are left to clean.
-    unclean: AtomicBool,
+    needs_cleaner: AtomicBool,
     /// Where the cleaner has come to in a deleted tree's blocks that others share.
-    disowned: Mutex<Option<(RootId, Key)>>,
+    converted: Mutex<Option<(RootId, Key)>>,
     /// Nothing is changed but by operations.
-    resting: AtomicBool,
+    quiesced: AtomicBool,
     /// The free-space tree is not trusted, and not made anew yet.
     clears_free_space_tree: AtomicBool,
     commit_interval_ns: AtomicU64,
@@ -181,8 +181,8 @@ impl TransactionManager {
             running: Gate::new(running),
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
-            unreleased: Mutex::default(),
-            discarded: Discarded::default(),
+            pinned_by_epoch: Mutex::default(),
+            retired_sets: RetiredSets::default(),
             shared_extents: SharedExtents::default(),
             lifetime: Lifetime::default(),
             data_way: RwLock::new(()),
@@ -197,9 +197,9 @@ impl TransactionManager {
             evicts: Condvar::new(),
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
-            unclean: AtomicBool::new(false),
-            disowned: Mutex::default(),
-            resting: AtomicBool::new(false),
+            needs_cleaner: AtomicBool::new(false),
+            converted: Mutex::default(),
+            quiesced: AtomicBool::new(false),
             clears_free_space_tree: AtomicBool::new(false),
             commit_interval_ns: AtomicU64::new(u64::MAX),
             space,
@@ -286,8 +286,8 @@ impl TransactionManager {
     /// Errors: aborted transaction, no space for `cost`.
     pub(crate) fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         self.check_alive()?;
-        if self.is_resting() {
-            self.set_resting(false);
+        if self.is_quiesced() {
+            self.set_quiesced(false);
         }
         if let Some(reservation) = self.take_cached(cost) {
             return Ok(reservation);
@@ -346,7 +346,7 @@ impl TransactionManager {
             }
             self.commit_running()?;
             // The next one, which keeps room for itself, or one that the cleaner has alone.
-            let comes_more = self.reservations.is_committing() || self.is_unclean();
+            let comes_more = self.reservations.is_committing() || self.needs_cleaner();
             if let Some(reservation) = self.retry_after_release(cost, &mut waits) {
                 return Ok(reservation);
             }
@@ -396,7 +396,7 @@ impl TransactionManager {
         loop {
             self.release_freed();
             let reservation = self.try_reserve(cost);
-            if reservation.is_some() || *waits == 0 || self.unreleased.lock().is_empty() {
+            if reservation.is_some() || *waits == 0 || self.pinned_by_epoch.lock().is_empty() {
                 return reservation;
             }
             *waits -= 1;
@@ -538,7 +538,7 @@ impl TransactionManager {
     }
 
     /// Those that waited for room go on.
-    pub(super) fn froze(&self) {
+    pub(super) fn notify_frozen(&self) {
         let _wake = self.wake.lock();
         self.frozen.notify_all();
     }
@@ -610,32 +610,32 @@ impl TransactionManager {
     }
 
     /// There are deleted subvolumes to clean. Operations say so within their transaction.
-    pub(crate) fn set_unclean(&self) {
-        self.unclean.store(true, Ordering::Release);
+    pub(crate) fn wake_cleaner(&self) {
+        self.needs_cleaner.store(true, Ordering::Release);
     }
 
     /// Asked under the freeze guard: what is unclean then, the frozen transaction shows.
-    pub(super) fn take_unclean(&self) -> bool {
-        !self.is_resting() && self.unclean.swap(false, Ordering::AcqRel)
+    pub(super) fn take_needs_cleaner(&self) -> bool {
+        !self.is_quiesced() && self.needs_cleaner.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) fn is_unclean(&self) -> bool {
-        !self.is_resting() && self.unclean.load(Ordering::Acquire)
+    pub(crate) fn needs_cleaner(&self) -> bool {
+        !self.is_quiesced() && self.needs_cleaner.load(Ordering::Acquire)
     }
 
-    pub(super) fn disowned_to(&self, deleted: RootId) -> Option<Key> {
-        let disowned = *self.disowned.lock();
-        disowned.and_then(|(id, key)| (id == deleted).then_some(key))
+    pub(super) fn converted_to(&self, deleted: RootId) -> Option<Key> {
+        let converted = *self.converted.lock();
+        converted.and_then(|(id, key)| (id == deleted).then_some(key))
     }
 
-    pub(super) fn note_disowned(&self, deleted: RootId, to: Option<Key>) {
-        *self.disowned.lock() = to.map(|key| (deleted, key));
+    pub(super) fn note_converted(&self, deleted: RootId, to: Option<Key>) {
+        *self.converted.lock() = to.map(|key| (deleted, key));
     }
 
     /// Has a commit make the free-space tree anew, and come for that if for nothing else.
     pub(crate) fn clear_free_space_tree(&self) {
         self.clears_free_space_tree.store(true, Ordering::Release);
-        self.set_unclean();
+        self.wake_cleaner();
     }
 
     pub(super) fn clears_free_space_tree(&self) -> bool {
@@ -660,12 +660,12 @@ impl TransactionManager {
         self.evicts.notify_one();
     }
 
-    pub(crate) fn is_resting(&self) -> bool {
-        self.resting.load(Ordering::Relaxed)
+    pub(crate) fn is_quiesced(&self) -> bool {
+        self.quiesced.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_resting(&self, yes: bool) {
-        self.resting.store(yes, Ordering::Relaxed);
+    pub(crate) fn set_quiesced(&self, yes: bool) {
+        self.quiesced.store(yes, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> WriterStats {

@@ -60,7 +60,7 @@ impl TransactionManager {
         manager.distrust_quotas()?;
         roots.root_tree_object().note_objectids()?;
         if roots.has_deleted_subvolumes()? {
-            manager.set_unclean();
+            manager.wake_cleaner();
         }
         Ok(manager)
     }

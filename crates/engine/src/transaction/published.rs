@@ -17,13 +17,13 @@ use crate::space::{Pinned, Space};
 
 /// Freed space by the epoch that may still read it, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Unreleased {
+pub(crate) struct PinnedByEpoch {
     waiting: VecDeque<(Arc<Epoch>, Pinned)>,
     /// How many are not waiting any more.
     released: u64,
 }
 
-impl Unreleased {
+impl PinnedByEpoch {
     pub(super) fn push(&mut self, epoch: Arc<Epoch>, pinned: Pinned) {
         self.waiting.push_back((epoch, pinned));
     }
@@ -58,16 +58,16 @@ pub(super) const READERS_TRIES: u32 = 100;
 impl TransactionManager {
     /// Gives freed space out again as far as RELEASE-1 allows.
     pub(crate) fn release_freed(&self) {
-        self.unreleased.lock().release(&self.space);
+        self.pinned_by_epoch.lock().release(&self.space);
     }
 
     /// Gives out what commits have freed so far, once nobody looks at it any more. Readers that take long are not waited
     /// for.
     pub(crate) fn wait_for_readers(&self) {
-        let freed = self.unreleased.lock().count();
+        let freed = self.pinned_by_epoch.lock().count();
         for _ in 0..READERS_TRIES {
             self.release_freed();
-            if self.unreleased.lock().released >= freed {
+            if self.pinned_by_epoch.lock().released >= freed {
                 return;
             }
             thread::sleep(READERS_TAKE);
@@ -77,11 +77,11 @@ impl TransactionManager {
 
 /// Sets that commits have published. Freeing a large one takes long, and no reader shall be the last to hold it.
 #[derive(Debug, Default)]
-pub(crate) struct Discarded {
+pub(crate) struct RetiredSets {
     sets: Mutex<Vec<Arc<FrozenSet>>>,
 }
 
-impl Discarded {
+impl RetiredSets {
     pub(super) fn push(&self, set: Arc<FrozenSet>) {
         self.sets.lock().push(set);
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::roots::LONGEST;
 use crate::transaction::{TransactionManager, Wakening};
 
-const RESTING_TRIES: usize = 8;
+const QUIESCE_TRIES: usize = 8;
 
 impl Volume {
     /// Writes all buffered data and commits all that was done before the call. Returns when it is durable.
@@ -37,13 +37,13 @@ impl Volume {
     /// are until an operation changes something, or until the next opening.
     ///
     /// Errors: as `sync`.
-    pub fn rest(&self) -> Result<()> {
+    pub fn quiesce(&self) -> Result<()> {
         let manager = self.inodes.transactions()?;
         // What was under way when it began to rest ends that.
-        for _ in 0..RESTING_TRIES {
-            manager.set_resting(true);
+        for _ in 0..QUIESCE_TRIES {
+            manager.set_quiesced(true);
             self.sync()?;
-            if manager.is_resting() {
+            if manager.is_quiesced() {
                 break;
             }
         }
@@ -51,10 +51,10 @@ impl Volume {
     }
 
     /// Whether it was told to rest, and nothing has been changed since.
-    pub fn is_resting(&self) -> bool {
+    pub fn is_quiesced(&self) -> bool {
         self.inodes
             .transactions()
-            .is_ok_and(|manager| manager.is_resting())
+            .is_ok_and(|manager| manager.is_quiesced())
     }
 
     /// Commits until no deleted subvolume is left to free.
@@ -64,11 +64,11 @@ impl Volume {
         waiting::check()?;
         let manager = self.inodes.transactions()?;
         // A commit under way may leave something.
-        let is_unclean = || {
+        let needs_cleaner = || {
             let _alone = manager.committing.lock();
-            manager.is_unclean()
+            manager.needs_cleaner()
         };
-        while is_unclean() {
+        while needs_cleaner() {
             self.sync()?;
         }
         Ok(())
@@ -114,10 +114,10 @@ impl Volume {
     /// The kernel's cleaner has them go as well, but only with time.
     fn remove_spare_groups(&self, manager: &TransactionManager) -> Result<()> {
         manager.release_freed();
-        let is_changed = manager.stats().commits > 0 && !manager.is_resting();
+        let is_changed = manager.stats().commits > 0 && !manager.is_quiesced();
         if is_changed && !manager.space.spare_groups(manager.committed()).is_empty() {
             // Nothing else may be left to commit.
-            manager.set_unclean();
+            manager.wake_cleaner();
             manager.commit_running()?;
         }
         Ok(())
@@ -141,11 +141,11 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
         let Some(_volume) = volume.upgrade() else {
             return;
         };
-        if (pressed || manager.is_unclean()) && manager.commit_running().is_err() {
+        if (pressed || manager.needs_cleaner()) && manager.commit_running().is_err() {
             return;
         }
         manager.release_freed();
-        manager.discarded.free();
+        manager.retired_sets.free();
     }
 }
 

@@ -24,7 +24,7 @@ impl Volume {
     }
 
     /// Gives up what is not durable: from here on nothing is entered and no commit begins.
-    pub fn abandon(&self, reason: &Error) {
+    pub fn shutdown(&self, reason: &Error) {
         if let Ok(manager) = self.inodes.transactions() {
             manager.abort(reason);
         }

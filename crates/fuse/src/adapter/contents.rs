@@ -189,7 +189,7 @@ impl<S: Source> Adapter<S> {
             return;
         }
         if let Ok(volume) = self.writing()
-            && !volume.is_resting()
+            && !volume.is_quiesced()
             && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, policy))
         {
             tracing::debug!(%error, "access time is not noted");

@@ -39,7 +39,7 @@ impl Companion for Closing {
             && let Err(error) = reclaim.claim(&self.volume)
         {
             // What is written now would be written to somebody else's.
-            self.volume.abandon(&error);
+            self.volume.shutdown(&error);
         }
         let before = self.failure.lock().take().map_or(Ok(()), Err);
         before.and(self.volume.close()).map_err(MountError::Close)

@@ -28,7 +28,7 @@ impl Sync {
             }
             if session.mount().is_some_and(MountSession::is_read_only) {
                 // It was made read-only: nothing comes after this.
-                return Ok(session.volume().rest()?);
+                return Ok(session.volume().quiesce()?);
             }
         }
         let mut changes = Changes::new(&self.volume);

@@ -12,7 +12,7 @@ fn old(offset: u64, buf: &mut [u8]) {
 }
 
 fn make<'a>(
-    pieces: &'a Pieces,
+    dirty_ranges: &'a DirtyRanges,
     also: &[Range<u64>],
     old_size: u64,
     reads: &mut Vec<(u64, usize)>,
@@ -22,7 +22,7 @@ fn make<'a>(
         old(offset, buf);
         Ok(())
     };
-    runs(pieces, also, SECTOR, old_size, read).unwrap()
+    runs(dirty_ranges, also, SECTOR, old_size, read).unwrap()
 }
 
 fn bytes(run: &Run<'_>) -> Vec<u8> {
@@ -32,10 +32,10 @@ fn bytes(run: &Run<'_>) -> Vec<u8> {
 
 #[test]
 fn cut_sectors_are_completed_and_whole_ones_are_not_read() {
-    let mut pieces = Pieces::default();
-    pieces.write(20, &[0xff; 40]);
+    let mut dirty_ranges = DirtyRanges::default();
+    dirty_ranges.write(20, &[0xff; 40]);
     let mut reads = Vec::new();
-    let runs = make(&pieces, &[], 100, &mut reads);
+    let runs = make(&dirty_ranges, &[], 100, &mut reads);
     assert_eq!(reads, [(16, 16), (48, 16)]);
     assert_eq!(runs.len(), 1);
     assert_eq!(runs[0].range(), 16..64);
@@ -46,11 +46,11 @@ fn cut_sectors_are_completed_and_whole_ones_are_not_read() {
 
 #[test]
 fn nothing_is_read_behind_the_old_end() {
-    let mut pieces = Pieces::default();
-    pieces.write(0, &[0xff; 20]);
-    pieces.write(40, &[0xff; 2]);
+    let mut dirty_ranges = DirtyRanges::default();
+    dirty_ranges.write(0, &[0xff; 20]);
+    dirty_ranges.write(40, &[0xff; 2]);
     let mut reads = Vec::new();
-    let runs = make(&pieces, &[], 18, &mut reads);
+    let runs = make(&dirty_ranges, &[], 18, &mut reads);
     assert_eq!(reads, []);
     assert_eq!(runs.len(), 1);
     assert_eq!(runs[0].range(), 0..48);
@@ -62,10 +62,10 @@ fn nothing_is_read_behind_the_old_end() {
 
 #[test]
 fn sectors_asked_for_are_written_as_they_were() {
-    let mut pieces = Pieces::default();
-    pieces.write(32, &[0xff; 16]);
+    let mut dirty_ranges = DirtyRanges::default();
+    dirty_ranges.write(32, &[0xff; 16]);
     let mut reads = Vec::new();
-    let runs = make(&pieces, &[0..16, 32..48], 10, &mut reads);
+    let runs = make(&dirty_ranges, &[0..16, 32..48], 10, &mut reads);
     assert_eq!(reads, [(0, 10)]);
     let ranges: Vec<_> = runs.iter().map(Run::range).collect();
     assert_eq!(ranges, [0..16, 32..48]);

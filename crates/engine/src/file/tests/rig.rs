@@ -14,7 +14,7 @@ use ubtrfs_sim::{HookedDevice, ThrottledDevice};
 use zerocopy::IntoBytes;
 
 use crate::file_id::FileId;
-use crate::inode::{inode_key, known_inode};
+use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
 use crate::transaction::EditEstimate;
 use crate::{OpenOptions, Volume};
@@ -112,7 +112,7 @@ impl Rig {
 /// Sets flags of an empty file, also those that only mount options set.
 fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
-    let mut item = known_inode(&tree, id).unwrap();
+    let mut item = inode_item_cached(&tree, id).unwrap();
     item.flags = flags.bits().into();
     let reservation = volume
         .inodes

@@ -3,7 +3,7 @@
 //!
 //! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
 //!
-//! Locks: `InodeTable::moves` if a directory goes to another directory or a subvolume moves at all; then both
+//! Locks: `InodeTable::rename_lock` if a directory goes to another directory or a subvolume moves at all; then both
 //! directories. What the names lead to is tried, and if it is busy all are let go, taken at once, and the names
 //! looked up again.
 
@@ -20,7 +20,7 @@ use super::new_inode::NewInode;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 use crate::inode::{
-    Inode, Locked, known_inode, may_remove, may_write, must_be_dir, refuse_guarded,
+    Inode, Locked, check_mutable, inode_item_cached, may_remove, may_write, must_be_dir,
 };
 use crate::lock;
 use crate::namespace::Namespace;
@@ -101,17 +101,19 @@ impl Namespace {
             let mut locked = Locked::all(&parents)?;
             let mut drafts = Drafts::new(self);
             let Some(found) = drafts.place(&parents[0], name)? else {
-                must_be_dir(dir, &known_inode(&parents[0].tree, dir)?)?;
+                must_be_dir(dir, &inode_item_cached(&parents[0].tree, dir)?)?;
                 return Err(Error::NotFound);
             };
             old = found;
             new = drafts.place(&parents[1], new_name)?;
-            let moves = old.moves_ways(new_dir)
+            let moves = old.changes_ancestors(new_dir)
                 || mode == RenameMode::Exchange
-                    && new.as_ref().is_some_and(|place| place.moves_ways(dir));
+                    && new
+                        .as_ref()
+                        .is_some_and(|place| place.changes_ancestors(dir));
             if moves && still.is_none() {
                 drop(locked);
-                still = Some(lock::lock(self.inodes.moves())?);
+                still = Some(lock::lock(self.inodes.rename_lock())?);
                 continue;
             }
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
@@ -205,12 +207,12 @@ impl Rename<'_> {
     /// Refuses what keeps its name.
     fn may_leave(&self, place: &Place<'_>) -> Result<()> {
         let (dir, tree) = (place.dir.id, &place.dir.tree);
-        may_remove(tree, dir, &known_inode(tree, dir)?)?;
+        may_remove(tree, dir, &inode_item_cached(tree, dir)?)?;
         if place.id.is_stub() {
             return Ok(());
         }
         let tree = self.namespace.roots.tree_of(place.id)?;
-        refuse_guarded(place.id, &known_inode(&tree, place.id)?)
+        check_mutable(place.id, &inode_item_cached(&tree, place.id)?)
     }
 
     /// A directory that changes its parent is written to itself.
@@ -219,7 +221,7 @@ impl Rename<'_> {
             return Ok(());
         }
         let tree = self.namespace.roots.tree_of(place.id)?;
-        may_write(&tree, place.id, &known_inode(&tree, place.id)?)
+        may_write(&tree, place.id, &inode_item_cached(&tree, place.id)?)
     }
 
     fn within_dir(&self) -> bool {

@@ -36,7 +36,7 @@ impl Place<'_> {
     }
 
     /// Whether ways up to the top lead through here, and change if it moves to `dir`.
-    pub(super) fn moves_ways(&self, dir: FileId) -> bool {
+    pub(super) fn changes_ancestors(&self, dir: FileId) -> bool {
         self.is_subvolume() || self.is_dir() && self.dir.id != dir
     }
 

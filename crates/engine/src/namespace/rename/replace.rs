@@ -10,7 +10,7 @@ use crate::inode::{EntryChange, Locked, may_add, must_be_dir, note_change, note_
 use crate::namespace::entry::{NewEntry, next_index};
 use crate::namespace::inherit::inherited;
 use crate::namespace::new_inode::{NewInode, Parent};
-use crate::namespace::unlink::Left;
+use crate::namespace::unlink::AfterUnlink;
 use crate::transaction::Reservation;
 
 impl<'a> Rename<'a> {
@@ -122,17 +122,17 @@ impl<'a> Rename<'a> {
         drafts: &mut Drafts<'a>,
         locked: &mut Locked<'a>,
         new: &'n Place<'a>,
-    ) -> Result<Left<'n>> {
+    ) -> Result<AfterUnlink<'n>> {
         let Some(inode) = &new.inode else {
             drafts.detach_stub(new)?;
-            return Ok(Left::Something);
+            return Ok(AfterUnlink::Something);
         };
         let mut item = drafts.of(&new.dir.tree).inode(new.id)?;
         drafts.detach(new)?;
         let draft = drafts.of(&new.dir.tree);
         let state = locked.state(new.id);
         self.namespace
-            .lose_name(draft, inode, &mut item, state, self.now)
+            .drop_link(draft, inode, &mut item, state, self.now)
     }
 
     /// Notes the move with the inode; a subvolume's root directory does not learn of it.

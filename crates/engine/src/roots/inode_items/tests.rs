@@ -22,18 +22,18 @@ fn put(ino: u64, size: u64) -> Edit {
     Edit::Put(key(ino), Arc::from(item(size).as_bytes()))
 }
 
-fn size(items: &InodeItems, ino: u64) -> Option<u64> {
+fn size(items: &InodeItemCache, ino: u64) -> Option<u64> {
     items.get(ROOT, ino).ok().map(|item| item.size.get())
 }
 
-fn follow(items: &InodeItems, edit: &Edit) {
+fn follow(items: &InodeItemCache, edit: &Edit) {
     items.follow(ROOT, edit, ItemChange::Any, Transid(7));
 }
 
 // ITEMS-1
 #[test]
 fn last_edit_is_shown_until_the_inode_goes() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     follow(&items, &put(257, 1));
     follow(&items, &put(258, 2));
     follow(&items, &put(257, 3));
@@ -46,7 +46,7 @@ fn last_edit_is_shown_until_the_inode_goes() {
 
 #[test]
 fn inode_of_another_tree_is_another() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     follow(&items, &put(257, 1));
     for root in 258..1000 {
         assert!(items.get(RootId(root), 257).is_err());
@@ -56,7 +56,7 @@ fn inode_of_another_tree_is_another() {
 // ITEMS-2
 #[test]
 fn what_was_read_before_an_edit_does_not_enter_after_it() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     let early = items.get(ROOT, 257).unwrap_err();
     follow(&items, &put(257, 2));
     follow(&items, &Edit::Delete(key(257)));
@@ -69,7 +69,7 @@ fn what_was_read_before_an_edit_does_not_enter_after_it() {
 
 #[test]
 fn inodes_of_one_slot_take_turns() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     let other = 257 + (MOST_PAGES * PAGE_SLOTS) as u64;
     follow(&items, &put(257, 1));
     follow(&items, &put(other, 2));
@@ -80,7 +80,7 @@ fn inodes_of_one_slot_take_turns() {
 
 #[test]
 fn other_items_of_an_inode_are_none_of_this() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     follow(&items, &put(257, 1));
     let name = Key::new(257, KeyType::INODE_REF, 256);
     follow(&items, &Edit::Delete(name));
@@ -90,7 +90,7 @@ fn other_items_of_an_inode_are_none_of_this() {
 // ITEMS-3
 #[test]
 fn changes_of_times_leave_the_last_other_change_as_it_was() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     let id = FileId::new(ROOT, InodeNr(257));
     let times = |transid| items.follow(ROOT, &put(257, 1), ItemChange::Times, Transid(transid));
     let changed = || items.changed_in(id).ok();
@@ -115,7 +115,7 @@ fn changes_of_times_leave_the_last_other_change_as_it_was() {
 
 #[test]
 fn what_is_not_known_of_changes_is_noted_unless_there_was_one_meanwhile() {
-    let items = InodeItems::default();
+    let items = InodeItemCache::default();
     let id = FileId::new(ROOT, InodeNr(257));
     let enter = || {
         follow(&items, &put(257 + (MOST_PAGES * PAGE_SLOTS) as u64, 2));

@@ -17,20 +17,20 @@ fn changes(of: &[(&[u8], Option<u64>)]) -> NameChanges {
     changes
 }
 
-fn change(names: &Names, of: &[u8], ino: Option<u64>) {
+fn change(names: &NameCache, of: &[u8], ino: Option<u64>) {
     let changes = changes(&[(of, ino)]);
     let tickets = changes.take_out(names);
     changes.enter(names, tickets);
 }
 
-fn ino(names: &Names, of: &[u8]) -> Option<u64> {
+fn ino(names: &NameCache, of: &[u8]) -> Option<u64> {
     names.get(&name(of)).ok().map(|ino| ino.0)
 }
 
 // NAMES-1
 #[test]
 fn last_change_is_kept_until_the_name_goes() {
-    let names = Names::default();
+    let names = NameCache::default();
     change(&names, b"a", Some(257));
     change(&names, b"b", Some(258));
     change(&names, b"a", Some(259));
@@ -44,7 +44,7 @@ fn last_change_is_kept_until_the_name_goes() {
 
 #[test]
 fn name_is_one_of_its_directory_and_its_tree() {
-    let names = Names::default();
+    let names = NameCache::default();
     change(&names, b"a", Some(257));
     for number in 257..1000 {
         let there = Name::new(ROOT, InodeNr(number), b"a").unwrap();
@@ -57,7 +57,7 @@ fn name_is_one_of_its_directory_and_its_tree() {
 // NAMES-2
 #[test]
 fn what_was_read_before_a_change_does_not_enter_after_it() {
-    let names = Names::default();
+    let names = NameCache::default();
     let early = names.get(&name(b"a")).unwrap_err();
     change(&names, b"a", None);
     names.enter(early, &name(b"a"), InodeNr(257));
@@ -70,7 +70,7 @@ fn what_was_read_before_a_change_does_not_enter_after_it() {
 // NAMES-3
 #[test]
 fn a_call_shows_its_names_when_all_of_it_is_made() {
-    let names = Names::default();
+    let names = NameCache::default();
     change(&names, b"a", Some(257));
     change(&names, b"b", Some(258));
     let exchange = changes(&[
@@ -90,7 +90,7 @@ fn a_call_shows_its_names_when_all_of_it_is_made() {
 
 #[test]
 fn what_a_later_change_has_met_is_not_kept_of_an_earlier_one() {
-    let names = Names::default();
+    let names = NameCache::default();
     let early = changes(&[(b"a", Some(257))]);
     let tickets = early.take_out(&names);
     change(&names, b"a", None);
@@ -100,7 +100,7 @@ fn what_a_later_change_has_met_is_not_kept_of_an_earlier_one() {
 
 #[test]
 fn names_of_one_set_take_turns() {
-    let names = Names::default();
+    let names = NameCache::default();
     let all: Vec<Vec<u8>> = (0..)
         .map(|number: u32| number.to_string().into_bytes())
         .filter(|of| name(of).set == name(b"0").set)

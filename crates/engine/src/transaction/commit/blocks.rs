@@ -1,7 +1,7 @@
 //! Tree blocks in a commit: where new ones lie, and what becomes of those that they replace.
 //!
 //! A block that a tree replaces is let go: its reference is dropped, and if other trees share it the
-//! references of its children are mended first. The rule is the kernel's (`let_go`). Parents are let go
+//! references of its children are mended first. The rule is the kernel's (`drop_block`). Parents are let go
 //! before their children, so that a child's count is known when its turn comes.
 //!
 //! A block that this commit made and that no snapshot shares is not let go: its place is given to the next
@@ -221,7 +221,7 @@ impl<'v> Blocks<'v> {
 
     /// The tree `root` gives up a block that it points to. `may_be_shared` says whether the extent tree must be
     /// asked.
-    fn let_go(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
+    fn drop_block(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
         let node = block.node();
         let (bytenr, level) = (node.bytenr(), node.level());
         let sharing = match may_be_shared {
@@ -354,7 +354,7 @@ impl ApplyIo for BlockIo<'_, '_> {
         if !self.root.tree.is_subvolume() {
             return;
         }
-        // Of which `let_go` will ask who shares them.
+        // Of which `drop_block` will ask who shares them.
         let is_old = |expect: &&Expect| expect.generation <= Some(self.last_snapshot);
         let mut items: Vec<Key> = touched
             .iter()
@@ -375,7 +375,7 @@ impl ApplyIo for BlockIo<'_, '_> {
             let places = self.blocks.spare.entry((self.root.tree, node.level()));
             places.or_default().push_back(node.bytenr());
         } else {
-            self.blocks.let_go(&block, self.root.tree, shared)?;
+            self.blocks.drop_block(&block, self.root.tree, shared)?;
         }
         self.made -= 1;
         Ok(block)

@@ -5,7 +5,7 @@
 //! is dropped. So it goes on after a crash, and goes on with what the kernel began.
 //!
 //! A block that others share only loses this tree's reference. If its children are referred to in this
-//! tree's name, they are referred to in the block's name from then on, all the way down (`disown`): no
+//! tree's name, they are referred to in the block's name from then on, all the way down (`convert_to_full_backrefs`): no
 //! reference may outlive its tree. Where a step ends within that is kept in memory only: who does not know begins
 //! at the shared block again.
 //!
@@ -14,7 +14,7 @@
 //! Invariants
 //! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
 //!   second visit unless the kernel set it, which is why nodes are looked into all the same.
-//! - CLEAN-2: a step drops or disowns something, however little time there is; and however little space, in a commit
+//! - CLEAN-2: a step drops or converts something, however little time there is; and however little space, in a commit
 //!   that has nothing else to do.
 //! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
 
@@ -51,7 +51,7 @@ struct Walk {
     /// Something was dropped or disowned (CLEAN-2).
     has_begun: bool,
     /// What lies before this in shared blocks is disowned.
-    disowned_to: Option<Key>,
+    converted_to: Option<Key>,
 }
 
 /// Where a step ends.
@@ -73,13 +73,13 @@ enum Visit {
 impl Commit<'_> {
     /// Takes a step through the deleted subvolumes, if there are any.
     pub(super) fn clean_deleted_subvolumes(&mut self) -> Result<()> {
-        if !self.unclean {
+        if !self.needs_cleaner {
             return Ok(());
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
         let Some(refs) = self.manager.cleaner_refs(self.counts) else {
-            self.manager.set_unclean();
+            self.manager.wake_cleaner();
             return Ok(());
         };
         let refs = usize::try_from(refs).unwrap_or(usize::MAX);
@@ -89,7 +89,7 @@ impl Commit<'_> {
         };
         for id in deleted {
             if !self.clean(id, limit)? {
-                self.manager.set_unclean();
+                self.manager.wake_cleaner();
                 break;
             }
         }
@@ -109,7 +109,7 @@ impl Commit<'_> {
             // The root tree has orphans of its own, which are inodes of caches.
             let id = RootId(key.offset);
             if id.is_subvolume()
-                && !self.kept.contains(&id)
+                && !self.roots_in_use.contains(&id)
                 && let Some(tree) = self.roots.find_tree(id)?
                 && tree.item().refs.get() == 0
             {
@@ -137,7 +137,7 @@ impl Commit<'_> {
                 tree.item.drop_progress = DiskKey::from(key);
                 tree.item.drop_level = level;
                 tree.item_is_stale = true;
-                self.manager.note_disowned(id, walk.disowned_to);
+                self.manager.note_converted(id, walk.converted_to);
                 return Ok(false);
             }
         }
@@ -163,7 +163,7 @@ impl Commit<'_> {
             path: Vec::new(),
             limit,
             has_begun: false,
-            disowned_to: self.manager.disowned_to(id),
+            converted_to: self.manager.converted_to(id),
         };
         let mut block = view.read_root()?;
         let mut held_by = RefKey::TreeRoot(id);
@@ -226,7 +226,7 @@ impl Commit<'_> {
             .is_none_or(|generation| generation > origin);
         if is_own
             && !(level == 0 && sharing.full_backref)
-            && self.disown(walk, &expect)? == Visit::Interrupted
+            && self.convert_to_full_backrefs(walk, &expect)? == Visit::Interrupted
         {
             return Ok(Visit::Interrupted);
         }
@@ -239,9 +239,9 @@ impl Commit<'_> {
     }
 
     /// Has the children of a shared block be referred to in the block's name (CLEAN-1).
-    fn disown(&mut self, walk: &mut Walk, expect: &Expect) -> Result<Visit> {
+    fn convert_to_full_backrefs(&mut self, walk: &mut Walk, expect: &Expect) -> Result<Visit> {
         if self.is_over(walk) {
-            walk.disowned_to = expect.first_key;
+            walk.converted_to = expect.first_key;
             return Ok(Visit::Interrupted);
         }
         let block = self.read_block(walk.root, expect)?;
@@ -250,7 +250,7 @@ impl Commit<'_> {
             return Ok(Visit::Dropped);
         }
         if !node.is_leaf() {
-            let first = walk.disowned_to;
+            let first = walk.converted_to;
             let first = first.map_or(0, |key| node.child_slot(&key));
             for slot in first..node.len() {
                 let Some(child) = walk.expect(&block, slot) else {
@@ -259,7 +259,7 @@ impl Commit<'_> {
                 let is_own = child
                     .generation
                     .is_none_or(|generation| generation > walk.origin);
-                if is_own && self.disown(walk, &child)? == Visit::Interrupted {
+                if is_own && self.convert_to_full_backrefs(walk, &child)? == Visit::Interrupted {
                     return Ok(Visit::Interrupted);
                 }
             }
@@ -307,7 +307,7 @@ impl Commit<'_> {
         changes.sort_by_key(|(key, _)| *key);
         self.apply_owned(RootId::ROOT_TREE, &changes)?;
         self.trees.remove(&id);
-        self.gone.push(id);
+        self.dropped_roots.push(id);
         Ok(())
     }
 }

@@ -15,10 +15,10 @@ use crate::transaction::running::Running;
 impl<'v> Commit<'v> {
     /// None if there is nothing to commit.
     pub(super) fn freeze(manager: &'v TransactionManager) -> Result<Option<Commit<'v>>> {
-        let (old, trees, unclean, kept) = {
+        let (old, trees, needs_cleaner, roots_in_use) = {
             let mut running = manager.running.write();
-            let unclean = manager.take_unclean();
-            if running.running().is_empty() && !unclean {
+            let needs_cleaner = manager.take_needs_cleaner();
+            if running.running().is_empty() && !needs_cleaner {
                 return Ok(None);
             }
             let next = Running::new(Transid(running.running().transid.0 + 1));
@@ -33,13 +33,13 @@ impl<'v> Commit<'v> {
                     ..CommitTree::unchanged(tree)
                 })
                 .collect();
-            let kept = match unclean {
-                true => manager.roots.kept_subvolumes(),
+            let roots_in_use = match needs_cleaner {
+                true => manager.roots.subvolumes_in_use(),
                 false => Vec::new(),
             };
-            (old, trees, unclean, kept)
+            (old, trees, needs_cleaner, roots_in_use)
         };
-        manager.froze();
+        manager.notify_frozen();
         let transid = old.transid;
         let refs = std::mem::take(&mut *old.refs.lock());
         let pending_subvolumes = std::mem::take(&mut *old.pending_subvolumes.lock());
@@ -61,10 +61,10 @@ impl<'v> Commit<'v> {
             groups: BTreeMap::new(),
             freed_data: Vec::new(),
             changed_inodes: Vec::new(),
-            gone: Vec::new(),
+            dropped_roots: Vec::new(),
             removed_groups: Vec::new(),
-            unclean,
-            kept,
+            needs_cleaner,
+            roots_in_use,
             rebuilt: false,
             edits,
             new_system_chunks: Vec::new(),

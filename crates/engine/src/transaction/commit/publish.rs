@@ -13,7 +13,7 @@ impl Commit<'_> {
             transid,
             trees,
             changed_inodes,
-            gone,
+            dropped_roots,
             removed_groups,
             ..
         } = self;
@@ -37,13 +37,13 @@ impl Commit<'_> {
             });
             tree.tree.live().publish(tree.root);
             if let Some(frozen) = tree.frozen {
-                manager.discarded.push(frozen);
+                manager.retired_sets.push(frozen);
             }
         }
         for (tree, ino) in changed_inodes {
             tree.inode_items.forget(tree.id(), ino);
         }
-        for id in gone {
+        for id in dropped_roots {
             roots.forget_tree(id);
         }
         roots.publish_superblock(superblock);
@@ -56,7 +56,7 @@ impl Commit<'_> {
             manager.space.free_device_space(removed);
         }
         let pinned = manager.space.take_pinned();
-        manager.unreleased.lock().push(epoch, pinned);
+        manager.pinned_by_epoch.lock().push(epoch, pinned);
         manager.release_freed();
         manager.shrink_reservation();
     }

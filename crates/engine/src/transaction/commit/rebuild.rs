@@ -78,7 +78,7 @@ impl Commit<'_> {
         self.edits.distrusts_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
         if self.counts.edits > 0 {
             // What this commit frees may be room for it.
-            self.manager.set_unclean();
+            self.manager.wake_cleaner();
         }
     }
 

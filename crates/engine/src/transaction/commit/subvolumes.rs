@@ -37,7 +37,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    pub(super) fn make_births(&mut self) -> Result<()> {
+    pub(super) fn create_pending_subvolumes(&mut self) -> Result<()> {
         for pending in std::mem::take(&mut self.pending_subvolumes) {
             self.create_pending(pending)?;
         }

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 use super::{Commit, Lap};
 use crate::file_id::FileId;
-use crate::inode::{inode_key, known_inode};
+use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
 use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
@@ -147,7 +147,7 @@ impl Place {
                 extent_item(disk, txn.transid().0),
             );
         }
-        let mut item = known_inode(&tree, id).unwrap();
+        let mut item = inode_item_cached(&tree, id).unwrap();
         item.size = len.into();
         item.nbytes = len.into();
         item.flags = InodeFlags::NODATASUM.bits().into();

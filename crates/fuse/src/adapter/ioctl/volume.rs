@@ -114,7 +114,7 @@ impl<S: Source> Call<'_, S> {
         }
         if self.adapter.device.is_read_only() {
             // It was made read-only: nothing comes after this.
-            self.volume.rest().map_err(errno)?;
+            self.volume.quiesce().map_err(errno)?;
             return Ok(0);
         }
         self.adapter.write_back(None)?;

@@ -2,7 +2,7 @@
 //! it: it enters in parts. It may replace many, and become many where free space is in pieces.
 //!
 //! Invariants
-//! - STEPS-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it. As they
+//! - SPLIT-INSERT-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it. As they
 //!   enter in the order of the file, each is joined to the one before, and one item is left in the end.
 //!
 //! Locks: as in `write_back`. A commit takes no file's, so that this thread may make one between two parts.
@@ -95,7 +95,7 @@ impl Stored {
                 csums: Vec::new(),
             },
         };
-        // STEPS-1
+        // SPLIT-INSERT-1
         let rest = Stored::Reserved {
             start: at,
             part: rest,
@@ -113,12 +113,12 @@ fn parts(
     shape: CsumShape,
     most: u64,
 ) -> Vec<Vec<Stored>> {
-    let mut pieces: Vec<Stored> = stored.to_vec();
-    pieces.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
+    let mut dirty_ranges: Vec<Stored> = stored.to_vec();
+    dirty_ranges.sort_by_key(|piece| std::cmp::Reverse(piece.range().start));
     let mut parts = Vec::new();
     let mut part = Vec::new();
     let mut left = most;
-    while let Some(piece) = pieces.pop() {
+    while let Some(piece) = dirty_ranges.pop() {
         let (own, items) = (piece.own_items(shape), piece.items(extent_edit, shape));
         if left < items.min(own + REPLACED_ITEMS) && !part.is_empty() {
             parts.push(std::mem::take(&mut part));
@@ -140,7 +140,7 @@ fn parts(
         match cut {
             Some((front, rest)) => {
                 part.push(front);
-                pieces.push(rest);
+                dirty_ranges.push(rest);
                 left = 0;
             }
             None => {
@@ -216,7 +216,7 @@ impl Files {
     }
 
     /// Changes the items of one group of runs, in several transactions. What has not entered is given back.
-    pub(super) fn enter_in_steps(
+    pub(super) fn insert_in_batches(
         &self,
         file: &Taken<'_>,
         group: &Group<'_>,
@@ -227,9 +227,9 @@ impl Files {
         let shape = CsumShape::of(&self.roots.superblock());
         let (mut most, mut size) = (most, group.size.start);
         let mut left = VecDeque::from(parts(stored, &group.extent_edit, shape, most));
-        while let Some(pieces) = left.front() {
+        while let Some(dirty_ranges) = left.front() {
             let is_last = left.len() == 1;
-            let end = pieces.last().map_or(0, |piece| piece.range().end);
+            let end = dirty_ranges.last().map_or(0, |piece| piece.range().end);
             let after = match is_last {
                 true => group.size.end,
                 false => size.max(end.min(group.size.end)),
@@ -237,12 +237,12 @@ impl Files {
             let entered = match self.reserve_part(most) {
                 Ok(None) => {
                     most = self.items_of_parts(most / 2)?;
-                    let pieces: Vec<Stored> = left.into_iter().flatten().collect();
-                    left = parts(&pieces, &group.extent_edit, shape, most).into();
+                    let dirty_ranges: Vec<Stored> = left.into_iter().flatten().collect();
+                    left = parts(&dirty_ranges, &group.extent_edit, shape, most).into();
                     continue;
                 }
                 Ok(Some(reservation)) => {
-                    let ranges = pieces.iter().map(Stored::range).collect();
+                    let ranges = dirty_ranges.iter().map(Stored::range).collect();
                     let extent_edit = file.load_ranges(self, ranges, size..after);
                     extent_edit.and_then(|extent_edit| {
                         let mut part = Group {
@@ -251,7 +251,7 @@ impl Files {
                             size: size..after,
                             ends: group.ends && is_last,
                         };
-                        self.enter_group(file, &mut part, pieces, incompressible, reservation)
+                        self.enter_group(file, &mut part, dirty_ranges, incompressible, reservation)
                     })
                 }
                 Err(error) => Err(error),

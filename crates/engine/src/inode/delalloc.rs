@@ -14,7 +14,7 @@ use crate::roots::Tree;
 
 impl Inodes {
     /// `stored` with what is buffered: the size and the bytes in use.
-    pub(crate) fn with_buffered(
+    pub(crate) fn with_delalloc(
         &self,
         inode: &Inode,
         state: &InodeState,

@@ -21,12 +21,12 @@ pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
 /// Whether a directory may lose an entry.
 pub(crate) fn may_remove(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     may_write(tree, id, dir)?;
-    refuse_guarded(id, dir)
+    check_mutable(id, dir)
 }
 
 /// Whether owner, mode, times and attributes may change.
 pub(crate) fn may_change(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
-    refuse_guarded(id, item)?;
+    check_mutable(id, item)?;
     tree.check_writable()
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()>
 }
 
 /// Refuses what is append-only or immutable: it keeps its names and attributes.
-pub(crate) fn refuse_guarded(id: FileId, item: &InodeItem) -> Result<()> {
+pub(crate) fn check_mutable(id: FileId, item: &InodeItem) -> Result<()> {
     let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
     match item.flags().intersects(guards) {
         true => Err(Error::NotPermitted(id)),

@@ -1,4 +1,4 @@
-//! Pieces against a plain array of bytes.
+//! DirtyRanges against a plain array of bytes.
 
 use ubtrfs_sim::{Rng, seed};
 
@@ -29,11 +29,11 @@ impl Model {
     }
 }
 
-/// PIECES-1, PIECES-2, and that the counter has what there is.
-fn assert_sound(pieces: &Pieces, windows: &Windows) {
+/// DIRTY-RANGES-1, DIRTY-RANGES-2, and that the counter has what there is.
+fn assert_sound(dirty_ranges: &DirtyRanges, buffer_pool: &BufferPool) {
     let mut last_end = None;
     let mut bytes = 0;
-    for (start, piece) in pieces.iter() {
+    for (start, piece) in dirty_ranges.iter() {
         let end = start + piece.len() as u64;
         assert!(!piece.is_empty());
         assert_eq!(start / WINDOW_BYTES, (end - 1) / WINDOW_BYTES);
@@ -42,16 +42,16 @@ fn assert_sound(pieces: &Pieces, windows: &Windows) {
         last_end = Some(end);
         bytes += piece.len() as u64;
     }
-    assert_eq!(windows.buffered_bytes(), bytes);
-    assert_eq!(pieces.end(), last_end);
+    assert_eq!(buffer_pool.buffered_bytes(), bytes);
+    assert_eq!(dirty_ranges.end(), last_end);
 }
 
 #[test]
 fn any_writes_agree_with_an_array() {
     let mut rng = Rng::new(seed("any_writes_agree_with_an_array"));
     for _ in 0..6 {
-        let windows = Arc::new(Windows::new(64 * WINDOW_BYTES));
-        let mut pieces = Pieces::new(&windows);
+        let buffer_pool = Arc::new(BufferPool::new(64 * WINDOW_BYTES));
+        let mut dirty_ranges = DirtyRanges::new(&buffer_pool);
         let mut model = Model(vec![None; LEN as usize]);
         for step in 0..100 {
             let longest = if step % 10 == 0 { LEN } else { 3000 };
@@ -62,23 +62,23 @@ fn any_writes_agree_with_an_array() {
             let end = (start + 1 + rng.below(longest)).min(LEN);
             let range = start..end;
             if rng.one_in(4) {
-                pieces.clear(range.clone());
+                dirty_ranges.clear(range.clone());
                 model.slice(range.clone()).fill(None);
             } else {
                 let mut bytes = vec![0; (end - start) as usize];
                 rng.fill(&mut bytes);
-                pieces.write(start, &bytes);
+                dirty_ranges.write(start, &bytes);
                 let written = bytes.iter().map(|&byte| Some(byte));
                 let slice = model.slice(range.clone());
                 slice.iter_mut().zip(written).for_each(|(a, b)| *a = b);
             }
-            assert_sound(&pieces, &windows);
+            assert_sound(&dirty_ranges, &buffer_pool);
             let seen = rng.below(LEN)..LEN;
             let mut gaps = vec![seen.clone()];
-            pieces.subtract_from(&mut gaps);
+            dirty_ranges.subtract_from(&mut gaps);
             assert_eq!(gaps, model.gaps(seen.clone()));
             let mut buf = vec![0; (seen.end - seen.start) as usize];
-            pieces.copy_to(seen.start, &mut buf);
+            dirty_ranges.copy_to(seen.start, &mut buf);
             let known: Vec<u8> = model
                 .slice(seen)
                 .iter()
@@ -86,33 +86,36 @@ fn any_writes_agree_with_an_array() {
                 .collect();
             assert!(buf == known);
         }
-        drop(pieces);
-        assert_eq!(windows.buffered_bytes(), 0);
+        drop(dirty_ranges);
+        assert_eq!(buffer_pool.buffered_bytes(), 0);
     }
 }
 
 #[test]
 fn sectors_count_once_however_many_pieces_touch_them() {
-    let mut pieces = Pieces::default();
-    pieces.write(10, &[1; 10]);
-    pieces.write(100, &[1; 10]);
-    pieces.write(5000, &[1; 4000]);
-    assert_eq!(pieces.sector_bytes(0..4096, 4096), 4096);
-    assert_eq!(pieces.sector_bytes(0..16384, 4096), 12288);
-    assert_eq!(pieces.sector_bytes(4096..8192, 4096), 4096);
-    assert_eq!(pieces.sector_bytes(12288..16384, 4096), 0);
+    let mut dirty_ranges = DirtyRanges::default();
+    dirty_ranges.write(10, &[1; 10]);
+    dirty_ranges.write(100, &[1; 10]);
+    dirty_ranges.write(5000, &[1; 4000]);
+    assert_eq!(dirty_ranges.sector_bytes(0..4096, 4096), 4096);
+    assert_eq!(dirty_ranges.sector_bytes(0..16384, 4096), 12288);
+    assert_eq!(dirty_ranges.sector_bytes(4096..8192, 4096), 4096);
+    assert_eq!(dirty_ranges.sector_bytes(12288..16384, 4096), 0);
 }
 
 #[test]
 fn memory_of_full_windows_serves_the_next_file() {
-    let windows = Arc::new(Windows::new(64 * WINDOW_BYTES));
+    let buffer_pool = Arc::new(BufferPool::new(64 * WINDOW_BYTES));
     let mut taken = Vec::new();
     for _ in 0..2 {
-        let mut pieces = Pieces::new(&windows);
+        let mut dirty_ranges = DirtyRanges::new(&buffer_pool);
         for block in 0..3 * WINDOW_BYTES / 4096 {
-            pieces.write(block * 4096, &[1; 4096]);
+            dirty_ranges.write(block * 4096, &[1; 4096]);
         }
-        let places: Vec<_> = pieces.iter().map(|(_, bytes)| bytes.as_ptr()).collect();
+        let places: Vec<_> = dirty_ranges
+            .iter()
+            .map(|(_, bytes)| bytes.as_ptr())
+            .collect();
         assert_eq!(places.len(), 3);
         taken.push(places[1..].to_vec());
     }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pieces::WINDOW_BYTES;
+use super::dirty_ranges::WINDOW_BYTES;
 
 #[derive(Debug)]
-pub(crate) struct Windows {
+pub(crate) struct BufferPool {
     buffered_bytes: AtomicU64,
     free: Mutex<Free>,
     /// How many windows are kept.
@@ -21,15 +21,15 @@ pub(crate) struct Windows {
 
 #[derive(Debug, Default)]
 struct Free {
-    windows: Vec<Vec<u8>>,
+    buffer_pool: Vec<Vec<u8>>,
     /// The fewest that there were since `trim`.
     idle: usize,
 }
 
-impl Windows {
+impl BufferPool {
     /// For as much buffered data as there may be.
-    pub(crate) fn new(budget_bytes: u64) -> Windows {
-        Windows {
+    pub(crate) fn new(budget_bytes: u64) -> BufferPool {
+        BufferPool {
             buffered_bytes: AtomicU64::new(0),
             free: Mutex::default(),
             most: usize::try_from(budget_bytes / WINDOW_BYTES).unwrap_or(usize::MAX),
@@ -50,22 +50,22 @@ impl Windows {
     pub(crate) fn take(&self) -> Vec<u8> {
         let free = {
             let mut free = self.free.lock();
-            let taken = free.windows.pop();
-            free.idle = free.idle.min(free.windows.len());
+            let taken = free.buffer_pool.pop();
+            free.idle = free.idle.min(free.buffer_pool.len());
             taken
         };
         free.unwrap_or_else(|| Vec::with_capacity(WINDOW_BYTES as usize))
     }
 
-    pub(crate) fn give_back(&self, pieces: impl Iterator<Item = Vec<u8>>) {
-        for mut piece in pieces {
+    pub(crate) fn give_back(&self, dirty_ranges: impl Iterator<Item = Vec<u8>>) {
+        for mut piece in dirty_ranges {
             if piece.capacity() != WINDOW_BYTES as usize {
                 continue;
             }
             piece.clear();
             let mut free = self.free.lock();
-            if free.windows.len() < self.most {
-                free.windows.push(piece);
+            if free.buffer_pool.len() < self.most {
+                free.buffer_pool.push(piece);
             }
         }
     }
@@ -74,9 +74,9 @@ impl Windows {
     pub(crate) fn trim(&self) {
         let idle = {
             let mut free = self.free.lock();
-            let left = free.windows.len() - free.idle;
+            let left = free.buffer_pool.len() - free.idle;
             free.idle = left;
-            free.windows.split_off(left)
+            free.buffer_pool.split_off(left)
         };
         drop(idle);
     }
@@ -86,24 +86,24 @@ impl Windows {
 mod tests {
     use super::*;
 
-    fn count(windows: &Windows) -> usize {
-        windows.free.lock().windows.len()
+    fn count(buffer_pool: &BufferPool) -> usize {
+        buffer_pool.free.lock().buffer_pool.len()
     }
 
     #[test]
     fn windows_stay_up_to_the_budget_while_they_are_used() {
-        let windows = Windows::new(3 * WINDOW_BYTES);
-        let taken: Vec<_> = (0..5).map(|_| windows.take()).collect();
-        windows.give_back(taken.into_iter());
-        assert_eq!(count(&windows), 3);
-        windows.trim();
+        let buffer_pool = BufferPool::new(3 * WINDOW_BYTES);
+        let taken: Vec<_> = (0..5).map(|_| buffer_pool.take()).collect();
+        buffer_pool.give_back(taken.into_iter());
+        assert_eq!(count(&buffer_pool), 3);
+        buffer_pool.trim();
         for _ in 0..3 {
-            let taken = [windows.take(), windows.take()];
-            windows.give_back(taken.into_iter());
-            windows.trim();
-            assert_eq!(count(&windows), 2);
+            let taken = [buffer_pool.take(), buffer_pool.take()];
+            buffer_pool.give_back(taken.into_iter());
+            buffer_pool.trim();
+            assert_eq!(count(&buffer_pool), 2);
         }
-        windows.trim();
-        assert_eq!(count(&windows), 0);
+        buffer_pool.trim();
+        assert_eq!(count(&buffer_pool), 0);
     }
 }

@@ -1,17 +1,17 @@
 //! Written bytes by file offset, merged as they come.
 //!
 //! Invariants
-//! - PIECES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
-//! - PIECES-2: within a window no two pieces touch.
+//! - DIRTY-RANGES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
+//! - DIRTY-RANGES-2: within a window no two pieces touch.
 //!
-//! Windows bound what one write may have to move, and what a growing piece has to be copied. The memory of full
-//! ones is used again (`windows`).
+//! BufferPool bound what one write may have to move, and what a growing piece has to be copied. The memory of full
+//! ones is used again (`buffer_pool`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::windows::Windows;
+use super::buffer_pool::BufferPool;
 
 #[cfg(test)]
 mod tests;
@@ -21,33 +21,33 @@ pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
 /// Bytes of one file, counted against the volume's budget while they exist.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct DirtyRanges {
     by_start: BTreeMap<u64, Vec<u8>>,
     bytes: u64,
-    windows: Option<Arc<Windows>>,
+    buffer_pool: Option<Arc<BufferPool>>,
 }
 
-impl Drop for Pieces {
+impl Drop for DirtyRanges {
     fn drop(&mut self) {
         self.charge(0);
-        if let Some(windows) = &self.windows {
-            windows.give_back(std::mem::take(&mut self.by_start).into_values());
+        if let Some(buffer_pool) = &self.buffer_pool {
+            buffer_pool.give_back(std::mem::take(&mut self.by_start).into_values());
         }
     }
 }
 
-impl Pieces {
-    pub(crate) fn new(windows: &Arc<Windows>) -> Pieces {
-        Pieces {
+impl DirtyRanges {
+    pub(crate) fn new(buffer_pool: &Arc<BufferPool>) -> DirtyRanges {
+        DirtyRanges {
             by_start: BTreeMap::new(),
             bytes: 0,
-            windows: Some(Arc::clone(windows)),
+            buffer_pool: Some(Arc::clone(buffer_pool)),
         }
     }
 
     fn charge(&mut self, bytes: u64) {
-        if let Some(windows) = &self.windows {
-            windows.charge(bytes.wrapping_sub(self.bytes).cast_signed());
+        if let Some(buffer_pool) = &self.buffer_pool {
+            buffer_pool.charge(bytes.wrapping_sub(self.bytes).cast_signed());
         }
         self.bytes = bytes;
     }
@@ -58,8 +58,8 @@ impl Pieces {
         let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
         let goes_on =
             start.is_multiple_of(WINDOW_BYTES) && start.checked_sub(WINDOW_BYTES).is_some_and(full);
-        match &self.windows {
-            Some(windows) if goes_on => windows.take(),
+        match &self.buffer_pool {
+            Some(buffer_pool) if goes_on => buffer_pool.take(),
             _ => Vec::new(),
         }
     }
@@ -105,7 +105,7 @@ impl Pieces {
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            // PIECES-1
+            // DIRTY-RANGES-1
             let room = WINDOW_BYTES - at % WINDOW_BYTES;
             let (part, after) = rest.split_at(rest.len().min(room as usize));
             self.write_within(at, part);
@@ -114,7 +114,7 @@ impl Pieces {
         }
     }
 
-    /// PIECES-2; `bytes` stay within one window.
+    /// DIRTY-RANGES-2; `bytes` stay within one window.
     fn write_within(&mut self, start: u64, bytes: &[u8]) {
         let end = start + bytes.len() as u64;
         let window = start - start % WINDOW_BYTES;
