@@ -3,7 +3,7 @@
 //! Every variant names the place: the device's path or devid, and offsets in bytes.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
@@ -221,6 +221,21 @@ impl DeviceError {
             }
             _ => false,
         }
+    }
+}
+
+/// Makes the error of a device that cannot be opened.
+pub(crate) fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
+    move |source| DeviceError::Open {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
+    DeviceError::InUse {
+        path: path.to_owned(),
+        holder,
     }
 }
 

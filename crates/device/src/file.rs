@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
-use crate::error::{DeviceError, Holder};
+use crate::error::{DeviceError, Holder, in_use, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
 use crate::loop_device::{LoopDevice, loop_on};
@@ -27,16 +28,6 @@ use crate::waiting::{self, WouldWait};
 
 #[cfg(test)]
 mod tests;
-
-/// What a device is opened for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// Together with other readers.
-    #[default]
-    Read,
-    /// Alone.
-    Write,
-}
 
 /// What makes two paths the same device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -254,20 +245,6 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), DeviceError> {
         path: path.to_owned(),
         kind,
     })
-}
-
-pub(crate) fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
-    move |source| DeviceError::Open {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
-    DeviceError::InUse {
-        path: path.to_owned(),
-        holder,
-    }
 }
 
 fn open_file(path: &Path, access: Access, flags: OFlags) -> io::Result<File> {

@@ -5,6 +5,7 @@
 //! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it. It says where
 //! new chunks lie and which items describe them ([`chunk_layout`]), and leaves it to others to insert these.
 
+mod access;
 mod block_device;
 mod block_discard;
 pub mod chunk_layout;
@@ -30,12 +31,13 @@ mod test_volume;
 mod uring;
 pub mod waiting;
 
+pub use access::Access;
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };
-pub use file::{Access, FileDevice};
+pub use file::FileDevice;
 pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::error::{DeviceError, Holder};
-use crate::file::{Access, in_use, open_error};
+use crate::access::Access;
+use crate::error::{DeviceError, Holder, in_use, open_error};
 use crate::loop_device::{backing_of, loop_on, sibling_of};
 
 /// How long is waited for a lock, or for a loop device to go: the process behind a mount lets go a moment after umount(8)

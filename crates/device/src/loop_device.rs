@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise, major, minor};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
-use crate::file::Access;
+use crate::access::Access;
 
 const CONTROL: &str = "/dev/loop-control";
 /// The number that is free may be somebody else's a moment later.

@@ -30,10 +30,10 @@ use ubtrfs_format::item::{Chunk, DevItem, Stripe};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 
+use crate::access::Access;
 use crate::block_device::BlockDevice;
 use crate::chunk_map::{ChunkMap, ChunkStripe, MappedChunk};
 use crate::error::{DeviceError, Holder};
-use crate::file::Access;
 use crate::read_errors::{ReadErrorRecord, ReadErrors};
 use crate::superblock::CopyChoice;
 

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_format::ids::DevId;
 
+use crate::access::Access;
 use crate::error::DeviceError;
-use crate::file::{Access, identity};
+use crate::file::identity;
 use crate::scan::{FoundDevice, scan};
 
 #[cfg(test)]

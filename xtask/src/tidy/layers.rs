@@ -31,7 +31,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "block_discard file_clone memory_limit parity read_errors registration uring waiting",
+            "access block_discard file_clone memory_limit parity read_errors registration uring waiting",
             "loop_device",
             "error",
             "block_device chunk_map lock",

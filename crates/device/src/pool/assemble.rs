@@ -18,9 +18,10 @@ use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 
 use super::{PoolOptions, PresentDevice};
+use crate::access::Access;
 use crate::block_device::BlockDevice;
 use crate::error::DeviceError;
-use crate::file::{Access, FileDevice, identity};
+use crate::file::{FileDevice, identity};
 use crate::scan::scan;
 use crate::superblock::{CopyChoice, DeviceSuperblocks, refuse_foreign};
 

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags};
 
 use super::{DeviceTable, Pool, PoolDevice};
+use crate::access::Access;
 use crate::chunk_map::{ChunkProblem, MappedChunk};
 use crate::error::{DeviceError, SuperblockChange};
-use crate::file::Access;
 
 impl Pool {
     /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless

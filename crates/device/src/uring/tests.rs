@@ -1,8 +1,9 @@
 //! Batches through a ring give what plain reads give.
 
 use super::*;
+use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite};
-use crate::file::{Access, FileDevice};
+use crate::file::FileDevice;
 
 fn pattern(offset: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((offset + i) / 97) as u8).collect()
