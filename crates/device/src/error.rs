@@ -10,7 +10,7 @@ use ubtrfs_format::ids::{DevId, Logical, Physical};
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::chunk_map::ChunkProblem;
+use crate::chunk_problem::ChunkProblem;
 use crate::signature::Signature;
 use crate::waiting::{self, WouldWait};
 

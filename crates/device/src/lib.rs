@@ -10,9 +10,11 @@ mod block_device;
 mod block_discard;
 pub mod chunk_layout;
 mod chunk_map;
+mod chunk_problem;
 mod error;
 mod file;
 mod file_clone;
+mod find_signatures;
 mod lock;
 mod loop_device;
 mod memory;
@@ -33,11 +35,13 @@ pub mod waiting;
 
 pub use access::Access;
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
-pub use chunk_map::{ChunkMap, ChunkProblem, ChunkStripe, MappedChunk, STRIPE_LEN};
+pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
+pub use chunk_problem::ChunkProblem;
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };
 pub use file::FileDevice;
+pub use find_signatures::{FoundSignature, find_signature, find_signatures};
 pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
@@ -47,7 +51,7 @@ pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;
 pub use scan::{FoundDevice, scan};
 pub use siblings::{all_siblings, siblings};
-pub use signature::{FoundSignature, Signature, find_signature, find_signatures};
+pub use signature::Signature;
 pub use stripes::{Piece, Row};
 pub use superblock::{
     CopyChoice, CopyProblem, DeviceSuperblocks, SuperblockCopy, write_superblocks,

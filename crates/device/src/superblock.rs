@@ -17,7 +17,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::block_device::BlockDevice;
 use crate::error::{DeviceError, SoundCopy};
-use crate::signature::{Signature, find_signatures};
+use crate::find_signatures::find_signatures;
+use crate::signature::Signature;
 
 #[cfg(test)]
 mod tests;

@@ -31,11 +31,12 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard file_clone memory_limit parity read_errors registration uring waiting",
+            "access block_discard chunk_problem file_clone memory_limit parity read_errors registration \
+             signature uring waiting",
             "loop_device",
             "error",
             "block_device chunk_map lock",
-            "chunk_layout file memory signature stripes",
+            "chunk_layout file find_signatures memory stripes",
             "superblock",
             "scan",
             "pool siblings",

@@ -11,7 +11,8 @@ use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Supe
 
 use super::{DeviceTable, Pool, PoolDevice};
 use crate::access::Access;
-use crate::chunk_map::{ChunkProblem, MappedChunk};
+use crate::chunk_map::MappedChunk;
+use crate::chunk_problem::ChunkProblem;
 use crate::error::{DeviceError, SuperblockChange};
 
 impl Pool {
