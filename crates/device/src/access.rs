@@ -1,4 +1,11 @@
-//! What a device is opened for, which decides what its lock allows to others.
+//! The purposes for which a device is opened: they decide what its lock allows to others.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,4 +15,20 @@ pub enum Access {
     Read,
     /// Alone.
     Write,
+}
+
+impl Access {
+    /// Opens a device without a lock.
+    pub(crate) fn open(self, path: &Path, flags: OFlags) -> io::Result<File> {
+        // Should the path have become a pipe since it was checked, opening it must not wait. Left set, the
+        // flag would make io_uring give up on reads that have to wait.
+        let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(self == Access::Write)
+            .custom_flags(flags.bits() as i32)
+            .open(path)?;
+        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+        Ok(file)
+    }
 }

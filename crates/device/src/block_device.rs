@@ -7,10 +7,12 @@
 //! Nothing is written by such a thread.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 
+use crate::claim::DeviceClaim;
 use crate::error::Holder;
-use crate::file::FileDevice;
 
 /// A device, a file that stands for one, or memory.
 pub trait BlockDevice: Send + Sync + Debug {
@@ -46,9 +48,29 @@ pub trait BlockDevice: Send + Sync + Debug {
         }
     }
 
-    /// The file behind it, if reads of several devices may be queued together.
-    fn as_file(&self) -> Option<&FileDevice> {
+    /// The open file behind it, if the kernel serves it as a file.
+    fn file(&self) -> Option<&File> {
         None
+    }
+
+    /// The claim on a block device.
+    fn claim(&self) -> Option<&DeviceClaim> {
+        None
+    }
+
+    /// Lets `len` bytes at `offset` be those of another file, without a copy.
+    ///
+    /// Only where one file system holds both files and can share blocks, in whole blocks of it. Nothing has
+    /// changed after an error.
+    fn clone_range(
+        &self,
+        source: BorrowedFd<'_>,
+        source_offset: u64,
+        len: u64,
+        offset: u64,
+    ) -> io::Result<()> {
+        let _ = (source, source_offset, len, offset);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Does all writes, in no order, and leaves each one's outcome in its `result`.

@@ -8,21 +8,21 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
-use crate::error::{DeviceError, Holder, in_use, open_error};
+use crate::claim::DeviceClaim;
+use crate::error::{DeviceError, Holder, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
-use crate::loop_device::{LoopDevice, loop_on};
+use crate::loop_device::loop_on;
 use crate::uring::{self, Request};
 use crate::waiting::{self, WouldWait};
 
@@ -46,7 +46,7 @@ pub struct FileDevice {
     is_block: bool,
     holder: Option<Holder>,
     /// What keeps the kernel and others who claim devices away.
-    claim: Mutex<Option<File>>,
+    claim: Option<DeviceClaim>,
     /// The image behind a loop device, locked.
     _backing: Option<Unlocking>,
 }
@@ -57,12 +57,14 @@ impl FileDevice {
         let metadata = std::fs::metadata(path).map_err(&failed)?;
         check_kind(path, &metadata)?;
         let is_block = metadata.file_type().is_block_device();
-        let mut holder = None;
-        let mut claim = None;
-        if is_block {
-            claim = claim_block(path, access, &mut holder)?;
-        }
-        let file = open_file(path, access, OFlags::empty()).map_err(&failed)?;
+        let (claim, mut holder) = match is_block {
+            true => {
+                let (claim, holder) = DeviceClaim::open(path, access)?;
+                (Some(claim), holder)
+            }
+            false => (None, None),
+        };
+        let file = access.open(path, OFlags::empty()).map_err(&failed)?;
         lock(&file, path, access)?;
         match access {
             _ if is_block => {}
@@ -80,25 +82,10 @@ impl FileDevice {
             tracing::warn!(path = %path.display(), %holder, "reading a device that is in use");
         }
         Ok(FileDevice {
-            claim: Mutex::new(claim),
+            claim,
             _backing: backing,
             ..Self::from_file(file, path, is_block, holder)?
         })
-    }
-
-    /// Lets others claim the block device, as the kernel does for a mount of it. Locks stay.
-    pub fn release_claim(&self) {
-        *self.claim.lock() = None;
-    }
-
-    /// Claims the block device again, after [`FileDevice::release_claim`].
-    pub fn renew_claim(&self) -> Result<(), DeviceError> {
-        let mut holder = None;
-        *self.claim.lock() = match self.is_block {
-            true => claim_block(&self.path, Access::Write, &mut holder)?,
-            false => None,
-        };
-        Ok(())
     }
 
     /// Opens for a look that neither takes a lock nor asks who else is there.
@@ -106,7 +93,7 @@ impl FileDevice {
         let failed = open_error(path);
         let metadata = std::fs::metadata(path).map_err(&failed)?;
         check_kind(path, &metadata)?;
-        let file = open_file(path, Access::Read, OFlags::empty()).map_err(&failed)?;
+        let file = Access::Read.open(path, OFlags::empty()).map_err(&failed)?;
         Self::from_file(file, path, metadata.file_type().is_block_device(), None)
     }
 
@@ -138,25 +125,9 @@ impl FileDevice {
             tells_cached: AtomicBool::new(true),
             is_block,
             holder,
-            claim: Mutex::new(None),
+            claim: None,
             _backing: None,
         })
-    }
-
-    /// Turns reads into requests that may be run along with those of other files.
-    pub(crate) fn queue_reads<'a>(
-        &'a self,
-        reads: &'a mut [DeviceRead<'_>],
-        requests: &mut Vec<Request<'a>>,
-    ) {
-        for read in reads {
-            read.result = PastEnd::check(read.offset, read.buf.len() as u64, self.len_bytes());
-            if read.result.is_ok() {
-                let buffer = uring::Buffer::Read(read.buf);
-                let result = &mut read.result;
-                requests.push(Request::new(&self.file, read.offset, buffer, result));
-            }
-        }
     }
 
     /// Reads what the page cache has, all of it or none.
@@ -184,26 +155,6 @@ impl FileDevice {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Lets `len` bytes at `offset` be those of another file, without a copy.
-    ///
-    /// Only where one file system holds both files and can share blocks, in whole blocks of it. Nothing has
-    /// changed after an error.
-    pub fn clone_range(
-        &self,
-        source: BorrowedFd<'_>,
-        source_offset: u64,
-        len: u64,
-        offset: u64,
-    ) -> io::Result<()> {
-        PastEnd::check(offset, len, self.len_bytes())?;
-        file_clone::clone_range(&self.file, source, source_offset, len, offset)
-    }
-
-    /// Attaches a loop device to an image.
-    pub fn attach_loop(&self, access: Access) -> io::Result<LoopDevice> {
-        LoopDevice::attach(&self.file, access)
     }
 
     /// Whether it is a block device rather than an image file.
@@ -247,36 +198,20 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), DeviceError> {
     })
 }
 
-fn open_file(path: &Path, access: Access, flags: OFlags) -> io::Result<File> {
-    // Should the path have become a pipe since it was checked, opening it must not wait. Left set, the
-    // flag would make io_uring give up on reads that have to wait.
-    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(access == Access::Write)
-        .custom_flags(flags.bits() as i32)
-        .open(path)?;
-    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
-    Ok(file)
-}
-
-/// A writer keeps the claim; a reader only asks whether it could have it.
-fn claim_block(
-    path: &Path,
-    access: Access,
-    holder: &mut Option<Holder>,
-) -> Result<Option<File>, DeviceError> {
-    let is_busy = |error: &io::Error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-    match open_file(path, Access::Read, OFlags::EXCL) {
-        Ok(claim) => Ok((access == Access::Write).then_some(claim)),
-        Err(error) if is_busy(&error) && access == Access::Write => {
-            Err(in_use(path, Holder::Kernel))
+/// Turns reads of a file into requests that may be run along with those of other files.
+pub(crate) fn queue_reads<'a>(
+    file: &'a File,
+    len_bytes: u64,
+    reads: &'a mut [DeviceRead<'_>],
+    requests: &mut Vec<Request<'a>>,
+) {
+    for read in reads {
+        read.result = PastEnd::check(read.offset, read.buf.len() as u64, len_bytes);
+        if read.result.is_ok() {
+            let buffer = uring::Buffer::Read(read.buf);
+            let result = &mut read.result;
+            requests.push(Request::new(file, read.offset, buffer, result));
         }
-        Err(error) if is_busy(&error) => {
-            *holder = Some(Holder::Kernel);
-            Ok(None)
-        }
-        Err(error) => Err(open_error(path)(error)),
     }
 }
 
@@ -310,7 +245,7 @@ impl BlockDevice for FileDevice {
             return;
         }
         let mut requests = Vec::with_capacity(reads.len());
-        self.queue_reads(reads, &mut requests);
+        queue_reads(&self.file, self.len_bytes(), reads, &mut requests);
         uring::run(&mut requests);
     }
 
@@ -327,8 +262,23 @@ impl BlockDevice for FileDevice {
         uring::run(&mut requests);
     }
 
-    fn as_file(&self) -> Option<&FileDevice> {
-        Some(self)
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn claim(&self) -> Option<&DeviceClaim> {
+        self.claim.as_ref()
+    }
+
+    fn clone_range(
+        &self,
+        source: BorrowedFd<'_>,
+        source_offset: u64,
+        len: u64,
+        offset: u64,
+    ) -> io::Result<()> {
+        PastEnd::check(offset, len, self.len_bytes())?;
+        file_clone::clone_range(&self.file, source, source_offset, len, offset)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -11,6 +11,7 @@ mod block_discard;
 pub mod chunk_layout;
 mod chunk_map;
 mod chunk_problem;
+mod claim;
 mod error;
 mod file;
 mod file_clone;
@@ -37,6 +38,7 @@ pub use access::Access;
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
+pub use claim::DeviceClaim;
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };

@@ -91,7 +91,8 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    pub(crate) fn attach(image: &File, access: Access) -> io::Result<LoopDevice> {
+    /// Attaches a loop device to an image.
+    pub fn attach(image: &File, access: Access) -> io::Result<LoopDevice> {
         let mut options = OpenOptions::new();
         options.read(true).write(access == Access::Write);
         // Opened anew: a lock would go with the last of the device's references to the file that has it.

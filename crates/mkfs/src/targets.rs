@@ -143,8 +143,7 @@ impl<'d> Targets<'d> {
     ) -> io::Result<()> {
         for mirror in 1..=chunk.mirrors() {
             for piece in chunk.pieces(offset, len, mirror) {
-                let device = self.target(piece.devid).device.as_file();
-                let device = device.ok_or(io::ErrorKind::Unsupported)?;
+                let device = self.target(piece.devid).device;
                 let from = source_offset + (piece.logical.0 - chunk.logical().0 - offset);
                 device.clone_range(source, from, piece.len, piece.physical.0)?;
             }

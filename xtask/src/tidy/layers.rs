@@ -35,6 +35,7 @@ const ORDERS: &[(&str, &[&str])] = &[
              signature uring waiting",
             "loop_device",
             "error",
+            "claim",
             "block_device chunk_map lock",
             "chunk_layout file find_signatures memory stripes",
             "superblock",

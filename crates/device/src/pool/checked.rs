@@ -19,6 +19,7 @@ use super::{Pool, PoolDevice};
 use crate::block_device::DeviceRead;
 use crate::chunk_map::MappedChunk;
 use crate::error::{Attempt, AttemptProblem, DeviceError, ReadFailure};
+use crate::file::queue_reads;
 use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 use crate::waiting;
 
@@ -401,8 +402,8 @@ fn run_batches(batches: &mut [Batch<'_>]) {
         let Some(block) = batch.device.as_ref().and_then(|device| device.block()) else {
             continue;
         };
-        match (block.as_file(), batch.reads.as_mut_slice()) {
-            (Some(file), reads) => file.queue_reads(reads, &mut requests),
+        match (block.file(), batch.reads.as_mut_slice()) {
+            (Some(file), reads) => queue_reads(file, block.len_bytes(), reads, &mut requests),
             (None, [read]) => read.result = block.read_at(read.buf, read.offset),
             (None, reads) => block.read_batch(reads),
         }

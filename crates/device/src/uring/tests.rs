@@ -3,7 +3,7 @@
 use super::*;
 use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite};
-use crate::file::FileDevice;
+use crate::file::{FileDevice, queue_reads};
 
 fn pattern(offset: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((offset + i) / 97) as u8).collect()
@@ -124,7 +124,8 @@ fn without_a_ring_plain_calls_do_the_same() {
         .map(|(n, buf)| DeviceRead::new(n * 60_000, buf))
         .collect();
     let mut requests = Vec::new();
-    device.queue_reads(&mut reads, &mut requests);
+    let (file, len_bytes) = (device.file().unwrap(), device.len_bytes());
+    queue_reads(file, len_bytes, &mut reads, &mut requests);
     assert!(run_with(None, &mut requests).is_none());
     for read in reads {
         let fits = read.offset + 5000 <= 1 << 20;

@@ -8,6 +8,7 @@
 //! image, so that nothing is cached twice. What somebody has read through the loop device may be out of date; the
 //! kernel forgets it when the volume is closed, and the loop device goes with the mount.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
-use ubtrfs_device::{Access, BlockDevice, FileDevice};
+use ubtrfs_device::{Access, BlockDevice, DeviceClaim, LoopDevice};
 use ubtrfs_engine::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
@@ -37,18 +38,15 @@ pub(super) fn attach_volume(
     shown_by: &ShownBy,
 ) -> Result<OwnedFd, MountError> {
     let named = device_at(volume, wanted.source);
-    let file = named.as_ref().and_then(|device| device.as_file());
+    let claim = named.as_ref().and_then(|device| device.claim());
+    let file = named.as_ref().and_then(|device| device.file());
     let must = options.block_mount == BlockMount::Always;
-    match file {
-        Some(device)
-            if device.is_block()
-                && geteuid().is_root()
-                && options.block_mount != BlockMount::Never =>
-        {
-            attach_device(volume, device, wanted, must)
+    match (claim, file) {
+        (Some(claim), _) if geteuid().is_root() && options.block_mount != BlockMount::Never => {
+            attach_device(volume, claim, wanted, must)
         }
         _ if must => Err(MountError::NotABlockMount(wanted.source.into())),
-        Some(image) if !image.is_block() && options.loop_mount == Some(true) => {
+        (None, Some(image)) if options.loop_mount == Some(true) => {
             attach_image(volume, image, wanted, shown_by)
         }
         _ => attach(wanted),
@@ -57,18 +55,18 @@ pub(super) fn attach_volume(
 
 fn attach_device(
     volume: &Volume,
-    device: &FileDevice,
+    claim: &DeviceClaim,
     wanted: &Attachment<'_>,
     must: bool,
 ) -> Result<OwnedFd, MountError> {
-    device.release_claim();
+    claim.release();
     let sectorsize = volume.superblock().sectorsize.get();
     let refused = match attach_block(wanted, sectorsize) {
         Ok(connection) => return Ok(connection),
         Err(error) => error,
     };
     if volume.is_writable() {
-        let renewed = device.renew_claim();
+        let renewed = claim.renew();
         renewed
             .and_then(|()| volume.pool().check_unchanged())
             .map_err(|error| MountError::Volume(error.into()))?;
@@ -82,7 +80,7 @@ fn attach_device(
 
 fn attach_image(
     volume: &Volume,
-    image: &FileDevice,
+    image: &File,
     wanted: &Attachment<'_>,
     shown_by: &ShownBy,
 ) -> Result<OwnedFd, MountError> {
@@ -90,12 +88,10 @@ fn attach_image(
         true => Access::Write,
         false => Access::Read,
     };
-    let device = image
-        .attach_loop(access)
-        .map_err(|error| MountError::NoLoop {
-            image: wanted.source.into(),
-            error,
-        })?;
+    let device = LoopDevice::attach(image, access).map_err(|error| MountError::NoLoop {
+        image: wanted.source.into(),
+        error,
+    })?;
     let as_device = Attachment {
         source: device.path(),
         ..wanted.clone()
@@ -128,18 +124,18 @@ impl Reclaim {
         let device = device.filter(|&device| is_mounted(device))?;
         let file = device_at(volume, source)?;
         // An image that is mounted by a loop device is never claimed.
-        let is_block = file.as_file().is_some_and(FileDevice::is_block);
-        is_block.then_some(Self { file, device })
+        file.claim()?;
+        Some(Self { file, device })
     }
 
     /// Makes sure that nobody else has the device, or had it meanwhile.
     pub(super) fn claim(&self, volume: &Volume) -> Result<(), Error> {
-        let Some(file) = self.file.as_file() else {
+        let Some(claim) = self.file.claim() else {
             return Ok(());
         };
         let until = Instant::now() + LETS_GO_WITHIN;
         loop {
-            match file.renew_claim() {
+            match claim.renew() {
                 Ok(()) => {
                     tracing::info!("claimed the device again");
                     return Ok(volume.pool().check_unchanged()?);
@@ -169,7 +165,6 @@ fn is_kept(device: (u32, u32)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io;
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
@@ -196,7 +191,7 @@ mod tests {
         let options = OpenOptions::default().writable(true);
         let volume = Volume::open(&[device.path().into()], &options).unwrap();
         let file = device_at(&volume, device.path()).unwrap();
-        file.as_file().unwrap().release_claim();
+        file.claim().unwrap().release();
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
         let new = NewInode::file(0o644);
         volume.create(top, b"lost", &new).unwrap();
@@ -244,7 +239,7 @@ mod tests {
             let volume = Volume::open(&[device.path().into()], &options).unwrap();
             let before = volume.superblock().generation.get();
             let file = device_at(&volume, device.path()).unwrap();
-            file.as_file().unwrap().release_claim();
+            file.claim().unwrap().release();
             let stranger = is_taken.then(|| claimed_by_a_stranger(device.path()));
             let top = volume.root_dir(RootId::FS_TREE).unwrap();
             let new = NewInode::file(0o644);
