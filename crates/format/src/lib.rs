@@ -6,6 +6,7 @@
 
 pub mod block_group_flags;
 pub mod check;
+mod chunk_check;
 pub mod compress;
 pub mod csum;
 pub mod features;

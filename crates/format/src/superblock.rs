@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block_group_flags::BlockGroupFlags;
-use crate::check::{CorruptChunk, check_chunk};
+use crate::chunk_check::{CorruptChunk, check_chunk};
 use crate::csum::{CsumMismatch, CsumType};
 use crate::features::{CompatRo, FeatureName, Incompat};
 use crate::ids::{Logical, Transid};

@@ -1,10 +1,11 @@
 //! The defects of a tree block, one variant each.
 
 use super::item::{
-    CorruptBlockGroup, CorruptChunk, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
+    CorruptBlockGroup, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
     CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
     CorruptRaidStripe, CorruptRoot,
 };
+use crate::chunk_check::CorruptChunk;
 use crate::csum::CsumMismatch;
 use crate::ids::{Logical, RootId, Transid};
 use crate::key::Key;

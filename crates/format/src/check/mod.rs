@@ -19,11 +19,12 @@ mod item;
 mod leaf;
 mod node;
 
+pub use crate::chunk_check::{CorruptChunk, check_chunk};
 pub use error::{CorruptBlock, CorruptItem};
 pub use item::{
-    CorruptBlockGroup, CorruptChunk, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
+    CorruptBlockGroup, CorruptCsumItem, CorruptDev, CorruptDirItem, CorruptExtent,
     CorruptExtentRef, CorruptFileExtent, CorruptFreeSpace, CorruptInode, CorruptName,
-    CorruptRaidStripe, CorruptRoot, ExtentField, RootGeneration, check_chunk,
+    CorruptRaidStripe, CorruptRoot, ExtentField, RootGeneration,
 };
 
 use crate::csum::CsumType;

@@ -18,7 +18,6 @@ mod root;
 mod stripe_tree;
 
 pub use block_group::CorruptBlockGroup;
-pub use chunk::{CorruptChunk, check_chunk};
 pub use csum::CorruptCsumItem;
 pub use dev::CorruptDev;
 pub use dir::CorruptDirItem;
