@@ -16,8 +16,9 @@ use crate::issue::Place;
 use crate::roots::Roots;
 use crate::space::{GroupItem, Spaces};
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 /// Gives each chunk its block group, and tells of those that do not match.
 pub(crate) fn check(

@@ -21,8 +21,9 @@ use crate::issue::Place;
 use crate::roots::Roots;
 use crate::space::Spaces;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 const DEV_TREE: RootId = RootId::DEV_TREE;
 

@@ -15,8 +15,9 @@ use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 use data::DataReader;
 use ranges::{Range, without};

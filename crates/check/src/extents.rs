@@ -16,7 +16,8 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::space::Spaces;
 use crate::state::State;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor};
+use crate::tree_root::TreeRoot;
+use crate::walk::{Lost, Visited, Visitor};
 
 /// The extent whose items are being met.
 #[derive(Debug)]

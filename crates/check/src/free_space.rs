@@ -16,8 +16,9 @@ use crate::issue::Place;
 use crate::roots::Roots;
 use crate::space::{FreeRuns, Spaces};
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 /// mkfs.btrfs begins with chunks below it and leaves their free-space infos behind.
 const MKFS_CHUNKS_END: u64 = 21 << 20;

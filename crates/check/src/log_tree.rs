@@ -18,8 +18,9 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::roots::Roots;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 pub(crate) fn check(
     state: &mut State<'_>,

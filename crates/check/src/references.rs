@@ -10,8 +10,9 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::roots::Roots;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 use ubtrfs_format::ids::RootId;
 

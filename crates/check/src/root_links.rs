@@ -13,7 +13,7 @@ use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::fingerprint::Hasher;
 use crate::issue::Place;
-use crate::roots::RootEntry;
+use crate::root_entry::RootEntry;
 use crate::sorter::Sorter;
 use crate::state::State;
 

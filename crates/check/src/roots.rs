@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ubtrfs_format::features::CompatRo;
-use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
+use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{DirEntries, RootItem, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
@@ -13,61 +13,12 @@ use ubtrfs_format::uuid::Uuid;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::root_entry::RootEntry;
 use crate::root_links::{Link, RootLinks};
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
-
-/// What a root item says, as far as it is needed later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RootEntry {
-    pub(crate) key: Key,
-    pub(crate) bytenr: u64,
-    pub(crate) level: u8,
-    pub(crate) generation: u64,
-    pub(crate) refs: u32,
-    drop_progress: Key,
-    drop_level: u8,
-    uuid: Uuid,
-    received_uuid: Uuid,
-}
-
-impl RootEntry {
-    fn new(key: Key, item: &RootItem) -> RootEntry {
-        RootEntry {
-            key,
-            bytenr: item.bytenr.get(),
-            level: item.level,
-            generation: item.generation.get(),
-            refs: item.refs.get(),
-            drop_progress: item.drop_progress.get(),
-            drop_level: item.drop_level,
-            uuid: item.uuid,
-            received_uuid: item.received_uuid,
-        }
-    }
-
-    pub(crate) fn id(&self) -> RootId {
-        RootId(self.key.objectid)
-    }
-
-    /// A subvolume that the kernel will delete, or has begun to.
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.id().is_subvolume() && self.refs == 0
-    }
-
-    pub(crate) fn tree_root(&self) -> TreeRoot {
-        // A relocation tree that is being merged notes its progress there as well, and still holds all.
-        let is_half = self.drop_progress.objectid != 0 && self.refs == 0;
-        TreeRoot {
-            tree: self.id(),
-            bytenr: Logical(self.bytenr),
-            level: self.level,
-            generation: Some(Transid(self.generation)),
-            dropped: is_half.then_some((self.drop_progress, self.drop_level)),
-        }
-    }
-}
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 /// Uuid and kind of entry to the subvolumes that have it.
 pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;

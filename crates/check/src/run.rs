@@ -18,9 +18,10 @@ use crate::roots::Roots;
 use crate::space::Spaces;
 use crate::state::State;
 use crate::superblocks;
+use crate::tree_root::TreeRoot;
 use crate::uuids;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(), CheckError> {
     state.start(Phase::Superblocks);

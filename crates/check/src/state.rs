@@ -17,8 +17,9 @@ use crate::lost::{LostBlocks, LostKeys};
 use crate::options::{CheckOptions, Phase, Progress};
 use crate::report::Report;
 use crate::sorter::Sorter;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited};
+use crate::walk::{Lost, Visited};
 
 /// Blocks between two calls of the progress callback.
 const PROGRESS_BLOCKS: u64 = 1024;

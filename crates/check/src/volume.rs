@@ -12,7 +12,7 @@ use ubtrfs_tree::{CommittedRoot, NodeStore, StoreOptions, View};
 
 use crate::error::CheckError;
 use crate::options::CheckOptions;
-use crate::walk::TreeRoot;
+use crate::tree_root::TreeRoot;
 
 pub(crate) struct CheckedVolume {
     pool: Arc<Pool>,

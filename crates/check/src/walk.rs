@@ -16,24 +16,14 @@ mod read;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 
 use crate::error::CheckError;
 use crate::fault::Fault;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-
-/// A tree to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TreeRoot {
-    pub(crate) tree: RootId,
-    pub(crate) bytenr: Logical,
-    pub(crate) level: u8,
-    pub(crate) generation: Option<Transid>,
-    /// Of a subvolume that is half deleted: what lies before the key, in nodes from this level up, is gone.
-    pub(crate) dropped: Option<(Key, u8)>,
-}
 
 /// A block as a visitor gets it.
 #[derive(Clone, Copy, Debug)]

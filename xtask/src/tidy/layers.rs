@@ -93,9 +93,9 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "block_set error fault fingerprint options sorter space",
-            "facts issue lost walk",
-            "report volume",
+            "block_set error fault fingerprint options sorter space tree_root",
+            "facts issue lost root_entry volume",
+            "report walk",
             "state",
             "csums extents root_links superblocks",
             "roots",

@@ -25,11 +25,12 @@ use crate::csums::Expectations;
 use crate::error::CheckError;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::root_entry::RootEntry;
 use crate::root_links::{Link, RootLinks};
-use crate::roots::RootEntry;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 use inode::Inode;
 use names::{Name, NameSums};

@@ -20,8 +20,9 @@ use crate::fingerprint::{Hasher, Sums};
 use crate::issue::Place;
 use crate::sorter::Sorter;
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::{Lost, TreeRoot, Visited, Visitor, walk};
+use crate::walk::{Lost, Visited, Visitor, walk};
 
 const BUCKETS: usize = 256;
 /// Records of one name that are told apart; a sound volume has three.

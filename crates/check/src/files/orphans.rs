@@ -11,8 +11,8 @@ use crate::fault::Fault;
 use crate::issue::Place;
 use crate::sorter::{Sorted, Sorter};
 use crate::state::State;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
-use crate::walk::TreeRoot;
 
 #[derive(Debug)]
 pub(super) struct Orphans {

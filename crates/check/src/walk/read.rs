@@ -9,8 +9,9 @@ use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::Node;
 
-use super::{Batch, Event, Lost, TreeRoot};
+use super::{Batch, Event, Lost};
 use crate::fault::Fault;
+use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 
 /// Children of higher nodes that are read at a time; those of the lowest nodes fill a batch.
