@@ -11,10 +11,10 @@ use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::DevId;
 
-use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice, Wish, WishedSize};
+use super::chunks::{ChunkLayout, Place, PlannedChunk, PlannedDevice, Wish, WishedSize};
 use super::error::MkfsError;
 use super::options::{Geometry, SINGLE_SYSTEM_CHUNK_BYTES};
-use super::place::{Cursor, Place};
+use super::place::Cursor;
 
 #[cfg(test)]
 mod tests;

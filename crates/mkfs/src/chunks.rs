@@ -28,7 +28,6 @@ use zerocopy::IntoBytes;
 
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, RESERVED_BYTES, SINGLE_SYSTEM_CHUNK_BYTES};
-use super::place::Place;
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +79,14 @@ impl PlannedChunk {
     pub fn superblock_ranges(&self) -> Vec<Range<u64>> {
         superblock_ranges(&self.map)
     }
+}
+
+/// A byte of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// By its number in the layout.
+    pub(super) chunk: usize,
+    pub(super) offset: u64,
 }
 
 /// The devices and chunks of a volume.

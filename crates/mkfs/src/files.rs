@@ -10,9 +10,9 @@ use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::uuid::Uuid;
 
+use super::chunks::Place;
 use super::error::MkfsError;
 use super::options::Identity;
-use super::place::Place;
 
 /// A subvolume of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

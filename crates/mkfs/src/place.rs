@@ -7,16 +7,8 @@ use std::ops::Range;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{Logical, RootId};
 
-use super::chunks::ChunkLayout;
+use super::chunks::{ChunkLayout, Place};
 use super::error::MkfsError;
-
-/// A byte of a chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    /// By its number in the layout.
-    pub(super) chunk: usize,
-    pub(super) offset: u64,
-}
 
 /// Hands out the addresses of one type of chunks, each once, ascending.
 #[derive(Clone, Debug)]

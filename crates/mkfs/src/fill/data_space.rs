@@ -19,10 +19,10 @@ use super::csum_log::CsumLog;
 use super::encode::{Piece, Shared};
 use super::stripe_writer::StripeWriter;
 use crate::chunk_growth::Spare;
-use crate::chunks::ChunkLayout;
+use crate::chunks::{ChunkLayout, Place};
 use crate::error::MkfsError;
 use crate::options::Geometry;
-use crate::place::{Cursor, Place};
+use crate::place::Cursor;
 use crate::targets::Targets;
 
 /// Data that lies together on disk and in its file.

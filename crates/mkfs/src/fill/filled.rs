@@ -9,11 +9,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use super::byte_log::{ByteLog, Scratch};
 use super::data_space::{PlacedData, PlacedExtent};
 use super::item_sorter::SortedItems;
+use crate::chunks::Place;
 use crate::error::MkfsError;
 use crate::extents::data_extent;
 use crate::files::{Files, Push, Subvolume};
 use crate::options::Geometry;
-use crate::place::Place;
 
 #[derive(Debug)]
 pub(super) struct Filled<'a> {

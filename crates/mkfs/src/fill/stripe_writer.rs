@@ -4,9 +4,8 @@
 
 use ubtrfs_format::ids::Logical;
 
-use crate::chunks::ChunkLayout;
+use crate::chunks::{ChunkLayout, Place};
 use crate::error::MkfsError;
-use crate::place::Place;
 use crate::targets::Targets;
 
 /// A run is written when it is as long as this.
