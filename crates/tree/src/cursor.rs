@@ -44,6 +44,13 @@ pub struct Cursor<'v> {
     clear: Clear,
 }
 
+impl View {
+    /// A cursor that stands nowhere until it is sought.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(self)
+    }
+}
+
 /// The slots of the path's leaf that no upper set has a say in: a walk up takes them as they come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clear {

@@ -21,7 +21,6 @@ use crate::committed::CommittedRoot;
 use crate::delta::{DeltaSize, Edit, Entry, FrozenSet, MutableSet, Overlay};
 use crate::error::TreeError;
 use crate::store::NodeStore;
-use crate::view::View;
 
 #[cfg(test)]
 mod tests;
@@ -99,21 +98,6 @@ impl LiveTree {
 
     pub fn store(&self) -> &Arc<NodeStore> {
         &self.store
-    }
-
-    /// All sets. Each search and each seek takes them as they are at that moment.
-    pub fn view(self: &Arc<Self>) -> View {
-        View::of_live(Arc::clone(self), Depth::Mutable)
-    }
-
-    /// Without the running transaction's changes.
-    pub fn frozen_view(self: &Arc<Self>) -> View {
-        View::of_live(Arc::clone(self), Depth::Frozen)
-    }
-
-    /// What is on disk.
-    pub fn committed_view(self: &Arc<Self>) -> View {
-        View::of_live(Arc::clone(self), Depth::Committed)
     }
 
     pub fn committed(&self) -> CommittedRoot {

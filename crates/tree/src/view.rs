@@ -11,7 +11,6 @@ use ubtrfs_format::key::Key;
 
 use crate::block::{Block, Item};
 use crate::committed::CommittedRoot;
-use crate::cursor::Cursor;
 use crate::error::TreeError;
 use crate::live::{Depth, LiveTree};
 use crate::store::NodeStore;
@@ -82,9 +81,21 @@ impl View {
             Source::Live(tree, depth) => tree.get(*depth, key),
         }
     }
+}
 
-    /// A cursor that stands nowhere until it is sought.
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor::new(self)
+impl LiveTree {
+    /// All sets. Each search and each seek takes them as they are at that moment.
+    pub fn view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Mutable)
+    }
+
+    /// Without the running transaction's changes.
+    pub fn frozen_view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Frozen)
+    }
+
+    /// What is on disk.
+    pub fn committed_view(self: &Arc<Self>) -> View {
+        View::of_live(Arc::clone(self), Depth::Committed)
     }
 }

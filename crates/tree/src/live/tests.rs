@@ -9,6 +9,7 @@ use ubtrfs_format::key::KeyType;
 
 use super::*;
 use crate::test_volume::{TREE, TestVolume};
+use crate::view::View;
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
