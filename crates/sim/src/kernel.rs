@@ -19,12 +19,11 @@ pub use mount::KernelMount;
 pub use verdict::{Verdict, progs_verdict, reading_verdict, writing_verdict};
 pub use volume::KernelVolume;
 
-use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
-use crate::{Error, Result};
+use crate::Error;
+use crate::program::run;
 
 /// Why the kernel cannot be asked here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,30 +71,4 @@ pub fn or_skip(test: &str) -> bool {
     // eprintln would be captured and shown only for tests that fail.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
     false
-}
-
-/// Runs `program`, returns its standard output.
-pub(crate) fn run<I>(program: &'static str, args: I) -> Result<String>
-where
-    I: IntoIterator<Item: AsRef<OsStr>>,
-{
-    let sbin = "/usr/sbin:/sbin";
-    let path = std::env::var("PATH").map_or_else(|_| sbin.into(), |path| format!("{path}:{sbin}"));
-    let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().into()).collect();
-    let output = Command::new(program)
-        .args(&args)
-        .env("PATH", path)
-        .env("LC_ALL", "C")
-        .output()
-        .map_err(|source| Error::NotStarted { program, source })?;
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(stdout);
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Failed {
-        command: format!("{program} {}", args.join(OsStr::new(" ")).display()),
-        status: output.status,
-        output: stdout + &stderr,
-    })
 }

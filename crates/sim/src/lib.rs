@@ -22,6 +22,7 @@ pub mod manifest;
 pub mod matrix;
 pub mod model;
 pub mod oracle;
+mod program;
 mod progress;
 mod raw_ioctl;
 pub mod record;
@@ -30,6 +31,7 @@ mod scratch;
 pub mod script;
 mod slow;
 mod throttled;
+mod vocabulary;
 mod zeros;
 
 pub use error::Error;

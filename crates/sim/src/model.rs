@@ -36,7 +36,7 @@ pub(crate) use shown::compare;
 
 use std::collections::BTreeMap;
 
-use crate::script::{Op, OpError, Outcome, Slot};
+use crate::vocabulary::{Op, OpError, Outcome, Slot};
 
 pub use wander::Wanted;
 

@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::model::ModelFs;
-use crate::script::{Step, Watch};
-
 const EVERY: Duration = Duration::from_secs(10);
 
 /// May be told by several threads.
@@ -61,11 +58,5 @@ impl Progress {
                 detail()
             );
         }
-    }
-}
-
-impl Watch for Progress {
-    fn after(&self, _thread: u8, _index: usize, _step: &Step, model: &ModelFs) {
-        self.step(|| format!("{} inodes of a thread", model.inode_count()));
     }
 }

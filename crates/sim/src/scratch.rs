@@ -10,7 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::At;
-use crate::kernel::run;
+use crate::program::run;
 use crate::{Error, Result};
 
 const PREFIX: &str = "ubtrfs-sim-";

@@ -137,13 +137,14 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             // The type `Result`.
             "lib",
-            "error fault hooked raw_ioctl rng slow throttled zeros",
-            "craft manifest record scratch",
+            "error fault hooked progress raw_ioctl rng slow throttled zeros",
+            "craft manifest program record",
+            "fill scratch",
             "images kernel",
-            "damage fill",
-            "matrix script",
+            "damage matrix vocabulary",
             "model",
-            "oracle progress",
+            "script",
+            "oracle",
         ],
     ),
 ];

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Kind, bytes, sync, write};
 use crate::error::At;
-use crate::kernel::run;
+use crate::program::run;
 use crate::{Result, Rng};
 
 pub(super) fn fill(dir: &Path, rng: &mut Rng) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::run;
+use crate::program::run;
 use crate::{Error, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

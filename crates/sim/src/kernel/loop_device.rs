@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::run;
 use crate::error::At;
+use crate::program::run;
 use crate::{Error, Result};
 
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::run;
 use crate::Result;
+use crate::program::run;
 
 macro_rules! names {
     ($(#[$meta:meta])* $type:ident { $($variant:ident = $name:literal),+ $(,)? }) => {

@@ -7,7 +7,7 @@ use super::inode::{Body, InodeId};
 use super::lookup::Found;
 use super::{ModelFs, OpResult};
 use crate::manifest::{Kind, Time};
-use crate::script::{Attr, Data, Flags, FsPath, OpError, Outcome, XattrHow};
+use crate::vocabulary::{Attr, Data, Flags, FsPath, OpError, Outcome, XattrHow};
 
 const XATTR_NAME_BYTES: usize = 255;
 const XATTR_VALUE_BYTES: usize = 65_536;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inode::{Body, Inode, InodeId};
 use super::{ModelFs, OpResult};
-use crate::script::{Flags, OpError, Outcome, XattrHow};
+use crate::vocabulary::{Flags, OpError, Outcome, XattrHow};
 
 pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
 

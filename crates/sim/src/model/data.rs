@@ -3,7 +3,7 @@
 use super::content::Content;
 use super::inode::{Body, InodeId};
 use super::{ModelFs, OpResult};
-use crate::script::{Allocate, At, Data, OpError, Outcome};
+use crate::vocabulary::{Allocate, At, Data, OpError, Outcome};
 
 /// No file reaches farther; what is asked there differs between callers.
 const MAX_SIZE: u64 = i64::MAX as u64;

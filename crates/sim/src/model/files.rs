@@ -3,7 +3,7 @@
 use super::ModelFs;
 use super::inode::{Body, InodeId};
 use crate::manifest::Digest;
-use crate::script::{At, FsPath};
+use crate::vocabulary::{At, FsPath};
 
 /// One file in all models of a history; a snapshot's copy is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

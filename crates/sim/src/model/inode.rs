@@ -7,7 +7,7 @@ use super::Map;
 use super::content::Content;
 use super::subvolume::SubvolumeId;
 use crate::manifest::{Kind, Time};
-use crate::script::{Flags, Node, OpError};
+use crate::vocabulary::{Flags, Node, OpError};
 
 /// The root directory of each subvolume.
 pub(super) const ROOT_INO: u64 = 256;

@@ -2,7 +2,7 @@
 
 use super::inode::{DirEntry, InodeId, Target};
 use super::{ModelFs, TOP};
-use crate::script::{At, FsPath, OpError};
+use crate::vocabulary::{At, FsPath, OpError};
 
 const NAME_BYTES: usize = 255;
 

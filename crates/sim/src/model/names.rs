@@ -6,7 +6,7 @@ use super::content::Content;
 use super::inode::{Body, Directory, Inode, InodeId, Target};
 use super::lookup::Found;
 use super::{ModelFs, OpResult};
-use crate::script::{FsPath, Node, OpError, Outcome};
+use crate::vocabulary::{FsPath, Node, OpError, Outcome};
 
 const MAX_LINKS: u64 = 65_535;
 const MAX_TARGET_BYTES: usize = 4095;

@@ -4,7 +4,7 @@ use super::content::Content;
 use super::inode::{Body, Inode, InodeId};
 use super::subvolume::SubvolumeId;
 use super::{ModelFs, OpResult};
-use crate::script::{FsPath, OpError, Outcome, Slot};
+use crate::vocabulary::{FsPath, OpError, Outcome, Slot};
 
 impl ModelFs {
     pub(super) fn open(&mut self, path: &FsPath, slot: Slot) -> OpResult {

@@ -3,7 +3,7 @@
 use super::ModelFs;
 use super::inode::{Body, InodeId};
 use super::lookup::Found;
-use crate::script::OpError;
+use crate::vocabulary::OpError;
 
 impl ModelFs {
     /// Writing to an inode or, in a directory, making and removing names.

@@ -4,7 +4,7 @@ use super::inode::{Body, Inode, InodeId, Target};
 use super::lookup::Found;
 use super::subvolume::Place;
 use super::{ModelFs, OpResult};
-use crate::script::{FsPath, Node, OpError, Outcome, RenameHow};
+use crate::vocabulary::{FsPath, Node, OpError, Outcome, RenameHow};
 
 /// A name that takes part.
 #[derive(Clone, Copy)]

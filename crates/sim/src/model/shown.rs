@@ -5,7 +5,7 @@ use super::lookup::Found;
 use super::{ModelFs, TOP};
 use crate::manifest::diff_without;
 use crate::manifest::{Content, Difference, Entry, Field, Kind, Manifest, STUB_INO, Stat, Time};
-use crate::script::FsPath;
+use crate::vocabulary::FsPath;
 
 /// Stands for a time that the model does not know.
 const UNKNOWN: Time = Time {

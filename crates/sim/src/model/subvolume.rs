@@ -3,7 +3,7 @@
 use super::inode::{Body, Directory, Inode, InodeId, ROOT_INO, Target};
 use super::lookup::Found;
 use super::{Map, ModelFs, OpResult, TOP};
-use crate::script::{FsPath, OpError, Outcome, Received};
+use crate::vocabulary::{FsPath, OpError, Outcome, Received};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubvolumeId(pub(super) u64);

@@ -4,7 +4,7 @@ use super::inode::{Body, InodeId};
 use super::lookup::Found;
 use super::{ModelFs, TOP};
 use crate::Rng;
-use crate::script::FsPath;
+use crate::vocabulary::FsPath;
 
 /// What a path is to lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use super::run::{Failure, Problem, Run, RunOptions, Step};
 use super::{
     At, Bytes, Data, FsPath, Op, RenameHow, Shape, Slot, Target, XattrHow, generate, path,
 };
+use crate::Progress;
 use crate::Rng;
 use crate::fill;
 use crate::model::ModelFs;
@@ -168,6 +169,12 @@ pub trait Watch: Sync {
 }
 
 impl Watch for () {}
+
+impl Watch for Progress {
+    fn after(&self, _thread: u8, _index: usize, _step: &Step, model: &ModelFs) {
+        self.step(|| format!("{} inodes of a thread", model.inode_count()));
+    }
+}
 
 /// Models before and after all threads ran.
 #[derive(Clone, Debug)]

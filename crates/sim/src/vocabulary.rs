@@ -205,11 +205,12 @@ pub struct Flags {
     pub nocow: bool,
     pub nodump: bool,
     pub noatime: bool,
-    /// Goes with the property `btrfs.compression`. As the next, what is made in a directory inherits it.
+    /// Goes with the property `btrfs.compression`. New entries of a directory inherit it.
     pub compress: bool,
+    /// Inherited like `compress`.
     pub nocompress: bool,
     pub sync: bool,
-    /// Of directories; forgotten by files.
+    /// Kept by directories, forgotten by files.
     pub dirsync: bool,
 }
 
@@ -334,7 +335,7 @@ pub enum Op {
         to: At,
         to_offset: u64,
     },
-    /// As copy_file_range does, until all is copied or the source ends.
+    /// Copies as copy_file_range does, until all is copied or the source ends.
     CopyRange {
         from: At,
         from_offset: u64,
@@ -480,7 +481,7 @@ pub struct Attr {
     pub gid: u32,
     pub nlink: u64,
     pub rdev: (u32, u32),
-    /// Of a directory twice the length of its names.
+    /// For a directory, twice the length of its names.
     pub size: u64,
 }
 
