@@ -137,14 +137,12 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             // The type `Result`.
             "lib",
-            "error fault hooked progress raw_ioctl rng slow throttled zeros",
-            "craft manifest program record",
-            "fill scratch",
-            "images kernel",
-            "damage matrix vocabulary",
-            "model",
-            "script",
-            "oracle",
+            "error progress raw_ioctl rng zeros",
+            "devices program",
+            "scratch",
+            "kernel_oracle",
+            "crafted_images vocabulary",
+            "model_oracle",
         ],
     ),
 ];

@@ -17,7 +17,7 @@ impl Digest {
         Digest(Sha256::digest(bytes).into())
     }
 
-    /// Of a file with these blocks, by ascending offset, and zeros between them. All but one that ends the
+    /// Hashes a file with these blocks, by ascending offset, and zeros between them. All but one that ends the
     /// file are of `ContentHasher::ALIGN` bytes.
     pub(crate) fn of_file<'a>(blocks: impl Iterator<Item = (u64, &'a [u8])>, size: u64) -> Digest {
         let mut hasher = ContentHasher::default();

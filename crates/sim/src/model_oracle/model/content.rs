@@ -17,7 +17,7 @@ pub(super) struct Content {
     size: u64,
     /// Blocks that are not here are zeros.
     blocks: Map<u64, Arc<Block>>,
-    /// Of the content as it is; replaced by an empty one at each change.
+    /// The digest of the content as it is. Each change puts an empty one in its place.
     digest: Arc<OnceLock<Digest>>,
 }
 
