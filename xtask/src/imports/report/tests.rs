@@ -5,15 +5,15 @@ use crate::files::File;
 
 fn crates() -> BTreeMap<String, Imports> {
     let file = |module: &str, text: &str| {
-        let path = format!("crates/fuse/src/{module}.rs");
+        let path = format!("crates/ubtrfs/src/{module}.rs");
         File::new(Path::new(&path), text.to_owned())
     };
     of_crates(&[
-        file("request", "use crate::{transport::A, stats::B};"),
-        file("transport", "use crate::adapter::{A, B};"),
-        file("adapter", "use crate::{request::A, caller::B};"),
-        file("stats", ""),
-        file("caller", ""),
+        file("open", "use crate::{file::A, subvolumes::B};"),
+        file("file", "use crate::paths::{A, B};"),
+        file("paths", "use crate::{open::A, error::B};"),
+        file("subvolumes", ""),
+        file("error", ""),
     ])
 }
 
@@ -21,21 +21,21 @@ fn crates() -> BTreeMap<String, Imports> {
 fn text_marks_arrows() {
     assert_eq!(
         text(&crates()),
-        "fuse\n  \
-           adapter -> caller 1\n  \
-           adapter -> request 1  circle\n  \
-           request -> stats 1  up\n  \
-           request -> transport 1  up  circle\n  \
-           transport -> adapter 2  up  circle\n"
+        "ubtrfs\n  \
+           file -> paths 2  up  circle\n  \
+           open -> file 1  up  circle\n  \
+           open -> subvolumes 1  up\n  \
+           paths -> error 1\n  \
+           paths -> open 1  circle\n"
     );
 }
 
 #[test]
 fn dot_colours_arrows() {
     let dot = dot(&crates());
-    let upward = "\"fuse/transport\" -> \"fuse/adapter\" [label=2, color=red, style=bold];";
+    let upward = "\"ubtrfs/file\" -> \"ubtrfs/paths\" [label=2, color=red, style=bold];";
     assert!(dot.contains(upward), "{dot}");
-    let downward = "\"fuse/adapter\" -> \"fuse/caller\" [label=1];";
+    let downward = "\"ubtrfs/paths\" -> \"ubtrfs/error\" [label=1];";
     assert!(dot.contains(downward), "{dot}");
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
 }

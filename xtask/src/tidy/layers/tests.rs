@@ -6,21 +6,21 @@ fn file(path: &str, text: &str) -> File {
     File::new(Path::new(path), text.to_owned())
 }
 
-/// Files of a crate `fuse` with all its modules.
+/// Files of a crate `ubtrfs` with all its modules.
 fn crate_with(import: &str) -> Vec<File> {
     let modules = [
-        "caller",
-        "ioctl_args",
-        "request",
-        "stats",
-        "adapter",
-        "mount",
+        "error",
+        "open",
+        "properties",
+        "removal",
+        "subvolumes",
+        "paths",
     ];
     let mut files: Vec<File> = modules
         .iter()
-        .map(|module| file(&format!("crates/fuse/src/{module}.rs"), ""))
+        .map(|module| file(&format!("crates/ubtrfs/src/{module}.rs"), ""))
         .collect();
-    files.push(file("crates/fuse/src/transport/mod.rs", import));
+    files.push(file("crates/ubtrfs/src/file/mod.rs", import));
     files
 }
 
@@ -34,23 +34,23 @@ fn findings(files: &[File]) -> (Vec<Finding>, Counts) {
 /// TIDY-7
 #[test]
 fn upward_import_is_refused() {
-    let (findings, counts) = findings(&crate_with("//! A.\nuse crate::adapter::X;\n"));
-    let import = "transport names adapter::X".to_owned();
+    let (findings, counts) = findings(&crate_with("//! A.\nuse crate::paths::X;\n"));
+    let import = "file names paths::X".to_owned();
     let fault = Fault::UpwardImport { line: 2, import };
-    let path = "crates/fuse/src/transport/mod.rs";
+    let path = "crates/ubtrfs/src/file/mod.rs";
     assert_eq!(findings, [Finding::new(path, fault)]);
-    assert_eq!(counts["fuse transport -> adapter"], 1);
+    assert_eq!(counts["ubtrfs file -> paths"], 1);
 }
 
 #[test]
 fn import_in_one_layer_is_refused() {
-    let (findings, counts) = findings(&crate_with("use super::stats::X;"));
+    let (findings, counts) = findings(&crate_with("use super::removal::X;"));
     assert_eq!((findings.len(), counts.len()), (1, 1));
 }
 
 #[test]
 fn downward_import_is_allowed() {
-    let (findings, counts) = findings(&crate_with("use crate::request::X;"));
+    let (findings, counts) = findings(&crate_with("use crate::open::X;"));
     assert_eq!((findings.len(), counts.len()), (0, 0));
 }
 
@@ -58,18 +58,18 @@ fn downward_import_is_allowed() {
 fn what_the_first_file_declares_is_above_all() {
     let (findings, counts) = findings(&crate_with("use crate::Whole;"));
     assert_eq!((findings.len(), counts.len()), (1, 1));
-    assert!(!is_upward("sim", "kernel", TOP));
+    assert!(!is_upward("sim", "scratch", TOP));
 }
 
 #[test]
 fn known_imports_are_allowed() {
-    let files = crate_with("use crate::adapter::{X, Y};");
+    let files = crate_with("use crate::paths::{X, Y};");
     let crates = imports::of_crates(&files);
     for (text, expected) in [("2", 0), ("1", 2)] {
-        let text = format!("fuse transport -> adapter {text}\n");
+        let text = format!("ubtrfs file -> paths {text}\n");
         let mut findings = Vec::new();
         let baseline = Baseline::new(UPWARD, text);
-        find_new("fuse", &crates["fuse"], &baseline, &mut findings);
+        find_new("ubtrfs", &crates["ubtrfs"], &baseline, &mut findings);
         assert_eq!(findings.len(), expected);
     }
 }
@@ -77,8 +77,8 @@ fn known_imports_are_allowed() {
 #[test]
 fn module_without_a_place_is_found() {
     let mut files = crate_with("");
-    files.push(file("crates/fuse/src/extra.rs", ""));
-    files.retain(|file| !file.path.ends_with("stats.rs"));
+    files.push(file("crates/ubtrfs/src/extra.rs", ""));
+    files.retain(|file| !file.path.ends_with("removal.rs"));
     let (findings, _) = findings(&files);
     let module = |name: &str| name.to_owned();
     assert_eq!(
@@ -91,7 +91,7 @@ fn module_without_a_place_is_found() {
                 module: module("extra")
             },
             Fault::StaleModule {
-                module: module("stats")
+                module: module("removal")
             },
         ]
     );
