@@ -107,7 +107,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "fuse",
         &[
-            "caller ioctl_args request",
+            "caller ioctl_args mount_table request",
             "stats transport",
             "adapter",
             "mount",

@@ -17,7 +17,7 @@ use rustix::mount::{
 use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
-use super::table::TableEntry;
+use crate::mount_table::TableEntry;
 
 /// A directory of every system that has `/dev/fuse`.
 const PLACE: &str = "/dev";
@@ -85,8 +85,8 @@ mod tests {
     use rustix::mount::MountFlags;
 
     use super::super::attach::{Attachment, attach};
-    use super::super::table::mount_at;
     use super::*;
+    use crate::mount_table::mount_at;
 
     #[test]
     fn a_connection_whose_mount_lies_under_another_is_ended() {

@@ -20,7 +20,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{getegid, geteuid};
 
 use super::error::MountError;
-use super::table::{BLOCK_FS_TYPE, FS_TYPE};
+use crate::mount_table::{BLOCK_FS_TYPE, FS_TYPE};
 
 const HELPER: &str = "fusermount3";
 /// Where fusermount3 reads which descriptor its socket is.

@@ -23,8 +23,8 @@ use super::attach::{Attachment, attach, attach_block};
 use super::error::MountError;
 use super::holders::{holders_of, keeps_dead};
 use super::options::{BlockMount, Options};
-use super::table::{BLOCK_FS_TYPE, mount_table};
 use crate::adapter::ShownBy;
+use crate::mount_table::{BLOCK_FS_TYPE, mount_table};
 
 /// How long the kernel may take to let go of a device after it has ended the connection.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(1);

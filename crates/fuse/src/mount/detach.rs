@@ -12,7 +12,7 @@ use super::another;
 use super::attach::{finish, helper_command};
 use super::error::UnmountError;
 use super::server::connection;
-use super::table::{self, TableEntry};
+use crate::mount_table::{TableEntry, mount_table};
 
 /// Where the kernel's file system of controls is, if it is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -28,7 +28,7 @@ pub enum IfBusy {
 /// Unmounts the ubtrfs mount at `path`, or the last one of the image or device `path`.
 pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     let place = resolve(path)?;
-    let table = table::mount_table().map_err(UnmountError::Table)?;
+    let table = mount_table().map_err(UnmountError::Table)?;
     match find(&table, &place) {
         None => Err(UnmountError::NotMounted(path.into())),
         Some(entry) if !entry.is_ours() => Err(UnmountError::NotOurs {
@@ -41,7 +41,7 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
 
 /// The mount that `unmount` takes for `path`, and the others of its file system in the table.
 pub fn mount_meant_by(path: &Path) -> Option<(TableEntry, Vec<TableEntry>)> {
-    let table = table::mount_table().ok()?;
+    let table = mount_table().ok()?;
     let meant = find(&table, &resolve(path).ok()?)?.clone();
     let is_other = |entry: &TableEntry| entry.device == meant.device && entry.id != meant.id;
     let others = table.into_iter().filter(is_other).collect();
@@ -123,7 +123,7 @@ pub(super) fn abort(
     mount: &TableEntry,
     device: Option<BorrowedFd<'_>>,
 ) -> Result<(), UnmountError> {
-    let table = table::mount_table().map_err(UnmountError::Table)?;
+    let table = mount_table().map_err(UnmountError::Table)?;
     let named = table.iter().find(|entry| entry.is_same(mount));
     let named = named.filter(|entry| !entry.is_covered(&table));
     let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;

@@ -17,7 +17,7 @@ use ubtrfs_engine::Lifetime;
 
 use super::companion::Companion;
 use super::error::MountError;
-use super::table::{TableEntry, mount_table};
+use crate::mount_table::{TableEntry, mount_table};
 
 /// Between two tries; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
 use rustix::io::Errno;
 
-use super::table::table_of;
+use crate::mount_table::table_of;
 
 /// A process with a mount, and how many others share the mount with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,6 @@ mod remount;
 mod server;
 mod session;
 mod subvolume;
-mod table;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -38,9 +37,9 @@ use self::attach::{Attachment, attach};
 use self::block::{Reclaim, attach_volume};
 use self::closing::Closing;
 use self::forced_ro::ForcedReadOnly;
-use self::table::mount_at;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
+use crate::mount_table::mount_at;
 use crate::request::{FileSystem, Watched, Wishes};
 use crate::stats::Stats;
 use crate::transport::{Capacity, Connection};
@@ -56,8 +55,7 @@ pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect}
 pub use self::remount::{Remount, Remounted};
 pub use self::server::{Afterwards, Server, Work, mountpoint_of, mountpoint_served_by};
 pub use self::session::Session;
-pub(crate) use self::table::mount_table_of;
-pub use self::table::{
+pub use crate::mount_table::{
     BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_read_only, is_read_only_to, mount_table,
 };
 pub use crate::transport::TransportChoice;

@@ -14,8 +14,8 @@ use rustix::mount::{MountFlags, mount_remount};
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
 use super::options::{OptionError, Options, WithoutEffect, is_live, is_settled, split};
-use super::table::{has, mount_table};
 use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
+use crate::mount_table::{has, mount_table};
 
 /// The flag of statfs(2) that the library has no name for.
 const ST_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);

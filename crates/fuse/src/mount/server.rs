@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::detach::{find, resolve};
 use super::holders::holders_of;
-use super::table::TableEntry;
+use crate::mount_table::TableEntry;
 
 /// How long it is looked for a server.
 const LOOKS_AT_MOST: Duration = Duration::from_secs(5);

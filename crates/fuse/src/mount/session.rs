@@ -23,8 +23,8 @@ use super::companion::Companion;
 use super::detach::{IfBusy, abort, detach, detach_entry};
 use super::error::{MountError, UnmountError};
 use super::live::LiveOptions;
-use super::table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::adapter::{Changes, ControlPoint, KernelPages};
+use crate::mount_table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::stats::Stats;
 use crate::transport::Connection;
 

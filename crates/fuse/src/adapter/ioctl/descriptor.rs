@@ -19,7 +19,7 @@ use super::super::nodes::Listed;
 use super::super::number::Meaning;
 use super::super::source::Source;
 use super::Call;
-use crate::mount::{TableEntry, is_read_only, mount_table_of};
+use crate::mount_table::{TableEntry, is_read_only, mount_table_of};
 use crate::request::{Errno, NodeId, Result};
 
 /// Major and minor number of the mount's device, once it is known.

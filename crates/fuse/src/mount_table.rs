@@ -48,7 +48,7 @@ impl TableEntry {
     }
 
     /// Whether it is a mount of the image or device `place`.
-    pub(super) fn is_of(&self, place: &Path) -> bool {
+    pub(crate) fn is_of(&self, place: &Path) -> bool {
         self.source == place || self.volume_path() == place
     }
 
@@ -64,25 +64,25 @@ impl TableEntry {
 
     /// Whether this is the same mount, wherever it was moved. Both numbers are given out again, but not together while
     /// its connection lives.
-    pub(super) fn is_same(&self, other: &TableEntry) -> bool {
+    pub(crate) fn is_same(&self, other: &TableEntry) -> bool {
         (self.id, self.device) == (other.id, other.device)
     }
 
     /// Whether another mount lies right over it: then its path means that one.
-    pub(super) fn is_covered(&self, table: &[TableEntry]) -> bool {
+    pub(crate) fn is_covered(&self, table: &[TableEntry]) -> bool {
         let covers =
             |over: &TableEntry| over.parent == self.id && over.mountpoint == self.mountpoint;
         table.iter().any(covers)
     }
 
-    /// Who mounted a FUSE file system.
+    /// The user that mounted a FUSE file system.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.options.split(',');
         options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
     }
 }
 
-pub(super) fn has(options: &str, wanted: &str) -> bool {
+pub(crate) fn has(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn mount_table_of(pid: u32) -> io::Result<Vec<TableEntry>> {
     table_of(Path::new(&format!("/proc/{pid}")))
 }
 
-/// The same by the process's folder below `/proc`.
-pub(super) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
+/// All mounts that the process with this folder below `/proc` sees.
+pub(crate) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
     let text = std::fs::read(process.join("mountinfo"))?;
     Ok(text
         .split(|&byte| byte == b'\n')
@@ -121,7 +121,7 @@ pub(super) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
 }
 
 /// The mount that is visible at `path`, if a mount is made right there.
-pub(super) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
+pub(crate) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
     let mut table = mount_table()?;
     let found = table.iter().rposition(|entry| entry.mountpoint == path);
     Ok(found.map(|index| table.swap_remove(index)))
