@@ -36,7 +36,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mkfs", &["format", "device", "tree"]),
     ("stream", &["format", "device", "tree", "engine"]),
     ("check", &["format", "device", "tree"]),
-    ("fuse", &["format", "device", "tree", "engine"]),
+    ("fuse-server", &[]),
+    (
+        "fuse",
+        &["format", "device", "tree", "engine", "fuse-server"],
+    ),
     ("ubtrfs", &["format", "device", "engine", "mkfs"]),
     (
         "cli",

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use ubtrfs_fuse::request::{
+use ubtrfs_fuse_server::request::{
     Attr, AttrChange, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, Errno,
     FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags,
     Opened, ReadHow, RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes,

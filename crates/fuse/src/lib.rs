@@ -1,8 +1,6 @@
 //! The mount: a btrfs volume as a FUSE file system.
 //!
-//! - `request`: the requests that a file system answers, whatever carries them
-//! - `transport`: what carries them
-//! - `adapter`: a volume as such a file system
+//! - `adapter`: a volume as a file system that the crate `ubtrfs-fuse-server` serves
 //! - `ioctl_args`: what the ioctls of btrfs carry
 //! - `caller`: who asks for what only btrfs has, and what they may do
 //! - `stats`: live figures
@@ -14,8 +12,6 @@ pub mod caller;
 pub mod ioctl_args;
 pub mod mount;
 mod mount_table;
-pub mod request;
 pub mod stats;
-mod transport;
 
 pub use adapter::{Changes, KernelPages};

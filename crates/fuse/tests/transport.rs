@@ -25,7 +25,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::{
     IfBusy, MountError, Options, Session, TransportChoice, UnmountError, mount_file_system, unmount,
 };
-use ubtrfs_fuse::request::NodeId;
+
+use ubtrfs_fuse_server::request::NodeId;
 
 use self::idle::unmount_once_idle;
 use self::instant::{Gate, Instant, Manners, State};

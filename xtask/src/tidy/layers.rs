@@ -105,13 +105,20 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "fuse",
+        "fuse-server",
         &[
-            "caller ioctl_args mount_table request",
-            "stats transport",
-            "adapter",
-            "mount",
+            "abi ending request",
+            "capacity encode guard parse",
+            "settle",
+            "answer",
+            "device",
+            "aside classic notifier uring",
+            "connection",
         ],
+    ),
+    (
+        "fuse",
+        &["caller ioctl_args mount_table stats", "adapter", "mount"],
     ),
     (
         "ubtrfs",

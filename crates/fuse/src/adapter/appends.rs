@@ -19,9 +19,9 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use ubtrfs_device::waiting;
+use ubtrfs_fuse_server::request::{Errno, Result};
 
 use super::source::FileId;
-use crate::request::{Errno, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct Appends(Mutex<HashMap<FileId, Run>>);

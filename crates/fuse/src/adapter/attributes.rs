@@ -12,16 +12,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ubtrfs_engine::{FileTime, SetAttr, SetTime, Volume};
+use ubtrfs_fuse_server::request::{
+    Attr, AttrChange, Attributes, Context, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
+    TimeChange,
+};
 
 use super::errno::errno;
 use super::handles::OpenHandle;
 use super::source::{FileId, Source};
 use super::{Adapter, volume};
 use crate::caller::WRITE;
-use crate::request::{
-    Attr, AttrChange, Attributes, Context, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
-    TimeChange,
-};
 
 /// The rights that a program has though who runs it has not.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -81,7 +81,8 @@ impl<S: Source> Adapter<S> {
         let mut set = set_attr(change);
         if takes_rights {
             let attr = volume.stored_attr(id).map_err(errno)?;
-            let has_bits = attr.mode & SETID != 0 && attr.kind != FileKind::Directory;
+            let has_bits =
+                attr.mode & SETID != 0 && attr.kind != ubtrfs_engine::FileKind::Directory;
             if says_nothing(change) && has_bits {
                 self.must_bear_writes(context, volume, id)?;
             }
@@ -164,7 +165,7 @@ impl<S: Source> Adapter<S> {
         attr: &ubtrfs_engine::Attr,
         set: SetAttr,
     ) -> SetAttr {
-        let is_file = attr.kind != FileKind::Directory;
+        let is_file = attr.kind != ubtrfs_engine::FileKind::Directory;
         let mode = set.mode.unwrap_or(attr.mode);
         let is_lock = is_file && mode & SETGID != 0 && mode & GROUP_EXECUTE == 0;
         let loses_it = is_lock && !self.caller(context).keeps_setgid(attr.gid);

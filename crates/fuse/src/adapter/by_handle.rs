@@ -6,11 +6,11 @@
 //! Nodes whose number says nothing (`nodes`) cannot be found again: their handles are stale once they are forgotten.
 
 use ubtrfs_format::ids::InodeNr;
+use ubtrfs_fuse_server::request::{Entry, Errno, Lookup, NodeId, Result};
 
 use super::nodes::Listed;
 use super::source::{FileId, Inode, Source};
 use super::{Adapter, FOREVER, Node};
-use crate::request::{Entry, Errno, Lookup, NodeId, Result};
 
 /// How deep subvolumes may be nested in each other. A crafted volume may nest them in a circle.
 const MAX_NESTING: usize = 4096;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
+use ubtrfs_fuse_server::request::{NodeId, Notifier};
 
 use super::nodes::Listed;
 use super::number::Numbering;
 use super::source::FileId;
-use crate::request::{NodeId, Notifier};
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
 const DROPPING_AT_MOST: Duration = Duration::from_millis(20);

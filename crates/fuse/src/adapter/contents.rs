@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ubtrfs_device::waiting;
 use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fuse_server::request::{
+    Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, ReadHow,
+    Result, SeekFor, WriteHow,
+};
 
 use super::appends::Admitted;
 use super::changes;
@@ -26,10 +30,6 @@ use super::handles::OpenHandle;
 use super::names::new_inode;
 use super::source::Source;
 use super::{Adapter, Node, WHOLE_FILE};
-use crate::request::{
-    Context, CopyEnd, Entry, Errno, FileKind, Handle, NewNode, NodeId, OpenFlags, Opened, ReadHow,
-    Result, SeekFor, WriteHow,
-};
 
 const MAX_OFFSET: u64 = i64::MAX as u64;
 const KEEP_SIZE: u32 = 0x1;

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::request::{Errno, Result};
+use ubtrfs_fuse_server::request::{Errno, Result};
 
 /// Asked of any path in a mount.
 pub const CONTROL_ATTRIBUTE: &str = "system.ubtrfs.control";

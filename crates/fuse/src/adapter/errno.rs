@@ -1,8 +1,7 @@
 //! Which errno each error of the engine is: what the kernel's btrfs would answer.
 
 use ubtrfs_engine::{Error, SpaceError};
-
-use crate::request::Errno;
+use ubtrfs_fuse_server::request::Errno;
 
 /// What the caller is told. What is wrong on disk only the log says.
 pub(super) fn errno(error: Error) -> Errno {

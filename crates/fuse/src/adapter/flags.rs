@@ -7,12 +7,12 @@
 
 use ubtrfs_device::waiting;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fuse_server::request::{Errno, FileKind, NodeId, Result};
 
 use super::errno::errno;
 use super::flushing::For;
 use super::source::{Inode, Source};
 use super::{Adapter, WHOLE_FILE};
-use crate::request::{Errno, FileKind, NodeId, Result};
 
 /// `FS_IOC_GETFLAGS`, declared with a long, used with an int.
 pub(super) const GETFLAGS: u32 = 0x8008_6601;

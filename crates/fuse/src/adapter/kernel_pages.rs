@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse_server::request::{Errno, NodeId, Result};
 
 use super::WHOLE_FILE;
 use super::changes::{Changes, Range};
@@ -17,7 +18,6 @@ use super::handles::Handles;
 use super::known::KnownNodes;
 use super::nodes::NodeTable;
 use super::number::{Meaning, Numbering};
-use crate::request::{Errno, NodeId, Result};
 
 /// Those of a mount. For threads that serve no request, too.
 #[derive(Clone, Debug)]

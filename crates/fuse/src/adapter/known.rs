@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_engine::LookupRefs;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse_server::request::{FileKind, NodeId};
 
 use super::listing_ends::ListingEnds;
 use super::nodes::Listed;
 use super::number::{Meaning, Numbering};
 use super::source::FileId;
-use crate::request::{FileKind, NodeId};
 
 const SHARDS: usize = 64;
 

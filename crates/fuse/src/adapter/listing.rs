@@ -18,11 +18,14 @@
 
 use std::ops::ControlFlow;
 
+use ubtrfs_fuse_server::request::{
+    DirEntry, DirPlusSink, DirSink, Errno, FileKind, NodeId, Result, Room,
+};
+
 use super::listing_ends::ListingEnds;
 use super::nodes::Listed;
 use super::source::{Child, FileId, Source};
 use super::{Adapter, Node};
-use crate::request::{DirEntry, DirPlusSink, DirSink, Errno, FileKind, NodeId, Result, Room};
 
 const BEFORE_DOT_DOT: u64 = 1;
 const FIRST_INDEX: u64 = 2;

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fuse_server::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
 
 use super::source::{Child, FileId, Inode, Source};
-use crate::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
 
 pub(crate) const TOP: FileId = file(5, 256);
 

@@ -45,6 +45,11 @@ use parking_lot::Mutex;
 use ubtrfs_device::{forget_pages, waiting};
 use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
+use ubtrfs_fuse_server::request::{
+    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
+    FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
+    RenameFlags, Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
+};
 
 use self::appends::Appends;
 pub use self::changes::Changes;
@@ -60,11 +65,6 @@ use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
 pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
-use crate::request::{
-    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
-    FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
-    RenameFlags, Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
-};
 
 /// More than a century, and within what the kernel's clock can add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);

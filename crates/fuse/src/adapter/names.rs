@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 
 use ubtrfs_device::waiting;
 use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
+use ubtrfs_fuse_server::request::{
+    Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result,
+};
 
 use super::errno::errno;
 use super::source::Source;
 use super::{Adapter, FOREVER, NAME_MAX, Node, volume};
-use crate::request::{Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result};
 
 const DIRECTORY: u32 = 0o040_000;
 const FORMAT: u32 = 0o170_000;
@@ -142,7 +144,7 @@ impl<S: Source> Adapter<S> {
         id: FileId,
         attr: &ubtrfs_engine::Attr,
     ) -> Entry {
-        let number = self.look_up_number(dir, name, id, attr.kind);
+        let number = self.look_up_number(dir, name, id, volume::file_kind(attr.kind));
         self.entry_of(number, &volume::shown(volume, attr))
     }
 

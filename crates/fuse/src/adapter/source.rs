@@ -9,8 +9,7 @@ use std::sync::Arc;
 pub(crate) use ubtrfs_engine::FileId;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
-
-use crate::request::{Attr, FileKind, Result, StatFs};
+use ubtrfs_fuse_server::request::{Attr, FileKind, Result, StatFs};
 
 /// One file as it is on disk.
 #[derive(Clone, Copy, Debug)]

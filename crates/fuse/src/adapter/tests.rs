@@ -3,11 +3,12 @@
 mod by_handle;
 mod writing;
 
+use ubtrfs_fuse_server::request::{DirEntry, FileKind, Room};
+
 use super::memory::{Memory, TOP, file, stub_in};
 use ubtrfs_format::item::InodeFlags;
 
 use super::*;
-use crate::request::{DirEntry, FileKind, Room};
 
 const CONTEXT: Context = Context {
     uid: 0,

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ubtrfs_engine::{Error, FileTime, Volume};
+use ubtrfs_fuse_server::request::{Attr, DeviceNr, Errno, FileKind, Result, StatFs, Time};
 
 use super::errno::errno;
 use super::source::{Child, FileId, Inode, Source};
-use crate::request::{Attr, DeviceNr, Errno, Result, StatFs, Time};
 
 /// The kernel's btrfs allows no longer name.
 const NAME_MAX: u32 = 255;
@@ -45,7 +45,7 @@ impl Source for Arc<Volume> {
             each(Child {
                 index: entry.index,
                 name: &entry.name,
-                kind: entry.kind,
+                kind: file_kind(entry.kind),
                 id: entry.id,
             })
         })
@@ -101,13 +101,27 @@ impl Source for Arc<Volume> {
     }
 }
 
+/// The kind of a file, as requests name it.
+pub(super) fn file_kind(kind: ubtrfs_engine::FileKind) -> FileKind {
+    use ubtrfs_engine::FileKind as Stored;
+    match kind {
+        Stored::Regular => FileKind::Regular,
+        Stored::Directory => FileKind::Directory,
+        Stored::CharDevice => FileKind::CharDevice,
+        Stored::BlockDevice => FileKind::BlockDevice,
+        Stored::Fifo => FileKind::Fifo,
+        Stored::Socket => FileKind::Socket,
+        Stored::Symlink => FileKind::Symlink,
+    }
+}
+
 /// Attributes as a mount shows them.
 pub(super) fn shown(volume: &Volume, attr: &ubtrfs_engine::Attr) -> Inode {
     let sector_bytes = volume.superblock().sectorsize.get();
     Inode {
         attr: Attr {
             ino: attr.ino.0,
-            kind: attr.kind,
+            kind: file_kind(attr.kind),
             permissions: (attr.mode & 0o7777) as u16,
             nlink: attr.nlink,
             uid: attr.uid,

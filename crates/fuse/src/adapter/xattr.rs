@@ -4,11 +4,11 @@
 //! stores is what the kernel passes to user space, and the kernel evaluates it.
 
 use ubtrfs_engine::XattrMode;
+use ubtrfs_fuse_server::request::{Errno, NodeId, Result, XattrHow};
 
 use super::Adapter;
 use super::errno::errno;
 use super::source::Source;
-use crate::request::{Errno, NodeId, Result, XattrHow};
 
 /// Namespaces in which the kernel's btrfs looks a name up; it refuses others.
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];

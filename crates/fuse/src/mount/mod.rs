@@ -32,6 +32,8 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use ubtrfs_engine::{AtimePolicy, Volume};
+use ubtrfs_fuse_server::request::{FileSystem, Watched, Wishes};
+use ubtrfs_fuse_server::{Capacity, Connection};
 
 use self::attach::{Attachment, attach};
 use self::block::{Reclaim, attach_volume};
@@ -40,9 +42,7 @@ use self::forced_ro::ForcedReadOnly;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::mount_table::mount_at;
-use crate::request::{FileSystem, Watched, Wishes};
 use crate::stats::Stats;
-use crate::transport::{Capacity, Connection};
 
 pub use self::afterlife::Afterlife;
 pub use self::background::{Launched, Readiness, launch};
@@ -58,7 +58,7 @@ pub use self::session::Session;
 pub use crate::mount_table::{
     BLOCK_FS_TYPE, FS_TYPE, TableEntry, is_read_only, is_read_only_to, mount_table,
 };
-pub use crate::transport::TransportChoice;
+pub use ubtrfs_fuse_server::TransportChoice;
 
 /// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table
 /// of mounts shows. The session closes the volume when the mount is gone.

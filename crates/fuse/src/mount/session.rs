@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse_server::Connection;
 
 use super::afterlife::{Afterlife, Written};
 use super::companion::Companion;
@@ -26,7 +27,6 @@ use super::live::LiveOptions;
 use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::mount_table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::stats::Stats;
-use crate::transport::Connection;
 
 /// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
 /// carries. Its default is an eighth of that.

@@ -16,11 +16,12 @@ mod idle;
 #[path = "../../../../benches/transport/src/switch.rs"]
 mod switch;
 
+use ubtrfs_fuse_server::request::{FileKind, Wishes};
+
 use self::idle::{BUSY_LIMIT, unmount_once_idle};
 use super::*;
 use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
-use crate::request::{FileKind, Wishes};
 
 const WISHES: Wishes = Wishes {
     posix_acl: true,

@@ -12,17 +12,16 @@ mod report;
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ubtrfs_engine::Volume;
+use ubtrfs_fuse_server::request::{Errno, Result, Watch};
 
 pub use self::histogram::Durations;
 use self::histogram::Histogram;
 pub use self::report::{Operation, Report};
-pub use crate::request::Verb;
-use crate::request::{Errno, Result, Watch};
+pub use ubtrfs_fuse_server::request::Verb;
 
 /// Sets of counters; more threads than these share.
 const SETS: usize = 16;
@@ -96,7 +95,7 @@ fn set_number() -> usize {
     number
 }
 
-impl Watch for Arc<Stats> {
+impl Watch for Stats {
     fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T> {
         let begin = self.clock.raw();
         let outcome = request();
@@ -187,7 +186,7 @@ mod tests {
 
     #[test]
     fn requests_of_all_threads_are_counted_and_repeated_ones_once() {
-        let stats = Arc::new(Stats::new());
+        let stats = Stats::new();
         std::thread::scope(|scope| {
             for _ in 0..40 {
                 scope.spawn(|| {

@@ -14,13 +14,13 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use ubtrfs_engine::FileId;
+use ubtrfs_fuse_server::request::{Errno, NodeId, Result};
 
 use super::super::nodes::Listed;
 use super::super::number::Meaning;
 use super::super::source::Source;
 use super::Call;
 use crate::mount_table::{TableEntry, is_read_only, mount_table_of};
-use crate::request::{Errno, NodeId, Result};
 
 /// Major and minor number of the mount's device, once it is known.
 #[derive(Clone, Debug, Default)]

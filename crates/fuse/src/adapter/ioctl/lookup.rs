@@ -4,13 +4,13 @@ use ubtrfs_engine::{Error, FileId};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{RootRef, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fuse_server::request::{Errno, Result};
 use zerocopy::FromZeros;
 
 use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, InoLookup, InoLookupUser, Rootref, SubvolInfo, SubvolRootref};
 use super::{Call, put, refused};
-use crate::request::{Errno, Result};
 
 impl<S: Source> Call<'_, S> {
     /// The path of an inode from the root of its subvolume, with a slash at its end.

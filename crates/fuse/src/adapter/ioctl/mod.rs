@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use ubtrfs_device::waiting;
 use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs_fuse_server::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 use zerocopy::native_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -30,7 +31,6 @@ use super::errno::errno;
 use super::source::Source;
 use crate::caller::{Caller, Refused, Rights};
 use crate::ioctl_args as args;
-use crate::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 
 /// One ioctl on a file.
 struct Call<'a, S: Source> {

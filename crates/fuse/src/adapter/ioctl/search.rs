@@ -3,6 +3,7 @@
 use ubtrfs_engine::Error;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_fuse_server::request::{Errno, Result};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
@@ -10,7 +11,6 @@ use super::super::errno::errno;
 use super::super::source::Source;
 use super::Call;
 use super::args::{SearchArgs, SearchHeader, SearchKey};
-use crate::request::{Errno, Result};
 
 const HEADER_BYTES: usize = size_of::<SearchHeader>();
 

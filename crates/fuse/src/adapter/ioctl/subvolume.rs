@@ -4,12 +4,12 @@ use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, ReceivedFrom, V
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_fuse_server::request::{Errno, Result};
 
 use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, Received};
 use super::{Call, Refused, refused};
-use crate::request::{Errno, Result};
 
 impl<S: Source> Call<'_, S> {
     /// The directory of a new subvolume, if the caller may make one there.

@@ -6,13 +6,13 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
+use ubtrfs_fuse_server::request::{Errno, Result};
 use zerocopy::FromZeros;
 
 use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, DevInfo, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange};
 use super::{Call, put};
-use crate::request::{Errno, Result};
 
 impl<S: Source> Call<'_, S> {
     /// Which of the later fields the caller knows cannot come through: all are filled in.

@@ -13,12 +13,12 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
+use ubtrfs_fuse_server::request::*;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 use super::super::flags;
 use super::Sink;
 use crate::adapter::Adapter;
-use crate::request::*;
 
 const LEN_BYTES: u64 = 256 << 20;
 const ROOT: Context = Context {

@@ -1,0 +1,216 @@
+//! A connection with the kernel, from its first request to its end.
+//!
+//! A connection is given the descriptor of an opened `/dev/fuse` that is mounted already. It settles the protocol's
+//! version and options, and serves requests until the kernel ends it.
+
+use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::abi::init::{InitOut, flag};
+use crate::abi::{self, InHeader, opcode};
+use crate::answer::Server;
+use crate::aside;
+use crate::capacity::{Capacity, REQUEST_MAX_BYTES};
+use crate::classic::Readers;
+use crate::device::{Device, Frame, Received, out_header};
+use crate::ending::Ending;
+use crate::guard::Guard;
+use crate::notifier::Teller;
+use crate::request::{FileSystem, Watched};
+use crate::settle::{Offer, settle};
+use crate::uring::{self, Queues};
+
+/// Which transport a mount asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// The fastest that the kernel offers.
+    #[default]
+    Auto,
+    /// FUSE over io_uring, or no mount.
+    Uring,
+    /// Reads and writes of `/dev/fuse`.
+    Classic,
+}
+
+/// A connection that has been set up; the kernel sends requests from now on.
+pub struct Connection {
+    serve: Box<Serve>,
+    /// Why it is not the fastest that there is, if nobody chose otherwise.
+    fallback: Option<String>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub struct Refused<F> {
+    pub error: io::Error,
+    /// The file system, if the kernel agreed on io_uring and then refused it: another connection could do without.
+    pub but_for_rings: Option<F>,
+}
+
+impl<F> From<io::Error> for Refused<F> {
+    fn from(error: io::Error) -> Self {
+        Self {
+            error,
+            but_for_rings: None,
+        }
+    }
+}
+
+type Serve = dyn FnOnce(&dyn Fn()) -> io::Result<()> + Send;
+
+impl Connection {
+    /// Answers the kernel's first request, with which both sides agree on the protocol.
+    pub fn establish<F: FileSystem>(
+        file_system: F,
+        device: OwnedFd,
+        threads: NonZeroUsize,
+        choice: TransportChoice,
+        capacity: Capacity,
+    ) -> Result<Self, Refused<F>> {
+        let file_system = Watched::new(file_system, Guard);
+        let device = Device::new(device);
+        let (header, offer) = first_request(&device)?;
+        let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
+        let (queues, fallback) = queues(&device, &offer, choice, &capacity).inspect_err(refuse)?;
+        let wishes = file_system.wishes();
+        let agreed = queues.as_ref().map_or(capacity, Queues::capacity);
+        let (settled, answer) =
+            settle(&offer, &wishes, queues.is_some(), &agreed).inspect_err(refuse)?;
+        let teller = Teller::start(device.another()?).inspect_err(refuse)?;
+        file_system.start(teller.queue());
+        let was_on = uring::is_on();
+        device.send(&header, &whole_answer(&header, &answer));
+        // The kernel looks at its switch once more when it is answered. If that is off then and on again now, it takes
+        // queues all the same, and refuses each of their commands as soon as it is off.
+        if queues.is_some() && !(was_on && uring::is_on()) {
+            return Err(Refused {
+                error: rustix::io::Errno::OPNOTSUPP.into(),
+                but_for_rings: Some(file_system.into_inner()),
+            });
+        }
+        let server = Arc::new(Server {
+            file_system,
+            settled,
+        });
+        let Some(queues) = queues else {
+            let serve: Box<Serve> = Box::new(move |abort| {
+                let outcome = Readers::new(server, device, threads).serve();
+                if outcome.is_err() {
+                    abort();
+                }
+                drop(teller);
+                outcome
+            });
+            return Ok(Self { serve, fallback });
+        };
+        let ending = Arc::new(Ending::new()?);
+        let queues = match queues.begin(&server, &device, &ending) {
+            Ok(queues) => queues,
+            Err(error) => {
+                let server = Arc::into_inner(server);
+                return Err(Refused {
+                    error,
+                    but_for_rings: server.map(|server| server.file_system.into_inner()),
+                });
+            }
+        };
+        let serve: Box<Serve> = Box::new(move |abort| {
+            if let Err(error) = aside::serve(&server, &device, &ending) {
+                ending.fail(error);
+            }
+            if ending.has_failed() {
+                abort();
+            }
+            queues.join();
+            drop(teller);
+            ending.take_failure()
+        });
+        Ok(Self { serve, fallback })
+    }
+
+    /// Why requests come through `/dev/fuse`, if nobody chose that.
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` has to end
+    /// the connection: until then clients wait for what nobody answers.
+    pub fn serve(self, abort: impl Fn()) -> io::Result<()> {
+        (self.serve)(&abort)
+    }
+}
+
+/// Waits for the kernel's first request.
+fn first_request(device: &Device) -> io::Result<(InHeader, Offer)> {
+    let mut frame = Frame::new(REQUEST_MAX_BYTES)?;
+    loop {
+        let (header, len) = match device.receive(&mut frame)? {
+            Received::Request(header, len) => (header, len),
+            Received::Nothing => continue,
+            Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        let offer = (header.opcode == opcode::INIT)
+            .then(|| Offer::parse(frame.request(len)))
+            .flatten();
+        match offer {
+            // It asks again with what we know.
+            Some(offer) if offer.major > abi::MAJOR => {
+                let ours = InitOut {
+                    major: abi::MAJOR,
+                    minor: abi::MINOR,
+                    ..InitOut::new_zeroed()
+                };
+                device.send(&header, &whole_answer(&header, &ours));
+            }
+            Some(offer) => return Ok((header, offer)),
+            None => device.send_error(&header, rustix::io::Errno::IO),
+        }
+    }
+}
+
+fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
+    let head = out_header(header, 0, size_of::<InitOut>());
+    [head.as_bytes(), answer.as_bytes()].concat()
+}
+
+/// The queues of io_uring, if they are to be used, or why they cannot be; says what is used otherwise.
+fn queues<F: FileSystem>(
+    device: &Device,
+    offer: &Offer,
+    choice: TransportChoice,
+    capacity: &Capacity,
+) -> io::Result<(Option<Queues<F>>, Option<String>)> {
+    if choice == TransportChoice::Classic {
+        tracing::info!("requests come through /dev/fuse, as wanted");
+        return Ok((None, None));
+    }
+    let made = if offer.has(flag::OVER_IO_URING) {
+        Queues::prepare(device, capacity)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            uring::why_not_offered(),
+        ))
+    };
+    match (made, choice) {
+        (Ok(queues), _) => {
+            tracing::info!("requests come through io_uring, which the kernel offers");
+            Ok((Some(queues), None))
+        }
+        (Err(error), TransportChoice::Uring) => Err(error),
+        (Err(error), _) => Ok((None, Some(error.to_string()))),
+    }
+}

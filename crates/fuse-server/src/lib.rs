@@ -1,0 +1,31 @@
+//! The FUSE protocol and what carries it: requests of the kernel come to a [`request::FileSystem`] of any kind.
+//!
+//! - `request`: the requests that a file system answers, whatever carries them
+//! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
+//! - `answer`: calls the verb that a request asks for; `guard`: keeps its panics in
+//! - `settle`: the first request, with which both sides agree on options; `capacity`: how large requests are
+//! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring; `aside`: what that does not carry
+//! - `ending`: how threads hear of the end
+//! - `notifier`: the way back to the kernel's caches
+//! - `connection`: all of these together, for one mount
+//!
+//! Not here: mounting, and any file system.
+
+mod abi;
+mod answer;
+mod aside;
+mod capacity;
+mod classic;
+mod connection;
+mod device;
+mod encode;
+mod ending;
+mod guard;
+mod notifier;
+mod parse;
+pub mod request;
+mod settle;
+mod uring;
+
+pub use capacity::Capacity;
+pub use connection::{Connection, Refused, TransportChoice};

@@ -1,0 +1,319 @@
+//! Tells the kernel what it remembers wrongly, from threads of its own.
+//!
+//! The kernel takes locks of the nodes it is told about, and waits for them for as long as a request on
+//! such a node takes. So notices are queued, and whoever has one to give never waits.
+//!
+//! For news of a name the kernel takes the lock of the directory. Who unlinks a file holds that one and waits for the
+//! file's, which is held by who searches the file for holes or sets its flags, and so waits for news of nodes to be
+//! told. These take no such lock, and have a thread of their own.
+//!
+//! Invariants
+//! - NOTIFY-1: a notice is never lost while the connection lives. When many of nodes wait, further ones are given more
+//!   coarsely: attributes and all contents of each node, once. Names wait one by one: of all names at once
+//!   (`NOTIFY_INC_EPOCH`) the kernel makes that even those which mean what they meant are dropped when they are met,
+//!   and with them whatever is mounted there.
+//! - NOTIFY-2: news of nodes wait for no news of names.
+//! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot, as
+//!   who holds the directory's lock may wait for its answer; and a program that lists a directory into memory that does
+//!   not come holds it without end. So an ioctl begins no change while `EXACT_MAX` names wait.
+//!
+//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_written`): it has let go of
+//! all locks by then, and the kernel holds none for it that it waits for here.
+//!
+//! Locks: a lane's, a leaf, never held while the kernel is told something.
+
+mod places;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use self::places::Places;
+use crate::abi;
+use crate::abi::output::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut};
+use crate::device::Device;
+use crate::request::{NodeId, Notifier};
+
+/// Notices that wait one by one.
+const EXACT_MAX: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    Entry {
+        dir: NodeId,
+        name: Vec<u8>,
+    },
+    Deleted {
+        dir: NodeId,
+        name: Vec<u8>,
+        child: NodeId,
+    },
+    /// With a range: contents too.
+    Node {
+        node: NodeId,
+        contents: Option<(u64, Option<u64>)>,
+    },
+}
+
+/// What waits to be told by one thread. Each notice has a number, which grows.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    exact: VecDeque<(u64, Notice)>,
+    nodes: BTreeSet<NodeId>,
+    /// The number of the first notice that is in `nodes`.
+    nodes_since: u64,
+    /// The last number.
+    given: u64,
+    /// The one that was taken, and is being told.
+    telling: Option<u64>,
+    ended: bool,
+}
+
+impl Waiting {
+    pub(crate) fn put(&mut self, notice: Notice) {
+        if self.ended {
+            return;
+        }
+        self.given += 1;
+        match notice {
+            // NOTIFY-1
+            Notice::Node { node, .. } if self.exact.len() >= EXACT_MAX => {
+                if self.nodes.is_empty() {
+                    self.nodes_since = self.given;
+                }
+                self.nodes.insert(node);
+            }
+            notice => self.exact.push_back((self.given, notice)),
+        }
+    }
+
+    /// Whether nothing is left of the notices up to this number.
+    fn has_told(&self, number: u64) -> bool {
+        let first = self.exact.front().map(|(number, _)| *number);
+        let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);
+        let left = [self.telling, first, coarse];
+        self.ended || left.into_iter().flatten().all(|left| left > number)
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Notice> {
+        let first = self.exact.front().map(|(number, _)| *number);
+        if first.is_none_or(|first| first > self.nodes_since) {
+            while let Some(node) = self.nodes.pop_last() {
+                let contents = Some((0, None));
+                self.exact
+                    .push_front((self.nodes_since, Notice::Node { node, contents }));
+            }
+        }
+        let (number, notice) = self.exact.pop_front().unzip();
+        self.telling = number;
+        notice
+    }
+}
+
+/// Where the notices of one thread wait.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    /// One more was told.
+    told: Condvar,
+}
+
+impl Lane {
+    fn put(&self, notice: Notice) {
+        self.waiting.lock().put(notice);
+        self.changed.notify_one();
+    }
+
+    fn end(&self) {
+        self.waiting.lock().ended = true;
+        self.changed.notify_all();
+        self.told.notify_all();
+    }
+
+    /// The next notice, or none at the end of the connection. The one before was told.
+    fn next(&self) -> Option<Notice> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if waiting.ended {
+                return None;
+            }
+            let notice = waiting.take();
+            self.told.notify_all();
+            if notice.is_some() {
+                return notice;
+            }
+            self.changed.wait(&mut waiting);
+        }
+    }
+
+    /// Waits until all was told that had been put before the call; false if that is not so in time.
+    fn settle(&self, until: Option<Instant>) -> bool {
+        let mut waiting = self.waiting.lock();
+        let given = waiting.given;
+        while !waiting.has_told(given) {
+            match until {
+                None => self.told.wait(&mut waiting),
+                Some(until) if Instant::now() >= until => return false,
+                Some(until) => {
+                    self.told.wait_until(&mut waiting, until);
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Where notices wait.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    names: Arc<Lane>,
+    nodes: Arc<Lane>,
+    /// None in tests.
+    device: Option<Arc<Device>>,
+    places: Places,
+}
+
+impl Notifier for Queue {
+    fn entry_changed(&self, dir: NodeId, name: &[u8]) {
+        self.names.put(Notice::Entry {
+            dir,
+            name: name.into(),
+        });
+    }
+
+    fn entry_deleted(&self, dir: NodeId, name: &[u8], child: NodeId) {
+        self.names.put(Notice::Deleted {
+            dir,
+            name: name.into(),
+            child,
+        });
+    }
+
+    fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
+        self.nodes.put(Notice::Node { node, contents });
+    }
+
+    fn contents_written(&self, node: NodeId, offset: u64, len: u64) {
+        let contents = Some((offset, Some(len)));
+        match (&self.device, self.places.enter()) {
+            (Some(device), Some(_place)) => tell(device, &Notice::Node { node, contents }),
+            _ => self.node_changed(node, contents),
+        }
+    }
+
+    fn has_room_for_names(&self) -> bool {
+        // NOTIFY-3
+        self.names.waiting.lock().exact.len() < EXACT_MAX
+    }
+
+    fn settle_nodes(&self, until: Option<Instant>) -> bool {
+        self.nodes.settle(until)
+    }
+
+    fn settle(&self, until: Option<Instant>) -> bool {
+        self.nodes.settle(until) && self.names.settle(until)
+    }
+}
+
+/// The threads that tell the kernel.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Teller {
+    pub(crate) fn start(device: Device) -> std::io::Result<Self> {
+        let device = Arc::new(device);
+        let mut teller = Self {
+            queue: Arc::new(Queue {
+                device: Some(Arc::clone(&device)),
+                ..Queue::default()
+            }),
+            threads: Vec::new(),
+        };
+        let queue = teller.queue();
+        for (name, lane) in [
+            ("ubtrfs-names", &queue.names),
+            ("ubtrfs-nodes", &queue.nodes),
+        ] {
+            let (lane, device) = (Arc::clone(lane), Arc::clone(&device));
+            let thread = Builder::new().name(name.into()).spawn(move || {
+                while let Some(notice) = lane.next() {
+                    tell(&device, &notice);
+                }
+            })?;
+            teller.threads.push(thread);
+        }
+        Ok(teller)
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&self.queue)
+    }
+}
+
+impl Drop for Teller {
+    /// At the end of the connection, when nothing can hold the kernel up any more.
+    fn drop(&mut self) {
+        self.queue.names.end();
+        self.queue.nodes.end();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn tell(device: &Device, notice: &Notice) {
+    match send(device, notice) {
+        // It does not know the node or the name, or the connection is gone: it remembers nothing.
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN | Errno::CONNABORTED) => {}
+        Err(error) => tracing::debug!(?notice, %error, "the kernel took no notice"),
+    }
+}
+
+fn send(device: &Device, notice: &Notice) -> rustix::io::Result<()> {
+    match notice {
+        Notice::Entry { dir, name } => {
+            let head = NotifyInvalEntryOut {
+                parent: dir.0,
+                namelen: name.len() as u32,
+                flags: 0,
+            };
+            device.notify(abi::NOTIFY_INVAL_ENTRY, &[head.as_bytes(), name, &[0]])
+        }
+        Notice::Deleted { dir, name, child } => {
+            let head = NotifyDeleteOut {
+                parent: dir.0,
+                child: child.0,
+                namelen: name.len() as u32,
+                padding: 0,
+            };
+            device.notify(abi::NOTIFY_DELETE, &[head.as_bytes(), name, &[0]])
+        }
+        Notice::Node { node, contents } => {
+            let (off, len) = match contents {
+                None => (-1, 0),
+                Some((off, len)) => (
+                    i64::try_from(*off).unwrap_or(i64::MAX),
+                    len.map_or(0, |len| i64::try_from(len).unwrap_or(0)),
+                ),
+            };
+            let head = NotifyInvalInodeOut {
+                ino: node.0,
+                off,
+                len,
+            };
+            device.notify(abi::NOTIFY_INVAL_INODE, &[head.as_bytes()])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

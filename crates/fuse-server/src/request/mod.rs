@@ -1,0 +1,325 @@
+//! The requests that a mounted file system answers: one trait, whatever carries them.
+//!
+//! A transport reads requests from the kernel, calls these verbs from as many threads as it likes, and
+//! encodes the answers. The trait holds nothing of one transport's making, so that readers of `/dev/fuse`
+//! and io_uring queues can drive the same file system.
+//!
+//! Contract
+//! - REQ-1: contents (`read`, `readlink`, xattrs) go straight into a buffer that the transport gives,
+//!   which may be the reply buffer that the kernel takes. Bytes past the returned length are
+//!   unspecified, and so is the whole buffer after an error.
+//! - REQ-2: an entry given to the kernel counts as one lookup of its node. The file system keeps what it
+//!   needs to answer for a node until as many lookups were forgotten.
+//! - REQ-3: names, values and handles come from the kernel; node numbers may be stale (`ESTALE`).
+//! - REQ-4: once a sink took an entry, the request succeeds with what was taken. What went wrong after
+//!   it is the answer to the next request.
+//! - REQ-5: a failed request is an errno and nothing more, but for some ioctls. The file system logs the cause.
+//! - REQ-6: on a thread that said `forbid_waiting`, a verb waits for no device, no commit and no other request.
+//!   It fails with `Errno::WOULD_WAIT` instead and has changed nothing. The transport asks again from a
+//!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
+//! - REQ-7: what a verb changed is visible to every verb that begins after it returned.
+
+mod change;
+mod errno;
+mod notify;
+mod reply;
+mod verb;
+mod watched;
+
+use std::sync::Arc;
+
+pub use change::{
+    AccessMode, AttrChange, CopyEnd, NewNode, OpenFlags, ReadHow, RenameFlags, TimeChange,
+    WriteHow, XattrHow,
+};
+pub use errno::{Errno, Result};
+pub use notify::Notifier;
+pub use reply::{
+    Attr, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Handle,
+    IoctlAnswer, Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
+};
+pub use verb::Verb;
+pub use watched::{Watch, Watched};
+
+/// A file system as a FUSE connection sees it.
+pub trait FileSystem: Send + Sync + 'static {
+    /// What the connection should be set up for.
+    fn wishes(&self) -> Wishes;
+
+    /// The connection is to carry requests from now on. `notifier` is the way to the kernel's caches while it lives.
+    /// If the connection cannot be set up after all another may follow.
+    fn start(&self, notifier: Arc<dyn Notifier>) {
+        let _ = notifier;
+    }
+
+    /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
+    /// device is anybody's once this is answered.
+    ///
+    /// Errors: `WOULD_WAIT` alone; there is nobody to hear of another.
+    fn destroy(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// This thread serves a queue and must not wait from now on (REQ-6).
+    fn forbid_waiting(&self) {}
+
+    /// The file called `name` in `dir`.
+    fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup>;
+
+    /// The kernel dropped this many lookups of `node`.
+    fn forget(&self, node: NodeId, lookups: u64);
+
+    fn getattr(&self, context: &Context, node: NodeId) -> Result<Attributes>;
+
+    /// Fills the target of a symbolic link in and returns its length.
+    fn readlink(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
+
+    /// Changes attributes, size included, and returns all of them.
+    fn setattr(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Option<Handle>,
+        change: &AttrChange,
+    ) -> Result<Attributes> {
+        let _ = (context, node, handle, change);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file of any kind but directory and symbolic link.
+    fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let _ = (context, dir, name, new);
+        Err(Errno::NOSYS)
+    }
+
+    fn mkdir(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let _ = (context, dir, name, new);
+        Err(Errno::NOSYS)
+    }
+
+    fn symlink(&self, context: &Context, dir: NodeId, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let _ = (context, dir, name, target);
+        Err(Errno::NOSYS)
+    }
+
+    /// Another name for `node`.
+    fn link(&self, context: &Context, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
+        let _ = (context, node, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn unlink(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn rmdir(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, dir, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn rename(
+        &self,
+        context: &Context,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let _ = (context, from, to, flags);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a regular file, or finds it there if `flags` are not exclusive, and opens it.
+    fn create(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        name: &[u8],
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let _ = (context, dir, name, new, flags);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a regular file without a name and opens it.
+    fn tmpfile(
+        &self,
+        context: &Context,
+        dir: NodeId,
+        new: &NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened)> {
+        let _ = (context, dir, new, flags);
+        Err(Errno::NOSYS)
+    }
+
+    fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened>;
+
+    /// Fills `out` from `offset` bytes on; short only at the end of the file.
+    fn read(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        out: &mut [u8],
+        how: &ReadHow,
+    ) -> Result<usize>;
+
+    /// Returns how many bytes were taken.
+    fn write(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        bytes: &[u8],
+        how: &WriteHow,
+    ) -> Result<usize> {
+        let _ = (context, node, handle, offset, bytes, how);
+        Err(Errno::NOSYS)
+    }
+
+    /// One of the descriptors of an open file was closed. `NOSYS` spares this one and all that follow.
+    fn flush(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()> {
+        let _ = (context, node, handle);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes a file durable; `data_only` leaves out attributes that its data can be read without.
+    fn fsync(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        data_only: bool,
+    ) -> Result<()> {
+        let _ = (context, node, handle, data_only);
+        Err(Errno::NOSYS)
+    }
+
+    fn fsyncdir(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        data_only: bool,
+    ) -> Result<()> {
+        let _ = (context, node, handle, data_only);
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes everything durable.
+    fn syncfs(&self, context: &Context) -> Result<()> {
+        let _ = context;
+        Err(Errno::NOSYS)
+    }
+
+    /// `mode` is that of fallocate(2).
+    fn fallocate(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        range: (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
+        let _ = (context, node, handle, range, mode);
+        Err(Errno::NOSYS)
+    }
+
+    /// Copies up to `len` bytes and returns how many; shares extents where it can.
+    fn copy_file_range(
+        &self,
+        context: &Context,
+        from: CopyEnd,
+        to: CopyEnd,
+        len: u64,
+    ) -> Result<u64> {
+        let _ = (context, from, to, len);
+        Err(Errno::NOSYS)
+    }
+
+    fn release(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()>;
+
+    fn opendir(&self, context: &Context, node: NodeId) -> Result<Opened>;
+
+    /// Gives entries from `offset` on (0, or a `next_offset` of an entry) until the sink is full.
+    fn readdir(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        sink: &mut dyn DirSink,
+    ) -> Result<()>;
+
+    /// Gives entries like `readdir`, with what a lookup of each name would say.
+    fn readdirplus(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        sink: &mut dyn DirPlusSink,
+    ) -> Result<()>;
+
+    fn releasedir(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()>;
+
+    /// Fills the value in and returns its length. An empty `out` asks for the length only; one that is
+    /// too small is `ERANGE`.
+    fn getxattr(
+        &self,
+        context: &Context,
+        node: NodeId,
+        name: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize>;
+
+    /// Names, each followed by a zero byte; lengths as in `getxattr`.
+    fn listxattr(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
+
+    fn setxattr(
+        &self,
+        context: &Context,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        let _ = (context, node, name, value, how);
+        Err(Errno::NOSYS)
+    }
+
+    fn removexattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
+        let _ = (context, node, name);
+        Err(Errno::NOSYS)
+    }
+
+    fn statfs(&self, context: &Context, node: NodeId) -> Result<StatFs>;
+
+    /// Asked only when the kernel does not check permissions itself. `mask` is that of access(2);
+    /// `ENOSYS` grants this one and all that follow.
+    fn access(&self, context: &Context, node: NodeId, mask: u32) -> Result<()>;
+
+    /// The first offset at or after `offset` that is data or hole; `ENXIO` when there is none.
+    fn lseek(
+        &self,
+        context: &Context,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        what: SeekFor,
+    ) -> Result<u64>;
+
+    /// A restricted ioctl: sizes are those in the command's number.
+    fn ioctl(
+        &self,
+        context: &Context,
+        node: NodeId,
+        command: u32,
+        input: &[u8],
+        out: &mut [u8],
+    ) -> Result<IoctlAnswer>;
+}

@@ -1,0 +1,199 @@
+//! What requests and their answers are made of.
+//!
+//! Not here: byte layouts of the FUSE protocol; those belong to a transport.
+
+use std::time::Duration;
+
+use super::Errno;
+
+/// Names a file to the kernel from the lookup that gave it until it is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root of the mount; the kernel knows it without a lookup.
+    pub const ROOT: Self = Self(1);
+}
+
+/// What `open` gave for an open file; meaningless to everybody but the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
+
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+}
+
+/// Seconds and nanoseconds since 1970; seconds may be negative, nanoseconds are below 10^9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub struct Time {
+    pub secs: i64,
+    pub nanos: u32,
+}
+
+/// The device that a device node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DeviceNr {
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    Regular,
+    Directory,
+    CharDevice,
+    BlockDevice,
+    Fifo,
+    Socket,
+    Symlink,
+}
+
+/// What `stat` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// `st_ino`
+    pub ino: u64,
+    pub kind: FileKind,
+    /// Permission, set-id and sticky bits, without the kind.
+    pub permissions: u16,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: DeviceNr,
+    pub size_bytes: u64,
+    /// `st_blocks`: in units of 512 bytes.
+    pub blocks: u64,
+    /// `st_blksize`
+    pub block_bytes: u32,
+    pub atime: Time,
+    pub mtime: Time,
+    pub ctime: Time,
+    /// Birth time; shown where the transport has `statx`.
+    pub btime: Time,
+}
+
+/// Attributes and how long the kernel may believe them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    pub attr: Attr,
+    pub ttl: Duration,
+}
+
+/// A name that was found. The receiver holds one lookup of `node` more than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub node: NodeId,
+    /// Tells apart two files that had the same node number one after the other.
+    pub generation: u64,
+    pub attributes: Attributes,
+    /// How long the kernel may believe that the name means this node.
+    pub ttl: Duration,
+}
+
+/// The answer to `lookup`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    Found(Entry),
+    /// There is no such name, and the kernel may remember that.
+    Absent {
+        ttl: Duration,
+    },
+}
+
+/// The answer to `open` and `opendir`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// No open file of this mount needs a handle, and cached contents stay good from one open to the
+    /// next: a transport may tell the kernel not to send opens and releases any more.
+    Elided,
+    /// The kernel is to send the handle with each request on the open file.
+    Handle {
+        handle: Handle,
+        /// Contents cached before stay good.
+        keep_cache: bool,
+        /// Reads and writes go past the kernel's cache, several at a time.
+        direct: bool,
+    },
+}
+
+/// A directory entry without attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    pub ino: u64,
+    pub kind: FileKind,
+    pub name: &'a [u8],
+    /// Where reading goes on after this entry.
+    pub next_offset: u64,
+}
+
+/// Whether a sink took an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Taken,
+    /// There was no room: the entry is not part of the answer.
+    Full,
+}
+
+/// Where a transport takes the entries of `readdir`; it encodes them in place.
+pub trait DirSink {
+    fn push(&mut self, entry: &DirEntry<'_>) -> Room;
+}
+
+/// Where a transport takes the entries of `readdirplus`.
+pub trait DirPlusSink {
+    /// `found` is none for `.` and `..`, which count as no lookup. With a value, an entry that was
+    /// taken counts as one lookup of its node.
+    fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room;
+}
+
+/// What `statfs` shows; sizes in units of `block_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    pub block_bytes: u32,
+    pub blocks: u64,
+    pub blocks_free: u64,
+    pub blocks_available: u64,
+    pub name_max: u32,
+}
+
+/// What `lseek` looks for, from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekFor {
+    Data,
+    Hole,
+}
+
+/// What a file system wants from the connection, settled before the first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.
+    pub posix_acl: bool,
+    /// Something can be written; else no verb that changes anything is ever useful.
+    pub writable: bool,
+    /// The kernel keeps written pages and the times they imply, and writes them when it likes.
+    pub writeback_cache: bool,
+}
+
+/// What an ioctl answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoctlAnswer {
+    /// Of the output.
+    pub len_bytes: usize,
+    /// The call fails with it, and gives its output all the same.
+    pub error: Option<Errno>,
+}
+
+impl IoctlAnswer {
+    #[inline]
+    pub fn of(len_bytes: usize) -> Self {
+        Self {
+            len_bytes,
+            error: None,
+        }
+    }
+}

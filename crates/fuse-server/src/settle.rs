@@ -1,0 +1,193 @@
+//! What kernel and server agree on before the first request.
+//!
+//! Asked for is what the kernel offers, as far as it makes sense for the file system's wishes. Not asked for,
+//! with reasons:
+//! - `ATOMIC_O_TRUNC`: a kernel that was told not to send opens would forget the truncation. Without it
+//!   an open that truncates comes as a change of size.
+//! - `READDIRPLUS_AUTO`: it stops sending attributes to those who list all of a directory before they stat, as
+//!   find and rsync do, and each stat then costs a request of its own.
+//! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel does them by itself.
+//! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount; it says itself what did.
+//! - `SECURITY_CTX`, `ALLOW_IDMAP`, `PASSTHROUGH`: not offered by the file system.
+
+use std::io;
+
+use zerocopy::{FromBytes, FromZeros};
+
+use crate::abi::init::{InitIn, InitInMore, InitOut, flag};
+use crate::abi::{self, output};
+use crate::capacity::{Capacity, REQUEST_SMALL_BYTES};
+use crate::encode::{self, Fixed};
+use crate::request::{Errno, Opened, Result, Wishes, WriteHow};
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) minor: u32,
+    /// `SETXATTR` has its longer form.
+    pub(crate) setxattr_ext: bool,
+    /// The kernel can be told not to send opens.
+    pub(crate) elide_open: bool,
+    pub(crate) elide_opendir: bool,
+    /// Requests come through io_uring once its queues are registered.
+    pub(crate) uring: bool,
+    /// The largest payload of a request or an answer.
+    pub(crate) request_bytes: usize,
+    /// Threads that may be started beside the lasting ones.
+    pub(crate) surplus_threads: usize,
+}
+
+impl Settled {
+    /// The answer to an open, which may be that none is needed.
+    #[inline]
+    pub(crate) fn opened(&self, opened: Opened) -> Result<Fixed> {
+        open_answer(opened, self.elide_open, output::FOPEN_KEEP_CACHE)
+    }
+
+    #[inline]
+    pub(crate) fn opened_dir(&self, opened: Opened) -> Result<Fixed> {
+        let cache = output::FOPEN_KEEP_CACHE | output::FOPEN_CACHE_DIR;
+        open_answer(opened, self.elide_opendir, cache)
+    }
+
+    /// What a write has to do: where the kernel syncs the file after all parts of a write, each part alone need not be
+    /// durable. Of a write that passes its cache by it may leave that to us, as of those that nobody waits for (AIO).
+    #[inline]
+    pub(crate) fn left_to_do(&self, how: WriteHow) -> WriteHow {
+        let kernel_syncs = self.minor >= abi::SYNCING_MINOR && !how.direct;
+        WriteHow {
+            sync: how.sync && !kernel_syncs,
+            ..how
+        }
+    }
+}
+
+#[inline]
+fn open_answer(opened: Opened, elide: bool, cache: u32) -> Result<Fixed> {
+    if elide && opened == Opened::Elided {
+        return Err(Errno::NOSYS);
+    }
+    Ok(Fixed::of(&encode::open_out(opened, cache)))
+}
+
+/// What the kernel offers in its first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) flags: u64,
+}
+
+impl Offer {
+    /// None if these are not the contents of a first request.
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let (first, rest) = InitIn::read_from_prefix(payload).ok()?;
+        let mut flags = u64::from(first.flags);
+        if flags & flag::INIT_EXT != 0 {
+            let (more, _) = InitInMore::read_from_prefix(rest).ok()?;
+            flags |= u64::from(more.flags2) << 32;
+        }
+        Some(Self {
+            major: first.major,
+            minor: first.minor,
+            flags,
+        })
+    }
+
+    pub(crate) fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What to answer the offer with, and what holds from then on. `uring`: io_uring is wanted if offered.
+pub(crate) fn settle(
+    offer: &Offer,
+    wishes: &Wishes,
+    uring: bool,
+    capacity: &Capacity,
+) -> io::Result<(Settled, InitOut)> {
+    if offer.major != abi::MAJOR || offer.minor < abi::OLDEST_MINOR {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "the kernel speaks FUSE {}.{}, needed is {}.{} or newer",
+                offer.major,
+                offer.minor,
+                abi::MAJOR,
+                abi::OLDEST_MINOR
+            ),
+        ));
+    }
+    let agreed = wanted(wishes, uring) & offer.flags;
+    let has = |flag| agreed & flag != 0;
+    let request_bytes = if has(flag::MAX_PAGES) {
+        capacity.request_bytes
+    } else {
+        // 32 pages.
+        capacity.request_bytes.min(REQUEST_SMALL_BYTES)
+    };
+    let settled = Settled {
+        minor: offer.minor.min(abi::MINOR),
+        setxattr_ext: has(flag::SETXATTR_EXT),
+        elide_open: has(flag::NO_OPEN_SUPPORT),
+        elide_opendir: has(flag::NO_OPENDIR_SUPPORT),
+        uring: has(flag::OVER_IO_URING),
+        request_bytes,
+        surplus_threads: capacity.surplus_threads(),
+    };
+    let pages = request_bytes / rustix::param::page_size();
+    let answer = InitOut {
+        major: abi::MAJOR,
+        minor: settled.minor,
+        max_readahead: request_bytes as u32,
+        flags: agreed as u32,
+        flags2: (agreed >> 32) as u32,
+        max_background: capacity.background,
+        // From how many on the kernel slows down who makes more.
+        congestion_threshold: capacity.background / 4 * 3,
+        max_write: request_bytes as u32,
+        time_gran: 1,
+        max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
+        ..InitOut::new_zeroed()
+    };
+    Ok((settled, answer))
+}
+
+fn wanted(wishes: &Wishes, uring: bool) -> u64 {
+    let mut wanted = flag::ASYNC_READ
+        | flag::BIG_WRITES
+        | flag::EXPORT_SUPPORT
+        | flag::DONT_MASK
+        | flag::HAS_IOCTL_DIR
+        | flag::DO_READDIRPLUS
+        | flag::ASYNC_DIO
+        | flag::NO_OPEN_SUPPORT
+        | flag::PARALLEL_DIROPS
+        | flag::ABORT_ERROR
+        | flag::MAX_PAGES
+        | flag::CACHE_SYMLINKS
+        | flag::NO_OPENDIR_SUPPORT
+        | flag::EXPLICIT_INVAL_DATA
+        | flag::SETXATTR_EXT
+        | flag::INIT_EXT
+        | flag::CREATE_SUPP_GROUP
+        | flag::HAS_EXPIRE_ONLY
+        | flag::DIRECT_IO_ALLOW_MMAP;
+    for (wish, flag) in [
+        (wishes.posix_acl, flag::POSIX_ACL),
+        (wishes.writable, flag::HANDLE_KILLPRIV_V2),
+        (
+            wishes.writable && wishes.writeback_cache,
+            flag::WRITEBACK_CACHE,
+        ),
+        (uring, flag::OVER_IO_URING),
+    ] {
+        if wish {
+            wanted |= flag;
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! FUSE over io_uring: a queue per CPU, each with a thread that is pinned to it.
+//!
+//! Once io_uring is agreed on, the kernel holds back all requests until every queue has registered, so all that
+//! can fail is tried before. From then on a queue that fails takes the connection with it: its requests would
+//! wait without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`aside`).
+//!
+//! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
+//! - `pool`: threads for what has to wait
+//! - `governor`: has the threads of queues yield, when `judge` says so, by what it sees of the `load`, with a
+//!   policy of the scheduler's (`sched`)
+
+mod governor;
+mod judge;
+mod load;
+mod pool;
+mod queue;
+mod ring;
+mod sched;
+mod slot;
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, Builder, JoinHandle};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use self::governor::{Governor, Pulses};
+use self::pool::Pool;
+use self::queue::{Queue, Service};
+use self::ring::Ring;
+use crate::answer::Server;
+use crate::capacity::Capacity;
+use crate::device::Device;
+use crate::ending::Ending;
+use crate::request::FileSystem;
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// What a queue's thread needs to begin.
+struct Begin<F> {
+    server: Arc<Server<F>>,
+    device: Device,
+    pool: Arc<Pool>,
+    ending: Arc<Ending>,
+    registered: Sender<io::Result<()>>,
+}
+
+/// Queues that are ready to be registered.
+pub(super) struct Queues<F> {
+    threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
+    pulses: Arc<Pulses>,
+    /// What each request may take.
+    capacity: Capacity,
+}
+
+impl<F: FileSystem> Queues<F> {
+    /// Makes all queues, with their threads and memory, for a connection whose first request is not answered yet.
+    /// `most`: what there is memory for.
+    pub(super) fn prepare(device: &Device, most: &Capacity) -> io::Result<Self> {
+        let count = possible_cpus()?;
+        let capacity = most.of_queues(count).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!(
+                    "the memory is too little for {count} queues of io_uring, one for each CPU"
+                ),
+            )
+        })?;
+        Ring::new(0, 1)?.try_command(device.as_fd())?;
+        let pulses = Pulses::new(count.into());
+        let (ready, made) = channel();
+        let mut threads = Vec::new();
+        for number in 0..count {
+            let (begin, told) = sync_channel(1);
+            let ready = ready.clone();
+            let pulses = Arc::clone(&pulses);
+            let thread = Builder::new()
+                .name(format!("ubtrfs-ring-{number}"))
+                .spawn(move || live(number, &capacity, &pulses, &ready, &told))?;
+            threads.push((begin, thread));
+        }
+        drop(ready);
+        made.iter().take(count.into()).collect::<io::Result<()>>()?;
+        Ok(Self {
+            threads,
+            pulses,
+            capacity,
+        })
+    }
+
+    pub(super) fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Registers all queues. Answers come from them from now on, or none at all.
+    pub(super) fn begin(
+        self,
+        server: &Arc<Server<F>>,
+        device: &Device,
+        ending: &Arc<Ending>,
+    ) -> io::Result<Serving> {
+        // One for every request that there can be: none waits for a thread that waits for a device.
+        let limit = self.capacity.places() * self.threads.len();
+        let devices = self.threads.iter().map(|_| device.another());
+        let devices = devices.collect::<io::Result<Vec<_>>>()?;
+        let pool = Pool::new(limit)?;
+        let (registered, outcomes) = channel();
+        let mut serving = Serving {
+            threads: Vec::new(),
+            pool,
+            governor: Governor::start(&self.pulses),
+        };
+        for ((begin, thread), device) in self.threads.into_iter().zip(devices) {
+            // A thread that has ended tells no outcome either.
+            let _ = begin.send(Begin {
+                server: Arc::clone(server),
+                device,
+                pool: Arc::clone(&serving.pool),
+                ending: Arc::clone(ending),
+                registered: registered.clone(),
+            });
+            serving.threads.push(thread);
+        }
+        drop(registered);
+        let mut all = Ok(());
+        for _ in &serving.threads {
+            let ended = |_| Err(io::Error::other("a queue's thread ended"));
+            all = all.and(outcomes.recv().unwrap_or_else(ended));
+        }
+        if let Err(error) = all {
+            ending.fail(io::ErrorKind::ConnectionAborted.into());
+            serving.join();
+            return Err(error);
+        }
+        Ok(serving)
+    }
+}
+
+/// Queues that the kernel puts requests into.
+pub(super) struct Serving {
+    threads: Vec<JoinHandle<()>>,
+    pool: Arc<Pool>,
+    governor: Option<Governor>,
+}
+
+impl Serving {
+    /// Waits for the threads, which end with the connection.
+    pub(super) fn join(self) {
+        for thread in self.threads {
+            // What there is to say of a panic is said by `Alarm`.
+            let _ = thread.join();
+        }
+        drop(self.governor);
+        self.pool.end();
+    }
+}
+
+/// The life of a queue's thread.
+fn live<F: FileSystem>(
+    number: u16,
+    capacity: &Capacity,
+    pulses: &Pulses,
+    ready: &Sender<io::Result<()>>,
+    told: &Receiver<Begin<F>>,
+) {
+    pin(number);
+    let pulse = pulses.sign_on(number.into());
+    let mut queue = match Queue::new(number, capacity) {
+        Ok(queue) => queue,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let Ok(begin) = told.recv() else {
+        // The kernel did not agree after all.
+        return queue.abandon();
+    };
+    let _alarm = Alarm(&begin.ending);
+    let registered = queue.register(&begin.device, &begin.ending);
+    let refused = registered.is_err();
+    let _ = begin.registered.send(registered);
+    if refused {
+        return;
+    }
+    let service = Service {
+        server: &begin.server,
+        device: &begin.device,
+        pool: &begin.pool,
+        pulse: &pulse,
+        ending: &begin.ending,
+    };
+    match queue.serve(&service) {
+        Ok(()) => begin.ending.come(),
+        Err(error) => {
+            tracing::error!(%error, number, "a queue of io_uring failed: the connection is ended");
+            begin.ending.fail(error);
+        }
+    }
+}
+
+/// A thread that panics ends the connection.
+struct Alarm<'a>(&'a Ending);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            tracing::error!("a queue of io_uring panicked: the connection is ended");
+            self.0.fail(io::Error::other("a thread panicked"));
+        }
+    }
+}
+
+/// A queue without its CPU is slow and right: the CPU may be off for now.
+fn pin(cpu: u16) {
+    let mut set = CpuSet::new();
+    if usize::from(cpu) < CpuSet::MAX_CPU {
+        set.set(cpu.into());
+    }
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::debug!(%error, cpu, "a queue's thread is not pinned");
+    }
+}
+
+/// Why a kernel does not offer io_uring, and what to do about it.
+pub(super) fn why_not_offered() -> &'static str {
+    match fs::read(SWITCH) {
+        Ok(_) => {
+            "the kernel could carry FUSE over io_uring, which is faster, but is told not to; root allows it \
+             with: echo Y > /sys/module/fuse/parameters/enable_uring"
+        }
+        Err(_) => "the kernel cannot carry FUSE over io_uring, which is faster; Linux 6.14 can",
+    }
+}
+
+/// Whether the kernel's switch is on, as far as can be told.
+pub(super) fn is_on() -> bool {
+    fs::read(SWITCH).map_or(true, |switch| switch.trim_ascii() != b"N")
+}
+
+/// How many queues the kernel wants: one for each CPU that there may ever be.
+fn possible_cpus() -> io::Result<u16> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    count_of(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {list:?}")))
+}
+
+/// The length of a list as `0-3,8`.
+fn count_of(list: &str) -> Option<u16> {
+    list.trim().split(',').try_fold(0u16, |count, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        count.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! One queue of FUSE over io_uring, and the thread that serves it.
+//!
+//! The kernel puts a request into the queue of the CPU that its client runs on. The thread is pinned to that
+//! CPU: client and server take turns there, and neither has to be woken on another one.
+//!
+//! Invariants
+//! - QUEUE-1: the thread never waits but for its ring. What would have to wait moves, with its slot, to the
+//!   pool, and comes back through `Returns` to be answered.
+//! - QUEUE-2: the thread ends when the kernel has let all slots go, or the connection is to end. Slots that the
+//!   kernel did not let go are leaked.
+//! - QUEUE-3: a queue that the kernel goes on putting requests into is served, or its end is an error.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use super::governor::SignedOn;
+use super::pool::Pool;
+use super::ring::{Completion, Ring};
+use super::slot::Slot;
+use crate::abi::opcode;
+use crate::answer::{Outcome, Pending, Server};
+use crate::capacity::Capacity;
+use crate::device::Device;
+use crate::ending::Ending;
+use crate::request::FileSystem;
+
+/// How long the kernel may take from letting slots go to the end of the connection.
+const ENDING_AT_MOST: Duration = Duration::from_secs(1);
+
+/// Answers that the pool has made, on their way back.
+struct Returns {
+    answered: Mutex<Vec<Answered>>,
+    event: OwnedFd,
+}
+
+struct Answered {
+    index: usize,
+    slot: Slot,
+    commit_id: u64,
+}
+
+impl Returns {
+    fn put(&self, answered: Answered) {
+        let mut all = self.answered.lock();
+        all.push(answered);
+        if all.len() == 1
+            && let Err(error) = rustix::io::write(&self.event, &1u64.to_ne_bytes())
+        {
+            tracing::error!(%error, "a queue cannot be woken");
+        }
+    }
+
+    fn take(&self) -> Vec<Answered> {
+        let mut count = [0; 8];
+        // Nothing to read: somebody else's wake was enough.
+        let _ = rustix::io::read(&self.event, &mut count);
+        mem::take(&mut self.answered.lock())
+    }
+}
+
+/// What serving a queue takes.
+pub(super) struct Service<'a, F> {
+    pub(super) server: &'a Arc<Server<F>>,
+    pub(super) device: &'a Device,
+    pub(super) pool: &'a Arc<Pool>,
+    pub(super) pulse: &'a SignedOn<'a>,
+    pub(super) ending: &'a Ending,
+}
+
+pub(super) struct Queue {
+    ring: Ring,
+    /// None: with the pool.
+    slots: Vec<Option<Slot>>,
+    /// Slots that the kernel has or will be given back.
+    live: usize,
+    returns: Arc<Returns>,
+    completions: Vec<Completion>,
+}
+
+impl Queue {
+    /// To be made on the thread that serves it. The kernel does not know of it yet.
+    pub(super) fn new(number: u16, capacity: &Capacity) -> io::Result<Self> {
+        let depth = capacity.places();
+        let slots = (0..depth)
+            .map(|_| Slot::new(capacity.request_bytes).map(Some))
+            .collect::<io::Result<Vec<_>>>()?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            ring: Ring::new(number, depth)?,
+            live: slots.len(),
+            slots,
+            returns: Arc::new(Returns {
+                answered: Mutex::new(Vec::new()),
+                event,
+            }),
+            completions: Vec::new(),
+        })
+    }
+
+    /// Ends a queue that the kernel never knew of.
+    pub(super) fn abandon(mut self) {
+        self.live = 0;
+    }
+
+    /// Offers the slots to the kernel, which says at once what it refuses.
+    pub(super) fn register(&mut self, device: &Device, ending: &Ending) -> io::Result<()> {
+        self.ring.watch(self.returns.event.as_fd());
+        self.ring.watch_end(ending.as_fd());
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(slot) = slot {
+                self.ring.register(device.as_fd(), index, slot);
+            }
+        }
+        self.ring.submit(&mut self.completions)?;
+        let refused = self.completions.iter().find_map(|completion| {
+            let Completion::Slot(_, Err(error)) = completion else {
+                return None;
+            };
+            Some(io::Error::from(*error))
+        });
+        match refused {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Serves until the connection ends.
+    pub(super) fn serve<F: FileSystem>(&mut self, service: &Service<'_, F>) -> io::Result<()> {
+        service.server.file_system.forbid_waiting();
+        let mut completions = mem::take(&mut self.completions);
+        loop {
+            for completion in completions.drain(..) {
+                match completion {
+                    Completion::Slot(index, Ok(())) => self.request(index, service),
+                    Completion::Slot(_, Err(error)) => {
+                        self.live -= 1;
+                        if !is_end(error) && !service.device.ends_within(ENDING_AT_MOST) {
+                            return Err(error.into());
+                        }
+                    }
+                    Completion::Wake { watched } => {
+                        for answered in self.returns.take() {
+                            self.slots[answered.index] = Some(answered.slot);
+                            let (index, commit_id) = (answered.index, answered.commit_id);
+                            self.ring.commit(service.device.as_fd(), index, commit_id);
+                        }
+                        if !watched {
+                            self.ring.watch(self.returns.event.as_fd());
+                        }
+                    }
+                    Completion::End => {}
+                }
+            }
+            if service.ending.has_failed() {
+                return Ok(());
+            }
+            if self.live == 0 {
+                return if service.device.ends_within(ENDING_AT_MOST) {
+                    Ok(())
+                } else {
+                    Err(io::Error::other("the kernel uses the queue no more"))
+                };
+            }
+            self.ring.wait(&mut completions)?;
+            service.pulse.count(completions.len() as u64);
+        }
+    }
+
+    /// Answers the request in a slot, or hands it to the pool.
+    fn request<F: FileSystem>(&mut self, index: usize, service: &Service<'_, F>) {
+        let server = service.server;
+        let mut slot = self.slots[index].take().expect("the kernel had this slot");
+        let arrived = slot.arrived();
+        let header = arrived.header;
+        let outcome = if always_waits(header.opcode) {
+            Outcome::WouldWait(Pending::Unparsed)
+        } else {
+            server.answer(&header, arrived.fixed, arrived.buffer, arrived.payload_len)
+        };
+        let pending = match outcome {
+            Outcome::WouldWait(pending) => pending,
+            outcome => {
+                let commit_id = slot.finish(&header, outcome);
+                self.slots[index] = Some(slot);
+                return self.ring.commit(service.device.as_fd(), index, commit_id);
+            }
+        };
+        let server = Arc::clone(server);
+        let returns = Arc::clone(&self.returns);
+        service.pool.run(move || {
+            let arrived = slot.arrived();
+            let outcome = server.resume(
+                pending,
+                &header,
+                arrived.fixed,
+                arrived.buffer,
+                arrived.payload_len,
+            );
+            let commit_id = slot.finish(&header, outcome);
+            returns.put(Answered {
+                index,
+                slot,
+                commit_id,
+            });
+        });
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.live > 0 {
+            // The kernel may have them.
+            mem::forget(mem::take(&mut self.slots));
+        }
+    }
+}
+
+/// Requests that wait for a commit, always.
+fn always_waits(operation: u32) -> bool {
+    matches!(
+        operation,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::DESTROY
+    )
+}
+
+/// What the kernel lets slots go with at the end of the connection.
+fn is_end(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV
+    )
+}

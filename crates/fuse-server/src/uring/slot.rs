@@ -1,0 +1,129 @@
+//! An entry of a queue: the two buffers that the kernel puts a request into and takes its answer from.
+//!
+//! A slot is moved to whoever works on it: the queue, then maybe a thread of the pool. While the kernel has
+//! it, its queue keeps it and does not look at it.
+//!
+//! Invariants
+//! - SLOT-1: the buffers stay where they are from the slot's making to its end, however it is moved.
+//! - SLOT-2: a slot that the kernel may still write to is never dropped.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::NonNull;
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::abi::uring::{EntInOut, IoVec, ReqHeader};
+use crate::abi::{InHeader, OutHeader};
+use crate::answer::Outcome;
+use crate::device::Page;
+use crate::request::Errno;
+
+/// The buffers of one request at a time.
+pub(super) struct Slot {
+    header: NonNull<ReqHeader>,
+    payload: NonNull<[Page]>,
+    buffers: Box<[IoVec; 2]>,
+}
+
+// SAFETY: the memory is the slot's own; nothing of it belongs to a thread.
+unsafe impl Send for Slot {}
+
+/// A request in a slot.
+pub(super) struct Arrived<'a> {
+    pub(super) header: InHeader,
+    /// The fixed part, and what earlier requests left behind it.
+    pub(super) fixed: &'a [u8],
+    pub(super) buffer: &'a mut [u8],
+    pub(super) payload_len: usize,
+}
+
+impl Slot {
+    /// For payloads of up to `request_bytes`.
+    pub(super) fn new(request_bytes: usize) -> io::Result<Self> {
+        let pages = request_bytes.div_ceil(size_of::<Page>());
+        let payload = Page::new_vec_zeroed(pages)
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?
+            .into_boxed_slice();
+        let payload = NonNull::from(Box::leak(payload));
+        let header = NonNull::from(Box::leak(Box::new(ReqHeader::new_zeroed())));
+        let part = |base: usize, len: usize| IoVec { base, len };
+        let buffers = Box::new([
+            part(header.addr().get(), size_of::<ReqHeader>()),
+            part(payload.addr().get(), pages * size_of::<Page>()),
+        ]);
+        Ok(Self {
+            header,
+            payload,
+            buffers,
+        })
+    }
+
+    /// The address of the list of buffers, for the kernel to read.
+    #[inline]
+    pub(super) fn buffers(&self) -> u64 {
+        self.buffers.as_ptr().addr() as u64
+    }
+
+    #[inline]
+    fn header(&mut self) -> &mut ReqHeader {
+        // SAFETY: it came from a box and lives as long as the slot; `&mut self` keeps others away, and the
+        // kernel does not have the slot while somebody calls its methods.
+        unsafe { self.header.as_mut() }
+    }
+
+    /// The request that the kernel put in.
+    #[inline]
+    pub(super) fn arrived(&mut self) -> Arrived<'_> {
+        // SAFETY: as in `header`; the two buffers do not overlap.
+        let (head, pages) = unsafe { (self.header.as_ref(), self.payload.as_mut()) };
+        let (header, _) = InHeader::read_from_prefix(&head.in_out)
+            .expect("the header's field is larger than the header");
+        Arrived {
+            header,
+            fixed: &head.op_in,
+            buffer: pages.as_mut_bytes(),
+            payload_len: head.ring_ent_in_out.payload_sz as usize,
+        }
+    }
+
+    /// Puts the head of an answer in; its payload is there already. Returns the number by which the kernel
+    /// knows the request.
+    #[inline]
+    pub(super) fn finish(&mut self, request: &InHeader, outcome: Outcome) -> u64 {
+        let (error, len) = match outcome {
+            Outcome::Answer(len) => (0, len),
+            Outcome::Silence => (0, 0),
+            Outcome::Failure(error) => (-error.code(), 0),
+            Outcome::WouldWait(_) => {
+                tracing::error!(request.opcode, "not answered where waiting is allowed");
+                (-Errno::IO.code(), 0)
+            }
+        };
+        let head = OutHeader {
+            // An answer is not longer than its buffer.
+            len: (size_of::<OutHeader>() + len) as u32,
+            error,
+            unique: request.unique,
+        };
+        let header = self.header();
+        header.in_out[..size_of::<OutHeader>()].copy_from_slice(head.as_bytes());
+        let commit_id = header.ring_ent_in_out.commit_id;
+        header.ring_ent_in_out = EntInOut {
+            payload_sz: len as u32,
+            commit_id,
+            ..EntInOut::new_zeroed()
+        };
+        commit_id
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // SAFETY: both came from boxes and are not used after this; the kernel does not have them (SLOT-2).
+        unsafe {
+            drop(Box::from_raw(self.header.as_ptr()));
+            drop(Box::from_raw(self.payload.as_ptr()));
+        }
+    }
+}
