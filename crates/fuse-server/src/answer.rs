@@ -14,11 +14,11 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, output};
 use crate::encode::{Fixed, Listing};
+use crate::init::Negotiated;
 use crate::parse::{Fill, Malformed, Operation, Plain, Whence};
 use crate::request::{
     Context, DirPlusSink, DirSink, Errno, FileSystem, Lookup, NodeId, Result, SeekFor,
 };
-use crate::settle::Settled;
 use crate::{encode, parse};
 
 /// The longest target of a symbolic link that the kernel takes.
@@ -49,7 +49,7 @@ pub(crate) enum Pending {
 #[derive(Debug)]
 pub(crate) struct Server<F> {
     pub(crate) file_system: F,
-    pub(crate) settled: Settled,
+    pub(crate) negotiated: Negotiated,
 }
 
 impl<F: FileSystem> Server<F> {
@@ -103,7 +103,7 @@ impl<F: FileSystem> Server<F> {
 
     /// The length of an operation's fixed part, or none if it is unknown.
     pub(crate) fn fixed_len(&self, operation: u32) -> Option<usize> {
-        parse::fixed_len(operation, self.settled.setxattr_ext)
+        parse::fixed_len(operation, self.negotiated.setxattr_ext)
     }
 
     fn fill(&self, context: &Context, node: NodeId, fill: Fill, buffer: &mut [u8]) -> Outcome {
@@ -233,11 +233,11 @@ impl<F: FileSystem> Server<F> {
             }
             Plain::Open { flags } => {
                 let opened = fs.open(context, node, flags)?;
-                self.settled.opened(opened)
+                self.negotiated.opened(opened)
             }
             Plain::Opendir => {
                 let opened = fs.opendir(context, node)?;
-                self.settled.opened_dir(opened)
+                self.negotiated.opened_dir(opened)
             }
             Plain::Create { name, new, flags } => {
                 let (entry, opened) = fs.create(context, node, name, &new, flags)?;
@@ -253,7 +253,7 @@ impl<F: FileSystem> Server<F> {
                 bytes,
                 how,
             } => {
-                let how = self.settled.left_to_do(how);
+                let how = self.negotiated.left_to_do(how);
                 let taken = fs.write(context, node, handle, offset, bytes, &how)?;
                 // A request has less than 2^32 bytes.
                 let size = taken.min(bytes.len()) as u32;

@@ -1,6 +1,6 @@
 //! A connection with the kernel, from its first request to its end.
 //!
-//! A connection is given the descriptor of an opened `/dev/fuse` that is mounted already. It settles the protocol's
+//! A connection is given the descriptor of an opened `/dev/fuse` that is mounted already. It negotiates the protocol's
 //! version and options, and serves requests until the kernel ends it.
 
 use std::fmt;
@@ -14,15 +14,15 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::abi::init::{InitOut, flag};
 use crate::abi::{self, InHeader, opcode};
 use crate::answer::Server;
-use crate::aside;
 use crate::capacity::{Capacity, REQUEST_MAX_BYTES};
-use crate::classic::Readers;
+use crate::dev_fuse::Readers;
 use crate::device::{Device, Frame, Received, out_header};
 use crate::ending::Ending;
-use crate::guard::Guard;
+use crate::forget_reader;
+use crate::init::{Offer, negotiate};
 use crate::notifier::Teller;
+use crate::panic_guard::PanicGuard;
 use crate::request::{FileSystem, Watched};
-use crate::settle::{Offer, settle};
 use crate::uring::{self, Queues};
 
 /// Which transport a mount asks for.
@@ -80,15 +80,15 @@ impl Connection {
         choice: TransportChoice,
         capacity: Capacity,
     ) -> Result<Self, Refused<F>> {
-        let file_system = Watched::new(file_system, Guard);
+        let file_system = Watched::new(file_system, PanicGuard);
         let device = Device::new(device);
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
         let (queues, fallback) = queues(&device, &offer, choice, &capacity).inspect_err(refuse)?;
         let wishes = file_system.wishes();
         let agreed = queues.as_ref().map_or(capacity, Queues::capacity);
-        let (settled, answer) =
-            settle(&offer, &wishes, queues.is_some(), &agreed).inspect_err(refuse)?;
+        let (negotiated, answer) =
+            negotiate(&offer, &wishes, queues.is_some(), &agreed).inspect_err(refuse)?;
         let teller = Teller::start(device.another()?).inspect_err(refuse)?;
         file_system.start(teller.queue());
         let was_on = uring::is_on();
@@ -103,7 +103,7 @@ impl Connection {
         }
         let server = Arc::new(Server {
             file_system,
-            settled,
+            negotiated,
         });
         let Some(queues) = queues else {
             let serve: Box<Serve> = Box::new(move |abort| {
@@ -128,7 +128,7 @@ impl Connection {
             }
         };
         let serve: Box<Serve> = Box::new(move |abort| {
-            if let Err(error) = aside::serve(&server, &device, &ending) {
+            if let Err(error) = forget_reader::serve(&server, &device, &ending) {
                 ending.fail(error);
             }
             if ending.has_failed() {

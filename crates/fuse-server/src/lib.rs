@@ -2,9 +2,10 @@
 //!
 //! - `request`: the requests that a file system answers, whatever carries them
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
-//! - `answer`: calls the verb that a request asks for; `guard`: keeps its panics in
-//! - `settle`: the first request, with which both sides agree on options; `capacity`: how large requests are
-//! - `device`, `classic`: requests through `/dev/fuse`; `uring`: through io_uring; `aside`: what that does not carry
+//! - `answer`: calls the verb that a request asks for; `panic_guard`: keeps its panics in
+//! - `init`: the first request (FUSE_INIT), with which both sides agree on options; `capacity`: how large requests are
+//! - `device`, `dev_fuse`: requests through `/dev/fuse`; `uring`: through io_uring
+//! - `forget_reader`: FORGETs, which io_uring does not carry
 //! - `ending`: how threads hear of the end
 //! - `notifier`: the way back to the kernel's caches
 //! - `connection`: all of these together, for one mount
@@ -13,18 +14,18 @@
 
 mod abi;
 mod answer;
-mod aside;
 mod capacity;
-mod classic;
 mod connection;
+mod dev_fuse;
 mod device;
 mod encode;
 mod ending;
-mod guard;
+mod forget_reader;
+mod init;
 mod notifier;
+mod panic_guard;
 mod parse;
 pub mod request;
-mod settle;
 mod uring;
 
 pub use capacity::Capacity;

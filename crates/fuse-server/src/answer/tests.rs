@@ -140,7 +140,7 @@ impl FileSystem for Balky {
 fn server() -> Server<Balky> {
     Server {
         file_system: Balky,
-        settled: Settled {
+        negotiated: Negotiated {
             minor: 45,
             setxattr_ext: true,
             elide_open: true,

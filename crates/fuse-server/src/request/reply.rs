@@ -168,7 +168,7 @@ pub enum SeekFor {
     Hole,
 }
 
-/// What a file system wants from the connection, settled before the first request.
+/// What a file system wants from the connection, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
     /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.

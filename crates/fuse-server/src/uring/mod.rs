@@ -2,7 +2,7 @@
 //!
 //! Once io_uring is agreed on, the kernel holds back all requests until every queue has registered, so all that
 //! can fail is tried before. From then on a queue that fails takes the connection with it: its requests would
-//! wait without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`aside`).
+//! wait without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`forget_reader`).
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
 //! - `pool`: threads for what has to wait

@@ -36,7 +36,7 @@ pub(crate) struct Readers<F> {
 
 impl<F: FileSystem> Readers<F> {
     pub(crate) fn new(server: Arc<Server<F>>, device: Device, threads: NonZeroUsize) -> Arc<Self> {
-        let surplus = server.settled.surplus_threads;
+        let surplus = server.negotiated.surplus_threads;
         Arc::new(Self {
             server,
             device,
@@ -81,7 +81,7 @@ impl<F: FileSystem> Readers<F> {
 
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let device = self.device.another()?;
-        let frame = Frame::new(self.server.settled.request_bytes)?;
+        let frame = Frame::new(self.server.negotiated.request_bytes)?;
         // Whoever looks for threads to wait for finds this one or its maker.
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());

@@ -36,20 +36,20 @@ fn flags(answer: &InitOut) -> u64 {
 fn nothing_is_asked_for_that_was_not_offered() {
     for bit in 0..64 {
         let offered = 1 << bit;
-        let (_, answer) = settle(&offer(45, offered), &WRITABLE, true, &ample()).unwrap();
+        let (_, answer) = negotiate(&offer(45, offered), &WRITABLE, true, &ample()).unwrap();
         assert_eq!(flags(&answer) & !offered, 0);
     }
-    let (settled, answer) = settle(&offer(31, 0), &READ_ONLY, false, &ample()).unwrap();
+    let (negotiated, answer) = negotiate(&offer(31, 0), &READ_ONLY, false, &ample()).unwrap();
     assert_eq!(flags(&answer), 0);
-    assert!(!settled.uring && !settled.elide_open && !settled.setxattr_ext);
-    assert_eq!(settled.request_bytes, REQUEST_SMALL_BYTES);
+    assert!(!negotiated.uring && !negotiated.elide_open && !negotiated.setxattr_ext);
+    assert_eq!(negotiated.request_bytes, REQUEST_SMALL_BYTES);
 }
 
 #[test]
 fn wishes_decide_what_only_they_need() {
     let asked = |wishes, uring| {
         flags(
-            &settle(&offer(45, u64::MAX), wishes, uring, &ample())
+            &negotiate(&offer(45, u64::MAX), wishes, uring, &ample())
                 .unwrap()
                 .1,
         )
@@ -75,17 +75,17 @@ fn wishes_decide_what_only_they_need() {
 #[test]
 fn the_version_is_the_older_of_both() {
     for (offered, minor) in [(31, 31), (45, 45), (99, 45)] {
-        let (settled, answer) =
-            settle(&offer(offered, u64::MAX), &READ_ONLY, false, &ample()).unwrap();
-        assert_eq!((settled.minor, answer.minor), (minor, minor));
+        let (negotiated, answer) =
+            negotiate(&offer(offered, u64::MAX), &READ_ONLY, false, &ample()).unwrap();
+        assert_eq!((negotiated.minor, answer.minor), (minor, minor));
         assert_eq!(answer.max_write as usize, REQUEST_MAX_BYTES);
     }
-    assert!(settle(&offer(30, u64::MAX), &READ_ONLY, false, &ample()).is_err());
+    assert!(negotiate(&offer(30, u64::MAX), &READ_ONLY, false, &ample()).is_err());
     let old = Offer {
         major: 6,
         ..offer(45, 0)
     };
-    assert!(settle(&old, &READ_ONLY, false, &ample()).is_err());
+    assert!(negotiate(&old, &READ_ONLY, false, &ample()).is_err());
 }
 
 #[test]
@@ -114,13 +114,14 @@ fn offers_are_read_in_both_lengths() {
 #[test]
 fn parts_of_a_write_that_the_kernel_syncs_need_not_be_durable() {
     let left = |minor, sync, direct| {
-        let (settled, _) = settle(&offer(minor, u64::MAX), &WRITABLE, false, &ample()).unwrap();
+        let (negotiated, _) =
+            negotiate(&offer(minor, u64::MAX), &WRITABLE, false, &ample()).unwrap();
         let how = WriteHow {
             sync,
             direct,
             ..WriteHow::default()
         };
-        settled.left_to_do(how).sync
+        negotiated.left_to_do(how).sync
     };
     assert!(!left(45, true, false) && left(45, true, true) && left(31, true, false));
     assert!(!left(31, false, false) && !left(45, false, true));

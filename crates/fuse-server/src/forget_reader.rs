@@ -25,7 +25,7 @@ pub(crate) fn serve<F: FileSystem>(
     device: &Device,
     ending: &Ending,
 ) -> io::Result<()> {
-    let mut frame = Frame::new(server.settled.request_bytes)?;
+    let mut frame = Frame::new(server.negotiated.request_bytes)?;
     // Whoever is woken in vain must not be kept from hearing of the end.
     fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?;
     loop {

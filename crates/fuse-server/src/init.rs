@@ -1,11 +1,11 @@
-//! What kernel and server agree on before the first request.
+//! FUSE_INIT: kernel and server negotiate what the connection can do, before the first other request.
 //!
 //! Asked for is what the kernel offers, as far as it makes sense for the file system's wishes. Not asked for,
 //! with reasons:
 //! - `ATOMIC_O_TRUNC`: a kernel that was told not to send opens would forget the truncation. Without it
 //!   an open that truncates comes as a change of size.
-//! - `READDIRPLUS_AUTO`: it stops sending attributes to those who list all of a directory before they stat, as
-//!   find and rsync do, and each stat then costs a request of its own.
+//! - `READDIRPLUS_AUTO`: it sends no attributes to programs that list all of a directory before they stat, such as
+//!   find and rsync. Each stat then costs a request of its own.
 //! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel does them by itself.
 //! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount; it says itself what did.
 //! - `SECURITY_CTX`, `ALLOW_IDMAP`, `PASSTHROUGH`: not offered by the file system.
@@ -22,7 +22,7 @@ use crate::request::{Errno, Opened, Result, Wishes, WriteHow};
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct Negotiated {
     pub(crate) minor: u32,
     /// `SETXATTR` has its longer form.
     pub(crate) setxattr_ext: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Settled {
     pub(crate) surplus_threads: usize,
 }
 
-impl Settled {
+impl Negotiated {
     /// The answer to an open, which may be that none is needed.
     #[inline]
     pub(crate) fn opened(&self, opened: Opened) -> Result<Fixed> {
@@ -100,12 +100,12 @@ impl Offer {
 }
 
 /// What to answer the offer with, and what holds from then on. `uring`: io_uring is wanted if offered.
-pub(crate) fn settle(
+pub(crate) fn negotiate(
     offer: &Offer,
     wishes: &Wishes,
     uring: bool,
     capacity: &Capacity,
-) -> io::Result<(Settled, InitOut)> {
+) -> io::Result<(Negotiated, InitOut)> {
     if offer.major != abi::MAJOR || offer.minor < abi::OLDEST_MINOR {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -126,7 +126,7 @@ pub(crate) fn settle(
         // 32 pages.
         capacity.request_bytes.min(REQUEST_SMALL_BYTES)
     };
-    let settled = Settled {
+    let negotiated = Negotiated {
         minor: offer.minor.min(abi::MINOR),
         setxattr_ext: has(flag::SETXATTR_EXT),
         elide_open: has(flag::NO_OPEN_SUPPORT),
@@ -138,7 +138,7 @@ pub(crate) fn settle(
     let pages = request_bytes / rustix::param::page_size();
     let answer = InitOut {
         major: abi::MAJOR,
-        minor: settled.minor,
+        minor: negotiated.minor,
         max_readahead: request_bytes as u32,
         flags: agreed as u32,
         flags2: (agreed >> 32) as u32,
@@ -150,7 +150,7 @@ pub(crate) fn settle(
         max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
         ..InitOut::new_zeroed()
     };
-    Ok((settled, answer))
+    Ok((negotiated, answer))
 }
 
 fn wanted(wishes: &Wishes, uring: bool) -> u64 {
