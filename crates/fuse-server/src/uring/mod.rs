@@ -6,16 +6,16 @@
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
 //! - `pool`: threads for what has to wait
-//! - `governor`: has the threads of queues yield, when `judge` says so, by what it sees of the `load`, with a
-//!   policy of the scheduler's (`sched`)
+//! - `sched_switcher`: has the threads of queues yield, when `sched_policy` says so, by what it sees of the `load`,
+//!   with a policy of the scheduler's (`sched`)
 
-mod governor;
-mod judge;
 mod load;
 mod pool;
 mod queue;
 mod ring;
 mod sched;
+mod sched_policy;
+mod sched_switcher;
 mod slot;
 
 use std::fs;
@@ -27,10 +27,10 @@ use std::thread::{self, Builder, JoinHandle};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use self::governor::{Governor, Pulses};
 use self::pool::Pool;
 use self::queue::{Queue, Service};
 use self::ring::Ring;
+use self::sched_switcher::{QueueLoads, SchedSwitcher};
 use crate::answer::Server;
 use crate::capacity::Capacity;
 use crate::device::Device;
@@ -51,7 +51,7 @@ struct Begin<F> {
 /// Queues that are ready to be registered.
 pub(super) struct Queues<F> {
     threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
-    pulses: Arc<Pulses>,
+    loads: Arc<QueueLoads>,
     /// What each request may take.
     capacity: Capacity,
 }
@@ -70,23 +70,23 @@ impl<F: FileSystem> Queues<F> {
             )
         })?;
         Ring::new(0, 1)?.try_command(device.as_fd())?;
-        let pulses = Pulses::new(count.into());
+        let loads = QueueLoads::new(count.into());
         let (ready, made) = channel();
         let mut threads = Vec::new();
         for number in 0..count {
             let (begin, told) = sync_channel(1);
             let ready = ready.clone();
-            let pulses = Arc::clone(&pulses);
+            let loads = Arc::clone(&loads);
             let thread = Builder::new()
                 .name(format!("ubtrfs-ring-{number}"))
-                .spawn(move || live(number, &capacity, &pulses, &ready, &told))?;
+                .spawn(move || live(number, &capacity, &loads, &ready, &told))?;
             threads.push((begin, thread));
         }
         drop(ready);
         made.iter().take(count.into()).collect::<io::Result<()>>()?;
         Ok(Self {
             threads,
-            pulses,
+            loads,
             capacity,
         })
     }
@@ -111,7 +111,7 @@ impl<F: FileSystem> Queues<F> {
         let mut serving = Serving {
             threads: Vec::new(),
             pool,
-            governor: Governor::start(&self.pulses),
+            switcher: SchedSwitcher::start(&self.loads),
         };
         for ((begin, thread), device) in self.threads.into_iter().zip(devices) {
             // A thread that has ended tells no outcome either.
@@ -143,7 +143,7 @@ impl<F: FileSystem> Queues<F> {
 pub(super) struct Serving {
     threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
-    governor: Option<Governor>,
+    switcher: Option<SchedSwitcher>,
 }
 
 impl Serving {
@@ -153,7 +153,7 @@ impl Serving {
             // What there is to say of a panic is said by `Alarm`.
             let _ = thread.join();
         }
-        drop(self.governor);
+        drop(self.switcher);
         self.pool.end();
     }
 }
@@ -162,12 +162,12 @@ impl Serving {
 fn live<F: FileSystem>(
     number: u16,
     capacity: &Capacity,
-    pulses: &Pulses,
+    loads: &QueueLoads,
     ready: &Sender<io::Result<()>>,
     told: &Receiver<Begin<F>>,
 ) {
     pin(number);
-    let pulse = pulses.sign_on(number.into());
+    let load = loads.sign_on(number.into());
     let mut queue = match Queue::new(number, capacity) {
         Ok(queue) => queue,
         Err(error) => {
@@ -191,7 +191,7 @@ fn live<F: FileSystem>(
         server: &begin.server,
         device: &begin.device,
         pool: &begin.pool,
-        pulse: &pulse,
+        load: &load,
         ending: &begin.ending,
     };
     match queue.serve(&service) {

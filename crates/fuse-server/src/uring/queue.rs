@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::governor::SignedOn;
 use super::pool::Pool;
 use super::ring::{Completion, Ring};
+use super::sched_switcher::SignedOn;
 use super::slot::Slot;
 use crate::abi::opcode;
 use crate::answer::{Outcome, Pending, Server};
@@ -70,7 +70,7 @@ pub(super) struct Service<'a, F> {
     pub(super) server: &'a Arc<Server<F>>,
     pub(super) device: &'a Device,
     pub(super) pool: &'a Arc<Pool>,
-    pub(super) pulse: &'a SignedOn<'a>,
+    pub(super) load: &'a SignedOn<'a>,
     pub(super) ending: &'a Ending,
 }
 
@@ -169,7 +169,7 @@ impl Queue {
                 };
             }
             self.ring.wait(&mut completions)?;
-            service.pulse.count(completions.len() as u64);
+            service.load.count(completions.len() as u64);
         }
     }
 

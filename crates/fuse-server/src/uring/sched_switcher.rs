@@ -1,12 +1,12 @@
-//! The thread that has the threads of queues yield while that pays (`judge`).
+//! The thread that has the threads of queues yield while that pays (`sched_policy`).
 //!
 //! It looks every few milliseconds while requests come, and sleeps while none do.
 //!
 //! Invariants
-//! - GOVERN-1: while the governor sleeps, and after its end, no thread yields.
-//! - GOVERN-2: only threads that live are given a policy: a thread signs off before it ends.
+//! - SWITCHER-1: while the switcher sleeps, and after its end, no thread yields.
+//! - SWITCHER-2: only threads that live are given a policy: a thread signs off before it ends.
 //!
-//! Locks: a pulse's `thread`, a leaf, held while its thread is looked at or given a policy.
+//! Locks: a queue's `thread`, a leaf, held while its thread is looked at or given a policy.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
 
-use super::judge::{Judge, Machine, PERIOD, Record, Seen};
 use super::load::{self, Gauged, Runnable, ThreadGauge, online_cpus};
 use super::sched::{self, Policy};
+use super::sched_policy::{Machine, PERIOD, Record, SchedPolicy, Seen};
 
-/// A queue looks whether the governor sleeps once in so many requests.
+/// A queue looks whether the switcher sleeps once in so many requests.
 const REQUESTS_A_LOOK: u64 = 64;
 
-/// What queues tell the governor.
+/// What queues tell the switcher.
 #[derive(Debug)]
-pub(super) struct Pulses {
-    queues: Box<[Pulse]>,
-    governor: OnceLock<Thread>,
+pub(super) struct QueueLoads {
+    queues: Box<[QueueLoad]>,
+    switcher: OnceLock<Thread>,
     asleep: AtomicBool,
     ended: AtomicBool,
 }
@@ -36,16 +36,16 @@ pub(super) struct Pulses {
 /// What one queue tells; it is written to with every request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Pulse {
+struct QueueLoad {
     served: AtomicU64,
     thread: Mutex<Option<Pid>>,
 }
 
-impl Pulses {
+impl QueueLoads {
     pub(super) fn new(queues: usize) -> Arc<Self> {
         Arc::new(Self {
-            queues: (0..queues).map(|_| Pulse::default()).collect(),
-            governor: OnceLock::new(),
+            queues: (0..queues).map(|_| QueueLoad::default()).collect(),
+            switcher: OnceLock::new(),
             asleep: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         })
@@ -53,26 +53,23 @@ impl Pulses {
 
     /// The calling thread serves a queue.
     pub(super) fn sign_on(&self, queue: usize) -> SignedOn<'_> {
-        let pulse = &self.queues[queue];
-        *pulse.thread.lock() = Some(gettid());
-        SignedOn {
-            pulses: self,
-            pulse,
-        }
+        let load = &self.queues[queue];
+        *load.thread.lock() = Some(gettid());
+        SignedOn { loads: self, load }
     }
 
     fn wake(&self) {
         self.asleep.store(false, Ordering::Release);
-        if let Some(governor) = self.governor.get() {
-            governor.unpark();
+        if let Some(switcher) = self.switcher.get() {
+            switcher.unpark();
         }
     }
 }
 
 /// A thread that serves a queue, for as long as it does.
 pub(super) struct SignedOn<'a> {
-    pulses: &'a Pulses,
-    pulse: &'a Pulse,
+    loads: &'a QueueLoads,
+    load: &'a QueueLoad,
 }
 
 impl SignedOn<'_> {
@@ -80,34 +77,34 @@ impl SignedOn<'_> {
     #[inline]
     pub(super) fn count(&self, requests: u64) {
         // Nobody else writes.
-        let before = self.pulse.served.load(Ordering::Relaxed);
+        let before = self.load.served.load(Ordering::Relaxed);
         let now = before + requests;
-        self.pulse.served.store(now, Ordering::Relaxed);
+        self.load.served.store(now, Ordering::Relaxed);
         if before / REQUESTS_A_LOOK != now / REQUESTS_A_LOOK
-            && self.pulses.asleep.load(Ordering::Relaxed)
+            && self.loads.asleep.load(Ordering::Relaxed)
         {
-            self.pulses.wake();
+            self.loads.wake();
         }
     }
 }
 
 impl Drop for SignedOn<'_> {
     fn drop(&mut self) {
-        // GOVERN-2
-        *self.pulse.thread.lock() = None;
+        // SWITCHER-2
+        *self.load.thread.lock() = None;
     }
 }
 
 /// The thread, which ends when this is dropped.
-pub(super) struct Governor {
-    pulses: Arc<Pulses>,
+pub(super) struct SchedSwitcher {
+    loads: Arc<QueueLoads>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Governor {
-    /// None, for a reason that is logged, where threads could not be governed.
-    pub(super) fn start(pulses: &Arc<Pulses>) -> Option<Self> {
-        let started = start(pulses);
+impl SchedSwitcher {
+    /// None, for a reason that is logged, where policies cannot be switched.
+    pub(super) fn start(loads: &Arc<QueueLoads>) -> Option<Self> {
+        let started = start(loads);
         if let Err(error) = &started {
             tracing::debug!(%error, "threads of queues do not yield");
         }
@@ -115,7 +112,7 @@ impl Governor {
     }
 }
 
-fn start(pulses: &Arc<Pulses>) -> io::Result<Governor> {
+fn start(loads: &Arc<QueueLoads>) -> io::Result<SchedSwitcher> {
     if !sched::is_normal() {
         return Err(io::Error::other("this process was given a policy"));
     }
@@ -123,30 +120,31 @@ fn start(pulses: &Arc<Pulses>) -> io::Result<Governor> {
         return Err(io::Error::other("there is one CPU"));
     }
     sched::try_there_and_back()?;
-    let mut watching = Watching::new(Arc::clone(pulses))?;
-    let thread = Builder::new().name("ubtrfs-govern".into()).spawn(move || {
-        if let Err(error) = watching.govern() {
+    let mut watching = Watching::new(Arc::clone(loads))?;
+    let thread = Builder::new().name("ubtrfs-sched".into()).spawn(move || {
+        if let Err(error) = watching.run() {
             tracing::debug!(%error, "threads of queues do not yield any more");
         }
+        // SWITCHER-1
         let _ = watching.apply(false);
     })?;
-    Ok(Governor {
-        pulses: Arc::clone(pulses),
+    Ok(SchedSwitcher {
+        loads: Arc::clone(loads),
         thread: Some(thread),
     })
 }
 
-impl Drop for Governor {
+impl Drop for SchedSwitcher {
     fn drop(&mut self) {
-        self.pulses.ended.store(true, Ordering::Release);
-        self.pulses.wake();
+        self.loads.ended.store(true, Ordering::Release);
+        self.loads.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What the governor knows of a queue.
+/// What the switcher knows of a queue.
 struct Watched {
     record: Record,
     /// Its thread's; made when the queue is used for the first time.
@@ -157,15 +155,15 @@ struct Watched {
 }
 
 struct Watching {
-    pulses: Arc<Pulses>,
+    loads: Arc<QueueLoads>,
     queues: Vec<Watched>,
     runnable: Runnable,
     cpus: usize,
 }
 
 impl Watching {
-    fn new(pulses: Arc<Pulses>) -> io::Result<Self> {
-        let unused = |_: &Pulse| Watched {
+    fn new(loads: Arc<QueueLoads>) -> io::Result<Self> {
+        let unused = |_: &QueueLoad| Watched {
             record: Record::unused(),
             gauge: None,
             served: 0,
@@ -173,8 +171,8 @@ impl Watching {
             policy: Policy::Normal,
         };
         let watching = Self {
-            queues: pulses.queues.iter().map(unused).collect(),
-            pulses,
+            queues: loads.queues.iter().map(unused).collect(),
+            loads,
             runnable: Runnable::open()?,
             cpus: online_cpus()?,
         };
@@ -183,9 +181,9 @@ impl Watching {
         Ok(watching)
     }
 
-    fn govern(&mut self) -> io::Result<()> {
-        let _ = self.pulses.governor.set(thread::current());
-        let mut judge = Judge::default();
+    fn run(&mut self) -> io::Result<()> {
+        let _ = self.loads.switcher.set(thread::current());
+        let mut policy = SchedPolicy::default();
         let mut next = None;
         let mut last = Instant::now();
         loop {
@@ -195,31 +193,30 @@ impl Watching {
                 last = Instant::now();
             }
             thread::park_timeout(next.unwrap_or(PERIOD));
-            if self.pulses.ended.load(Ordering::Acquire) {
+            if self.loads.ended.load(Ordering::Acquire) {
                 return Ok(());
             }
             let (mut seen, running) = self.look()?;
             let machine = Machine {
                 since_last: last.elapsed(),
                 cpus: self.cpus,
-                // The governor itself runs.
+                // The switcher itself runs.
                 runnable: self.runnable.count()?.saturating_sub(running + 1),
             };
             last = Instant::now();
-            let verdict = judge.judge(machine, &mut seen);
+            let decision = policy.decide(machine, &mut seen);
             for (queue, (record, _)) in self.queues.iter_mut().zip(seen) {
                 queue.record = record;
             }
-            self.apply(verdict.yielding)?;
-            next = verdict.next;
+            self.apply(decision.yielding)?;
+            next = decision.next;
         }
     }
 
     /// Until requests come.
     fn sleep(&self) {
-        self.pulses.asleep.store(true, Ordering::Release);
-        while self.pulses.asleep.load(Ordering::Acquire)
-            && !self.pulses.ended.load(Ordering::Acquire)
+        self.loads.asleep.store(true, Ordering::Release);
+        while self.loads.asleep.load(Ordering::Acquire) && !self.loads.ended.load(Ordering::Acquire)
         {
             thread::park();
         }
@@ -229,8 +226,8 @@ impl Watching {
     fn look(&mut self) -> io::Result<(Vec<(Record, Seen)>, usize)> {
         let mut running = 0;
         let mut all = Vec::with_capacity(self.queues.len());
-        for (queue, pulse) in self.queues.iter_mut().zip(&self.pulses.queues) {
-            let served = pulse.served.load(Ordering::Relaxed);
+        for (queue, load) in self.queues.iter_mut().zip(&self.loads.queues) {
+            let served = load.served.load(Ordering::Relaxed);
             let mut seen = Seen {
                 served: served - queue.served,
                 ..Seen::default()
@@ -241,7 +238,7 @@ impl Watching {
                 let Gauged {
                     is_runnable,
                     waited,
-                } = queue.gauge(pulse)?;
+                } = queue.gauge(load)?;
                 if was_in_use {
                     seen.waited = waited.saturating_sub(queue.waited);
                 }
@@ -257,7 +254,7 @@ impl Watching {
     /// Gives the threads of queues their policies.
     fn apply(&mut self, yielding: bool) -> io::Result<()> {
         let mut outcome = Ok(());
-        for (queue, pulse) in self.queues.iter_mut().zip(&self.pulses.queues) {
+        for (queue, load) in self.queues.iter_mut().zip(&self.loads.queues) {
             let wanted = if yielding && queue.record.is_in_use() {
                 Policy::Idle
             } else {
@@ -266,7 +263,7 @@ impl Watching {
             if wanted == queue.policy {
                 continue;
             }
-            if let Some(thread) = *pulse.thread.lock() {
+            if let Some(thread) = *load.thread.lock() {
                 outcome = outcome.and(sched::set(thread, wanted));
             }
             queue.policy = wanted;
@@ -276,8 +273,8 @@ impl Watching {
 }
 
 impl Watched {
-    fn gauge(&mut self, pulse: &Pulse) -> io::Result<Gauged> {
-        let thread = pulse.thread.lock();
+    fn gauge(&mut self, load: &QueueLoad) -> io::Result<Gauged> {
+        let thread = load.thread.lock();
         // One that has signed off wants nothing.
         let Some(id) = *thread else {
             return Ok(Gauged::default());

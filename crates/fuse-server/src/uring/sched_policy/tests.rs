@@ -15,25 +15,25 @@ fn busy() -> Seen {
     }
 }
 
-/// A judge of one queue.
+/// The policy for one queue.
 struct One {
-    judge: Judge,
+    policy: SchedPolicy,
     record: Record,
 }
 
 impl One {
     fn new() -> Self {
         Self {
-            judge: Judge::default(),
+            policy: SchedPolicy::default(),
             record: Record::unused(),
         }
     }
 
-    fn look(&mut self, machine: Machine, seen: Seen) -> Verdict {
+    fn look(&mut self, machine: Machine, seen: Seen) -> Decision {
         let mut queues = [(self.record, seen)];
-        let verdict = self.judge.judge(machine, &mut queues);
+        let decision = self.policy.decide(machine, &mut queues);
         self.record = queues[0].0;
-        verdict
+        decision
     }
 }
 
@@ -44,15 +44,15 @@ fn many_requests_and_an_idle_cpu_let_threads_yield_until_there_is_quiet() {
         served: 2,
         ..Seen::default()
     };
-    let verdict = one.look(FREE, few);
-    assert!(!verdict.yielding && verdict.next.is_none());
+    let decision = one.look(FREE, few);
+    assert!(!decision.yielding && decision.next.is_none());
     assert!(one.look(FREE, busy()).yielding);
     for _ in 1..QUIET_LOOKS {
-        let verdict = one.look(FREE, Seen::default());
-        assert!(verdict.yielding && verdict.next == Some(PERIOD));
+        let decision = one.look(FREE, Seen::default());
+        assert!(decision.yielding && decision.next == Some(PERIOD));
     }
-    let verdict = one.look(FREE, Seen::default());
-    assert!(!verdict.yielding && verdict.next.is_none());
+    let decision = one.look(FREE, Seen::default());
+    assert!(!decision.yielding && decision.next.is_none());
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn nobody_yields_while_no_cpu_is_idle() {
     let mut one = One::new();
     assert!(!one.look(crowded, busy()).yielding);
     assert!(one.look(FREE, busy()).yielding);
-    let verdict = one.look(crowded, busy());
-    assert!(!verdict.yielding && verdict.next == Some(PERIOD));
+    let decision = one.look(crowded, busy());
+    assert!(!decision.yielding && decision.next == Some(PERIOD));
     assert!(one.look(FREE, busy()).yielding);
 }
 
@@ -80,9 +80,9 @@ fn long_waits_end_it_for_twice_as_long_each_time() {
     let mut pause = PAUSE_MIN;
     for _ in 0..10 {
         assert!(one.look(FREE, busy()).yielding);
-        let verdict = one.look(FREE, delayed);
-        assert!(!verdict.yielding);
-        assert_eq!(verdict.next, Some(pause));
+        let decision = one.look(FREE, delayed);
+        assert!(!decision.yielding);
+        assert_eq!(decision.next, Some(pause));
         pause = (pause * 2).min(PAUSE_MAX);
     }
     let long = Machine {
@@ -105,10 +105,10 @@ fn a_thread_that_does_not_get_to_run_is_looked_at_again_soon_and_helped() {
         is_runnable: true,
         ..Seen::default()
     };
-    let verdict = one.look(FREE, stuck);
-    assert!(verdict.yielding && verdict.next == Some(SUSPICION));
-    let verdict = one.look(FREE, stuck);
-    assert!(!verdict.yielding && verdict.next == Some(PAUSE_MIN));
+    let decision = one.look(FREE, stuck);
+    assert!(decision.yielding && decision.next == Some(SUSPICION));
+    let decision = one.look(FREE, stuck);
+    assert!(!decision.yielding && decision.next == Some(PAUSE_MIN));
     // One that runs in between was only about to.
     let mut one = One::new();
     for seen in [busy(), stuck, busy(), stuck, busy()] {

@@ -13,27 +13,27 @@ fn policy(thread: Pid) -> String {
     rest.split_whitespace().nth(38).unwrap().to_owned()
 }
 
-// GOVERN-2
+// SWITCHER-2
 #[test]
 fn threads_in_use_get_the_policy_and_lose_it_again() {
     if let Err(error) = sched::try_there_and_back() {
         eprintln!("SKIPPED: {error}");
         return;
     }
-    let pulses = Pulses::new(2);
+    let loads = QueueLoads::new(2);
     let (tell, heard) = channel();
     let (release, released) = channel::<()>();
-    let own = Arc::clone(&pulses);
+    let own = Arc::clone(&loads);
     let queue = thread::spawn(move || {
-        let pulse = own.sign_on(1);
-        pulse.count(3);
+        let load = own.sign_on(1);
+        load.count(3);
         tell.send(gettid()).unwrap();
         let _ = released.recv();
-        drop(pulse);
+        drop(load);
         tell.send(gettid()).unwrap();
     });
     let id = heard.recv().unwrap();
-    let mut watching = Watching::new(Arc::clone(&pulses)).unwrap();
+    let mut watching = Watching::new(Arc::clone(&loads)).unwrap();
     watching.apply(true).unwrap();
     assert_eq!(policy(id), libc::SCHED_OTHER.to_string());
     let (mut seen, _) = watching.look().unwrap();
@@ -43,7 +43,7 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
         cpus: 2,
         runnable: 0,
     };
-    Judge::default().judge(machine, &mut seen);
+    SchedPolicy::default().decide(machine, &mut seen);
     for (queue, (record, _)) in watching.queues.iter_mut().zip(seen) {
         queue.record = record;
     }
@@ -60,24 +60,24 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
 }
 
 #[test]
-fn a_governor_sleeps_until_requests_come_and_ends_when_told() {
-    let pulses = Pulses::new(1);
-    let Some(governor) = Governor::start(&pulses) else {
-        eprintln!("SKIPPED: threads cannot be governed here");
+fn a_switcher_sleeps_until_requests_come_and_ends_when_told() {
+    let loads = QueueLoads::new(1);
+    let Some(switcher) = SchedSwitcher::start(&loads) else {
+        eprintln!("SKIPPED: policies cannot be switched here");
         return;
     };
-    while !pulses.asleep.load(Ordering::Acquire) {
+    while !loads.asleep.load(Ordering::Acquire) {
         thread::yield_now();
     }
-    let pulse = pulses.sign_on(0);
-    pulse.count(REQUESTS_A_LOOK - 1);
-    assert!(pulses.asleep.load(Ordering::Acquire));
-    pulse.count(1);
-    assert!(!pulses.asleep.load(Ordering::Acquire));
+    let load = loads.sign_on(0);
+    load.count(REQUESTS_A_LOOK - 1);
+    assert!(loads.asleep.load(Ordering::Acquire));
+    load.count(1);
+    assert!(!loads.asleep.load(Ordering::Acquire));
     // Nothing more comes: it goes back to sleep.
-    while !pulses.asleep.load(Ordering::Acquire) {
+    while !loads.asleep.load(Ordering::Acquire) {
         thread::yield_now();
     }
-    drop(pulse);
-    drop(governor);
+    drop(load);
+    drop(switcher);
 }

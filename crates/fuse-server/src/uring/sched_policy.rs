@@ -1,12 +1,12 @@
 //! When the threads of queues yield to everybody else.
 //!
-//! The thread of a queue wakes its client while it runs itself. The scheduler finds the client's CPU busy and
-//! takes the client to one that is idle, where another queue serves it, which does the same: each request
-//! then pays for a migration and for waking an idle CPU. A CPU where nothing but `SCHED_IDLE` runs counts as
-//! idle, so that the client stays. But such a thread gets next to nothing of a CPU that somebody else wants. So
-//! threads of queues yield only while requests come fast, another CPU is idle, and they get to run soon.
+//! The thread of a queue wakes its client while it runs itself. The scheduler finds the client's CPU busy and moves
+//! the client to an idle one. There another queue serves it, which does the same. Each request then pays for a
+//! migration and for waking an idle CPU. A CPU where nothing but `SCHED_IDLE` runs counts as idle, so with that policy
+//! the client stays. But such a thread gets next to nothing of a CPU that another thread wants. So threads of queues
+//! yield only while requests come fast, another CPU is idle, and they get to run soon.
 //!
-//! Not here: where figures come from, and the thread that acts (`governor`).
+//! Not here: where figures come from, and the thread that acts (`sched_switcher`).
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) struct Machine {
 
 /// What to do until the next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct Decision {
     /// Whether threads of queues that are in use yield.
     pub(super) yielding: bool,
     /// When to look again; None: when requests come.
@@ -78,7 +78,7 @@ impl Record {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Judge {
+pub(super) struct SchedPolicy {
     yielding: bool,
     /// The pause after harm that comes next.
     pause: Duration,
@@ -86,8 +86,8 @@ pub(super) struct Judge {
     well: Duration,
 }
 
-impl Judge {
-    pub(super) fn judge(&mut self, machine: Machine, queues: &mut [(Record, Seen)]) -> Verdict {
+impl SchedPolicy {
+    pub(super) fn decide(&mut self, machine: Machine, queues: &mut [(Record, Seen)]) -> Decision {
         let mut served = 0;
         let mut harmed = false;
         let mut stuck_looks = 0;
@@ -125,18 +125,18 @@ impl Judge {
             0 => Some(PERIOD),
             _ => Some(SUSPICION),
         };
-        Verdict {
+        Decision {
             yielding: self.yielding,
             next,
         }
     }
 
-    fn harmed(&mut self) -> Verdict {
+    fn harmed(&mut self) -> Decision {
         let pause = self.pause.clamp(PAUSE_MIN, PAUSE_MAX);
         self.pause = pause * 2;
         self.well = Duration::ZERO;
         self.yielding = false;
-        Verdict {
+        Decision {
             yielding: false,
             next: Some(pause),
         }
