@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_fuse_server::request::{
-    Attr, AttrChange, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, Errno,
-    FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags,
-    Opened, ReadHow, RenameFlags, Result, Room, SeekFor, StatFs, Time, TimeChange, Wishes,
-    WriteHow, XattrHow,
+    Attr, AttrChange, Attributes, ConnectionFlags, Context, DeviceNr, DirEntry, DirPlusSink,
+    DirSink, Entry, Errno, FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId,
+    Notifier, OpenFlags, Opened, ReadHow, RenameFlags, Result, Room, SeekFor, StatFs, Time,
+    TimeChange, WriteHow, XattrHow,
 };
 
 const FOREVER: Duration = Duration::from_secs(1 << 31);
@@ -247,11 +247,11 @@ impl Instant {
 }
 
 impl FileSystem for Instant {
-    fn wishes(&self) -> Wishes {
+    fn connection_flags(&self) -> ConnectionFlags {
         if let Some(when_asked) = &mut *self.gate.when_asked.lock() {
             when_asked();
         }
-        Wishes {
+        ConnectionFlags {
             posix_acl: false,
             writable: true,
             writeback_cache: self.manners.writeback_cache,

@@ -20,7 +20,7 @@ use crate::device::{Device, Frame, Received, out_header};
 use crate::ending::Ending;
 use crate::forget_reader;
 use crate::init::{Offer, negotiate};
-use crate::notifier::Teller;
+use crate::notifier::Invalidator;
 use crate::panic_guard::PanicGuard;
 use crate::request::{FileSystem, Watched};
 use crate::uring::{self, Queues};
@@ -85,12 +85,12 @@ impl Connection {
         let (header, offer) = first_request(&device)?;
         let refuse = |_: &io::Error| device.send_error(&header, rustix::io::Errno::PROTO);
         let (queues, fallback) = queues(&device, &offer, choice, &capacity).inspect_err(refuse)?;
-        let wishes = file_system.wishes();
+        let connection_flags = file_system.connection_flags();
         let agreed = queues.as_ref().map_or(capacity, Queues::capacity);
         let (negotiated, answer) =
-            negotiate(&offer, &wishes, queues.is_some(), &agreed).inspect_err(refuse)?;
-        let teller = Teller::start(device.another()?).inspect_err(refuse)?;
-        file_system.start(teller.queue());
+            negotiate(&offer, &connection_flags, queues.is_some(), &agreed).inspect_err(refuse)?;
+        let invalidator = Invalidator::start(device.another()?).inspect_err(refuse)?;
+        file_system.start(invalidator.queue());
         let was_on = uring::is_on();
         device.send(&header, &whole_answer(&header, &answer));
         // The kernel looks at its switch once more when it is answered. If that is off then and on again now, it takes
@@ -111,7 +111,7 @@ impl Connection {
                 if outcome.is_err() {
                     abort();
                 }
-                drop(teller);
+                drop(invalidator);
                 outcome
             });
             return Ok(Self { serve, fallback });
@@ -135,7 +135,7 @@ impl Connection {
                 abort();
             }
             queues.join();
-            drop(teller);
+            drop(invalidator);
             ending.take_failure()
         });
         Ok(Self { serve, fallback })

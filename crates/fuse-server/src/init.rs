@@ -1,6 +1,6 @@
 //! FUSE_INIT: kernel and server negotiate what the connection can do, before the first other request.
 //!
-//! Asked for is what the kernel offers, as far as it makes sense for the file system's wishes. Not asked for,
+//! Asked for is what the kernel offers, as far as it makes sense for the file system's connection flags. Not asked for,
 //! with reasons:
 //! - `ATOMIC_O_TRUNC`: a kernel that was told not to send opens would forget the truncation. Without it
 //!   an open that truncates comes as a change of size.
@@ -18,7 +18,7 @@ use crate::abi::init::{InitIn, InitInMore, InitOut, flag};
 use crate::abi::{self, output};
 use crate::capacity::{Capacity, REQUEST_SMALL_BYTES};
 use crate::encode::{self, Fixed};
-use crate::request::{Errno, Opened, Result, Wishes, WriteHow};
+use crate::request::{ConnectionFlags, Errno, Opened, Result, WriteHow};
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Offer {
 /// What to answer the offer with, and what holds from then on. `uring`: io_uring is wanted if offered.
 pub(crate) fn negotiate(
     offer: &Offer,
-    wishes: &Wishes,
+    connection_flags: &ConnectionFlags,
     uring: bool,
     capacity: &Capacity,
 ) -> io::Result<(Negotiated, InitOut)> {
@@ -118,7 +118,7 @@ pub(crate) fn negotiate(
             ),
         ));
     }
-    let agreed = wanted(wishes, uring) & offer.flags;
+    let agreed = wanted(connection_flags, uring) & offer.flags;
     let has = |flag| agreed & flag != 0;
     let request_bytes = if has(flag::MAX_PAGES) {
         capacity.request_bytes
@@ -153,7 +153,7 @@ pub(crate) fn negotiate(
     Ok((negotiated, answer))
 }
 
-fn wanted(wishes: &Wishes, uring: bool) -> u64 {
+fn wanted(connection_flags: &ConnectionFlags, uring: bool) -> u64 {
     let mut wanted = flag::ASYNC_READ
         | flag::BIG_WRITES
         | flag::EXPORT_SUPPORT
@@ -173,16 +173,16 @@ fn wanted(wishes: &Wishes, uring: bool) -> u64 {
         | flag::CREATE_SUPP_GROUP
         | flag::HAS_EXPIRE_ONLY
         | flag::DIRECT_IO_ALLOW_MMAP;
-    for (wish, flag) in [
-        (wishes.posix_acl, flag::POSIX_ACL),
-        (wishes.writable, flag::HANDLE_KILLPRIV_V2),
+    for (is_wanted, flag) in [
+        (connection_flags.posix_acl, flag::POSIX_ACL),
+        (connection_flags.writable, flag::HANDLE_KILLPRIV_V2),
         (
-            wishes.writable && wishes.writeback_cache,
+            connection_flags.writable && connection_flags.writeback_cache,
             flag::WRITEBACK_CACHE,
         ),
         (uring, flag::OVER_IO_URING),
     ] {
-        if wish {
+        if is_wanted {
             wanted |= flag;
         }
     }

@@ -202,7 +202,7 @@ impl Notifier for Queue {
     fn contents_written(&self, node: NodeId, offset: u64, len: u64) {
         let contents = Some((offset, Some(len)));
         match (&self.device, self.places.enter()) {
-            (Some(device), Some(_place)) => tell(device, &Notice::Node { node, contents }),
+            (Some(device), Some(_place)) => send(device, &Notice::Node { node, contents }),
             _ => self.node_changed(node, contents),
         }
     }
@@ -221,24 +221,24 @@ impl Notifier for Queue {
     }
 }
 
-/// The threads that tell the kernel.
+/// The threads that send notices to the kernel.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct Invalidator {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Teller {
+impl Invalidator {
     pub(crate) fn start(device: Device) -> std::io::Result<Self> {
         let device = Arc::new(device);
-        let mut teller = Self {
+        let mut invalidator = Self {
             queue: Arc::new(Queue {
                 device: Some(Arc::clone(&device)),
                 ..Queue::default()
             }),
             threads: Vec::new(),
         };
-        let queue = teller.queue();
+        let queue = invalidator.queue();
         for (name, lane) in [
             ("ubtrfs-names", &queue.names),
             ("ubtrfs-nodes", &queue.nodes),
@@ -246,12 +246,12 @@ impl Teller {
             let (lane, device) = (Arc::clone(lane), Arc::clone(&device));
             let thread = Builder::new().name(name.into()).spawn(move || {
                 while let Some(notice) = lane.next() {
-                    tell(&device, &notice);
+                    send(&device, &notice);
                 }
             })?;
-            teller.threads.push(thread);
+            invalidator.threads.push(thread);
         }
-        Ok(teller)
+        Ok(invalidator)
     }
 
     pub(crate) fn queue(&self) -> Arc<Queue> {
@@ -259,7 +259,7 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for Invalidator {
     /// At the end of the connection, when nothing can hold the kernel up any more.
     fn drop(&mut self) {
         self.queue.names.end();
@@ -270,15 +270,15 @@ impl Drop for Teller {
     }
 }
 
-fn tell(device: &Device, notice: &Notice) {
-    match send(device, notice) {
+fn send(device: &Device, notice: &Notice) {
+    match write(device, notice) {
         // It does not know the node or the name, or the connection is gone: it remembers nothing.
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN | Errno::CONNABORTED) => {}
         Err(error) => tracing::debug!(?notice, %error, "the kernel took no notice"),
     }
 }
 
-fn send(device: &Device, notice: &Notice) -> rustix::io::Result<()> {
+fn write(device: &Device, notice: &Notice) -> rustix::io::Result<()> {
     match notice {
         Notice::Entry { dir, name } => {
             let head = NotifyInvalEntryOut {

@@ -7,8 +7,8 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use super::*;
 use crate::abi::{input, opcode};
 use crate::request::{
-    Attributes, DirEntry, FileKind, Handle, IoctlAnswer, OpenFlags, Opened, ReadHow, Room, StatFs,
-    Wishes,
+    Attributes, ConnectionFlags, DirEntry, FileKind, Handle, IoctlAnswer, OpenFlags, Opened,
+    ReadHow, Room, StatFs,
 };
 
 thread_local! {
@@ -37,8 +37,8 @@ fn entry(name: &[u8]) -> DirEntry<'_> {
 }
 
 impl FileSystem for Balky {
-    fn wishes(&self) -> Wishes {
-        Wishes {
+    fn connection_flags(&self) -> ConnectionFlags {
+        ConnectionFlags {
             posix_acl: false,
             writable: false,
             writeback_cache: false,

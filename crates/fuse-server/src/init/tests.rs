@@ -5,12 +5,12 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::capacity::REQUEST_MAX_BYTES;
 
-const READ_ONLY: Wishes = Wishes {
+const READ_ONLY: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
 };
-const WRITABLE: Wishes = Wishes {
+const WRITABLE: ConnectionFlags = ConnectionFlags {
     posix_acl: false,
     writable: true,
     writeback_cache: true,
@@ -46,10 +46,10 @@ fn nothing_is_asked_for_that_was_not_offered() {
 }
 
 #[test]
-fn wishes_decide_what_only_they_need() {
-    let asked = |wishes, uring| {
+fn connection_flags_decide_what_only_they_need() {
+    let asked = |connection_flags, uring| {
         flags(
-            &negotiate(&offer(45, u64::MAX), wishes, uring, &ample())
+            &negotiate(&offer(45, u64::MAX), connection_flags, uring, &ample())
                 .unwrap()
                 .1,
         )

@@ -35,8 +35,8 @@ pub use change::{
 pub use errno::{Errno, Result};
 pub use notify::Notifier;
 pub use reply::{
-    Attr, Attributes, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry, FileKind, Handle,
-    IoctlAnswer, Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time, Wishes,
+    Attr, Attributes, ConnectionFlags, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry,
+    FileKind, Handle, IoctlAnswer, Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time,
 };
 pub use verb::Verb;
 pub use watched::{Watch, Watched};
@@ -44,7 +44,7 @@ pub use watched::{Watch, Watched};
 /// A file system as a FUSE connection sees it.
 pub trait FileSystem: Send + Sync + 'static {
     /// What the connection should be set up for.
-    fn wishes(&self) -> Wishes;
+    fn connection_flags(&self) -> ConnectionFlags;
 
     /// The connection is to carry requests from now on. `notifier` is the way to the kernel's caches while it lives.
     /// If the connection cannot be set up after all another may follow.

@@ -170,7 +170,7 @@ pub enum SeekFor {
 
 /// What a file system wants from the connection, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
+pub struct ConnectionFlags {
     /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.
     pub posix_acl: bool,
     /// Something can be written; else no verb that changes anything is ever useful.

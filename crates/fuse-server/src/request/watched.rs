@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, FileSystem, Handle,
-    IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow, RenameFlags,
-    Result, SeekFor, StatFs, Verb, Wishes, WriteHow, XattrHow,
+    AttrChange, Attributes, ConnectionFlags, Context, CopyEnd, DirPlusSink, DirSink, Entry,
+    FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
+    RenameFlags, Result, SeekFor, StatFs, Verb, WriteHow, XattrHow,
 };
 
 /// What is around requests.
@@ -52,8 +52,8 @@ impl<F, W> Watched<F, W> {
 }
 
 impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {
-    fn wishes(&self) -> Wishes {
-        self.inner.wishes()
+    fn connection_flags(&self) -> ConnectionFlags {
+        self.inner.connection_flags()
     }
 
     fn start(&self, notifier: Arc<dyn Notifier>) {

@@ -126,9 +126,9 @@ impl<S: Source> Adapter<S> {
         .map_err(errno)
     }
 
-    /// Takes from a file that is written to what its contents gave it. `open` is what it is written through, `by` who
-    /// may not keep set-id bits.
-    pub(super) fn take_rights(
+    /// Drops the capabilities of a file that is written to, and set-id bits. `open` is what it is written through, `by`
+    /// the caller, if it may not keep set-id bits.
+    pub(super) fn remove_privs(
         &self,
         volume: &Arc<Volume>,
         (node, id): (NodeId, FileId),

@@ -57,7 +57,7 @@ impl<S: Source> Adapter<S> {
         let held = held.map_err(errno)?;
         if flags.truncate {
             let by = flags.kill_setid.then_some(context);
-            self.take_rights(volume, (node, id), None, by)?;
+            self.remove_privs(volume, (node, id), None, by)?;
             volume.truncate(id, 0).map_err(errno)?;
         }
         Ok(self.opened(held, flags, 0))
@@ -219,7 +219,7 @@ impl<S: Source> Adapter<S> {
             None => self.may_write_to(id, offset..end)?,
         };
         let by = how.kill_setid.then_some(context);
-        let rights = self.take_rights(volume, (node, id), open.as_deref(), by);
+        let rights = self.remove_privs(volume, (node, id), open.as_deref(), by);
         let written = rights.and_then(|()| {
             match how.direct {
                 true => match volume.write_direct(id, offset, bytes) {
@@ -312,7 +312,10 @@ impl<S: Source> Adapter<S> {
             false => fsync(volume, id, open),
         };
         let outcome = outcome.map_err(errno);
-        if outcome.is_ok() && self.wishes.writeback_cache && self.handles.may_be_written(id) {
+        if outcome.is_ok()
+            && self.connection_flags.writeback_cache
+            && self.handles.may_be_written(id)
+        {
             // The kernel does not count the blocks of what it has written, until the file is closed.
             self.changes.attributes(id);
         }
@@ -356,7 +359,7 @@ impl<S: Source> Adapter<S> {
         if open.is_none() {
             self.may_write(dst)?;
         }
-        self.take_rights(volume, (to.node, dst), open.as_deref(), None)?;
+        self.remove_privs(volume, (to.node, dst), open.as_deref(), None)?;
         let syncs = self.live.syncs_writes() || open.as_ref().is_some_and(|open| open.sync);
         if syncs {
             waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
@@ -387,7 +390,9 @@ impl<S: Source> Adapter<S> {
                 let size = self.source.inode(id)?.attr.size_bytes;
                 match what {
                     // How large it is the kernel alone knows, if it collects what is written.
-                    _ if offset >= size && self.wishes.writeback_cache => Err(Errno::BUSY),
+                    _ if offset >= size && self.connection_flags.writeback_cache => {
+                        Err(Errno::BUSY)
+                    }
                     _ if offset >= size => Err(Errno::NXIO),
                     SeekFor::Data => Ok(offset),
                     SeekFor::Hole => Ok(size),
@@ -403,7 +408,7 @@ impl<S: Source> Adapter<S> {
             self.flush(id, WHOLE_FILE, For::Search)?;
         }
         let mut found = self.found(id, offset, what)?;
-        if self.wishes.writable && !self.asks_opens {
+        if self.connection_flags.writable && !self.asks_opens {
             // Where there are pages in a hole, it is none.
             while let Some(hole) = self.hole_met(id, offset, what, found)? {
                 waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
@@ -450,7 +455,7 @@ impl<S: Source> Adapter<S> {
     /// The volume, if this mount may change it.
     pub(super) fn writing(&self) -> Result<&Arc<Volume>> {
         match self.source.volume() {
-            Some(volume) if self.wishes.writable => Ok(volume),
+            Some(volume) if self.connection_flags.writable => Ok(volume),
             _ => Err(Errno::ROFS),
         }
     }

@@ -46,9 +46,9 @@ use ubtrfs_device::{forget_pages, waiting};
 use ubtrfs_engine::OpenFile;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse_server::request::{
-    AttrChange, Attributes, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno, FileKind,
-    FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
-    RenameFlags, Result, SeekFor, StatFs, Wishes, WriteHow, XattrHow,
+    AttrChange, Attributes, ConnectionFlags, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno,
+    FileKind, FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags,
+    Opened, ReadHow, RenameFlags, Result, SeekFor, StatFs, WriteHow, XattrHow,
 };
 
 use self::appends::Appends;
@@ -87,7 +87,7 @@ pub(crate) struct Adapter<S: Source> {
     capabilities: AtomicU64,
     flushing: Arc<Flushing>,
     appends: Appends,
-    wishes: Wishes,
+    connection_flags: ConnectionFlags,
     /// Before it opens a file the kernel asks; see `asking_opens`.
     asks_opens: bool,
     live: Arc<LiveRules>,
@@ -124,11 +124,11 @@ impl Node {
 
 impl<S: Source> Adapter<S> {
     /// Serves the subvolume whose root directory is `root`, and what is below it.
-    pub(crate) fn new(source: S, root: FileId, wishes: Wishes) -> Self {
+    pub(crate) fn new(source: S, root: FileId, connection_flags: ConnectionFlags) -> Self {
         let numbering = Numbering::new(root.root);
         let known = Arc::new(KnownNodes::new(numbering, root));
         if let Some(volume) = source.volume()
-            && wishes.writable
+            && connection_flags.writable
         {
             volume.set_lookup_refs(Some(Arc::clone(&known) as _));
         }
@@ -149,8 +149,8 @@ impl<S: Source> Adapter<S> {
             capabilities: AtomicU64::new(1),
             flushing: Arc::default(),
             appends: Appends::default(),
-            wishes,
-            asks_opens: wishes.writable,
+            connection_flags,
+            asks_opens: connection_flags.writable,
             live: Arc::default(),
             syncs_names: false,
             is_fakeroot: false,
@@ -191,7 +191,7 @@ impl<S: Source> Adapter<S> {
     /// node (`known`); but then flags forbid changes and not opens, and the kernel itself must not collect writes.
     #[must_use]
     pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
-        self.asks_opens = asks && self.wishes.writable;
+        self.asks_opens = asks && self.connection_flags.writable;
         self
     }
 
@@ -290,7 +290,7 @@ impl<S: Source> Adapter<S> {
             .numbering
             .number(child)
             .unwrap_or_else(|| self.nodes.look_up(Self::listed(dir, name, child)));
-        if self.wishes.writable {
+        if self.connection_flags.writable {
             self.known.add(number, kind);
         }
         number
@@ -352,12 +352,12 @@ impl<S: Source> Drop for Adapter<S> {
 }
 
 impl<S: Source> FileSystem for Adapter<S> {
-    fn wishes(&self) -> Wishes {
-        self.wishes
+    fn connection_flags(&self) -> ConnectionFlags {
+        self.connection_flags
     }
 
     fn start(&self, notifier: Arc<dyn Notifier>) {
-        if self.wishes.writable {
+        if self.connection_flags.writable {
             self.changes.start(notifier);
         }
     }

@@ -15,7 +15,7 @@ const CONTEXT: Context = Context {
     gid: 0,
     pid: 1,
 };
-const WISHES: Wishes = Wishes {
+const CONNECTION_FLAGS: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
@@ -23,7 +23,7 @@ const WISHES: Wishes = Wishes {
 const NO_HANDLE: Handle = Handle(0);
 
 fn adapter(memory: Memory) -> Adapter<Memory> {
-    Adapter::new(memory, TOP, WISHES)
+    Adapter::new(memory, TOP, CONNECTION_FLAGS)
 }
 
 fn find(adapter: &Adapter<Memory>, dir: NodeId, name: &str) -> Result<Entry> {

@@ -24,7 +24,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 impl<S: Source> Adapter<S> {
     fn must_exist(&self, name: &[u8]) -> Result<()> {
-        let hidden = !self.wishes.posix_acl && ACLS.contains(&name);
+        let hidden = !self.connection_flags.posix_acl && ACLS.contains(&name);
         if NAMESPACES.contains(&name) {
             return Err(Errno::INVAL);
         }

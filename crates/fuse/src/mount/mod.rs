@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use ubtrfs_engine::{AtimePolicy, Volume};
-use ubtrfs_fuse_server::request::{FileSystem, Watched, Wishes};
+use ubtrfs_fuse_server::request::{ConnectionFlags, FileSystem, Watched};
 use ubtrfs_fuse_server::{Capacity, Connection};
 
 use self::attach::{Attachment, attach};
@@ -72,13 +72,13 @@ pub fn mount(
     // As the kernel does: nothing in a mount can be reached without its root.
     volume.attr(root).map_err(MountError::RootDirectory)?;
     let writable = volume.is_writable();
-    let wishes = Wishes {
+    let connection_flags = ConnectionFlags {
         posix_acl: volume.counts_acls(),
         writable,
         writeback_cache: writable && options.writeback,
     };
     let live = LiveOptions::new(options);
-    let adapter = Adapter::new(Arc::clone(&volume), root, wishes)
+    let adapter = Adapter::new(Arc::clone(&volume), root, connection_flags)
         .asking_opens(options.asks_opens())
         .with_live_rules(live.rules())
         .syncing_names(options.dirsync)
@@ -122,7 +122,7 @@ pub fn mount_file_system(
     options: &Options,
 ) -> Result<Session, MountError> {
     let mountpoint = check_mountpoint(mountpoint, source)?;
-    let writable = file_system.wishes().writable;
+    let writable = file_system.connection_flags().writable;
     let wanted = attachment(&mountpoint, source, writable, options);
     serve(file_system, || attach(&wanted), &mountpoint, options)
 }

@@ -16,14 +16,14 @@ mod idle;
 #[path = "../../../../benches/transport/src/switch.rs"]
 mod switch;
 
-use ubtrfs_fuse_server::request::{FileKind, Wishes};
+use ubtrfs_fuse_server::request::{ConnectionFlags, FileKind};
 
 use self::idle::{BUSY_LIMIT, unmount_once_idle};
 use super::*;
 use crate::adapter::Adapter;
 use crate::adapter::memory::{Memory, TOP, content_byte, file};
 
-const WISHES: Wishes = Wishes {
+const CONNECTION_FLAGS: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
@@ -111,7 +111,7 @@ fn serve(mountpoint: &Path) -> Result<Session, MountError> {
 }
 
 fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, MountError> {
-    let adapter = Adapter::new(tree(), TOP, WISHES);
+    let adapter = Adapter::new(tree(), TOP, CONNECTION_FLAGS);
     let options = Options {
         transport,
         ..read_only()
@@ -341,7 +341,7 @@ fn a_detached_mount_serves_its_last_user() {
 fn an_image_can_be_unmounted_by_its_own_name() {
     let image = tempfile::NamedTempFile::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let adapter = Adapter::new(tree(), TOP, WISHES);
+    let adapter = Adapter::new(tree(), TOP, CONNECTION_FLAGS);
     let mounted = mount_file_system(adapter, image.path(), dir.path(), &read_only());
     let Ok(session) = mounted else {
         skip("cannot mount here");

@@ -88,14 +88,14 @@ fn mount() -> Mount {
     let options = OpenOptions::new().writable(true);
     let volume = Volume::from_devices(devices, &options).unwrap();
     let root = volume.root_dir(RootId::FS_TREE).unwrap();
-    let wishes = Wishes {
+    let connection_flags = ConnectionFlags {
         posix_acl: true,
         writable: true,
         writeback_cache: false,
     };
     Mount {
         device,
-        adapter: Some(Adapter::new(volume, root, wishes)),
+        adapter: Some(Adapter::new(volume, root, connection_flags)),
     }
 }
 

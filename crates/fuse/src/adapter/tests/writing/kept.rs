@@ -43,7 +43,7 @@ fn a_deleted_subvolume_is_there_as_long_as_it_is_mounted() {
     volume
         .create(root, b"file", &NewInode::file(0o644))
         .unwrap();
-    let inner = Adapter::new(Arc::clone(volume), root, mount.wishes());
+    let inner = Adapter::new(Arc::clone(volume), root, mount.connection_flags());
     volume.delete_subvolume(top, b"s").unwrap();
     volume.free_deleted_subvolumes().unwrap();
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 1);
