@@ -3,10 +3,10 @@
 mod by_handle;
 mod writing;
 
-use ubtrfs_fuse_server::request::{DirEntry, FileKind, Room};
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_fuse_server::request::*;
 
 use super::memory::{Memory, TOP, file, stub_in};
-use ubtrfs_format::item::InodeFlags;
 
 use super::*;
 
