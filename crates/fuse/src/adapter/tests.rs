@@ -7,7 +7,6 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fuse_server::request::*;
 
 use super::memory::{Memory, TOP, file, stub_in};
-
 use super::*;
 
 const CONTEXT: Context = Context {
