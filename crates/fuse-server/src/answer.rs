@@ -1,7 +1,7 @@
 //! From a request to its answer: calls the verb and lays out what it says.
 //!
 //! The request's payload and the answer's share one buffer, in every transport. A verb that reads its
-//! payload answers with a few numbers, which are put in after it has returned; a verb that fills the
+//! payload answers with a few numbers, which are put in after it has returned. A verb that fills the
 //! buffer has what it needs in memory of its own.
 //!
 //! Invariants

@@ -9,26 +9,26 @@ pub struct Capacity {
     /// The largest payload of a request or an answer.
     pub(crate) request_bytes: usize,
     /// Requests that nobody waits for (read-ahead, write-back) in flight at once. All of them may wait for a slow
-    /// device: a transport takes in many more requests, so that those that somebody waits for find a place.
+    /// device. A transport takes in many more requests, so that there is always a place for one of a waiting client.
     pub(crate) background: u16,
     memory_bytes: u64,
 }
 
 /// The kernel takes at most 256 pages of 4 KiB in a request.
 pub(crate) const REQUEST_MAX_BYTES: usize = 1 << 20;
-/// As many as it takes where it was not asked for more.
+/// The payload that the kernel takes where it was not asked for more.
 pub(crate) const REQUEST_SMALL_BYTES: usize = 1 << 17;
 const BACKGROUND_MAX: u16 = 32;
 pub(crate) const BACKGROUND_MIN: u16 = 16;
 /// With less, fewer requests are in flight.
 const ENOUGH_BYTES: u64 = 128 << 20;
-/// Of the memory, for all buffers of requests through `/dev/fuse`.
+/// The part of the memory that all buffers of requests through `/dev/fuse` may take: one in so many.
 const SHARE: u64 = 8;
-/// Those of io_uring, most of which are rarely used: the kernel takes the one that it used last.
+/// The part for the buffers of io_uring. Most are rarely used: the kernel takes the one that it used last.
 const RINGS_SHARE: u64 = 4;
 
 impl Capacity {
-    /// Of a mount that may take so much memory.
+    /// Computes what a mount may take that has so much memory.
     pub fn of(memory_bytes: u64) -> Self {
         let background = match memory_bytes < ENOUGH_BYTES {
             true => BACKGROUND_MIN,

@@ -1,8 +1,8 @@
 //! The connection's device: what comes from it and goes to it, one request at a time.
 //!
-//! A frame is the buffer of one exchange. It is laid out so that the contents of a WRITE, read together with
-//! what comes before them, begin on a page, and so does the room for the answer to a READ, with space for
-//! its header before it: both move in one call, and the verb has them where they are read or sent.
+//! A frame is the buffer of one exchange. The contents of a WRITE begin on a page, with space before it for what is
+//! read together with them. So does the room for the answer to a READ, with space for its header before it. Both
+//! move in one call, and the verb has them where they are read or sent.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -78,8 +78,8 @@ impl Device {
         Self(descriptor)
     }
 
-    /// Another descriptor, with a list of requests under way of its own if `/dev/fuse` can be opened: it
-    /// cannot behind fusermount3 on a machine that guards it.
+    /// Another descriptor, with a list of requests under way of its own if `/dev/fuse` can be opened. With
+    /// fusermount3, on a machine that guards the device, it cannot.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         if let Ok(fresh) = fresh

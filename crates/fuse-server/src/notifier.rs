@@ -1,24 +1,23 @@
 //! Tells the kernel what it remembers wrongly, from threads of its own.
 //!
-//! The kernel takes locks of the nodes it is told about, and waits for them for as long as a request on
-//! such a node takes. So notices are queued, and whoever has one to give never waits.
+//! The kernel takes locks of the nodes it is told about. It waits for them for as long as a request on such a node
+//! takes. So notices are queued, and the thread that queues one never waits.
 //!
-//! For news of a name the kernel takes the lock of the directory. Who unlinks a file holds that one and waits for the
-//! file's, which is held by who searches the file for holes or sets its flags, and so waits for news of nodes to be
-//! told. These take no such lock, and have a thread of their own.
+//! For news of a name the kernel takes the lock of the directory. unlink(2) holds that lock and waits for the file's.
+//! A search for holes or a change of flags holds the file's lock until news of nodes have been told. So news of names
+//! could hold up those of nodes. These take no such lock, and have a thread of their own.
 //!
 //! Invariants
 //! - NOTIFY-1: a notice is never lost while the connection lives. When many of nodes wait, further ones are given more
-//!   coarsely: attributes and all contents of each node, once. Names wait one by one: of all names at once
-//!   (`NOTIFY_INC_EPOCH`) the kernel makes that even those which mean what they meant are dropped when they are met,
-//!   and with them whatever is mounted there.
+//!   coarsely: attributes and all contents of each node, once. Names wait one by one. A notice of all names at once
+//!   (`NOTIFY_INC_EPOCH`) would have the kernel drop even names that mean what they meant, and what is mounted there.
 //! - NOTIFY-2: news of nodes wait for no news of names.
-//! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot, as
-//!   who holds the directory's lock may wait for its answer; and a program that lists a directory into memory that does
-//!   not come holds it without end. So an ioctl begins no change while `EXACT_MAX` names wait.
+//! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot:
+//!   a holder of the directory's lock may wait for its answer. A program that lists a directory into memory that does
+//!   not come holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names wait.
 //!
-//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_written`): it has let go of
-//! all locks by then, and the kernel holds none for it that it waits for here.
+//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_written`). It has
+//! released all locks by then, and the kernel holds none for it that it waits for here.
 //!
 //! Locks: a lane's, a leaf, never held while the kernel is told something.
 

@@ -3,9 +3,9 @@
 //! A request is a header, a fixed part whose length its operation says, and a payload: names, values,
 //! contents, extensions. Nothing here trusts a length: what does not fit is `Malformed`.
 //!
-//! Requests come in two shapes. The answer to a `Plain` one is a few numbers; it borrows its payload. That
-//! of a `Fill` is written by the verb itself, into the buffer that the payload came in: it owns what it
-//! needs, and survives the buffer being overwritten.
+//! Requests come in two shapes. The answer to a `Plain` one is a few numbers, and it borrows its payload. The
+//! answer to a `Fill` is written by the verb itself, into the buffer that the payload came in. So a `Fill` owns
+//! what it needs, and survives the buffer being overwritten.
 //!
 //! Not here: which verb answers (`answer`).
 

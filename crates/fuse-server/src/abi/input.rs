@@ -47,18 +47,18 @@ inputs! {
         gid: u32,
         unused5: u32,
     }
-    /// Of `OPEN` and `OPENDIR`.
+    /// The body of `OPEN` and `OPENDIR`.
     OpenIn {
-        /// As of open(2).
+        /// The flags of open(2).
         flags: u32,
         open_flags: u32,
     }
-    /// Of `CREATE` and `TMPFILE`.
+    /// The body of `CREATE` and `TMPFILE`.
     CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32 }
-    /// Of `RELEASE` and `RELEASEDIR`.
+    /// The body of `RELEASE` and `RELEASEDIR`.
     ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
-    /// Of `READ`, `READDIR` and `READDIRPLUS`.
+    /// The body of `READ`, `READDIR` and `READDIRPLUS`.
     ReadIn {
         fh: u64,
         offset: u64,
@@ -74,16 +74,16 @@ inputs! {
         size: u32,
         write_flags: u32,
         lock_owner: u64,
-        /// As of open(2).
+        /// The flags of open(2).
         flags: u32,
         padding: u32,
     }
-    /// Of `FSYNC` and `FSYNCDIR`.
+    /// The body of `FSYNC` and `FSYNCDIR`.
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
     SetxattrIn { size: u32, flags: u32 }
     /// What follows `SetxattrIn` where `SETXATTR_EXT` was agreed on.
     SetxattrInMore { setxattr_flags: u32, padding: u32 }
-    /// Of `GETXATTR` and `LISTXATTR`.
+    /// The body of `GETXATTR` and `LISTXATTR`.
     GetxattrIn { size: u32, padding: u32 }
     AccessIn { mask: u32, padding: u32 }
     InterruptIn { unique: u64 }
@@ -102,7 +102,7 @@ inputs! {
     SyncfsIn { padding: u64 }
     /// Before each extension of a request.
     ExtHeader {
-        /// Of the whole extension.
+        /// The size of the whole extension.
         size: u32,
         kind: u32,
     }

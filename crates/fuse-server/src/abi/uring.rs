@@ -35,7 +35,7 @@ pub(crate) struct CmdReq {
     pub(crate) padding: [u8; 6],
 }
 
-/// As of readv(2): where one buffer of an entry is.
+/// The place of one buffer of an entry, as `struct iovec` of readv(2).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct IoVec {

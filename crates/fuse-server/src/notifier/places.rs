@@ -1,7 +1,7 @@
 //! Places for requests that are answered when the kernel has forgotten what they changed.
 //!
 //! The kernel waits for the locks of the pages that it is to forget. Such a lock may belong to a read that the kernel
-//! has not sent: direct writes and read-ahead are background requests, of which it sends the next ones when earlier ones
+//! has not sent. Direct writes and read-ahead are background requests, and it sends the next ones when earlier ones
 //! are answered. So a request without a place gives up after a while, is answered, and leaves its notice to a lane.
 //!
 //! Invariants

@@ -35,7 +35,7 @@ pub struct OpenFlags {
     pub sync: bool,
     /// `O_NOATIME`
     pub no_atime: bool,
-    /// Whoever opens may not keep the set-id bits of what it truncates.
+    /// A file that this open truncates loses its set-id bits.
     pub kill_setid: bool,
 }
 

@@ -19,7 +19,7 @@ impl NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// Who asks, and how.
+/// The caller of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     pub uid: u32,
@@ -109,7 +109,7 @@ pub enum Lookup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// No open file of this mount needs a handle, and cached contents stay good from one open to the
-    /// next: a transport may tell the kernel not to send opens and releases any more.
+    /// next. A transport may tell the kernel not to send opens and releases any more.
     Elided,
     /// The kernel is to send the handle with each request on the open file.
     Handle {
@@ -182,7 +182,7 @@ pub struct ConnectionFlags {
 /// What an ioctl answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlAnswer {
-    /// Of the output.
+    /// The length of the output.
     pub len_bytes: usize,
     /// The call fails with it, and gives its output all the same.
     pub error: Option<Errno>,

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - JOBS-1: while fewer than `limit` jobs run, a thread is idle or starting.
-//! - JOBS-2: threads are started by whoever makes the pool and by each other, never by a queue's thread, whose
-//!   CPU and policy they would inherit, and which has no time.
+//! - JOBS-2: threads are started by the thread that makes the pool and by each other, never by a queue's thread.
+//!   They would inherit its CPU and policy, and it has no time.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.
 
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl Pool {
-    /// Of up to `limit` threads, on the CPUs of the caller.
+    /// Makes a pool of up to `limit` threads, on the CPUs of the caller.
     pub(super) fn new(limit: usize) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
             state: Mutex::default(),

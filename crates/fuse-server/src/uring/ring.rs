@@ -49,8 +49,8 @@ impl Ring {
         Ok(Self { ring, queue })
     }
 
-    /// Sends a command that is too early to be obeyed, and tells whether it was refused for good: by the kernel, or
-    /// by rules for this process.
+    /// Sends a command that is too early to be obeyed. Fails if it was refused for good: by the kernel, or by rules
+    /// for this process.
     pub(super) fn try_command(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         let entry = self.command(device, CMD_REGISTER, 0, None);
         self.push(entry.user_data(0));
