@@ -30,10 +30,10 @@ pub(crate) struct Expectations {
     data: RangeSorter,
     /// Written, by files with checksums.
     needed: RangeSorter,
-    /// Of files without checksums.
+    /// The ranges of files without checksums.
     forbidden: RangeSorter,
-    /// Preallocated. Another file may have written there before it was shared, and a log or a power cut may
-    /// bring that file's extent and not this one's.
+    /// Preallocated. Another file may have written there before it was shared. A log or a power cut may bring that
+    /// file's extent and not this one's.
     preallocated: RangeSorter,
 }
 
@@ -113,7 +113,7 @@ struct CsumReader<'s, 'a> {
     written: Vec<Range>,
     csum_bytes: u64,
     sectorsize: u64,
-    /// Of the checksums met so far.
+    /// The end of the checksums met so far.
     end: u64,
     files_lost: bool,
     data_reader: Option<DataReader<'s>>,

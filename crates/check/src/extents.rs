@@ -27,8 +27,9 @@ struct Extent {
     key: Key,
     is_block: bool,
     is_full: bool,
-    /// As the head says, and as the references sum up.
+    /// The count that the head says.
     refs: u64,
+    /// The sum of the references.
     counted: u64,
     /// A tree that is referred to as root, for blocks.
     root: Option<u64>,

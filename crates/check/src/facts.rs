@@ -1,8 +1,8 @@
 //! Facts about extents, told by the extent tree on one side and by all trees on the other.
 //!
-//! Both sides tell which tree blocks there are and who refers to which extent. In the first pass the sides
-//! are only compared as sums; a second one records the facts of the buckets that differ, to be sorted and
-//! compared one by one (`references`).
+//! Both sides tell which tree blocks there are and who refers to which extent. In the first pass the sides are only
+//! compared as sums. A second one records the facts of the buckets that differ, to be sorted and compared one by
+//! one (`references`).
 //!
 //! Invariants
 //! - FACT-1: all facts about one extent are in one bucket.
@@ -18,7 +18,7 @@ use crate::sorter::Sorter;
 
 const BUCKETS: usize = 4096;
 
-/// Who tells a fact.
+/// The side that tells a fact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Side {
     ExtentTree,
@@ -97,7 +97,7 @@ pub(crate) struct Facts {
     sums: Sums,
     /// In the second pass.
     records: Option<Sorter<7>>,
-    /// Of extents in files, as wholes and as far as they are used.
+    /// The bytes of extents in files, as wholes and as far as they are used.
     data_bytes: (u64, u64),
 }
 

@@ -1,7 +1,7 @@
 //! Everything that a check can find, one variant with one stable number each.
 //!
-//! The first two digits say the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents
-//! and references, 05 space, 06 roots, 07 files and directories, 08 checksums. A number is never given a
+//! The first two digits say the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents and
+//! references, 05 space. Subject 06 is roots, 07 files and directories, 08 checksums. A number is never given a
 //! second meaning. The fields hold what the place (`issue::Place`) does not say.
 //!
 //! Severities follow the exit code of `btrfs check` and what the kernel mounts; `docs/check.md` lists them.
@@ -338,7 +338,7 @@ faults! {
 
     801 Error "csum-missing" CsumMissing { length: u64 }
         => "{length} bytes of data have no checksums";
-    /// Of preallocated space that no other file has written, or of a file without checksums.
+    /// Checksums of preallocated space that no other file has written, or of a file without checksums.
     802 Error "csum-unexpected" CsumUnexpected { length: u64 }
         => "{length} bytes have checksums that nobody may have";
     803 Error "csum-without-extent" CsumWithoutExtent { length: u64 }
@@ -355,7 +355,7 @@ faults! {
 }
 
 impl Fault {
-    /// As messages show it: `E0101`.
+    /// The number as messages show it: `E0101`.
     pub fn code(&self) -> String {
         format!("E{:04}", self.number())
     }

@@ -1,9 +1,8 @@
 //! Comparing two multisets of facts that are met in different orders, in constant memory.
 //!
-//! Each fact is hashed with a key that is drawn anew for every check; one side adds the hash to a sum, the
-//! other takes it away. A sum of zero means that both sides have the same facts, but for a chance of one in
-//! 2^64. Facts that belong together share a bucket, so that a second pass needs to look at the buckets only
-//! that are not zero.
+//! Each fact is hashed with a key that is drawn anew for every check. One side adds the hash to a sum, the other
+//! takes it away. A sum of zero means that both sides have the same facts, but for a chance of one in 2^64. Facts
+//! that belong together share a bucket, so that a second pass needs to look at the buckets only that are not zero.
 //!
 //! Not here: what the facts are (`facts`, `inode::names`).
 

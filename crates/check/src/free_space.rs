@@ -68,7 +68,7 @@ pub(crate) fn check(
 
 /// The block group whose items are being met.
 struct Group {
-    /// Of its chunk, if there is one.
+    /// The index of its chunk, if there is one.
     index: Option<usize>,
     key: Key,
     recorded: u64,
@@ -391,7 +391,7 @@ impl Gaps<'_> {
 struct Listed<'v> {
     items: Items<'v>,
     sectorsize: u64,
-    /// Of the last bitmap, the first one last.
+    /// The runs of the last bitmap, the first one last.
     runs: Vec<Run>,
 }
 

@@ -12,7 +12,7 @@ use crate::fault::{Fault, Severity};
 pub struct Place {
     pub tree: Option<RootId>,
     pub key: Option<Key>,
-    /// Of the tree block or the extent.
+    /// The address of the tree block or the extent.
     pub bytenr: Option<u64>,
     pub devid: Option<DevId>,
 }

@@ -5,9 +5,9 @@
 //! what the engine writes.
 //!
 //! Every tree is read once, in key order. What must agree in two places is compared as keyed sums first
-//! (`fingerprint`), in constant memory; only where sums differ a second pass looks for the single fault,
-//! with records sorted in runs that go to a file when memory does not hold them (`sorter`). Memory so follows
-//! from the options and not from the volume.
+//! (`fingerprint`), in constant memory. Only where sums differ a second pass looks for the single fault. It sorts
+//! records in runs that go to a file when memory does not hold them (`sorter`). Memory so follows from the options
+//! and not from the volume.
 //!
 //! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
 //! (`lost`).
@@ -73,7 +73,8 @@ pub fn check_devices(
     check_pool(pool, options, progress)
 }
 
-/// How a pool is opened for a check: as much as can be read is judged, and what is not as it should be is an issue.
+/// The options to open a pool for a check. As much as can be read is judged, and what is not as it should be is an
+/// issue.
 pub fn pool_options() -> PoolOptions {
     PoolOptions::new()
         .degraded(true)

@@ -1,8 +1,8 @@
 //! The four ways in which a subvolume's place is written, compared: ROOT_REF, ROOT_BACKREF, DIR_ITEM and
 //! DIR_INDEX.
 //!
-//! A snapshot copies the entries of nested subvolumes, and no ROOT_REF names these: entries alone are no
-//! fault, as long as there are two of them.
+//! A snapshot copies the entries of nested subvolumes, and no ROOT_REF names these. Entries alone are no fault, as
+//! long as there are two of them.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ pub(crate) struct State<'a> {
     /// Blocks whose references are their own. Known once the extent tree was read.
     pub(crate) full_backrefs: BlockSet,
     pub(crate) lost_blocks: LostBlocks,
-    /// Of trees that have lost blocks.
+    /// The keys that trees have lost along with blocks.
     pub(crate) lost_keys: HashMap<RootId, LostKeys>,
     visited: BlockSet,
     /// Blocks that were met in the tree that made them.

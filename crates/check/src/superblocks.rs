@@ -12,7 +12,7 @@ use crate::issue::Place;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 
-/// Parts of a superblock in which sound copies may differ: their sum and place, and the log's root, which is
+/// Parts of a superblock in which sound copies may differ. They are its sum and place, and the log's root, which is
 /// written to the first copy only.
 const MAY_DIFFER: [std::ops::Range<usize>; 4] = {
     const fn field(start: usize, len: usize) -> std::ops::Range<usize> {

@@ -1,8 +1,8 @@
 //! Reading whole trees, every block of them, in key order.
 //!
-//! A reader thread goes down the trees, reads children many at a time and checks each block; the visitor gets
-//! the sound ones in batches on the caller's thread, and is told of every child that is lost. What a block
-//! means is the visitor's business.
+//! A reader thread goes down the trees, reads children many at a time and checks each block. The visitor gets the
+//! sound ones in batches on the caller's thread, and is told of every child that is lost. What a block means is the
+//! visitor's business.
 //!
 //! Invariants
 //! - WALK-1: every block was passed by `format::check` and is what its parent says: level, generation, owner

@@ -18,7 +18,7 @@ use crate::error::Holder;
 pub trait BlockDevice: Send + Sync + Debug {
     fn len_bytes(&self) -> u64;
 
-    /// Who else uses the device, found when it was opened for reading.
+    /// The other user of the device, found when it was opened for reading.
     fn holder(&self) -> Option<&Holder> {
         None
     }

@@ -1,8 +1,8 @@
 //! How large a new chunk is and on which devices it lies.
 //!
-//! Sizes are those of Linux 6.18: a chunk takes as many devices as its profile allows, those with the most
-//! room first; its stripes are cut so that it takes a tenth of the volume at most, rounded up to 16 MiB a
-//! stripe. Unlike there, a stripe has a MiB at least.
+//! Sizes are those of Linux 6.18. A chunk takes as many devices as its profile allows, those with the most room
+//! first. Its stripes are cut so that it takes a tenth of the volume at most, rounded up to 16 MiB a stripe. Unlike
+//! there, a stripe has a MiB at least.
 //!
 //! Not here: when a chunk is made, what is allocated in it, where a new volume puts its first chunks.
 
@@ -160,8 +160,8 @@ struct Room {
 }
 
 /// How many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
-/// hundreds of chunks to come they are made in larger steps: the result is then right for a single device,
-/// and to within a few chunks for several.
+/// hundreds of chunks to come they are made in larger steps. The result is then right for a single device, and to
+/// within a few chunks for several.
 pub fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
     if profile.parities() > 0 {
         return 0;

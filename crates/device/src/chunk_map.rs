@@ -4,9 +4,8 @@
 //! - CHUNK-1: a chunk in the map passed the rules of the kernel's `btrfs_check_chunk_valid`.
 //! - CHUNK-2: no two chunks overlap.
 //!
-//! Readers take no lock: they look into a sorted snapshot, and only an address that it lacks, while
-//! newer chunks wait, makes one of them publish the next snapshot. Loading n chunks thus costs
-//! O(n log n), a lookup O(log n).
+//! Readers take no lock: they look into a sorted snapshot. Only an address that it lacks, while newer chunks wait,
+//! makes a reader publish the next snapshot. Loading n chunks thus costs O(n log n), a lookup O(log n).
 //! Not here: which bytes of a chunk lie on which stripe (`stripes`).
 
 use std::collections::BTreeMap;
@@ -270,7 +269,7 @@ impl ChunkMap {
         found
     }
 
-    /// As [`ChunkMap::find`]; no chunk is an error.
+    /// Finds the chunk that holds an address, like [`ChunkMap::find`]; no chunk is an error.
     pub fn get(&self, logical: Logical) -> Result<Arc<MappedChunk>, DeviceError> {
         self.find(logical).ok_or(DeviceError::NoChunk { logical })
     }

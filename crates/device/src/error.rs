@@ -55,7 +55,7 @@ pub enum DeviceError {
     #[error("{problem}; {copy}")]
     FirstSuperblock {
         path: PathBuf,
-        /// Of copy 0.
+        /// The defect of copy 0.
         problem: Box<DeviceError>,
         copy: SoundCopy,
     },
@@ -109,7 +109,7 @@ pub enum DeviceError {
         devid: DevId,
         first: PathBuf,
         second: PathBuf,
-        /// Of the first and of the second.
+        /// The generation of the first and that of the second.
         generations: [u64; 2],
     },
     #[error("{} and {} may both be device {devid}: name the one that is meant", first.display(), second.display())]
@@ -239,7 +239,7 @@ pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
     }
 }
 
-/// Who uses a device that we may not use.
+/// The user of a device that we may not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Another process, if it is known which, holds the lock that ubtrfs takes.

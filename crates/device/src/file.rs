@@ -1,9 +1,9 @@
 //! Image files and block devices.
 //!
-//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide; a loop
-//! device is locked along with its image. The kernel takes no such lock: a writer refuses an image behind a
-//! loop device, and claims a block device with O_EXCL. A reader may look at what the kernel has mounted, as
-//! btrfs-progs allows, and is warned.
+//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide. A loop device
+//! is locked along with its image. The kernel takes no such lock: a writer refuses an image behind a loop device,
+//! and claims a block device with O_EXCL. A reader may look at what the kernel has mounted, as btrfs-progs allows,
+//! and is warned.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};

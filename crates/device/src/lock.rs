@@ -13,8 +13,8 @@ use crate::access::Access;
 use crate::error::{DeviceError, Holder, in_use, open_error};
 use crate::loop_device::{backing_of, loop_on, sibling_of};
 
-/// How long is waited for a lock, or for a loop device to go: the process behind a mount lets go a moment after umount(8)
-/// has returned, and udev locks a block device for a moment to probe it.
+/// The longest wait for a lock, or for a loop device to go. The process behind a mount releases it a moment after
+/// umount(8) has returned, and udev locks a block device for a moment to probe it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Locks for as long as `file` is open.
@@ -69,8 +69,8 @@ pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), Devi
     Ok(())
 }
 
-/// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file, and
-/// a ring or a process that is being torn down may keep one for longer than the descriptor.
+/// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file. A
+/// ring or a process that is being torn down may keep one for longer than the descriptor.
 #[derive(Debug)]
 pub(crate) struct Unlocking(pub(crate) File);
 

@@ -158,7 +158,7 @@ pub(crate) fn backing_of(device: &Metadata) -> Option<PathBuf> {
     backing_file((major(device), minor(device)))
 }
 
-/// Of the block device whose folder in sysfs is this one.
+/// Finds the file behind the block device that has this folder in sysfs.
 fn backing_in(folder: &Path) -> Option<PathBuf> {
     let path = fs::read(folder.join("loop/backing_file")).ok()?;
     let path = path.strip_suffix(b"\n").unwrap_or(&path);

@@ -1,8 +1,7 @@
 //! P and Q of RAID5 and RAID6, and the rebuilding of lost members of a row.
 //!
-//! P is the xor of the data members; Q is the sum of 2^i times member i in GF(2^8) modulo
-//! x^8 + x^4 + x^3 + x^2 + 1 (0x11d), as in Linux.
-//! H. Peter Anvin, "The mathematics of RAID-6", gives the formulas used here.
+//! P is the xor of the data members. Q is the sum of 2^i times member i in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1
+//! (0x11d), as in Linux. H. Peter Anvin, "The mathematics of RAID-6", gives the formulas used here.
 
 #[cfg(test)]
 pub(crate) mod tests;

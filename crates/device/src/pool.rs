@@ -117,11 +117,11 @@ pub struct DeviceInfo {
     pub path: Option<PathBuf>,
     /// None if it is missing.
     pub len_bytes: Option<u64>,
-    /// Of its superblock; below the volume's if the device is stale. None if it is missing.
+    /// The generation of its superblock, below the volume's if the device is stale. None if it is missing.
     pub generation: Option<u64>,
     /// None if only chunks name it.
     pub item: Option<DevItem>,
-    /// Who else uses it.
+    /// Another user of it.
     pub holder: Option<Holder>,
 }
 
@@ -244,8 +244,8 @@ impl Pool {
         self.devices.load().values().map(|d| d.info()).collect()
     }
 
-    /// The fsids that tree blocks carry besides the volume's own: those of the seed volumes that it has grown
-    /// from, as device items and the given seeds name them.
+    /// The fsids that tree blocks carry besides the volume's own. They are those of the seed volumes that it has
+    /// grown from, as device items and the given seeds name them.
     pub fn seed_fsids(&self) -> Vec<Uuid> {
         let own = *self.superblock.metadata_fsid();
         let mut fsids: Vec<Uuid> = Vec::new();

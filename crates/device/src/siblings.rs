@@ -1,5 +1,5 @@
-//! The other devices of a volume of which not all were named: block devices for a block device, and for an image what
-//! lies in its folder.
+//! The other devices of a volume of which not all were named. For a block device they are block devices, for an
+//! image what lies in its folder.
 //!
 //! The kernel knows the devices of a volume from what was scanned before; nothing registers images. So the devices
 //! are looked for when a volume is opened, by fsid and devid.
@@ -7,7 +7,7 @@
 //! Invariants
 //! - SIBLING-1: a look at a folder reads a bounded number of names and of files, whatever the folder holds. Files whose
 //!   names begin like that of the named image come first.
-//! - SIBLING-2: of several files that claim one devid none is guessed: one that is as new as the named device is
+//! - SIBLING-2: of several files that claim one devid none is guessed. One that is as new as the named device is
 //!   taken if it is the only one, otherwise they are an error.
 //! - SIBLING-3: a device that is older or newer than the one named is never taken for writing.
 

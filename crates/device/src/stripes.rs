@@ -1,8 +1,8 @@
 //! Which bytes of a chunk lie where: pure arithmetic, no IO.
 //!
-//! Offsets are within the chunk. A range is cut into [`Piece`]s, each on one stripe and contiguous
-//! there. Profiles with parity are also seen as [`Row`]s: one stripe of `STRIPE_LEN` on each device,
-//! of which the last one or two, in rotation, hold P and Q.
+//! Offsets are within the chunk. A range is cut into [`Piece`]s, each on one stripe and contiguous there. Profiles
+//! with parity are also seen as [`Row`]s: one stripe of `STRIPE_LEN` on each device. The last one or two of a row,
+//! in rotation, hold P and Q.
 
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
@@ -163,8 +163,8 @@ impl MappedChunk {
         (stripe.devid, Physical(physical))
     }
 
-    /// The member that RAID6 mirrors beyond 2 do not trust besides `wanted`: P for mirror 3, then the
-    /// data stripes from the last, as the kernel numbers them.
+    /// The member that RAID6 mirrors beyond 2 do not trust besides `wanted`. It is P for mirror 3, then the data
+    /// stripes from the last, as the kernel numbers them.
     pub fn excluded_member(&self, wanted: usize, mirror: usize) -> Option<usize> {
         if self.profile != Profile::Raid6 || mirror <= 2 {
             return None;

@@ -4,8 +4,8 @@
 //! - COPIES-1: a valid copy 0 is the device's superblock, as in the kernel, whatever the other copies say. It is
 //!   written first, and a log commit writes no other.
 //! - COPIES-2: without a valid copy 0 the device is no volume's. Another copy may be the rest of what was on the
-//!   device before, or of an earlier state: it is read on request only, and never on a device that holds
-//!   something else by now.
+//!   device before, or of an earlier state. It is read on request only, and never on a device that holds something
+//!   else by now.
 //!
 //! A copy with another fsid than a valid copy 0 is a leftover of an older volume.
 

@@ -1,5 +1,5 @@
-//! Small volumes in memory for the tests: superblocks, one system chunk, one data chunk of any profile,
-//! filled with bytes that name their place, parity by its definition.
+//! Small volumes in memory for the tests. They have superblocks, one system chunk, and one data chunk of any
+//! profile. Its bytes name their place, and its parity follows the definition.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl TestVolume {
         volume
     }
 
-    /// The same volume; what is written to one of the two does not show in the other.
+    /// Copies the volume; what is written to one of the two does not show in the other.
     pub(crate) fn fork(&self) -> TestVolume {
         TestVolume {
             devices: self

@@ -1,8 +1,8 @@
 //! Batches of reads and writes at depth through io_uring.
 //!
-//! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no
-//! io_uring or forbids it, and for each request that a ring fails, the plain calls are used instead, so
-//! a caller sees errors of pread and pwrite only.
+//! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no io_uring or
+//! forbids it, and for each request that a ring fails, the plain calls are used. So a caller sees errors of pread
+//! and pwrite only.
 //!
 //! Invariants
 //! - URING-1: no function returns while the kernel may still touch a buffer of its batch.

@@ -1,7 +1,7 @@
 //! Threads that must not wait: neither for a device, nor for what another thread holds.
 //!
-//! On such a thread whatever would wait says so with an error instead, having changed nothing, and the caller
-//! has it repeated by a thread that may wait. Errors carry it through every layer as `WouldWait`.
+//! On such a thread an operation that would wait fails instead and has changed nothing. The caller has it repeated
+//! by a thread that may wait. Errors carry it through every layer as `WouldWait`.
 //!
 //! What counts as waiting is what may take as long as a device does. Locks that are held for moments, and
 //! computing, do not.

@@ -1,8 +1,8 @@
 //! Checksums of tree blocks, superblocks and data sectors.
 //!
-//! A volume uses one algorithm for everything, named by `csum_type` in its superblock. A block carries its
-//! sum in its first 32 bytes and the sum covers the rest; a data sector has its sum in the checksum tree,
-//! packed at the algorithm's own size.
+//! A volume uses one algorithm for everything, named by `csum_type` in its superblock. A block carries its sum in
+//! its first 32 bytes and the sum covers the rest. A data sector has its sum in the checksum tree, packed at the
+//! algorithm's own size.
 //!
 //! Invariants
 //! - CSUM-1: a `Csum` is zero beyond the size of its algorithm.

@@ -1,7 +1,7 @@
 //! The hashes that btrfs puts into key offsets, all made of CRC-32C without its usual ends.
 //!
-//! Names are hashed once per lookup and are short, so the latency of a small input is what counts here: a
-//! digest with an initial state costs about 10 ns for 7 to 31 bytes.
+//! Names are hashed once per lookup and are short, so the latency of a small input is what counts here. A digest
+//! with an initial state costs about 10 ns for 7 to 31 bytes.
 //!
 //! Not here: checksums of content (`csum`).
 

@@ -202,7 +202,7 @@ impl Superblock {
         self.validate_contents(flags::KNOWN)
     }
 
-    /// The same for who only reads and passes over flags that nobody knows.
+    /// Validates for a reader, which may pass over flags that nobody knows.
     pub fn validate_but_flags(&self, offset: u64) -> Result<(), SuperblockError> {
         self.validate_identity(offset)?;
         self.validate_contents(u64::MAX)

@@ -1,21 +1,21 @@
 //! (root, sorted batch of changes) -> new root.
 //!
-//! One walk in key order. Siblings that are touched and stand beside each other are rebuilt as one run:
-//! their items, merged with the changes, flow into new leaves, and the pointers to those are the change
-//! of the level above. Subtrees without a change are neither read nor written.
+//! One walk in key order. Siblings that are touched and stand beside each other are rebuilt as one run. Their
+//! items, merged with the changes, flow into new leaves. The pointers to those are the change of the level above.
+//! Subtrees without a change are neither read nor written.
 //!
 //! Invariants
-//! - APPLY-1: each touched block is read once, after its parent, and retired once, after it was read; no
-//!   other block is read or retired. Touched is what lies between the root and a leaf whose range a change
-//!   falls into, and an old block that is all that is left.
+//! - APPLY-1: each touched block is read once, after its parent, and retired once, after it was read; no other
+//!   block is read or retired. Touched are the blocks between the root and a leaf whose range a change falls into.
+//!   So is an old block that is all that is left.
 //! - APPLY-2: each new block is emitted once, after the blocks below it, and stays.
 //! - APPLY-3: the new tree holds the old items with the changes made, and nothing else.
 //! - APPLY-4: memory is bounded by the batch: pointers to the touched blocks and their replacements,
 //!   and the items of two leaves.
-//! - APPLY-5: the root is a new block, for nobody may share it; it is a leaf or has two children at least,
-//!   and no block but the root of an empty tree is empty.
-//! - APPLY-6: an interior node is retired before what replaces it is placed, and a run of leaves is placed
-//!   behind its retirement: so that a tree that does not grow finds room in the places it has left.
+//! - APPLY-5: the root is a new block, because no other tree may share it. It is a leaf or has two children at
+//!   least. No block but the root of an empty tree is empty.
+//! - APPLY-6: an interior node is retired before its replacement is placed, and a run of leaves is placed after its
+//!   retirement. So a tree that does not grow finds room in the places it has left.
 //!
 //! How full: within a run leaves are filled evenly, so that a random insert splits a leaf in halves. A
 //! batch that appends behind all old items fills leaves to the brim, for the next append starts anew.
@@ -69,8 +69,8 @@ pub trait ApplyIo: BlockSink {
         let _ = keys;
     }
 
-    /// The tree has let go of `old`, which was read before. If this transaction made it and it is not on
-    /// disk yet, its place may be given out again at once, also to the blocks that follow.
+    /// The tree has let go of `old`, which was read before. If this transaction made it and it is not on disk yet,
+    /// its place may be given out again at once. The blocks that follow may get it, too.
     fn retire(&mut self, old: &Block) -> Result<(), Self::Error>;
 }
 
@@ -206,8 +206,8 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         self.pack_nodes(level, &children)
     }
 
-    /// The pointers that a run of touched interior nodes of `level` holds afterwards, all together, but for
-    /// those that replace its last run of touched children: that one is returned as it is.
+    /// The pointers that a run of touched interior nodes of `level` holds afterwards, all together. Those that
+    /// replace its last run of touched children are not among them: that run is returned as it is.
     fn rebuild_children(
         &mut self,
         level: u8,

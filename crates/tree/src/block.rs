@@ -9,8 +9,8 @@ use ubtrfs_format::node::Node;
 
 /// The bytes of a tree block that passed the checker. Cheap to clone.
 ///
-/// The bytes lie apart from the count of those who hold them: memory for a power of two is had without loss, and a
-/// little more would cost a quarter more, in all of the cache.
+/// The bytes lie apart from the count of references. Memory for a power of two is had without loss; a little more
+/// would cost a quarter more, in all of the cache.
 #[derive(Clone)]
 pub struct Block {
     bytes: Arc<Box<[u8]>>,

@@ -1,8 +1,8 @@
 //! Sorted items to a finished tree: full leaves first, then level upon level of nodes.
 //!
-//! A builder takes items in key order and hands each block over as soon as it is full, so that a tree
-//! of any size costs one open block a level. Where a block lies, and what becomes of it, is the sink's
-//! business. The same items, format and places give the same bytes.
+//! A builder takes items in key order and hands each block over as soon as it is full. So a tree of any size costs
+//! one open block a level. Where a block lies, and what becomes of it, is the sink's business. The same items,
+//! format and places give the same bytes.
 //!
 //! Invariants
 //! - BULK-1: keys ascend strictly; an item out of order is refused, never written.

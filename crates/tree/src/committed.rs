@@ -1,7 +1,7 @@
 //! The lowest set: the B-tree on disk, from its root down.
 //!
-//! Invariants of a walk: a child has the level, generation, owner and first key that its parent says,
-//! and all its keys lie below the parent's next key.
+//! Invariants of a walk: a child has the level, generation, owner and first key that its parent says. All its keys
+//! lie below the parent's next key.
 //!
 //! Not here: positions in the tree (`path`), what lies on top of it (`delta`).
 

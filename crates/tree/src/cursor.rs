@@ -5,10 +5,10 @@
 //! that are made to its mutable set where it has not been yet; what it stands on stays as it was.
 //!
 //! Invariants
-//! - CURSOR-1: the path stands on the first committed item at or beyond the cursor's key, seen in the
-//!   direction of the last move, or nowhere if there is none.
-//! - CURSOR-2: a run of committed items that nothing lies on top of costs about what it costs without upper
-//!   sets: how far it goes is found out once a leaf.
+//! - CURSOR-1: the path stands on the first committed item at or beyond the cursor's key, seen in the direction of
+//!   the last move. It stands nowhere if there is none.
+//! - CURSOR-2: a run of committed items that nothing lies on top of costs about what it costs without upper sets.
+//!   Where it ends is found out once a leaf.
 //! - CURSOR-3: a long run of whiteouts is gone through by the first cursor that meets it; others skip it.
 //! - CURSOR-4: moving forward meets keys in strictly ascending order, backward in descending order.
 //!
@@ -34,7 +34,7 @@ pub struct Cursor<'v> {
     view: &'v View,
     /// Keeps the blocks of the committed set from being given out again.
     _epoch: Arc<Epoch>,
-    /// Of a live tree.
+    /// The layers of a live tree.
     layers: Option<Arc<Layers>>,
     path: Path<'v>,
     /// The sets above the committed one; without any, the path alone is the position.
@@ -56,7 +56,7 @@ impl View {
 struct Clear {
     /// Those from the path's slot to before this one; 0 unless the cursor stands on the path.
     end: usize,
-    /// Of the overlay when that was found out.
+    /// The version of the overlay when that was found out.
     version: u64,
 }
 

@@ -1,8 +1,7 @@
 //! Tokens by which a commit knows that no reader looks at the state before it any more.
 //!
-//! Every search and every cursor holds the token that was current when it began; a commit puts a new
-//! token in place and keeps the old one. When the commit's is the only hold left, nobody can reach a
-//! block that it freed.
+//! Every search and every cursor holds the token that was current when it began. A commit puts a new token in place
+//! and keeps the old one. When the commit's is the only hold left, nobody can reach a block that it freed.
 //!
 //! Invariants
 //! - EPOCH-1: a reader takes the token first and the layers of its tree after; a commit publishes the

@@ -165,7 +165,7 @@ impl LiveTree {
         self.layers.load().mutable.keys()
     }
 
-    /// Of the mutable set.
+    /// The size of the mutable set.
     pub fn delta_size(&self) -> DeltaSize {
         self.layers.load().mutable.size()
     }

@@ -1,8 +1,8 @@
 //! Blocks that a running commit has built and that are not on disk yet.
 //!
 //! Invariants
-//! - STAGED-1: whoever reads an address asks here before the cache, so that what the cache holds of an
-//!   older block at a staged address is never seen.
+//! - STAGED-1: a reader of an address asks here before the cache. So what the cache holds of an older block at a
+//!   staged address is never seen.
 //! - STAGED-2: a block leaves for the cache by being there first and going from here after; in between it
 //!   is in both.
 //!
@@ -20,7 +20,7 @@ use crate::block::Block;
 
 #[derive(Debug, Default)]
 pub(crate) struct StagedBlocks {
-    /// Of `blocks`, so that readers need no lock while it is 0.
+    /// The number of `blocks`, so that readers need no lock while it is 0.
     count: AtomicUsize,
     blocks: RwLock<BTreeMap<Logical, Block>>,
     /// The highest that `count` ever was.

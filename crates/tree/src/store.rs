@@ -2,8 +2,8 @@
 //! a block gets there.
 //!
 //! Invariants
-//! - STORE-1: a block passed the checker when it was read or staged; what its parent says of it is
-//!   compared on every use, cached or not.
+//! - STORE-1: a block passed the checker when it was read or staged. What its parent says of it is compared on
+//!   every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
 //! - STORE-4: who stages writes and settles what is staged as soon as it is over its budget.
@@ -107,8 +107,8 @@ fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
     (cache_bytes / 8 * 3).max(LEAST_STAGED_BLOCKS * nodesize)
 }
 
-/// So many locks, if each has more than a few blocks below it: a commit that is interrupted while it holds one keeps
-/// all waiting who look for a block there.
+/// The number of locks, if each has more than a few blocks below it. A commit that is interrupted while it holds
+/// one keeps all readers waiting that look for a block there.
 const SHARDS: usize = 128;
 
 fn cache(blocks: usize, bytes: u64) -> Cache<u64, Block, BlockWeight> {
@@ -448,9 +448,9 @@ impl NodeStore {
         self.epochs.hold_briefly()
     }
 
-    /// Puts a new token in place, after the layers of a commit were published, and returns the old one.
-    /// No reader is left in the old state once the returned hold is the only one
-    /// (`Arc::strong_count` is 1) and the same is true of all older tokens.
+    /// Puts a new token in place, after the layers of a commit were published, and returns the old one. No reader
+    /// is left in the old state once the returned hold is the only one (`Arc::strong_count` is 1). The same must be
+    /// true of all older tokens.
     pub fn next_epoch(&self) -> Arc<Epoch> {
         self.epochs.advance()
     }

@@ -1,7 +1,7 @@
 //! A volume in memory for the tests: a pool of one device, a store, and a commit that only knows trees.
 //!
-//! Freed places are given out again as soon as their epoch has no reader left, so that a reader who
-//! holds no token meets a block that is not his.
+//! Freed places are given out again as soon as their epoch has no reader left. So a reader who holds no token meets
+//! a block that is not his.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub(crate) enum CommitError {
     Build(#[from] BuildError),
 }
 
-/// Who commits: there is one.
+/// The volume as the one thread has it that commits.
 pub(crate) struct TestVolume {
     pub(crate) store: Arc<NodeStore>,
     device: Arc<MemDevice>,

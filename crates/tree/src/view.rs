@@ -28,8 +28,8 @@ pub(crate) enum Source {
 }
 
 impl View {
-    /// A view of one committed root. Nothing keeps the root's blocks from being given out again once a
-    /// commit has replaced it, but for the life of a search or a cursor.
+    /// A view of one committed root. Once a commit has replaced the root, its blocks may be given out again. They
+    /// are kept for the life of a search or a cursor alone.
     pub fn new(store: Arc<NodeStore>, committed: CommittedRoot) -> View {
         let source = Source::Root(store, committed);
         View { source }

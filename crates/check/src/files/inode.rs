@@ -38,7 +38,7 @@ pub(super) struct Inode {
     pub(super) item: Option<Facts>,
     pub(super) names: u64,
     pub(super) has_entries: bool,
-    /// Of all names, each met as DIR_ITEM and as DIR_INDEX.
+    /// The bytes of all names, each met as DIR_ITEM and as DIR_INDEX.
     pub(super) entries_bytes: u64,
     has_extents: bool,
     extents_bytes: u64,
@@ -59,7 +59,7 @@ impl Inode {
         }
     }
 
-    /// As directory entries say it; 0 if it is not known.
+    /// The kind as directory entries say it; 0 if it is not known.
     pub(super) fn kind(&self) -> u8 {
         let kind = self.item.and_then(|item| item.kind());
         kind.map_or(0, FileKind::raw)

@@ -88,7 +88,7 @@ struct FileReader<'s, 'a> {
     expectations: &'s mut Expectations,
     rules: Rules,
     deleted: std::collections::BTreeSet<RootId>,
-    /// Of a tree that is being deleted only the extents matter.
+    /// Whether the tree is being deleted: then only its extents matter.
     is_deleted: bool,
     has_root_dir: bool,
     inode: Option<Inode>,

@@ -272,7 +272,7 @@ fn log_trees_are_read_and_take_free_space() {
     assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
 }
 
-/// A file is written and shared, and only the other one is synced: the replay of the log brings that one's data,
+/// A file is written and shared, and only the other one is synced. The replay of the log brings that one's data,
 /// with its checksums, and the first file stays preallocated.
 #[test]
 fn extent_may_be_preallocated_in_one_file_and_written_in_another() {

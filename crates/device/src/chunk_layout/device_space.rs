@@ -1,8 +1,8 @@
 //! What chunks have left of the devices.
 //!
 //! Invariants
-//! - HOLE-1: holes lie behind the first MiB, start and end at multiples of the stripe length, and touch
-//!   neither each other nor a device extent that is in use.
+//! - HOLE-1: holes lie behind the first MiB and start and end at multiples of the stripe length. They touch neither
+//!   each other nor a device extent that is in use.
 
 use std::collections::BTreeMap;
 

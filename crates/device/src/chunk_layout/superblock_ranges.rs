@@ -9,9 +9,9 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 
 use crate::{MappedChunk, STRIPE_LEN};
 
-/// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and
-/// disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`, and all that lies
-/// before the first copy's address if the chunk begins there.
+/// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and disjoint. A
+/// whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`. So is all that lies before the first
+/// copy's address if the chunk begins there.
 pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let (start, end) = (chunk.logical().0, chunk.end().0);

@@ -5,8 +5,8 @@
 //! Of two that claim the same devid:
 //! - For reading the newer wins. At equal generations the one that was given wins over the one that was found;
 //!   otherwise they are an error.
-//! - For writing a device that was given is never exchanged for another: one that was found beside it is ignored
-//!   if it is not newer, and an error if it is. Two clones of one device are an error.
+//! - For writing a device that was given is never exchanged for another. One that was found beside it is ignored if
+//!   it is not newer, and an error if it is. Two clones of one device are an error.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::read_checked`] for many reads, at depth.
+    /// Does many reads like [`Pool::read_checked`], at depth.
     pub fn read_checked_batch(&self, reads: &mut [CheckedRead<'_>]) {
         if waiting::is_forbidden() {
             for read in reads {

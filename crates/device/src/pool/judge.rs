@@ -16,9 +16,9 @@ use crate::chunk_problem::ChunkProblem;
 use crate::error::{DeviceError, SuperblockChange};
 
 impl Pool {
-    /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless
-    /// `degraded` allows it. Writing needs, even so, every device that is there to be whole, every chunk to have
-    /// lost no more than its profile tolerates, and a superblock that knows of all bytes of its devices.
+    /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless `degraded` allows
+    /// it. Writing needs more, even so. Every device that is there must be whole. No chunk may have lost more than
+    /// its profile tolerates. The superblock must know of all bytes of its devices.
     pub fn check_devices(&self) -> Result<(), DeviceError> {
         self.drop_unnamed();
         for device in self.devices.load().values() {
@@ -126,8 +126,8 @@ impl Pool {
         self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
-    /// Checks that no other program has written to copy 0 of a device (JUDGE-2): none that ignores locks has made
-    /// something else of the device, or committed to the volume.
+    /// Checks that no other program has written to copy 0 of a device (JUDGE-2). A program that ignores locks may
+    /// have made something else of the device, or committed to the volume.
     ///
     /// A copy that cannot be read is no error here.
     pub fn check_unchanged(&self) -> Result<(), DeviceError> {

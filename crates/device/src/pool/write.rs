@@ -1,10 +1,10 @@
 //! Writing to every copy, flushing, and superblocks in their order.
 //!
 //! Invariants
-//! - WRITE-1: a range counts as written if every piece of it is on as many devices as its profile needs to
-//!   survive; a copy that failed is reported, and one on a missing device is left out.
-//! - WRITE-2: no superblock is written before everything that it leads to was flushed, and of a device's
-//!   copies one is valid and durable at any time.
+//! - WRITE-1: a range counts as written if every piece of it is on as many devices as its profile needs to survive.
+//!   A copy that failed is reported, and one on a missing device is left out.
+//! - WRITE-2: no superblock is written before everything that it leads to was flushed. Of a device's copies one is
+//!   valid and durable at any time.
 //!
 //! Not here: profiles with parity, which are read only; what a superblock says.
 

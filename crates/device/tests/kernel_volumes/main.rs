@@ -1,5 +1,5 @@
-//! Volumes that the kernel made, of every profile: each mirror of everything that has a checksum is
-//! right, and stays readable without any set of devices that the profile can lose.
+//! Volumes of every profile that the kernel made. Each mirror of everything that has a checksum is right, and stays
+//! readable without any set of devices that the profile can lose.
 //!
 //! Needs root and the kernel's btrfs; without them the test says so and passes.
 
@@ -223,7 +223,7 @@ fn image_that_the_kernel_has_mounted_is_readable_and_not_writable() {
     Pool::open(volume.devices(), &write).unwrap();
 }
 
-/// As in a container: the path that sysfs tells leads nowhere, or to another file.
+/// Opens a device as in a container, where the path that sysfs tells leads nowhere, or to another file.
 #[test]
 fn image_that_is_attached_in_another_mount_namespace_is_not_written() {
     if !kernel::or_skip("image_that_is_attached_in_another_mount_namespace_is_not_written") {

@@ -1,8 +1,8 @@
 //! The check of a whole tree block: what a block must satisfy before anything else looks into it.
 //!
-//! It runs on every block that is read from a device and on every block before it is written, and is as
-//! strict as the kernel's tree checker, so that a block which passes here passes there. Code behind it may
-//! rely on the order and bounds of items and on the ranges of their fields.
+//! It runs on every block that is read from a device and on every block before it is written. It is as strict as
+//! the kernel's tree checker, so a block which passes here passes there. Code behind it may rely on the order and
+//! bounds of items and on the ranges of their fields.
 //!
 //! Invariants
 //! - CHECK-1: no input panics or allocates, and the time is linear in the block's size.

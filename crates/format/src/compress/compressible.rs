@@ -1,17 +1,17 @@
 //! Whether data looks as if compressing it would save anything, from a sample of it.
 //!
-//! The tests and their limits are those of the kernel's `btrfs_compress_heuristic`, so that files are
-//! compressed here that would be compressed there: does the sample repeat, does it use few different bytes,
-//! do few of them make up most of it, what is its entropy.
+//! The tests and their limits are those of the kernel's `btrfs_compress_heuristic`, so that both compress the same
+//! files. Does the sample repeat, does it use few different bytes, do few of them make up most of it, what is its
+//! entropy?
 
 use std::cmp::Reverse;
 
 #[cfg(test)]
 mod tests;
 
-/// Of every so many bytes,
+/// The distance between the starts of two samples.
 const INTERVAL_BYTES: usize = 256;
-/// so many are looked at.
+/// The length of a sample.
 const SAMPLE_BYTES: usize = 16;
 
 /// With fewer different bytes it compresses.
@@ -20,7 +20,7 @@ const SMALL_SET: usize = 64;
 const CORE_PERCENT: usize = 90;
 const SMALL_CORE: usize = 64;
 const LARGE_CORE: usize = 200;
-/// Of eight bits a byte.
+/// The entropy from which on data is not compressed, in percent of eight bits a byte.
 const HIGH_ENTROPY_PERCENT: f64 = 80.0;
 
 /// Whether a sample of `data` is regular enough that compressing all of it is worth a try.

@@ -2,8 +2,8 @@
 //! 4-byte length.
 //!
 //! Invariants
-//! - LZO-1: a length field never crosses a sector boundary; the writer pads with zeros to the boundary when
-//!   fewer than four bytes are left before it, also after the last segment.
+//! - LZO-1: a length field never crosses a sector boundary. When fewer than four bytes are left before it, the
+//!   writer pads with zeros to the boundary, also after the last segment.
 //! - LZO-2: the total counts itself, every length, every segment and this padding, but not the extent's own.
 //! - LZO-3: an inline extent has exactly one segment.
 //!

@@ -1,11 +1,10 @@
 //! LZO1X streams: a decoder for all of them and an encoder of the fast kind.
 //!
-//! A stream is a row of instructions. Each copies a match from the output, `distance` back, and then up to
-//! three literals whose count sits in its low bits, or it is a longer run of literals. What an opcode below
-//! 16 means depends on the literals before it (`state`: 0 to 3 after a match, 4 after a run). The end is a
-//! match of length 3 at distance 0x4000. The format is described in the kernel's
-//! `Documentation/staging/lzo.rst`; its version-1 extension (first byte 17) is never used by btrfs and is
-//! refused as the bad match that it looks like.
+//! A stream is a row of instructions. Each copies a match from the output, `distance` back, and then up to three
+//! literals whose count sits in its low bits. Otherwise it is a longer run of literals. What an opcode below 16
+//! means depends on the literals before it (`state`: 0 to 3 after a match, 4 after a run). The end is a match of
+//! length 3 at distance 0x4000. The format is described in the kernel's `Documentation/staging/lzo.rst`. Its
+//! version-1 extension (first byte 17) is never used by btrfs and is refused as the bad match that it looks like.
 //!
 //! Invariants
 //! - LZO1X-1: `ip <= src.len()` and `op <= dst.len()` always; every count is compared with what is left.

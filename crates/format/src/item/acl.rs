@@ -167,7 +167,7 @@ impl Acl {
         self.entries.get_mut(at)
     }
 
-    /// As the access ACL of an inode: its mode, and the ACL unless the mode says it all.
+    /// Makes the access ACL of an inode: its mode, and the ACL unless the mode says it all.
     pub fn applied_to(self, mode: u32) -> Inheritance {
         Inheritance {
             mode: mode & !0o777 | self.mode_bits(),
@@ -175,7 +175,7 @@ impl Acl {
         }
     }
 
-    /// As the default ACL of a directory in which an inode is made with `mode`.
+    /// Applies the default ACL of a directory in which an inode is made with `mode`.
     pub fn inherited_with(&self, mode: u32) -> Inheritance {
         let mut acl = self.clone();
         let limit = |entry: &mut Entry, shift: u32| entry.perm &= (mode >> shift & 7) as u16;

@@ -1,8 +1,8 @@
 //! Extents in use and who refers to them.
 //!
-//! An EXTENT_ITEM or METADATA_ITEM is a head, for a non-skinny tree block its [`TreeBlockInfo`], and
-//! inline references ordered by type, then by descending offset or hash. References that do not fit
-//! are items of their own.
+//! An EXTENT_ITEM or METADATA_ITEM is a head and inline references, ordered by type, then by descending offset or
+//! hash. A non-skinny tree block has its [`TreeBlockInfo`] in between. References that do not fit are items of
+//! their own.
 
 use bitflags::bitflags;
 use zerocopy::little_endian::{U32, U64};

@@ -63,7 +63,7 @@ impl FileExtentKind {
 pub enum FileExtent<'a> {
     Inline {
         head: &'a FileExtentHead,
-        /// As stored, compressed or not.
+        /// The bytes as stored, compressed or not.
         data: &'a [u8],
     },
     Regular {

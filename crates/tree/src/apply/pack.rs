@@ -1,7 +1,7 @@
 //! Items that flow by in key order, cut into leaves.
 //!
-//! The items of up to two leaves are held back, because how the last ones are best divided shows only
-//! at the end of the run.
+//! The items of up to two leaves are held back. How the last ones are best divided shows only at the end of the
+//! run.
 
 use std::collections::VecDeque;
 

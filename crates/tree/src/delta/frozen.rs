@@ -31,7 +31,7 @@ impl FrozenSet {
         self.map.slots.is_empty()
     }
 
-    /// As in [`super::DeltaSize`].
+    /// The memory that it takes, counted as in [`super::DeltaSize`].
     pub fn bytes(&self) -> u64 {
         self.map.bytes
     }

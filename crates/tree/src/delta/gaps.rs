@@ -4,9 +4,9 @@
 //! range as a whole. So the costs of deleting stay with the first who walks there, however much was deleted.
 //!
 //! Invariants
-//! - GAPS-1: no key of a gap is visible through the mutable set: the edit that adds one cuts the gap, under the same
-//!   lock. Nor through the sets below: gaps are forgotten before other sets take their place, and who has walked over
-//!   the old ones notes nothing any more.
+//! - GAPS-1: no key of a gap is visible through the mutable set: the edit that adds one cuts the gap, under the
+//!   same lock. Nor through the sets below: gaps are forgotten before other sets take their place. A cursor that
+//!   has walked over the old ones notes nothing any more.
 //! - GAPS-2: gaps do not overlap or touch.
 
 use std::collections::BTreeMap;

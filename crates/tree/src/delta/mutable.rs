@@ -13,7 +13,7 @@ use super::{DeltaMap, DeltaSize, Edit, Entry, FrozenSet};
 #[derive(Debug, Default)]
 pub(crate) struct MutableSet {
     state: RwLock<State>,
-    /// Of the map's entries, so that readers need no lock while it is 0. Not 0 while the set is edited.
+    /// The number of the map's entries, so that readers need no lock while it is 0. Not 0 while the set is edited.
     len: AtomicUsize,
     /// Raised by every edit, so that a cursor knows without the lock that what it looked up still holds.
     version: AtomicU64,

@@ -1,7 +1,7 @@
 //! Looking for the entries of the sets in the order of keys, one after the other.
 //!
-//! A walk keeps the coming few entries of its set, so that a long scan of a set takes its lock seldom; an
-//! edit of the set makes the walk look anew.
+//! A walk keeps the coming few entries of its set, so that a long scan of a set takes its lock seldom. An edit of
+//! the set makes the walk look anew.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

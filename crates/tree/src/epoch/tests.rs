@@ -1,4 +1,4 @@
-//! Who holds which token.
+//! The tokens that readers hold.
 
 use super::*;
 

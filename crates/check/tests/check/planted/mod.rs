@@ -77,7 +77,7 @@ impl Plant {
     }
 }
 
-/// Of images, read once.
+/// Gives a kept image, which is read once.
 fn crafted(image: &'static str) -> Crafted {
     static READ: OnceLock<Mutex<BTreeMap<&'static str, Crafted>>> = OnceLock::new();
     let mut read = READ.get_or_init(Mutex::default).lock().unwrap();

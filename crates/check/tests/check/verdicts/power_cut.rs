@@ -1,5 +1,5 @@
-//! What a power cut leaves of a volume that the kernel was writing: sound for all three judges, with and without a
-//! log that waits for its replay.
+//! The rest of a volume after a power cut while the kernel was writing. It is sound for all three judges, with and
+//! without a log that waits for its replay.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -20,7 +20,7 @@ fn edge() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// As [`edge`], but mostly where a chunk or stripe may lie.
+/// Numbers like those of [`edge`], but mostly where a chunk or stripe may lie.
 fn aligned_edge() -> impl Strategy<Value = u64> {
     let aligned = edge().prop_map(|value| value >> 2 & !4095);
     prop_oneof![9 => aligned, 1 => edge()]

@@ -1,7 +1,7 @@
 //! Random edits, freezes and commits, with cursors that live through them.
 //!
-//! A cursor goes on in the sets that it took when it was last sought: what it shows is what the tree showed
-//! when its mutable set was frozen, or shows now if it was not.
+//! A cursor goes on in the sets that it took when it was last sought. It shows what the tree showed when its
+//! mutable set was frozen, or shows now if it was not.
 
 use proptest::prelude::*;
 use ubtrfs_sim::Rng;
