@@ -70,8 +70,8 @@ pub const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<Tri
 const FIEMAP_HEAD_BYTES: usize = 32;
 const SEARCH_HEAD_BYTES: usize = size_of::<SearchKey>() + size_of::<U64>();
 
-/// Of `FiemapExtent`: the last one of the file, one whose place is not known, one that is not allocated yet, one inside
-/// of metadata, and one that others use as well.
+/// Flags of `FiemapExtent`: the last extent of the file, one of unknown place, not allocated yet, inside of
+/// metadata, used by others as well.
 pub const FIEMAP_LAST: u32 = 1 << 0;
 pub const FIEMAP_UNKNOWN: u32 = 1 << 1;
 pub const FIEMAP_DELALLOC: u32 = 1 << 2;
@@ -88,7 +88,7 @@ pub const RDONLY: u64 = 1 << 1;
 /// In `VolArgsV2`: the name is an id.
 pub const SPEC_BY_ID: u64 = 1 << 4;
 
-/// Of `Space`: what is kept back for the file system itself.
+/// The flag of a `Space` that is kept back for the file system itself.
 pub const GLOBAL_RESERVE: u64 = 1 << 49;
 
 pub const FS_INFO_CSUM: u64 = 1 << 0;
@@ -123,7 +123,7 @@ carried! {
         fd: I64,
         transid: U64,
         flags: U64,
-        /// Of quota groups to inherit, with a pointer.
+        /// The argument for quota groups to inherit, with a pointer.
         inherit: [U64; 4],
         /// Or the id of a subvolume, in its first bytes.
         name: [u8; 4040],
@@ -157,7 +157,7 @@ carried! {
     /// `btrfs_ioctl_logical_ino_args`
     LogicalIno(56) {
         logical: U64,
-        /// Of the list.
+        /// The size of the list.
         size: U64,
         reserved: [U64; 3],
         flags: U64,

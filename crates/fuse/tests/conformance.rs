@@ -1,5 +1,5 @@
-//! The kernel makes volumes of every kind; the library and the mount must show all of them as the
-//! kernel does, whole and with as much damage as their profile survives.
+//! The kernel makes volumes of every kind. The library and the mount must show all of them as the kernel does,
+//! whole and with as much damage as their profile survives.
 //!
 //! The representative cases run always, many more with `UBTRFS_SOAK` set.
 

@@ -1,5 +1,5 @@
-//! The same calls with awkward arguments on a mount by the kernel's btrfs and on ours: what they return, their
-//! errors, and what is there afterwards must be the same. What differs is listed with its reason.
+//! Calls with awkward arguments, made on a mount by the kernel's btrfs and on ours. What they return, their errors,
+//! and what is there afterwards must be the same. What differs is listed with its reason.
 //!
 //! With `UBTRFS_SOAK` set ours is mounted in all ways that change who answers.
 #![allow(unsafe_code)]

@@ -126,8 +126,8 @@ fn a_mount_serves_on_whenever_the_switch_is_turned() {
     }
 }
 
-/// Turns the switch on again between the answer and the first command in some of the rounds, and off for good once the
-/// mount is there.
+/// Turns the switch on again between the answer and the first command in some of the rounds. It turns it off for
+/// good once the mount is there.
 fn survives_turns(round: u32) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(SWITCH, "Y").unwrap();

@@ -98,7 +98,7 @@ impl Mounted for OurMount {
         Ok(())
     }
 
-    /// As somebody does who changes the volume beside the mount.
+    /// Changes subvolumes beside the mount, as another program may.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
         let SubvolumeVerb::Create { path } = verb else {
             panic!("{verb:?} is left out");

@@ -1,4 +1,4 @@
-//! Real mounts of a file system in memory, over each transport that works here: what clients see under
+//! Real mounts of a file system in memory, over each transport that works here. They show what clients see under
 //! load, when requests have to wait, when clients or the connection die.
 
 mod idle;

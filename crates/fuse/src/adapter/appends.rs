@@ -1,7 +1,7 @@
 //! Writes to append-only files by who was not asked when it opened.
 //!
-//! A large direct write comes in parts, all sent at once: any of them may be done first, and then the file's size says
-//! nothing of the others. What is refused is to write where something was written before.
+//! A large direct write comes in parts, all sent at once. Any of them may be done first, and then the file's size
+//! says nothing of the others. What is refused is to write where something was written before.
 //!
 //! Invariants
 //! - APPENDS-1: a part is let in if it lies behind the file as it was when nothing was being written, and overlaps no

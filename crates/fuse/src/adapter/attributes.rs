@@ -1,11 +1,11 @@
 //! Attributes: as `stat` shows them, and changing them.
 //!
-//! Writing, cutting and giving a file away take set-id bits and capabilities from it. The kernel leaves that to
-//! us (`FUSE_HANDLE_KILLPRIV_V2`): it says when a caller may not keep the bits, but for a change of owner,
-//! which always takes them.
+//! Writing, cutting and giving a file away take set-id bits and capabilities from it. The kernel leaves that to us
+//! (`FUSE_HANDLE_KILLPRIV_V2`). It says when a caller may not keep the bits, but for a change of owner, which
+//! always takes them.
 //!
-//! A kernel that keeps written pages keeps size and times of regular files with them, and sends the times
-//! when it likes: for a file that is open for writing, whatever flags it has got since.
+//! A kernel that keeps written pages keeps size and times of regular files with them. It sends the times when it
+//! likes: for a file that is open for writing, whatever flags it has got since.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -179,8 +179,8 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Refuses who could not have the bits taken by writing either: the kernel does not say whether this is for one who
-    /// writes, or for an owner that stays who it is.
+    /// Refuses a caller that could not have the bits taken by writing either. The kernel does not say whether this
+    /// is for a write, or for an owner that stays as it is.
     fn must_bear_writes(&self, context: &Context, volume: &Volume, id: FileId) -> Result<()> {
         // Of a process in another namespace nothing more is known.
         if context.uid == 0 || context.pid == 0 {
@@ -213,8 +213,9 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// Whether a change takes set-id bits and capabilities from what is no directory. One that changes nothing is
-/// of a kernel that wants just that: for a new owner that is the old one, or before it changes the file by other means.
+/// Whether a change takes set-id bits and capabilities from what is no directory. A change that changes nothing
+/// comes from a kernel that wants just that. It sends one for a new owner that is the old one, or before it changes
+/// the file by other means.
 fn takes_rights(change: &AttrChange) -> bool {
     let AttrChange {
         uid,

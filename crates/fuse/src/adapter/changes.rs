@@ -1,7 +1,7 @@
 //! Telling the kernel of changes that it did not ask for.
 //!
-//! The kernel believes what it was answered for good. What it changes itself it knows; anything else that
-//! changes files below a mount (a control socket, an ioctl) says so here, and does not wait unless it asks for that.
+//! The kernel believes what it was answered for good. What it changes itself it knows. Anything else that changes
+//! files below a mount (a control socket, an ioctl) says so here, and does not wait unless it asks for that.
 //!
 //! Not here: how the kernel is told (`request::Notifier`).
 
@@ -145,15 +145,15 @@ impl Changes {
         notifier.settle_nodes(Some(Instant::now() + FLUSHING_AT_MOST))
     }
 
-    /// Waits until the kernel has heard of what was told before, or for a moment: whoever is in the kernel's way may
-    /// be waiting for the thread that calls.
+    /// Waits until the kernel has heard of what was told before, or for a moment. A program that is in the kernel's
+    /// way may be waiting for the thread that calls.
     pub fn settle(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.settle(Some(Instant::now() + SETTLING_AT_MOST));
         }
     }
 
-    /// The same of attributes and contents alone.
+    /// Waits like `settle`, for attributes and contents alone.
     pub(super) fn settle_nodes(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.settle_nodes(Some(Instant::now() + SETTLING_AT_MOST));

@@ -1,8 +1,8 @@
 //! Open files and what is in them.
 //!
 //! Where the kernel asks before it opens, each open holds its file, and what flags of an inode forbid is asked then
-//! and not again. Where it does not, files stay as they are known (`known`), flags are asked of each change, and any
-//! file may have pages that a program has changed through a shared mapping.
+//! and not again. Where it does not, files stay as they are known (`known`), and flags are asked of each change.
+//! Any file may then have pages that a program has changed through a shared mapping.
 //!
 //! The kernel may keep what it has cached from one open to the next: nobody else changes contents, but who says so
 //! (`changes`). It has resolved `O_APPEND`: a write goes where it says, as one of several parts may
@@ -251,9 +251,9 @@ impl<S: Source> Adapter<S> {
         Ok(bytes.len())
     }
 
-    /// The kernel has dropped its pages before it sent a direct write. Those that were read since are older than the
-    /// write, as attributes may be: it drops them again only where somebody waits for the write (no AIO). A write that
-    /// failed may have changed a part.
+    /// The kernel has dropped its pages before it sent a direct write. Those that were read since are older than
+    /// the write, as attributes may be. It drops them again only where a thread waits for the write (no AIO). A
+    /// write that failed may have changed a part.
     fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: changes::Range) {
         self.known.note_drop(node.0);
         self.changes.written_past_cache(id, range);
@@ -283,7 +283,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// The same of a write of a range, which may be an append.
+    /// Checks whether a range may be written, which may be an append.
     fn may_write_to(&self, id: FileId, range: Range<u64>) -> Result<Option<Admitted<'_>>> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
         if flags.contains(InodeFlags::IMMUTABLE) {
@@ -379,8 +379,8 @@ impl<S: Source> Adapter<S> {
         Ok(copied)
     }
 
-    /// The kernel does not write its dirty pages before it asks. When too many ask at once for it to write them, the
-    /// others hear what is true of every file: that all of it is data.
+    /// The kernel does not write its dirty pages before it asks. When too many ask at once for it to write them,
+    /// the others hear what is true of every file. That is that all of it is data.
     pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
         let id = self.node(node)?.id;
         // As the kernel's btrfs does with what is below 0.
@@ -461,7 +461,7 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// As `fsync`, but for times.
+/// Makes a file durable, but for its times.
 fn fdatasync(
     volume: &Volume,
     id: FileId,
@@ -473,7 +473,7 @@ fn fdatasync(
     }
 }
 
-/// Who has the file open hears of lost data once.
+/// Makes a file durable; each open file hears of lost data once.
 fn fsync(volume: &Volume, id: FileId, open: Option<&OpenHandle>) -> std::result::Result<(), Error> {
     match open {
         Some(open) => open.file.fsync(),

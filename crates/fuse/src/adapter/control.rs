@@ -3,9 +3,9 @@
 //! It is the value of an extended attribute of every file, which no list shows. In the namespace `system.` the kernel
 //! leaves permissions to us, so that whoever mounted a volume may ask also where its directories are not theirs.
 //!
-//! The mount also says whether it is its own process that takes them at the other end of a connection: a client sends
-//! a number that it has just drawn, the process that was sent it has the mount know it, and the client asks the mount.
-//! No other process can do that, whatever address it listens at.
+//! The mount also says whether it is its own process that takes them at the other end of a connection. A client
+//! sends a number that it has just drawn. The process that was sent it has the mount know it, and the client asks
+//! the mount. No other process can do that, whatever address it listens at.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,7 +1,7 @@
 //! Places for requests that wait until the kernel has written what it holds.
 //!
 //! What the kernel writes comes as requests of its own. Each request that waits for them holds a thread and a place
-//! of the transport, so only as many may as leave some for what they wait for.
+//! of the transport. So only as many may wait as leave some for what they wait for.
 //!
 //! Invariants
 //! - FLUSHING-1: at most `PLACES` requests wait, fewer than a transport has threads, or a queue slots.

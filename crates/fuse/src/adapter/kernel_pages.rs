@@ -1,7 +1,7 @@
 //! Pages of files that the kernel holds and has not written yet, and having it write them.
 //!
-//! Where it asks before it opens, only files that are open for writing may have any; else any file that it knows, by
-//! a shared mapping.
+//! Where it asks before it opens, only files that are open for writing may have any. Else any file that it knows
+//! may, by a shared mapping.
 //!
 //! Not here: how the kernel is told (`changes`), and how many may wait for it (`flushing`).
 
@@ -59,7 +59,7 @@ impl KernelPages {
         self.flush(For::Command, nodes.map(|node| (node, WHOLE_FILE)).collect())
     }
 
-    /// Of a node that is not the root of the mount, which is no file.
+    /// The subvolume of a node that is not the root of the mount, which is no file.
     fn subvolume_of(&self, node: NodeId) -> Option<RootId> {
         match self.numbering.meaning(node.0) {
             Meaning::File(file) => Some(file.root),

@@ -37,7 +37,7 @@ struct Node {
     is_pinned: bool,
     /// It may have pages in the kernel.
     is_file: bool,
-    /// Of a directory that was listed.
+    /// The ends of listings, for a directory that was listed.
     listing_ends: Option<Box<ListingEnds>>,
     pages: Pages,
 }

@@ -4,9 +4,9 @@
 //! next. Indexes grow from 2 and are never reused, so a listing goes on at the right place whatever came and went in
 //! between.
 //!
-//! A listing ends before what is made after it began. Else a program that renames each file that it meets would never see
-//! the end, and another that renames beside it would have it see a name twice. Opens of directories are not sent, so an
-//! offset says which listing it is of:
+//! A listing ends before what is made after it began. Else a program that renames each file that it meets would
+//! never see the end. Another that renames beside it would have it see a name twice. Opens of directories are not
+//! sent, so an offset says which listing it is of:
 //!
 //! | bit 62 | bit 61 | other bits | for |
 //! |---|---|---|---|

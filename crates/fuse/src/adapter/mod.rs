@@ -8,8 +8,8 @@
 //! Invariants
 //! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
 //! - FUSE-2: memory grows with the nodes that the kernel knows (`known`) and with open files, not with files seen.
-//! - FUSE-3: a file is the root of the mount only as node 1; an entry that leads to it again would make
-//!   the tree endless (`ELOOP`).
+//! - FUSE-3: a file is the root of the mount only as node 1. An entry that leads to it again would make the tree
+//!   endless (`ELOOP`).
 //!
 //! Locks: none over a whole request. What is here has leaves of its own; the engine locks inodes.
 
@@ -159,7 +159,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Whoever can ask for what only btrfs has may do everything.
+    /// Any caller that can ask for what only btrfs has may do everything.
     #[must_use]
     pub(crate) fn for_fakeroot(mut self, is_fakeroot: bool) -> Self {
         self.is_fakeroot = is_fakeroot;
@@ -185,8 +185,9 @@ impl<S: Source> Adapter<S> {
         Arc::clone(&self.shown_by)
     }
 
-    /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with the
-    /// node (`known`); but then flags forbid changes and not opens, and the kernel itself must not collect writes.
+    /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with
+    /// the node (`known`). But then flags forbid changes and not opens, and the kernel itself must not collect
+    /// writes.
     #[must_use]
     pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
         self.asks_opens = asks && self.connection_flags.writable;

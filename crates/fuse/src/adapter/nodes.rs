@@ -4,8 +4,8 @@
 //! - NODES-1: a node is listed while the kernel holds lookups of it, and no longer.
 //! - NODES-2: while it is listed, a node has one number and a number one node.
 //!
-//! The number comes from a hash of what the node is, so it is the same the next time unless another
-//! listed node has taken it (one chance in 2^60 for a pair).
+//! The number comes from a hash of what the node is. So it is the same the next time unless another listed node has
+//! taken it (one chance in 2^60 for a pair).
 //!
 //! Locks: one mutex, a leaf; nothing is read while it is held.
 
@@ -40,7 +40,7 @@ impl Listed {
         }
     }
 
-    /// The same value in every run, so not one of the standard library's hashers.
+    /// Hashes to the same value in every run, so not by one of the standard library's hashers.
     fn hash(&self) -> u64 {
         let mut hash = Fnv::new();
         match self {

@@ -1,10 +1,10 @@
 //! Inode numbers that are unique in a mount which shows many subvolumes.
 //!
-//! Every subvolume counts its inodes from 256, and all of a FUSE mount has one `st_dev`, by which
-//! `find`, `tar`, `rsync` and `du` would take two files with one number for one file. So a number says
-//! which subvolume it is of. It is also the node id that the kernel gives back (a transport may need the
-//! two to be equal), and computing the file from the number means that nothing has to be remembered to
-//! know which file it is, and that the numbers are the same in every mount of the same subvolume.
+//! Every subvolume counts its inodes from 256, and all of a FUSE mount has one `st_dev`. By that `find`, `tar`,
+//! `rsync` and `du` would take two files with one number for one file. So a number says which subvolume it is of.
+//! It is also the node id that the kernel gives back, because a transport may need the two to be equal. The file is
+//! computed from the number, so nothing has to be remembered to know which file it is. And the numbers are the same
+//! in every mount of the same subvolume.
 //!
 //! Bit 63 is always 0: some programs keep the number in a signed field. Bits 62-60 are the form:
 //!
@@ -16,9 +16,9 @@
 //! | 110 | 32, 28 | others |
 //! | 111 | 60 of hash | what fits nowhere: `NodeTable` keeps it while the kernel knows it |
 //!
-//! The first form that has room is taken, so a file has one number. The last is for stub directories
-//! (which have no inode, and of which a directory may hold many) and for numbers that take
-//! two to the 28th subvolumes or a volume made by hand to reach.
+//! The first form that has room is taken, so a file has one number. The last is for stub directories (which have no
+//! inode, and of which a directory may hold many). It is also for numbers that take two to the 28th subvolumes or a
+//! volume made by hand to reach.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 

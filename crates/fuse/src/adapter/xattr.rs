@@ -14,8 +14,8 @@ use super::source::Source;
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Asked of any path in a mount, and in no list: whether the volume takes changes, whatever the mount's flags say and
-/// whichever subvolume the path is in.
+/// An attribute of any path in a mount, and in no list. It says whether the volume takes changes, whatever the
+/// mount's flags say and whichever subvolume the path is in.
 pub(crate) const WRITABLE_ATTRIBUTE: &str = "system.ubtrfs.writable";
 pub(crate) const TAKES_CHANGES: &[u8] = b"1";
 const TAKES_NONE: &[u8] = b"0";

@@ -1,9 +1,9 @@
-//! Who asks for something that only btrfs has, and what the kernel's btrfs would let them do.
+//! Callers that ask for something that only btrfs has, and what the kernel's btrfs would let them do.
 //!
-//! The kernel checks permissions of what every file system has before it asks a FUSE server. Ioctls and the
-//! control socket go past that, so here is asked again what the kernel's btrfs asks for each of them: modes,
-//! ACLs, owners and capabilities. Capabilities are those of the calling thread, and count only in the user
-//! namespace of this process.
+//! The kernel checks permissions of what every file system has before it asks a FUSE server. Ioctls and the control
+//! socket go past that. So what the kernel's btrfs asks for each of them is asked again here: modes, ACLs, owners
+//! and capabilities. Capabilities are those of the calling thread, and count only in the user namespace of this
+//! process.
 //!
 //! Not here: what flags and read-only subvolumes forbid to everybody (the engine's).
 
@@ -69,7 +69,7 @@ impl Caller {
         }
     }
 
-    /// The same process, with all rights.
+    /// Gives the process all rights.
     pub fn as_superuser(self) -> Caller {
         Caller {
             capabilities: u64::MAX,

@@ -1,4 +1,4 @@
-//! Who is at the other end of a unix socket.
+//! The process at the other end of a unix socket.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What is left of a mount when it was unmounted in one place: a file system that lives on in others, and what was written
+//! The rest of a mount that was unmounted in one place: a file system that lives on in others, and what was written
 //! to it.
 
 use std::io;

@@ -1,9 +1,9 @@
 //! Putting a FUSE connection into the tree of mounts: with mount(2), or through fusermount3.
 //!
-//! mount(2) is for root. Everybody else asks fusermount3 (set-user-id, from the package fuse3), which
-//! checks what a user may do, mounts, and passes the connection's descriptor back over a socket. The
-//! socket is given to it as its standard input: that is the one descriptor which is inherited without
-//! touching close-on-exec flags, in a process that may have threads.
+//! mount(2) is for root. Everybody else asks fusermount3 (set-user-id, from the package fuse3). It checks what a
+//! user may do, mounts, and passes the connection's descriptor back over a socket. The socket is given to it as its
+//! standard input. That is the one descriptor which is inherited without touching close-on-exec flags, in a process
+//! that may have threads.
 
 use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
@@ -54,7 +54,7 @@ pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     through_helper(wanted)
 }
 
-/// The same for a block device; `wanted.source` is its path. Only root may.
+/// Mounts a block device; `wanted.source` is its path. Only root may.
 pub(super) fn attach_block(
     wanted: &Attachment<'_>,
     sector_bytes: u32,

@@ -1,16 +1,16 @@
 //! A mount that outlives the command which made it.
 //!
-//! The command runs itself once more, as a child with the mount in the foreground, and returns when the
-//! child says that the mount is ready. The pipe for that is the child's standard output, so no
-//! descriptor has to be passed by number.
+//! The command runs itself once more, as a child with the mount in the foreground. It returns when the child says
+//! that the mount is ready. The pipe for that is the child's standard output, so no descriptor has to be passed by
+//! number.
 //!
-//! Starting the program anew is the safe way: a fork without exec keeps only the calling thread, and
-//! whatever lock another one held (in the allocator, in a library) stays locked for ever in the child.
-//! A fork before any thread exists would do as well, but then opening the volume, which may use threads,
-//! had to wait until after it, and it takes unsafe code.
+//! Starting the program anew is the safe way. A fork without exec keeps only the calling thread. A lock that
+//! another one held (in the allocator, in a library) stays locked for ever in the child. A fork before any thread
+//! exists would do as well. But then opening the volume, which may use threads, had to wait until after it, and it
+//! takes unsafe code.
 //!
-//! The child inherits the standard streams and nothing else: a lock or a pipe of the shell's that the command was run
-//! from would else be held until the mount is gone.
+//! The child inherits the standard streams and nothing else. A lock or a pipe of the shell's that the command was
+//! run from would else be held until the mount is gone.
 //!
 //! Protocol: one byte when the mount is ready. End of file without it: the child has failed, has said
 //! why on standard error, and its exit status is the answer.
@@ -78,7 +78,7 @@ pub struct Readiness {
 
 impl Readiness {
     /// Leaves the session of the command's terminal, so that its interrupts do not reach us, and takes the
-    /// program's name: a process is called after the path that it was run by, which is `/proc/self/exe`.
+    /// program's name. A process is called after the path that it was run by, which is `/proc/self/exe`.
     pub fn inherit() -> io::Result<Self> {
         rustix::process::setsid()?;
         rustix::thread::set_name(c"ubtrfs")?;

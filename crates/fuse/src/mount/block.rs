@@ -1,12 +1,12 @@
-//! Mounting a block device as one (`fuseblk`): the kernel claims the device itself, tells the file system of
+//! Mounting a block device as one (`fuseblk`). The kernel claims the device itself, tells the file system of
 //! syncfs(2), and waits at umount(2) until the last commit is done. For root only.
 //!
 //! The claim that the volume has on the device must go for the kernel's; the lock that keeps other processes
 //! of ours away stays throughout. A claim that is renewed does not say what others did in between: the superblock does.
 //!
-//! An image becomes one by a loop device, which is only what the kernel calls it by: the volume goes on using the
-//! image, so that nothing is cached twice. What somebody has read through the loop device may be out of date; the
-//! kernel forgets it when the volume is closed, and the loop device goes with the mount.
+//! An image becomes one by a loop device, which is only what the kernel calls it by. The volume goes on using the
+//! image, so that nothing is cached twice. Pages that were read through the loop device may be out of date. The
+//! kernel forgets them when the volume is closed, and the loop device goes with the mount.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -109,12 +109,13 @@ fn device_at(volume: &Volume, path: &Path) -> Option<Arc<dyn BlockDevice>> {
     pool.device(named.devid)
 }
 
-/// The device of a mount, to be claimed again if the connection ends before the kernel has had the volume closed, as by
-/// `umount -f`: the kernel lets go of it at once then, and it is anybody's while the last commit is written.
+/// The device of a mount, to be claimed again if the connection ends before the kernel has had the volume closed,
+/// as by `umount -f`. The kernel releases it at once then, and any program may take it while the last commit is
+/// written.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     file: Arc<dyn BlockDevice>,
-    /// Of the mount, as `st_dev` shows it.
+    /// The number of the mount, as `st_dev` shows it.
     device: (u32, u32),
 }
 

@@ -14,7 +14,7 @@ use crate::adapter::CloseFailure;
 #[derive(Debug)]
 pub(super) struct Closing {
     volume: Arc<Volume>,
-    /// Of the kernel's asking for it.
+    /// The failure of the close that the kernel asked for.
     failure: CloseFailure,
     reclaim: Option<Reclaim>,
 }

@@ -61,8 +61,8 @@ pub(super) fn detach_entry(
     }
 }
 
-/// The mount at `place`, of whatever type, or else our last one of the image or device `place`, one that nothing lies
-/// over if there is any.
+/// The mount at `place`, of whatever type, or else our last one of the image or device `place`. One that nothing
+/// lies over is preferred.
 pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
     let is_top = |entry: &&TableEntry| !entry.is_covered(table);
     let at = |entry: &&TableEntry| entry.mountpoint == place && is_top(entry);

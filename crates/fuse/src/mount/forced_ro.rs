@@ -1,8 +1,9 @@
-//! The mount of a volume that takes no changes any more, as a transaction was aborted: it is made read-only for all to
-//! see, as the kernel's btrfs does.
+//! The mount of a volume that takes no changes any more, as a transaction was aborted. It is made read-only for all
+//! to see, as the kernel's btrfs does.
 //!
-//! It takes a thread that serves nothing: before the kernel makes a file system read-only it writes what it holds of it,
-//! with requests that are to be answered. It refuses as long as a file is open for writing, and is asked again then.
+//! It takes a thread that serves nothing. Before the kernel makes a file system read-only it writes what it holds
+//! of it, with requests that are to be answered. It refuses as long as a file is open for writing, and is asked
+//! again then.
 //!
 //! Locks: none is held while the kernel is asked.
 

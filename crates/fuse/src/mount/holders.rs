@@ -1,7 +1,7 @@
 //! Processes that still have a file system of ours mounted, each for the mount namespace that it is in.
 //!
-//! Seen is what `/proc` shows: no process of other pid namespaces, no namespace that a descriptor alone keeps, and no
-//! mount that was detached while it was in use.
+//! Seen is what `/proc` shows. That is no process of other pid namespaces, no namespace that a descriptor alone
+//! keeps, and no mount that was detached in use.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,9 +16,9 @@ use crate::mount_table::table_of;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub pid: u32,
-    /// As the kernel calls the process, which is cut to 15 bytes.
+    /// The process as the kernel calls it, which is cut to 15 bytes.
     pub command: String,
-    /// As the process sees it.
+    /// The mount point as the process sees it.
     pub mountpoint: PathBuf,
     pub others: usize,
 }

@@ -1,5 +1,5 @@
-//! What a remount changes of a mount that is there beside the kernel's flags: how its volume stores data, when reading
-//! notes the time, and what users may do.
+//! The part of a mount that a remount changes beside the kernel's flags. It says how its volume stores data, when
+//! reading notes the time, and what users may do.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Mounting a volume: options, the mount itself, its life as a process, and its end.
 //!
-//! The mount's type is `fuse.ubtrfs` and its source is the image; that of a block device, which may be a loop device
-//! that stands for the image, is `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs` lists ours. Set-user-id bits and device nodes count when root mounts, as with
-//! `mount -t btrfs`, unless an option forbids them or leaves the mounting to users. A user's mount never has them.
+//! The mount's type is `fuse.ubtrfs` and its source is the image. That of a block device, which may be a loop
+//! device that stands for the image, is `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs`
+//! lists ours. Set-user-id bits and device nodes count when root mounts, as with `mount -t btrfs`, unless an option
+//! forbids them or leaves the mounting to users. A user's mount never has them.
 
 mod afterlife;
 mod another;
@@ -146,7 +147,7 @@ fn attachment<'a>(
 /// Why a mount is not served.
 struct Unserved<F> {
     error: MountError,
-    /// As of `Refused`.
+    /// The file system, as in `Refused`.
     but_for_rings: Option<F>,
 }
 
@@ -159,8 +160,8 @@ impl<F> From<MountError> for Unserved<F> {
     }
 }
 
-/// Serves what `attach` mounts. If the kernel agrees on io_uring and then refuses it, as when it is turned off in
-/// between, it may hold back all requests of that mount for good: then another is made that does without.
+/// Serves what `attach` mounts. The kernel may agree on io_uring and then refuse it, as when it is turned off in
+/// between. It may then hold back all requests of that mount for good, so another is made that does without.
 fn serve<F: FileSystem>(
     file_system: F,
     attach: impl Fn() -> Result<OwnedFd, MountError>,

@@ -319,7 +319,7 @@ impl Options {
 }
 
 impl Rescue {
-    /// As the kernel has it, roots of an earlier transaction may be written to.
+    /// Whether the mount must be read-only. Roots of an earlier transaction may be written to, as in the kernel.
     pub(super) fn needs_read_only(self) -> bool {
         let others = Rescue {
             use_backup_root: false,

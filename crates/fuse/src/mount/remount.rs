@@ -31,7 +31,7 @@ const SHARED_FLAGS: [(MountFlags, &str, &str); 3] = [
     (MountFlags::SYNCHRONOUS, "sync", "async"),
 ];
 
-/// Of these mount(8) says the words that set them and no others: what is not said is not to be.
+/// Flags for which mount(8) says the words that set them and no others: what is not said is not to be.
 const SAID_IF_SET: [MountFlags; 7] = [
     MountFlags::SYNCHRONOUS,
     MountFlags::NOSUID,
@@ -130,7 +130,8 @@ impl Remount {
     /// Gives the mount at a path its new flags.
     ///
     /// # Errors
-    /// There is none of ours, the kernel refuses, the words need a mount for reading, or the volume was opened for reading and is to be written to.
+    /// There is none of ours, the kernel refuses, or the words need a mount for reading. Or the volume was opened
+    /// for reading and is to be written to.
     pub fn apply(&self, path: &Path) -> Result<Remounted, MountError> {
         let place = resolve(path)?;
         let table = mount_table().map_err(UnmountError::Table)?;
@@ -265,7 +266,7 @@ fn change_of(word: &str) -> Option<FlagChange> {
     Some(FlagChange::of(flag, is_set))
 }
 
-/// As a remount has to say them again to keep them.
+/// The flags that a remount has to say again to keep them.
 fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
     let pairs = [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),

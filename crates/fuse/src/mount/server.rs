@@ -1,9 +1,9 @@
 //! The process behind a mount.
 //!
-//! A mount's server outlives the mount until the volume is closed and its locks are free, and umount waits for that.
-//! Nothing names the server of a mount directly; but the kernel tells, for each descriptor of `/dev/fuse`, which
-//! connection it is of, and the number of the connection is that of the mount's device. Kernels that do not tell, and
-//! processes that this user may not look into, just give no server.
+//! A mount's server outlives the mount until the volume is closed and its locks are free, and umount waits for
+//! that. Nothing names the server of a mount directly. But the kernel tells, for each descriptor of `/dev/fuse`,
+//! which connection it is of. The number of the connection is that of the mount's device. Kernels that do not tell,
+//! and processes that this user may not look into, just give no server.
 //!
 //! Not here: the server's own word on whether its connection lives (`Afterlife`), which needs neither `/proc` nor rights.
 
@@ -26,7 +26,7 @@ use crate::mount_table::TableEntry;
 const LOOKS_AT_MOST: Duration = Duration::from_secs(5);
 /// In the names of processes that serve mounts: the kernel keeps 15 bytes, of `mount.fuse.ubtrfs` too.
 const OUR_NAME: &str = "ubtr";
-/// Of `/proc/PID/stat`, counted behind the name of the program: user and system time.
+/// Fields of `/proc/PID/stat`, counted behind the name of the program: user and system time.
 const CPU_TIMES: [usize; 2] = [11, 12];
 const WORKS_SEEN_EVERY: Duration = Duration::from_millis(500);
 

@@ -1,8 +1,8 @@
 //! A mounted file system, from the moment it can be used to the end of its last thread.
 //!
-//! The end of a mount, whoever brings it about, is the end of its connection: then no request comes any
-//! more, and companions are ended in the reverse order of their coming. Whoever waits for the session
-//! hears of it when they are done.
+//! The end of a mount, whoever brings it about, is the end of its connection. Then no request comes any more, and
+//! companions are ended in the reverse order of their coming. Whoever waits for the session hears of it when they
+//! are done.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -54,7 +54,7 @@ pub struct Session {
 #[derive(Debug)]
 pub(super) struct Place {
     mountpoint: PathBuf,
-    /// As the kernel's table showed it at first, if that could be read.
+    /// The mount as the kernel's table showed it at first, if that could be read.
     entry: Option<TableEntry>,
     /// The connection, looked at and never read.
     device: OwnedFd,
@@ -245,10 +245,10 @@ impl Session {
         outcome
     }
 
-    /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and
-    /// is served until its last user leaves; so is one that is mounted elsewhere besides; what was written so far is then
-    /// made durable, as whoever sent the signal may kill this process next. One that another mount lies over stays. A
-    /// further signal with nothing to unmount ends the process as if it were not handled, once what was
+    /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and is served
+    /// until its last user leaves. So is one that is mounted elsewhere besides. What was written so far is then
+    /// made durable, as the sender of the signal may kill this process next. One that another mount lies over
+    /// stays. A further signal with nothing to unmount ends the process as if it were not handled, once what was
     /// written is durable.
     pub fn unmount_on_signals(&self) -> Result<(), MountError> {
         let mut readers = Vec::new();

@@ -1,8 +1,8 @@
 //! Live figures of a mount: how often each verb was asked for and how long it took, bytes, and what the
 //! volume counts itself.
 //!
-//! Counting is for every request, so it takes no lock and shares no cache line among threads: each thread
-//! has one of a few sets of counters, and whoever asks adds them up.
+//! Counting is for every request, so it takes no lock and avoids false sharing. Each thread has one of a few sets
+//! of counters, and a report adds them up.
 //!
 //! Not here: how requests pass here (`request::Watched`), what is shown (`report`).
 

@@ -331,7 +331,7 @@ impl Report {
     }
 }
 
-/// As a label's value.
+/// Escapes a text for the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

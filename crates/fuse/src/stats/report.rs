@@ -14,7 +14,7 @@ pub struct Operation {
     pub verb: Verb,
     /// Requests that were answered with an errno.
     pub errors: u64,
-    /// Of all requests, those with errors included.
+    /// The durations of all requests, those with errors included.
     pub durations: Durations,
 }
 

@@ -19,7 +19,7 @@ const SETFLAGS: u32 = 0x4008_6602;
 const SNAP_CREATE: u32 = 0x5000_9401;
 const NOATIME: u64 = 0x80;
 const PART: usize = 16 << 10;
-/// Of all files, so that what is mapped never ends before the mapping.
+/// The least size of all files, so that what is mapped never ends before the mapping.
 const LEAST: usize = 64 << 10;
 
 /// A file and what must be in it.

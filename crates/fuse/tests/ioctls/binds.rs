@@ -17,7 +17,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use super::raw::*;
 use super::with_ours;
 
-/// The same files once more, for reading.
+/// A bind mount of the same files, for reading.
 struct Bound {
     dir: PathBuf,
     _scratch: Scratch,

@@ -42,8 +42,8 @@ fn sparse(path: &Path) {
     file.write_all_at(b"data", 512 << 10).unwrap();
 }
 
-/// The kernel holds the lock of a file while it asks for its holes or sets its flags, and takes that of a directory
-/// when it is told of a name in it; who unlinks the file has the one and waits for the other.
+/// The kernel holds the lock of a file while it asks for its holes or sets its flags. It takes that of a directory
+/// when it is told of a name in it. unlink(2) has the directory's and waits for the file's.
 #[test]
 fn searches_for_holes_wait_for_no_news_of_names() {
     if !or_skip("searches_for_holes_wait_for_no_news_of_names") {

@@ -149,7 +149,7 @@ fn acl_for_owner(others: u16) -> Vec<u8> {
 
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// Of tags, rights and ids, in the layout of the kernel's `posix_acl_xattr.h`.
+/// An ACL of tags, rights and ids, in the layout of the kernel's `posix_acl_xattr.h`.
 pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {

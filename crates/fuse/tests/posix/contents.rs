@@ -405,7 +405,7 @@ pub(crate) fn maps(stage: &mut Stage) {
     stage.note("load from what has no name", (map.load(1), map.load(4100)));
 }
 
-/// Of what cannot be told from the numbers: x86 and ARM have the same.
+/// Numbers of ioctls, written out: x86 and ARM have the same.
 const FICLONE: u32 = 0x4004_9409;
 const FICLONERANGE: u32 = 0x4020_940d;
 

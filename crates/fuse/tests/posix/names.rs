@@ -165,7 +165,7 @@ pub(crate) fn making_and_removing(stage: &mut Stage) {
     });
 }
 
-/// As bytes, as long as wanted.
+/// Makes a name of so many bytes.
 fn long(len: usize) -> Vec<u8> {
     vec![b'n'; len]
 }

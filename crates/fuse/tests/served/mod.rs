@@ -1,7 +1,7 @@
 //! A mount that a process of its own serves.
 //!
-//! Whoever maps files of a mount must not serve it: a page fault may hold the lock of the process's memory while it
-//! waits for the server, which needs that lock to take memory. Nobody can end such a process.
+//! A process that maps files of a mount must not serve it. A page fault may hold the lock of the process's memory
+//! while it waits for the server, which needs that lock to take memory. Nobody can end such a process.
 
 #[path = "../idle/mod.rs"]
 mod idle;

@@ -1,4 +1,4 @@
-//! Who gets a turn, who waits, who is turned away.
+//! Some requests get a turn, some wait, and some are turned away.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

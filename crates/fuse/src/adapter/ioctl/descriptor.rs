@@ -2,12 +2,12 @@
 //! is read-only.
 //!
 //! The number means something in the caller's process only. The kernel tells of each descriptor there which mount
-//! and which inode it is of; looking at the file itself would come back here as a request.
+//! and which inode it is of. Looking at the file itself would come back here as a request.
 //!
-//! Nor does the kernel tell by which mount a request came, and one file system may be mounted in many places, by bind
-//! mounts that are read-only each by itself. The kernel refuses there what it knows to be writing, and knows no ioctl
-//! of btrfs. So an ioctl is refused whose caller sees no mount that could be written through, or has the file open
-//! through read-only ones alone. Where the caller cannot be looked at, nothing is refused that was not before.
+//! Nor does the kernel tell by which mount a request came. One file system may be mounted in many places, by bind
+//! mounts that are read-only each by itself. The kernel refuses there what it knows to be writing, and knows no
+//! ioctl of btrfs. So an ioctl is refused whose caller sees no mount that could be written through, or has the file
+//! open through read-only ones alone. Where the caller cannot be looked at, nothing is refused that was not before.
 
 use std::fs;
 use std::io;

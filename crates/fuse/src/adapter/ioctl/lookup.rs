@@ -39,7 +39,7 @@ impl<S: Source> Call<'_, S> {
         Ok(args)
     }
 
-    /// The name of a subvolume and the path of the directory that holds it, from the directory that is asked; the
+    /// The name of a subvolume and the path of the directory that holds it, from the directory that is asked. The
     /// caller must be able to read all above the one that holds it.
     pub(super) fn ino_lookup_user(&self, mut args: InoLookupUser) -> Result<InoLookupUser> {
         let dir = FileId::new(self.file.root, InodeNr(args.dirid.get()));

@@ -1,8 +1,9 @@
 //! The ioctls of btrfs, as far as FUSE can carry them: those whose whole argument is in the command's number.
 //!
-//! What carries a pointer or a list of variable length cannot come through and is ENOTTY, as any unknown command:
-//! TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (which SPACE_LIST carries), LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and
-//! ENCODED_WRITE, quota groups to inherit. So are changes of devices, balance, scrub and quotas.
+//! An argument with a pointer or a list of variable length cannot come through and is ENOTTY, as any unknown
+//! command. These are TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (which SPACE_LIST carries),
+//! LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and ENCODED_WRITE, quota groups to inherit. So are changes of
+//! devices, balance, scrub and quotas.
 //!
 //! GET_SUBVOL_ROOTREF gives as many as fit along with EOVERFLOW, so that the caller can go on behind them.
 //!
@@ -42,7 +43,7 @@ struct Call<'a, S: Source> {
 }
 
 impl<S: Source> Adapter<S> {
-    /// Who asks, with the rights that the mount gives.
+    /// The caller, with the rights that the mount gives.
     pub(super) fn caller(&self, context: &Context) -> Caller {
         let caller = Caller::of_process(context.pid, context.uid, context.gid);
         match self.is_fakeroot {

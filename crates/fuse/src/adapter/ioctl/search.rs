@@ -30,7 +30,7 @@ impl<S: Source> Call<'_, S> {
         })
     }
 
-    /// As many items between two keys as there is room for. As in the kernel an item that is larger than all the
+    /// Finds as many items between two keys as there is room for. As in the kernel an item that is larger than all the
     /// room is a header that says 0 bytes.
     pub(super) fn tree_search(&self, mut args: SearchArgs) -> Result<SearchArgs> {
         self.administer()?;

@@ -79,7 +79,7 @@ impl<S: Source> Call<'_, S> {
         })
     }
 
-    /// The same with that list, as far as there is room.
+    /// Tells the spaces with their list, as far as there is room.
     pub(super) fn space_list(&self) -> Result<SpaceList> {
         let mut list = SpaceList::new_zeroed();
         let spaces = self.spaces()?;

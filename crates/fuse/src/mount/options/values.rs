@@ -39,8 +39,8 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is taken as the nearest that there is, and one of LZO, which has
-/// none, for nothing: so does the kernel.
+/// `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is taken as the nearest that there is, as by the kernel. One
+/// of LZO, which has none, is ignored.
 pub(super) fn compress(text: &str, force: bool) -> Option<Compress> {
     if matches!(text, "no" | "none") {
         return Some(Compress::default());

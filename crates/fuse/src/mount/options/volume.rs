@@ -94,7 +94,7 @@ impl Options {
         Some(true)
     }
 
-    /// As in the kernel, asking for compression is asking for copies on write and checksums.
+    /// Sets compression, which is asking for copies on write and checksums too, as in the kernel.
     fn set_compress(&mut self, compress: Compress) {
         if compress != Compress::default() {
             self.no_data_cow = false;
@@ -104,8 +104,8 @@ impl Options {
     }
 }
 
-/// A transaction that is longer rewrites each tree block less often. The kernel keeps its dirty tree blocks in the page
-/// cache and so lets them grow with the machine; a mount does likewise, up to this.
+/// A transaction that is longer rewrites each tree block less often. The kernel keeps its dirty tree blocks in the
+/// page cache and so lets them grow with the machine. A mount does likewise, up to this.
 const MOST_DELTA_BYTES: u64 = 1 << 30;
 
 /// Longer than a century overflows clocks.
