@@ -1,8 +1,8 @@
 //! Chunks of a volume that starts with files, added as they are needed.
 //!
-//! Data comes first and takes chunk after chunk, each larger than the one before, up to a GiB a stripe.
-//! Metadata follows when its size is known. Only the last chunk ever changes: it is cut when nothing else
-//! gives the room, or when the volume shall be as small as it can be.
+//! Data comes first and takes chunk after chunk, each larger than the one before, up to a GiB a stripe. Metadata
+//! follows when its size is known. Only the last chunk ever changes. It is cut when nothing else gives the room, or
+//! when the volume shall be as small as it can be.
 //!
 //! Not here: how devices are chosen (`chunks`), what lies in a chunk (`place`, `fill`).
 
@@ -25,10 +25,10 @@ const GIB: u64 = 1 << 30;
 const MIN_STRIPE_BYTES: u64 = MIB;
 const MIN_DATA_CHUNK_BYTES: u64 = 8 * MIB;
 const MAX_DATA_CHUNK_BYTES: u64 = 10 * GIB;
-/// As far as a device may grow.
+/// The size that a device without a limit may grow to.
 const NO_LIMIT: u64 = 1 << 62;
-/// Nodes that a volume has room for beyond those it starts with: the kernel holds 368 back, and reserves for
-/// the worst case whatever it does. Below the least number it can make no directory.
+/// Nodes that a volume has room for beyond those it starts with. The kernel holds 368 back, and reserves for the
+/// worst case whatever it does. Below the least number it can make no directory.
 const SPARE_NODES: u64 = 1024;
 const LEAST_SPARE_NODES: u64 = 640;
 const SPARE_BYTES: u64 = 8 * MIB;

@@ -1,9 +1,8 @@
 //! The first chunks of a volume: how large each is and on which devices it lies.
 //!
-//! Sizes follow mkfs.btrfs: a chunk without a profile is small and fixed; others take a share of the
-//! volume between a floor and a ceiling. Places are our own: chunks are packed from the first free byte,
-//! without the holes that its temporary chunks leave, and devices with the most room are taken first, as
-//! the kernel does.
+//! Sizes follow mkfs.btrfs: a chunk without a profile is small and fixed; others take a share of the volume between
+//! a floor and a ceiling. Places are our own. Chunks are packed from the first free byte, without the holes that
+//! its temporary chunks leave. Devices with the most room are taken first, as the kernel does.
 //!
 //! Invariants
 //! - NEWVOLUME-1: no chunk lies in the first MiB of a device, and no two overlap on one.
@@ -95,7 +94,7 @@ pub struct ChunkLayout {
     pub devices: Vec<PlannedDevice>,
     /// In logical order.
     pub chunks: Vec<PlannedChunk>,
-    /// Of all devices.
+    /// The bytes of all devices.
     pub total_bytes: u64,
 }
 
@@ -107,13 +106,13 @@ pub(super) struct Wish {
 }
 
 pub(super) enum WishedSize {
-    /// Of each stripe, and a ceiling for the chunk. The ceiling is shared out among all stripes, copies or
+    /// The size of each stripe, and a ceiling for the chunk. The ceiling is shared out among all stripes, copies or
     /// not: so mkfs.btrfs does, and half a DUP chunk is what it leaves.
     Stripe {
         stripe_bytes: u64,
         max_chunk_bytes: u64,
     },
-    /// Of the chunk, at least.
+    /// The size of the chunk, at least.
     Chunk(u64),
 }
 

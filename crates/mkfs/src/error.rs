@@ -92,7 +92,7 @@ pub enum MkfsError {
         len_bytes: u64,
         source: io::Error,
     },
-    /// Of what is put aside while a volume is filled.
+    /// A file failed that holds what is put aside while a volume is filled.
     #[error("temporary file: {0}")]
     Scratch(io::Error),
 }

@@ -1,5 +1,5 @@
-//! The extent tree: every tree block and every extent of data, each with the one reference it has, and block
-//! groups where they have no tree of their own.
+//! The extent tree: every tree block and every extent of data, each with the one reference it has. It has block
+//! groups too where they have no tree of their own.
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId};

@@ -20,7 +20,7 @@ pub(super) struct Subvolume {
     pub(super) id: RootId,
     pub(super) uuid: Uuid,
     pub(super) is_read_only: bool,
-    /// Of all but the top level.
+    /// The entry of all but the top level.
     pub(super) entry: Option<SubvolumeEntry>,
     /// On disk.
     pub(super) data_bytes: u64,

@@ -68,7 +68,7 @@ impl Default for MkfsOptions {
 pub struct Identity {
     pub fsid: Uuid,
     pub chunk_tree_uuid: Uuid,
-    /// Of the top-level subvolume.
+    /// The UUID of the top-level subvolume.
     pub fs_tree_uuid: Uuid,
     /// One for each device.
     pub device_uuids: Vec<Uuid>,

@@ -1,8 +1,8 @@
 //! A volume that is made but not written.
 //!
-//! Order of writing, with a flush after each step: the superblocks of what lay there go; then the rest of
-//! it; then come the tree blocks; then the new superblocks, the first copy of each device last. An
-//! interrupted run leaves the old volume whole, none, or the new one, and never a mixture.
+//! Order of writing, with a flush after each step. First the superblocks of what lay there go, then the rest of it.
+//! Then come the tree blocks, then the new superblocks, the first copy of each device last. An interrupted run
+//! leaves the old volume whole, none, or the new one, and never a mixture.
 
 use std::collections::BTreeMap;
 

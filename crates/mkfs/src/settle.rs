@@ -1,10 +1,9 @@
 //! Finds places for all trees so that what they say of each other is true, then builds them.
 //!
-//! A round makes the items from what the last round knew, sees how many blocks of which level each tree
-//! comes to, and hands out addresses afresh. The first round that finds what it was told ends it. As the
-//! sizes of items do not depend on addresses (BULK-4), only counts of blocks move, and they only grow: an
-//! empty volume takes four rounds. Trees of files and of checksums say nothing of blocks and are measured
-//! once.
+//! A round makes the items from what the last round knew and sees how many blocks of which level each tree comes
+//! to. Then it hands out addresses afresh. The first round that finds what it was told ends it. The sizes of items
+//! do not depend on addresses (BULK-4). So only counts of blocks move, and they only grow: an empty volume takes
+//! four rounds. Trees of files and of checksums say nothing of blocks and are measured once.
 //!
 //! Invariants
 //! - SETTLE-1: a tree's blocks have ascending addresses in the order in which they are made.

@@ -34,8 +34,8 @@ pub fn ioctl_bytes(number: Opcode) -> usize {
     (number >> 16 & 0x3fff) as usize
 }
 
-/// Asks, and leaves the answer in the argument, which may be longer than the number says: some name in their
-/// head how much comes behind it.
+/// Asks, and leaves the answer in the argument. It may be longer than the number says: some name in their head how
+/// much comes behind it.
 pub fn raw_ioctl(file: impl AsFd, number: Opcode, argument: &mut [u8]) -> Result<(), Errno> {
     assert!(argument.len() >= ioctl_bytes(number));
     let raw = Raw { number, argument };

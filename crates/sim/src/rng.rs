@@ -36,9 +36,8 @@ impl Rng {
     }
 }
 
-/// The seed of the test `name`: `UBTRFS_SEED` if set; a new one in each run of the soak; else the name's
-/// own, so that a change is judged by itself and not by the luck of its run. Prints it, so that a failure
-/// can be repeated.
+/// The seed of the test `name`: `UBTRFS_SEED` if set, a new one in each run of the soak, else the name's own. So a
+/// change is judged by itself and not by the luck of its run. Prints it, so that a failure can be repeated.
 pub fn seed(name: &str) -> u64 {
     let given = std::env::var("UBTRFS_SEED")
         .ok()

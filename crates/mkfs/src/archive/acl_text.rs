@@ -1,8 +1,8 @@
 //! A POSIX ACL, as an extended attribute holds it, in the text form that archives carry.
 //!
-//! Numbers are written for users and groups: names would be those of this machine, not of the volume's. What is
-//! read may have names, as GNU tar writes, which the caller knows; or a number, alone or behind the permissions, as
-//! star and bsdtar write.
+//! Numbers are written for users and groups: names would be those of this machine, not of the volume's. The text
+//! may have names, as GNU tar writes, which the caller knows. Or it has a number, alone or behind the permissions,
+//! as star and bsdtar write.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ const OWNING_GROUP: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// Of entries that are of nobody by name.
+/// The id of entries that name nobody.
 const NO_ID: u32 = u32::MAX;
 
 /// The numbers of users and groups by their names.

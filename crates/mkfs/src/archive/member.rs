@@ -24,7 +24,7 @@ pub struct Member {
     pub path: Vec<u8>,
     pub attributes: MemberAttributes,
     pub body: MemberBody,
-    /// Of its header.
+    /// The offset of its header.
     pub(crate) offset: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct MemberAttributes {
     pub gid: u32,
     /// Major and minor number of a device.
     pub device: (u32, u32),
-    /// As the modification, if the archive does not tell.
+    /// The access time, or that of the modification if the archive does not tell.
     pub atime: FileTime,
     pub mtime: FileTime,
     pub ctime: FileTime,
@@ -97,7 +97,7 @@ pub enum MemberBody {
 #[derive(Debug)]
 pub struct Members {
     pub(crate) stream: TarStream,
-    /// Of headers for all members that follow.
+    /// The records of headers for all members that follow.
     global: PaxRecords,
     /// Where the first header is, and the next.
     start: u64,

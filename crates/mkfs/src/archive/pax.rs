@@ -16,7 +16,7 @@ pub(super) struct PaxRecords {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     /// GNU sparse maps of version 0.0 repeat their keys.
     pub(super) sparse_parts: Vec<(u64, u64)>,
-    /// Of all values with their keys.
+    /// The length of all values with their keys.
     pub(super) len_bytes: u64,
 }
 

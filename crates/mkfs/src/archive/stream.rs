@@ -14,13 +14,13 @@ pub(crate) const BLOCK: usize = 512;
 #[derive(Debug)]
 pub(crate) struct TarStream {
     file: Arc<File>,
-    /// Of a file that can be read anywhere.
+    /// The length of a file that can be read anywhere.
     len_bytes: Option<u64>,
-    /// Of what is compressed. Then all offsets are those of the decompressed bytes.
+    /// The decoder of what is compressed. Then all offsets are those of the decompressed bytes.
     decoder: Option<ArchiveDecoder>,
     buffer: Vec<u8>,
     taken: usize,
-    /// Of what follows the buffer, in the file.
+    /// The offset in the file of what follows the buffer.
     next: u64,
 }
 
@@ -73,7 +73,7 @@ impl TarStream {
         self.len_bytes.is_some()
     }
 
-    /// Of the next byte, in the file.
+    /// The offset of the next byte in the file.
     pub(crate) fn position(&self) -> u64 {
         self.next - (self.buffer.len() - self.taken) as u64
     }
@@ -115,7 +115,7 @@ impl TarStream {
         Ok(done)
     }
 
-    /// As [`TarStream::read`]; the end is an error of the member whose header is at `offset`.
+    /// Reads all of `buf`, like [`TarStream::read`]; the end is an error of the member whose header is at `offset`.
     pub(crate) fn read_exact(&mut self, buf: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
         match self.read(buf) {
             Ok(read) if read == buf.len() => Ok(()),

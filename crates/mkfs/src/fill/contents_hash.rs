@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 struct ContentsHash {
-    /// Of all pieces before.
+    /// The state of the hash after all pieces before.
     state: Vec<u8>,
     piece: Vec<u8>,
 }

@@ -1,7 +1,7 @@
 //! Places for data, handed out in ascending order, and the writing of it.
 //!
-//! When the devices are full nothing is written any more, but places are handed out on and on, so that it can
-//! be told how much room would have been needed.
+//! When the devices are full nothing is written any more, but places are handed out on and on. So it can be told
+//! how much room would have been needed.
 //!
 //! Not here: which file the data is of (`filler`).
 
@@ -57,7 +57,7 @@ pub(super) struct DataSpace<'a> {
     start: ChunkLayout,
     layout: ChunkLayout,
     cursor: Cursor,
-    /// Of each chunk.
+    /// The ranges of each chunk that are in use.
     used: Vec<Vec<Range<u64>>>,
     writer: StripeWriter<'a>,
     csums: CsumLog,

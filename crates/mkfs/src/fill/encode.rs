@@ -1,8 +1,8 @@
 //! A file's bytes as they go to disk: inline, compressed or as they are, with their checksums.
 //!
-//! What is inline and what is compressed follows the kernel's defaults: files below a sector and the inline
-//! limit are inline; each 128 KiB are compressed by themselves if they look worth it, and a file of which
-//! some could not be compressed is not tried again.
+//! What is inline and what is compressed follows the kernel's defaults. Files below a sector and the inline limit
+//! are inline. Each 128 KiB are compressed by themselves if they look worth it. A file of which some could not be
+//! compressed is not tried again.
 //!
 //! Not here: where the bytes go (`data_space`), holes (the sources know them).
 
@@ -20,7 +20,7 @@ use crate::options::Geometry;
 
 /// The kernel's default for the mount option `max_inline`.
 const MAX_INLINE_BYTES: usize = 2048;
-/// Bytes of a file that are read, summed and handed on at a time; a multiple of every sector, and of what is
+/// Bytes of a file that are read, summed and handed on at a time. It is a multiple of every sector, and of what is
 /// compressed at a time.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
@@ -50,10 +50,10 @@ pub(super) struct Piece {
     /// Bytes of the file that it stands for.
     pub(super) file_bytes: u64,
     pub(super) compression: Compression,
-    /// As they go to disk; missing when contents do not matter.
+    /// The bytes as they go to disk; missing when contents do not matter.
     pub(super) data: Vec<u8>,
     pub(super) disk_bytes: u64,
-    /// Of what goes to disk, unless the file has none.
+    /// The checksums of what goes to disk, unless the file has none.
     pub(super) sums: Option<Vec<u8>>,
     /// Where the same bytes may be shared instead of written.
     pub(super) shared: Option<Shared>,

@@ -1,9 +1,9 @@
 //! Turns a walk of files into items of subvolumes.
 //!
-//! Inodes are numbered in the order of the walk, in each subvolume from its root's 256 on; entries of a
-//! directory have the indices 2, 3, ... in the order of their names. So the same walk gives the same items.
+//! Inodes are numbered in the order of the walk, in each subvolume from its root's 256 on. Entries of a directory
+//! have the indices 2, 3, ... in the order of their names. So the same walk gives the same items.
 //!
-//! Memory: the names of the directories on the way to where the walk is are the source's; here are only some of the
+//! Memory: the source has the names of the directories on the way to where the walk is. Here are only some of the
 //! files of which more names may come (`links`).
 //!
 //! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`settle`).

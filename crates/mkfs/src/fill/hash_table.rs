@@ -15,7 +15,7 @@ const FREE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Of the hash.
+    /// The part of the hash that is kept.
     tag: u32,
     number: u32,
 }

@@ -39,8 +39,8 @@ fn ref_head(index: u64, name: &[u8]) -> InodeRefHead {
     }
 }
 
-/// Adds several names: those in one directory share an item of `max_bytes`; of the names that it has no room
-/// for each has one of its own. False if there may be none of those and some are left.
+/// Adds several names. Those in one directory share an item of `max_bytes`. A name that it has no room for has one
+/// of its own. False if there may be none of those and some are left.
 pub(super) fn put_names(
     record: &mut Record,
     names: &[Name],

@@ -1,15 +1,15 @@
 //! New volumes with files in them, from a folder or an archive.
 //!
-//! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes
-//! a walk of the source: data goes to its place as it is met, items, extents and checksums are put aside
-//! (`item_sorter`, `filled`, `csum_log`). Then all trees are measured, placed and written (`settle`).
-//! Superblocks come last: a run that fails leaves no volume.
+//! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes a walk
+//! of the source. Data goes to its place as it is met; items, extents and checksums are put aside (`item_sorter`,
+//! `filled`, `csum_log`). Then all trees are measured, placed and written (`settle`). Superblocks come last: a run
+//! that fails leaves no volume.
 //!
-//! The result is a function of the options, the identity, the devices' sizes and what the source holds, not
-//! of the order in which a source has it, of threads, or of how much memory was used.
+//! The result is a function of the options, the identity, the devices' sizes and what the source holds. The order
+//! in which a source has it, threads, and how much memory was used do not count.
 //!
-//! Memory: the budget of what is put aside (`byte_log`), what readers are ahead (`folder`), the names of the
-//! directories on the way, and about 100 bytes for each tree block, which is 5 bytes a file.
+//! Memory: the budget of what is put aside (`byte_log`), what readers are ahead (`folder`), and the names of the
+//! directories on the way. Each tree block takes about 100 bytes beside that, which is 5 bytes a file.
 
 mod archive;
 mod arena;
@@ -120,7 +120,7 @@ pub struct FillOptions {
     pub targets: Vec<(u64, u64)>,
     /// Discard what the devices hold.
     pub discard: bool,
-    /// Of users and groups that ACLs of an archive name.
+    /// The ids of users and groups that ACLs of an archive name.
     pub owners: OwnerNames,
 }
 
@@ -134,8 +134,8 @@ pub struct FillStats {
     pub data_bytes: u64,
 }
 
-/// Files of an archive that lack an ACL which the archive has as text: it is malformed, or of users or groups that are
-/// not known.
+/// Files of an archive that lack an ACL which the archive has as text. It is malformed, or of users or groups that
+/// are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutAcls {
     /// The first one.
@@ -333,7 +333,7 @@ struct Unfinished<'a> {
     identity: &'a Identity,
     targets: &'a Targets<'a>,
     spare: Spare,
-    /// Of the devices, before they grow.
+    /// The sizes of the devices, before they grow.
     sizes: Vec<u64>,
 }
 

@@ -50,7 +50,7 @@ impl Record for u32 {
 /// How much is kept of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paging {
-    /// Of one page; a power of two.
+    /// The records of one page; a power of two.
     pub(super) page_records: usize,
     pub(super) memory_bytes: usize,
 }
@@ -157,8 +157,8 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
         Ok(look(&pages.page(page)?[within..within + len]))
     }
 
-    /// Puts records in a row into one page, of which they are no more than a part: the next one, if this one has no room
-    /// for them. Returns where they begin.
+    /// Puts records in a row into one page, of which they are no more than a part. It is the next one if this one
+    /// has no room for them. Returns where they begin.
     pub(super) fn push_row(&mut self, records: &[T]) -> io::Result<u64> {
         let Some(&first) = records.first() else {
             return Ok(self.len);

@@ -26,7 +26,7 @@ pub(super) struct Attributes {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// As an inode holds it.
+    /// The device number as an inode holds it.
     pub(super) rdev: u64,
     pub(super) times: Times,
     /// By name.
@@ -36,7 +36,8 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Of a member of an archive, with ACLs that are text. False: one of them means nothing here.
+    /// Takes the attributes of a member of an archive, with ACLs that are text. False: one of them means nothing
+    /// here.
     pub(super) fn of(member: &Member, names: &OwnerNames) -> (Attributes, bool) {
         let facts = &member.attributes;
         let (mut xattrs, is_whole) = facts.xattrs_with_acls(names);
@@ -108,7 +109,7 @@ pub(super) enum Event {
     Enter {
         name: Vec<u8>,
         attributes: Attributes,
-        /// Of all names in it.
+        /// The bytes of all names in it.
         name_bytes: u64,
         /// By its number among those asked for.
         subvolume: Option<usize>,

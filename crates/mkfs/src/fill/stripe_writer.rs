@@ -48,7 +48,7 @@ impl<'d> StripeWriter<'d> {
         Ok(())
     }
 
-    /// As [`StripeWriter::put`], by address.
+    /// Puts bytes by address, like [`StripeWriter::put`].
     pub(super) fn put_at(
         &mut self,
         layout: &ChunkLayout,

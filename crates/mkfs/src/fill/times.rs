@@ -9,8 +9,8 @@ use super::source::Times;
 pub enum TimeRule {
     /// Access, modification and change are kept; the birth is the volume's.
     Keep,
-    /// All four are the modification's, but none is later than so many seconds after 1970: whatever else a
-    /// file's times are, they differ from one copy of the same files to the next.
+    /// All four are the modification's, but none is later than so many seconds after 1970. The other times of a
+    /// file differ from one copy of the same files to the next.
     Clamp(i64),
 }
 

@@ -18,7 +18,7 @@ pub(crate) const GIB: u64 = 1 << 30;
 /// Options in words, and what they mean.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// As `mkfs.btrfs` takes them.
+    /// The options as `mkfs.btrfs` takes them.
     pub(crate) words: String,
     pub(crate) options: MkfsOptions,
     pub(crate) device_bytes: Vec<u64>,
@@ -75,7 +75,7 @@ impl Case {
         self
     }
 
-    /// The same identity each time.
+    /// Plans the volume, with one identity each time.
     pub(crate) fn plan(&self) -> Plan {
         let identity = identity(self.device_bytes.len());
         Plan::new(&self.options, &identity, &self.device_bytes)

@@ -211,7 +211,7 @@ fn volume_has_what_one_of_mkfs_btrfs_has() {
     }
 }
 
-/// As assert_eq, but names only what differs.
+/// Asserts that two outlines are equal, and names only what differs.
 fn assert_same_outline(words: &str, ours: &Outline, theirs: &Outline) {
     for (name, value) in &theirs.fields {
         assert_eq!(ours.fields.get(name), Some(value), "{words}: {name}");

@@ -1,7 +1,7 @@
 //! Volumes that no kernel would make: bytes of tree blocks are replaced, and the checksums mended.
 //!
-//! What is replaced is found by its bytes in every copy of every block, so that a test needs to know the
-//! item only, not its place.
+//! Bytes to replace are found in every copy of every block, so that a test needs to know the item only, not its
+//! place.
 
 mod crafted;
 mod mutate;

@@ -1,7 +1,7 @@
 //! Devices that remember every request, and the images that a power cut could have left of them.
 //!
-//! A `Recorder` is the clock of all devices of a volume: their writes, flushes and discards stand in one
-//! sequence, with marks that the test puts between them ("operation 7 started", "the sync returned").
+//! A `Recorder` is the clock of all devices of a volume. Their writes, flushes and discards stand in one sequence,
+//! with marks that the test puts between them ("operation 7 started", "the sync returned").
 //! `Recording::crash_states` turns the sequence into device images.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns: what is
-//!   after a mark was not finished when the mark was put.
+//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns. What is after a
+//!   mark was not finished when the mark was put.
 //! - RECORD-2: a flush covers the requests that its device had in the sequence before it, and no other
 //!   device's.
 //!

@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// The same with checksums for all data.
+    /// Gives all data checksums.
     pub fn all_summed(self) -> Scale {
         Scale {
             nodatacow: false,

@@ -1,9 +1,9 @@
 //! Which volumes a reader is tried on: checksum x compression x profile x node size x features.
 //!
-//! `full` has every combination that mkfs accepts, thousands of them. `representative` takes from it,
-//! one by one, the case that brings together most values that were not together before, so that a prefix
-//! of any length is as varied as it can be; every value of every dimension is in it. A soak takes all that
-//! bring two values together for the first time, and others at random.
+//! `full` has every combination that mkfs accepts, thousands of them. `representative` takes from it, one by one,
+//! the case that brings together most values that were not together before. So a prefix of any length is as varied
+//! as it can be. Every value of every dimension is in it. A soak takes all that bring two values together for the
+//! first time, and others at random.
 
 #[cfg(test)]
 mod tests;
@@ -110,7 +110,7 @@ pub const NODE_SIZES: [u32; 5] = [4096, 8192, 16_384, 32_768, 65_536];
 pub struct Case {
     pub csum: Csum,
     pub compression: Compression,
-    /// Of data; metadata has the nearest profile that is sensible for it.
+    /// The profile of data; metadata has the nearest profile that is sensible for it.
     pub profile: Profile,
     pub nodesize: u32,
     pub features: Features,
@@ -177,7 +177,7 @@ impl Case {
         self.build_from(&self.spec(), scale, seed)
     }
 
-    /// The same on devices of another size than usual.
+    /// Builds the case on devices of another size than usual.
     pub fn build_on(&self, device_bytes: u64, scale: &Scale, seed: u64) -> Result<Filled> {
         self.build_from(&self.spec().device_bytes(device_bytes), scale, seed)
     }
@@ -238,7 +238,7 @@ pub fn representative() -> Vec<Case> {
     varied(REPRESENTATIVES)
 }
 
-/// As many as `UBTRFS_CASES` says, in a soak some hundreds, else the representative ones.
+/// Chooses as many cases as `UBTRFS_CASES` says, in a soak some hundreds, else the representative ones.
 pub fn chosen() -> Vec<Case> {
     let few = match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => IN_SOAK,
@@ -277,7 +277,7 @@ pub fn varied(count: usize) -> Vec<Case> {
     varied_of(&full(), count)
 }
 
-/// The same of some.
+/// Chooses the most varied of some cases.
 pub fn varied_of(all: &[Case], count: usize) -> Vec<Case> {
     let mut seen_values = BTreeSet::new();
     let mut seen_pairs = BTreeSet::new();

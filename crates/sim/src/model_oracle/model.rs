@@ -1,8 +1,8 @@
 //! A file system in memory that is plain enough to be believed: what every other one must show.
 //!
-//! `apply` does an operation of a script or fails as the kernel's btrfs does; `compare` holds a manifest
-//! of a reader against the model. A clone costs next to nothing and shares all that is not changed, so
-//! that a test can keep a model for each operation of a history.
+//! `apply` does an operation of a script or fails as the kernel's btrfs does; `compare` holds a manifest of a
+//! reader against the model. A clone costs next to nothing and shares all that is not changed. So a test can keep a
+//! model for each operation of a history.
 //!
 //! The model itself is judged by the kernel: `script::KernelTarget` runs the same operations on a mount.
 //!
@@ -10,8 +10,8 @@
 //! - MODEL-2: what the kernel leaves open, or does by accident, is `OpError::OutOfScope`, so that it is
 //!   never compared.
 //!
-//! Not here: space (nothing is ever full; the runner believes a target that says so), times that nobody
-//! set, inheritance by set-group-id directories and default ACLs.
+//! Not here: space (nothing is ever full; the runner believes a target that says so), and times that nobody set.
+//! Inheritance by set-group-id directories and default ACLs is not here either.
 
 mod attributes;
 mod compression;

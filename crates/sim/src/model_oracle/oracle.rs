@@ -1,7 +1,7 @@
 //! Which states a volume may be in after a power cut, and whether it is in one.
 //!
-//! Legal is the state after some prefix of the operations: one that holds all that was promised to be
-//! durable and nothing that was not begun. A test of an engine:
+//! Legal is the state after some prefix of the operations. The prefix holds all that was promised to be durable and
+//! nothing that was not begun. A test of an engine:
 //!
 //! ```text
 //! let recorder = Recorder::new();
@@ -18,8 +18,8 @@
 //! With several threads (`script::ThreadPlan`), each has a history of its own and is judged by its part of
 //! the volume: see `record_threads`.
 //!
-//! - ORACLE-1: `Mark::Started` is put before an operation reaches the target, `Mark::Durable` after the
-//!   operation that promised it returned; so no legal state is ever called a fault.
+//! - ORACLE-1: `Mark::Started` is put before an operation reaches the target, `Mark::Durable` after the operation
+//!   that promised it returned. So no legal state is ever called a fault.
 
 mod history;
 mod judge;

@@ -4,18 +4,18 @@
 //! prove(Shape::Mixed, seed("a test"), 2000, &RunOptions::default(), || MyTarget::empty());
 //! ```
 //!
-//! makes a script, does it to a new target, compares each outcome (errors by errno) and, now and then, all
-//! that is shown; a script that fails is made short and printed, ready to be pasted into a test of its own:
+//! makes a script, does it to a new target, compares each outcome (errors by errno) and, now and then, all that is
+//! shown. A script that fails is made short and printed, ready to be pasted into a test of its own:
 //!
 //! ```text
 //! run(&mut target, &[Op::Create { path: path(b"a"), mode: 0o644 }, ...], &RunOptions::default())
 //! ```
 //!
-//! A target implements `Target`: `apply` one `Op`, and a `Manifest` of all. A library keeps a table from
-//! `Slot` to what holds a file open; a path is a walk of lookups that follow no symlink. For a mount,
-//! `VfsTarget` does all by system calls, and asks `Mounted` only how to mount again and how to handle
-//! subvolumes; `KernelTarget` is one for the kernel's btrfs, and with it the model is proven. `Run` goes
-//! step by step, for tests that do something between operations.
+//! A target implements `Target`: `apply` one `Op`, and a `Manifest` of all. A library keeps a table from `Slot` to
+//! what holds a file open; a path is a walk of lookups that follow no symlink. For a mount, `VfsTarget` does all by
+//! system calls, and asks `Mounted` only how to mount again and how to handle subvolumes. `KernelTarget` is one for
+//! the kernel's btrfs, and with it the model is proven. `Run` goes step by step, for tests that do something
+//! between operations.
 //!
 //! `ThreadPlan` gives each of several threads a script such that the end is the same however they
 //! interleave.

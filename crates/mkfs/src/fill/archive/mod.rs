@@ -1,10 +1,9 @@
 //! A tar archive as a source.
 //!
-//! Members come in any order and may replace each other, so first all are met, and then the walk goes
-//! through the tree that they make. A file can be read anywhere: only headers are read before the walk, and
-//! data when the walk comes to it. From a pipe data goes to its place as it comes. If that turns out not to
-//! be the order of the walk, the data is put aside and placed again, so that the order of an archive's
-//! members does not show in the volume.
+//! Members come in any order and may replace each other. So first all are met, and then the walk goes through the
+//! tree that they make. A file can be read anywhere: only headers are read before the walk, and data when the walk
+//! comes to it. From a pipe data goes to its place as it comes. If that turns out not to be the order of the walk,
+//! the data is put aside and placed again. So the order of an archive's members does not show in the volume.
 //!
 //! Memory: parts of the budget for the tree (`names`), and for attributes, targets of links and inline contents.
 //!

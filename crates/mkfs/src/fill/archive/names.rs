@@ -1,7 +1,7 @@
 //! The members of an archive as a tree of names, whatever order they come in.
 //!
-//! As when an archive is unpacked, a later member takes the place of an earlier one with its path, and
-//! directories that have no member of their own are made. A hard link may come before what it links to.
+//! A later member takes the place of an earlier one with its path, as when an archive is unpacked. Directories that
+//! have no member of their own are made. A hard link may come before what it links to.
 //!
 //! Memory: parts of the budget (`byte_log`), whatever the number of members.
 
@@ -66,7 +66,7 @@ pub(super) struct Names {
     /// Links to what had not come yet: node, length and path of the target of each.
     pending: ByteLog,
     has_links: bool,
-    /// Of directories that are made.
+    /// The times of directories that are made.
     made: Times,
     scratch: Scratch,
 }

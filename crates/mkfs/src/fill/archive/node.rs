@@ -35,7 +35,7 @@ pub(super) enum Stored {
 pub(super) struct Children {
     pub(super) first: u32,
     pub(super) count: u32,
-    /// Of all their names.
+    /// The bytes of all their names.
     pub(super) name_bytes: u64,
 }
 
@@ -151,7 +151,7 @@ impl Stored {
 
 const FIELDS: usize = 27;
 
-/// As numbers in a row.
+/// A node is stored as numbers in a row.
 impl Record for Node {
     const BYTES: usize = FIELDS * 8;
 

@@ -95,7 +95,7 @@ impl Replay {
 
     /// Whether data lies as if it had been placed in the order of the walk, and nothing else does.
     ///
-    /// It may do so and not be seen to, if a file has names in a subvolume, in one below it, and in the first again.
+    /// It may do so and not be seen to. Then a file has names in a subvolume, in one below it, and in the first again.
     pub(super) fn is_in_place(&mut self) -> Result<bool, FillError> {
         let mut next = 0;
         let ascend = self.each_file(&mut |names, _, (inode, subvolume)| {

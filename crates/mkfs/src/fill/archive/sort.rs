@@ -9,7 +9,7 @@ use super::names::Names;
 use super::node::NodeId;
 use crate::fill::byte_log::{ByteLog, LogReader, Scratch};
 
-/// Of memory, for a node and its name.
+/// The memory for a node and its name.
 const NODE_BYTES: usize = 48;
 const WRITE_BYTES: usize = 1 << 20;
 

@@ -1,5 +1,5 @@
-//! What belongs to members and is too much to be kept in memory: attributes, targets of links, maps of sparse
-//! files, inline contents, and where data was placed.
+//! Parts of members that are too much for memory: attributes, targets of links, maps of sparse files,
+//! inline contents, and where data was placed.
 
 use std::io::{self, Read};
 

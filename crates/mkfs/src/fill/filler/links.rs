@@ -1,5 +1,5 @@
 //! Files that may have more names, until all were met: some in memory. If there are too many, all that wait are put
-//! out, and what comes of them later goes after them; in the end they are sorted together.
+//! out, and what comes of them later goes after them. In the end they are sorted together.
 //!
 //! Invariants
 //! - LINKS-1: a file is in memory with all its names so far, or it is put out and so are all its names.
@@ -26,7 +26,7 @@ use crate::fill::source::LinkId;
 #[cfg(test)]
 mod tests;
 
-/// Of memory, for a file with a name, and for each further name.
+/// The memory for a file with a name, and for each further name.
 const FILE_BYTES: usize = 512;
 const PAGE_FILES: usize = 128;
 

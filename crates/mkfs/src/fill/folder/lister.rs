@@ -29,7 +29,7 @@ pub(super) struct Lister {
     steps: SyncSender<Step>,
     runs: SyncSender<Run>,
     stack: Vec<Frame>,
-    /// Of where it is, below the root; only if anything was asked for at paths.
+    /// The path of where it is, below the root; only if anything was asked for at paths.
     path: Vec<u8>,
     list_buf: Vec<MaybeUninit<u8>>,
 }

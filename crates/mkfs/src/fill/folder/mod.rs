@@ -1,8 +1,8 @@
 //! A folder as a source: listed by one thread, read by several, met in one order.
 //!
-//! The lister goes through the folder in the order of the walk and leaves steps behind it: directories, and
-//! runs of files that a reader is to read. Readers take the runs in that order, and the walk meets each
-//! run's files when it comes to it, so that what threads do never shows.
+//! The lister goes through the folder in the order of the walk and leaves steps behind it. These are directories,
+//! and runs of files that a reader is to read. Readers take the runs in that order, and the walk meets each run's
+//! files when it comes to it. So what threads do never shows.
 //!
 //! Memory: `STEPS` runs of files and what `BATCHES` of each reader hold; the names of the directories on
 //! the way to where the lister is. Open files: a run of each reader.

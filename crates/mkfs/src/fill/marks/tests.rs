@@ -1,4 +1,4 @@
-//! Who gets which flags.
+//! The flags that each file gets.
 
 use super::*;
 

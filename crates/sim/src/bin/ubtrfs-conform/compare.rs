@@ -31,24 +31,24 @@ pub(super) fn show(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Of two readers of one volume. Inode numbers only tell which names share a file.
+/// Compares what two readers of one volume show. Inode numbers only tell which names share a file.
 pub(super) fn compare(left: &str, right: &str) -> Outcome {
     same(&read(left)?, &read(right)?, &[])
 }
 
-/// The same, the left one having been shown while it was written to: looking changes access times, and the
-/// times that Linux keeps of what it has written are coarser than those on disk.
+/// Compares what two readers of one volume show, the left one while it was written to. Looking changes access
+/// times, and the times that Linux keeps of what it has written are coarser than those on disk.
 pub(super) fn compare_with_live(left: &str, right: &str) -> Outcome {
     let times = [Field::Atime, Field::Mtime, Field::Ctime];
     same(&read(left)?, &read(right)?, &times)
 }
 
-/// Of a tree and its copy elsewhere, in which holes may be filled.
+/// Compares a tree with its copy elsewhere, in which holes may be filled.
 pub(super) fn compare_filled(left: &str, right: &str) -> Outcome {
     same(&read(left)?, &read(right)?, NOT_COPIED)
 }
 
-/// Of a tree and its copy elsewhere.
+/// Compares a tree with its copy elsewhere.
 pub(super) fn compare_copies(left: &str, right: &str) -> Outcome {
     let (a, b) = (read(left)?, read(right)?);
     same(&a, &b, NOT_COPIED)?;
@@ -99,8 +99,8 @@ fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
     }
 }
 
-/// Whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of: a form in the bits
-/// from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
+/// Whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of. The number has
+/// a form in the bits from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
 fn is_subvolume(ino: u64) -> bool {
     let inode_bits = match ino >> 60 {
         0b100 => 44,

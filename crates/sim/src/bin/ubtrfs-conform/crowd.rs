@@ -1,10 +1,10 @@
 //! Many processes that do all that can be done to names, in one small tree at once and each in a tree of its
 //! own.
 //!
-//! In the common tree anything may come between two calls: an operation may fail as it would when the names
-//! had just changed, and in no other way. What is read there must be whole: files come into it under a
-//! name of their writer's, complete. In its own tree a member knows what there is, and all is compared.
-//! In the end nothing must be left that cannot be removed.
+//! In the common tree anything may come between two calls. An operation may fail as it would when the names had
+//! just changed, and in no other way. What is read there must be whole: files come into it under a name of their
+//! writer's, complete. In its own tree a member knows what there is, and all is compared. In the end nothing must
+//! be left that cannot be removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -68,7 +68,7 @@ pub(super) fn run(dir: &Path, seed: u64, seconds: u64, processes: u64) -> Outcom
     Ok(())
 }
 
-/// As many names lead to each file as it says.
+/// Checks that as many names lead to each file as it says.
 fn check_links(dir: &Path) -> Outcome {
     let mut found: BTreeMap<u64, (u64, u64, PathBuf)> = BTreeMap::new();
     let mut dirs = vec![dir.to_path_buf()];

@@ -3,7 +3,7 @@
 //! Each of many processes has a directory or subvolume of its own, and pages of its own in files that all share. It
 //! knows what the kernel told it of each call, so it knows what each file holds. An operation may fail for want of
 //! space, and then changes nothing that a later read could show. In the end each process leaves a description of
-//! its tree, which `verify` compares with a mount of the volume: ours, ours after a remount, and the kernel's.
+//! its tree. `verify` compares it with a mount of the volume: ours, ours after a remount, and the kernel's.
 //!
 //! - PRESSURE-1: a read returns what acknowledged writes have written, at any time.
 //! - PRESSURE-2: an fsync fails only where data was lost. Data of a process's own files never is, unless a mapping stored

@@ -1,9 +1,8 @@
 //! What the devices may hold after a power cut at some moment of a recording.
 //!
-//! All requests before the last completed flush of their device are there. Of those after it, any subset
-//! is, each whole or torn between sectors. They are put down in their order: a sector that a later,
-//! lost write would have changed keeps the earlier one's bytes, so that subsets in order reach all that
-//! devices which reorder can leave.
+//! All requests before the last completed flush of their device are there. Of those after it, any subset is, each
+//! whole or torn between sectors. They are put down in their order. A sector that a later, lost write would have
+//! changed keeps the earlier one's bytes. So subsets in order reach all that devices which reorder can leave.
 //!
 //! - CRASH-1: states follow from recording and plan alone; a state is found again by its number.
 //! - CRASH-2: states come in the order of time, and each costs the requests since the one before, not the
@@ -21,8 +20,8 @@ use crate::Rng;
 #[derive(Clone, Debug)]
 pub struct CrashPlan {
     pub seed: u64,
-    /// Cuts between flushes, half of them spread over time and half over the stretches between flushes, so
-    /// that the few writes between two flushes of a commit get their share.
+    /// Cuts between flushes. Half of them are spread over time and half over the stretches between flushes. So the
+    /// few writes between two flushes of a commit get their share.
     pub random_states: usize,
     /// What a device writes as a whole. With 512 a superblock can be torn.
     pub sector_bytes: u64,
@@ -78,7 +77,7 @@ pub enum Cut {
 pub enum Landed {
     Whole,
     Lost,
-    /// Of a write, which of the sectors that it touches are there.
+    /// The sectors that a write touches and that are there.
     Torn(Vec<bool>),
 }
 
@@ -253,8 +252,8 @@ impl CrashStates {
         }
     }
 
-    /// A missing barrier often shows only if one certain write is lost or alone lands, so that these
-    /// extremes are as likely as an even mix.
+    /// A missing barrier often shows only if one certain write is lost or alone lands. So these extremes are as
+    /// likely as an even mix.
     fn choose(&self, pending: &[usize], rng: &mut Rng) -> Vec<Landing> {
         let chosen = rng.below(pending.len().max(1) as u64) as usize;
         let mix = rng.below(6);

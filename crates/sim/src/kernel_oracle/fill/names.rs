@@ -1,9 +1,9 @@
 //! Names: every byte, full length, and names whose hashes collide.
 //!
-//! The hash of a name is a crc32c, which is linear: two names of one length collide if the xor of them is
-//! in the kernel of the linear map, whatever the seed and whatever stands before. `colliding_names`
-//! solves for that over the low four bits of letters, so that the names stay printable and collide as
-//! directory entries, as xattrs and as extended references alike.
+//! The hash of a name is a crc32c, which is linear. Two names of one length collide if the xor of them is in the
+//! kernel of the linear map. The seed and what stands before do not matter. `colliding_names` solves for that over
+//! the low four bits of letters, so the names stay printable. They collide as directory entries, as xattrs and as
+//! extended references alike.
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub struct Chunk {
     pub logical: u64,
     pub len_bytes: u64,
-    /// As printed, such as `METADATA|DUP`.
+    /// The flags as printed, such as `METADATA|DUP`.
     pub flags: String,
     pub sub_stripes: u16,
     pub stripes: Vec<Stripe>,

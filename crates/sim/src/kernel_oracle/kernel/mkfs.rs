@@ -15,7 +15,7 @@ macro_rules! names {
         impl $type {
             pub const ALL: &[$type] = &[$($type::$variant),+];
 
-            /// As btrfs-progs spells it.
+            /// The name as btrfs-progs spells it.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name),+ }
             }

@@ -151,8 +151,8 @@ impl KernelMount {
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
-/// A thread that starts a program holds copies of all open files for the moment between fork and exec, so
-/// that a mount nobody uses may be busy: tried again for a while.
+/// A thread that starts a program holds copies of all open files for the moment between fork and exec. So a mount
+/// nobody uses may be busy, and is tried again for a while.
 fn umount(point: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

@@ -46,7 +46,7 @@ pub struct Stat {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// Of what has none.
+    /// There is no content.
     None,
     File(Digest),
     Symlink(Vec<u8>),

@@ -9,8 +9,8 @@ use super::{Kind, Manifest};
 const ROOT_INO: u64 = 256;
 
 impl Manifest {
-    /// The same with inode numbers that depend only on which paths share an inode: those of subvolumes'
-    /// roots and of stubs stay, each other one follows from the first path that leads to it.
+    /// A copy with inode numbers that depend only on which paths share an inode. Those of subvolumes' roots and of
+    /// stubs stay, each other one follows from the first path that leads to it.
     pub fn canonical(&self) -> Manifest {
         let mut manifest = self.clone();
         // By path, the directory's subvolume: the index of its root.
@@ -34,9 +34,8 @@ impl Manifest {
         manifest
     }
 
-    /// A number that two manifests share if they are alike in all but times, owners of stubs, and the
-    /// numbers of inodes;
-    /// others share it by chance only.
+    /// A number that two manifests share if they are alike in all but times, owners of stubs, and the numbers of
+    /// inodes. Others share it by chance only.
     pub fn fingerprint(&self) -> u64 {
         self.hashed(true)
     }

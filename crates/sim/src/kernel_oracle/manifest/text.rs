@@ -1,5 +1,5 @@
-//! A manifest as text: a line an entry, words separated by single spaces, so that it can be kept beside an
-//! image and read by people and scripts.
+//! A manifest as text: a line an entry, words separated by single spaces. It can be kept beside an image and read
+//! by people and scripts.
 //!
 //! `KIND MODE UID:GID NLINK MAJOR:MINOR SIZE INO MTIME CTIME ATIME BTIME CONTENT PATH [XATTR=VALUE]...`
 //!

@@ -30,7 +30,7 @@ fn wish(value: &[u8]) -> Option<Wish> {
     }
 }
 
-/// As `chattr` may ask for them after those that are there.
+/// Whether `chattr` may ask for the new flags after those that are there.
 pub(super) fn are_compatible(old: Flags, new: Flags) -> bool {
     let is_asked = |flags: Flags| flags.compress || flags.nocompress;
     let excluded = new.compress && (new.nocompress || new.nocow)
@@ -45,7 +45,7 @@ impl Inode {
         self.flags.nocompress = matches!(wish, Wish::Never);
     }
 
-    /// Of a file or a directory.
+    /// Sets the algorithm of a file or a directory.
     pub(super) fn set_algorithm(&mut self, name: &[u8]) {
         Arc::make_mut(&mut self.xattrs).insert(COMPRESSION.to_vec(), name.to_vec());
         self.set_wish(&Wish::With);

@@ -179,7 +179,7 @@ impl ModelFs {
         }
     }
 
-    /// Of one file; symlinks and special files are left out.
+    /// Makes one file durable; symlinks and special files are left out.
     pub(super) fn fsync(&self, at: &At) -> OpResult {
         self.readable(at)?;
         Ok(Outcome::Done)

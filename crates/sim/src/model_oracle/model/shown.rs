@@ -38,13 +38,13 @@ impl ModelFs {
         manifest.canonical()
     }
 
-    /// How what a reader shows differs from the model: in all but `ignored`, inode numbers but for who
-    /// shares one, and times that were not set. The model is on the left.
+    /// Finds how what a reader shows differs from the model. Left out are `ignored`, inode numbers but for sharing
+    /// one, and times that were not set. The model is on the left.
     pub fn compare(&self, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
         compare(&self.manifest(), shown, ignored)
     }
 
-    /// The same of a reader that shows the default subvolume only.
+    /// Finds how a reader differs that shows the default subvolume only.
     pub fn compare_default(&self, shown: &Manifest) -> Vec<Difference> {
         let part = self.manifest().below(self.default_path().as_bytes());
         compare(&part.canonical(), shown, &[])

@@ -51,7 +51,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Of the only thread.
+    /// The promise of the only thread.
     pub fn of(marks: &[u64]) -> Promise {
         Promise::of_thread(marks, 0)
     }
@@ -102,7 +102,7 @@ impl History {
         History::of_part(start, FsPath::default())
     }
 
-    /// Of one of several threads, which works below a folder that it never removes.
+    /// The history of one of several threads, which works below a folder that it never removes.
     pub fn of_part(start: ModelFs, below: FsPath) -> History {
         History {
             states: vec![State::new(start)],

@@ -1,6 +1,6 @@
 //! A written script: dedupes of ranges that begin and end anywhere, between files of many sizes.
 //!
-//! Of a range that does not end with both files the part of a last sector is left out, so that files count as alike
+//! Of a range that does not end with both files the part of a last sector is left out. So files count as alike
 //! there whatever they hold.
 
 use super::{At, Data, Flags, FsPath, Op, path};

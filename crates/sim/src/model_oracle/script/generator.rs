@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 6;
 /// For a name that is not taken.
 const TRIES: usize = 3;
 const SECTOR: u64 = 4096;
-/// Of a file that ends far away no more is copied or compared.
+/// The most that is copied or compared of a file that ends far away.
 const COPIED_BYTES: u64 = 1 << 20;
 
 /// Chooses operations.

@@ -10,15 +10,15 @@ const TRIES: usize = 400;
 const LEAST_TIME: Duration = Duration::from_secs(180);
 const MOST_TIME: Duration = Duration::from_secs(600);
 const TIMES: u32 = 40;
-/// Of a script that stays long, its end.
+/// The length of the end that is printed of a script that stays long.
 const PRINTED: usize = 300;
 /// The shortest end of a script that is tried by itself is such a part of it.
 const END: usize = 64;
 /// Between two comparisons that differ in what they found.
 const COMPARISONS: usize = 32;
 
-/// A shorter script for which `fails` is still true: first an end of it, because a long script has seldom to
-/// do with its beginning; then parts are left out, halves first, then ever smaller ones, until no single
+/// A shorter script for which `fails` is still true. First an end of it is tried, because a long script has seldom
+/// to do with its beginning. Then parts are left out, halves first, then ever smaller ones, until no single
 /// operation can go or it took too long.
 pub fn shrink(ops: &[Op], fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     shrink_within(MOST_TIME, ops, fails)
@@ -122,7 +122,7 @@ pub fn prove_script<R>(
     panic!("{name}: {last}\n[\n{}\n]", script.join("\n"));
 }
 
-/// The same failure where comparisons between the last that found nothing and the one that did find it first.
+/// Finds the failure where comparisons between the last that found nothing and the one that did find it first.
 fn shown_first<R>(
     failure: &Failure,
     ops: &[Op],

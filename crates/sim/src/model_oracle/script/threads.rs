@@ -58,8 +58,8 @@ impl ThreadPlan {
         }
     }
 
-    /// All threads in the same directories and files, doing what commutes: each makes, moves and removes
-    /// names of its own, links files of all, and writes regions of its own in one file.
+    /// All threads in the same directories and files, doing what commutes. Each makes, moves and removes names of
+    /// its own, links files of all, and writes regions of its own in one file.
     pub fn shared(seed: u64, threads: u8, count: usize) -> ThreadPlan {
         let mut setup = Vec::new();
         for dir in 0..SHARED_DIRS {
@@ -305,7 +305,7 @@ impl Member {
 }
 
 impl Op {
-    /// The same below `root`, with slots of its own.
+    /// Moves the operation below `root`, with slots of its own.
     fn moved(mut self, root: &FsPath, slots: u8) -> Op {
         let below = |path: &mut FsPath| {
             *path = path

@@ -43,7 +43,7 @@ pub trait Mounted {
     /// Paths are short, whatever those of the script are.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> OpResult<()>;
 
-    /// As `Target::may_refuse`.
+    /// Whether the operation may be refused, like `Target::may_refuse`.
     fn may_refuse(&self, _op: &Op, _error: OpError) -> bool {
         false
     }
@@ -517,7 +517,7 @@ fn proc_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
-/// The same for another process.
+/// The path of an open file for another process.
 fn outside_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd()).into()
 }
