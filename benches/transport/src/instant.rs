@@ -73,7 +73,7 @@ impl Gate {
         let mut open = self.open.lock();
         if !*open && HURRIED.get() {
             self.refused.fetch_add(1, Ordering::SeqCst);
-            return Err(Errno::WOULD_WAIT);
+            return Err(Errno::WOULD_BLOCK);
         }
         self.waiters.fetch_add(1, Ordering::SeqCst);
         while !*open {
@@ -262,7 +262,7 @@ impl FileSystem for Instant {
         *self.gate.notifier.lock() = Some(notifier);
     }
 
-    fn forbid_waiting(&self) {
+    fn set_nonblocking(&self) {
         HURRIED.set(true);
     }
 

@@ -3,7 +3,7 @@
 //! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's
 //! payload and moves nothing.
 //!
-//! A read by a thread that must not wait (`waiting`) fails with `WouldBlock` unless the device has it at once.
+//! A read by a thread that must not wait (`nonblocking`) fails with `WouldBlock` unless the device has it at once.
 //! Nothing is written by such a thread.
 
 use std::fmt::Debug;

@@ -11,13 +11,13 @@ use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::chunk_problem::ChunkProblem;
+use crate::nonblocking::{self, WouldBlock};
 use crate::signature::Signature;
-use crate::waiting::{self, WouldWait};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     #[error(transparent)]
-    WouldWait(#[from] WouldWait),
+    WouldBlock(#[from] WouldBlock),
     #[error("no device given")]
     NoDevice,
     #[error("cannot open {}: {source}", path.display())]
@@ -213,11 +213,11 @@ fn holds_text(holds: Option<Signature>) -> String {
 
 impl DeviceError {
     /// Whether nothing is wrong but that the thread must not wait.
-    pub fn is_would_wait(&self) -> bool {
+    pub fn is_would_block(&self) -> bool {
         match self {
-            DeviceError::WouldWait(_) => true,
+            DeviceError::WouldBlock(_) => true,
             DeviceError::ReadRaw { source, .. } | DeviceError::Read { source, .. } => {
-                waiting::is_would_wait(source)
+                nonblocking::is_would_block(source)
             }
             _ => false,
         }
@@ -289,11 +289,11 @@ pub struct ReadFailure {
 
 impl ReadFailure {
     /// What is not there at once, for a thread that must not wait.
-    pub(crate) fn would_wait(logical: Logical, len: u64) -> ReadFailure {
+    pub(crate) fn would_block(logical: Logical, len: u64) -> ReadFailure {
         let attempt = Attempt {
             mirror: 0,
             place: None,
-            problem: AttemptProblem::Device(WouldWait.into()),
+            problem: AttemptProblem::Device(WouldBlock.into()),
         };
         ReadFailure {
             logical,
@@ -304,9 +304,9 @@ impl ReadFailure {
     }
 
     /// Whether nothing is wrong but that the thread must not wait.
-    pub fn is_would_wait(&self) -> bool {
+    pub fn is_would_block(&self) -> bool {
         self.attempts.iter().any(|attempt| {
-            matches!(&attempt.problem, AttemptProblem::Device(error) if error.is_would_wait())
+            matches!(&attempt.problem, AttemptProblem::Device(error) if error.is_would_block())
         })
     }
 }

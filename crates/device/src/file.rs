@@ -23,8 +23,8 @@ use crate::error::{DeviceError, Holder, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
 use crate::loop_device::loop_on;
+use crate::nonblocking::{self, WouldBlock};
 use crate::uring::{self, Request};
-use crate::waiting::{self, WouldWait};
 
 #[cfg(test)]
 mod tests;
@@ -149,7 +149,7 @@ impl FileDevice {
         }
         match done == buf.len() {
             true => Ok(()),
-            false => Err(WouldWait.into()),
+            false => Err(WouldBlock.into()),
         }
     }
 
@@ -226,7 +226,7 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         PastEnd::check(offset, buf.len() as u64, self.len_bytes())?;
-        match waiting::is_forbidden() {
+        match nonblocking::is_set() {
             true => self.read_cached(buf, offset),
             false => self.file.read_exact_at(buf, offset),
         }
@@ -238,7 +238,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             for read in reads {
                 read.result = self.read_at(read.buf, read.offset);
             }

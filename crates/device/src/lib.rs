@@ -20,6 +20,7 @@ mod lock;
 mod loop_device;
 mod memory;
 mod memory_limit;
+pub mod nonblocking;
 mod parity;
 mod pool;
 mod read_errors;
@@ -32,7 +33,6 @@ mod superblock;
 #[cfg(test)]
 mod test_volume;
 mod uring;
-pub mod waiting;
 
 pub use access::Access;
 pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};

@@ -1,10 +1,10 @@
 //! Taking locks that others may hold while they read or write devices: those of inodes, of files' extents, and of
 //! the ways up to the top.
 //!
-//! Who must not wait (`ubtrfs_device::waiting`) tries a little, as the holder may be about to let go.
+//! Who must not wait (`ubtrfs_device::nonblocking`) tries a little, as the holder may be about to let go.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use ubtrfs_device::waiting::{self, WouldWait};
+use ubtrfs_device::nonblocking::{self, WouldBlock};
 
 use crate::error::Result;
 
@@ -23,7 +23,7 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> Result<RwLockWriteGuard<'_, T>> {
 }
 
 fn take<G>(attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> Result<G> {
-    if !waiting::is_forbidden() {
+    if !nonblocking::is_set() {
         return Ok(wait());
     }
     for _ in 0..TRIES {
@@ -32,5 +32,5 @@ fn take<G>(attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> Result<
         }
         std::hint::spin_loop();
     }
-    Err(WouldWait.into())
+    Err(WouldBlock.into())
 }

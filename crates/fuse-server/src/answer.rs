@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     /// The kernel waits for no answer.
     Silence,
     /// To be `resume`d where waiting is allowed.
-    WouldWait(Pending),
+    WouldBlock(Pending),
 }
 
 /// A request that stopped where it would have had to wait.
@@ -79,7 +79,7 @@ impl<F: FileSystem> Server<F> {
                 match self.plain(&context, node, plain) {
                     _ if silent => Outcome::Silence,
                     Ok(answer) => put(&answer, buffer),
-                    Err(Errno::WOULD_WAIT) => Outcome::WouldWait(Pending::Unparsed),
+                    Err(Errno::WOULD_BLOCK) => Outcome::WouldBlock(Pending::Unparsed),
                     Err(error) => Outcome::Failure(error),
                 }
             }
@@ -187,7 +187,7 @@ impl<F: FileSystem> Server<F> {
         match outcome {
             Ok(len) => Outcome::Answer(len),
             // ANSWER-1
-            Err(Errno::WOULD_WAIT) => Outcome::WouldWait(Pending::Fill(fill)),
+            Err(Errno::WOULD_BLOCK) => Outcome::WouldBlock(Pending::Fill(fill)),
             Err(error) => Outcome::Failure(error),
         }
     }

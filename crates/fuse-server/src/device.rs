@@ -153,7 +153,7 @@ impl Device {
                 let error = Errno::from_raw_os_error(error.code());
                 self.send_error(header, error);
             }
-            Outcome::WouldWait(_) => {
+            Outcome::WouldBlock(_) => {
                 tracing::error!(header.opcode, "not answered where waiting is allowed");
                 self.send_error(header, Errno::IO);
             }

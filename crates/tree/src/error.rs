@@ -1,7 +1,7 @@
 //! What can go wrong while a tree is read, or a block of it is made ready to be written.
 
 use ubtrfs_device::ReadFailure;
-use ubtrfs_device::waiting::WouldWait;
+use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_format::check::CorruptBlock;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::Key;
@@ -9,7 +9,7 @@ use ubtrfs_format::key::Key;
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error(transparent)]
-    WouldWait(#[from] WouldWait),
+    WouldBlock(#[from] WouldBlock),
     /// No mirror held a sound copy; `reason` is what the last one had wrong.
     #[error("tree {tree}: block at {bytenr} is damaged on every mirror: {reason}")]
     Corrupt {

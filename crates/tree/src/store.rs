@@ -19,7 +19,7 @@ use std::time::Duration;
 use arc_swap::Guard;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use ubtrfs_device::waiting::{self, WouldWait};
+use ubtrfs_device::nonblocking::{self, WouldBlock};
 use ubtrfs_device::{CheckedRead, Pool};
 use ubtrfs_format::check::{self, BlockContext, CorruptBlock, Expect};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
@@ -196,7 +196,7 @@ impl NodeStore {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return self.as_expected(tree, block, expect);
         }
-        let patience = waiting::is_forbidden().then_some(Duration::ZERO);
+        let patience = nonblocking::is_set().then_some(Duration::ZERO);
         let block = match self.cache.get_value_or_guard(&bytenr.0, patience) {
             GuardResult::Value(block) => block,
             GuardResult::Guard(place) => {
@@ -205,7 +205,7 @@ impl NodeStore {
                 let _ = place.insert(block.clone());
                 block
             }
-            GuardResult::Timeout => return Err(WouldWait.into()),
+            GuardResult::Timeout => return Err(WouldBlock.into()),
         };
         self.as_expected(tree, block, expect)
     }
@@ -252,7 +252,7 @@ impl NodeStore {
         );
         match (read, last) {
             (Ok(()), _) => Ok(Block::from_verified(bytes)),
-            (Err(source), _) if source.is_would_wait() => Err(WouldWait.into()),
+            (Err(source), _) if source.is_would_block() => Err(WouldBlock.into()),
             (Err(_), Some(reason)) => Err(TreeError::Corrupt {
                 tree,
                 bytenr: expect.bytenr,

@@ -110,7 +110,7 @@ fn named(operation: &'static str, path: &Path, to: Option<&Path>, cause: Error) 
 fn engine_kind(error: &EngineError) -> io::ErrorKind {
     use io::ErrorKind as Kind;
     match error {
-        EngineError::WouldWait(_) => Kind::WouldBlock,
+        EngineError::WouldBlock(_) => Kind::WouldBlock,
         EngineError::Device(error) => device_kind(error),
         EngineError::Tree(error) => tree_kind(error),
         EngineError::Space(error) => space_kind(error),
@@ -165,7 +165,7 @@ fn symlink_loop() -> io::ErrorKind {
 fn device_kind(error: &DeviceError) -> io::ErrorKind {
     use io::ErrorKind as Kind;
     match error {
-        DeviceError::WouldWait(_) => Kind::WouldBlock,
+        DeviceError::WouldBlock(_) => Kind::WouldBlock,
         DeviceError::Open { source, .. }
         | DeviceError::ReadRaw { source, .. }
         | DeviceError::WriteRaw { source, .. }
@@ -198,7 +198,7 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
 
 fn tree_kind(error: &TreeError) -> io::ErrorKind {
     match error {
-        TreeError::WouldWait(_) => io::ErrorKind::WouldBlock,
+        TreeError::WouldBlock(_) => io::ErrorKind::WouldBlock,
         TreeError::Read { source, .. } => read_kind(source),
         TreeError::Corrupt { .. }
         | TreeError::Unexpected { .. }

@@ -150,11 +150,11 @@ fn what_is_not_cached_would_have_to_be_waited_for() {
     let file = &device.file;
     rustix::fs::fadvise(&**file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let mut buf = vec![0; 8192];
-    let cold = waiting::while_forbidden(|| device.read_at(&mut buf, 4096));
+    let cold = nonblocking::scope(|| device.read_at(&mut buf, 4096));
     assert_eq!(cold.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     device.read_at(&mut buf, 4096).unwrap();
     buf.fill(0);
-    let warm = waiting::while_forbidden(|| device.read_at(&mut buf, 4096));
+    let warm = nonblocking::scope(|| device.read_at(&mut buf, 4096));
     match warm {
         Ok(()) => assert!(buf.iter().all(|&byte| byte == 5)),
         // Some file systems cannot tell.

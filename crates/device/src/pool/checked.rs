@@ -20,8 +20,8 @@ use crate::block_device::DeviceRead;
 use crate::chunk_map::MappedChunk;
 use crate::error::{Attempt, AttemptProblem, DeviceError, ReadFailure};
 use crate::file::queue_reads;
+use crate::nonblocking;
 use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
-use crate::waiting;
 
 /// One read of a batch.
 pub struct CheckedRead<'a> {
@@ -77,7 +77,7 @@ impl Pool {
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<(), ReadFailure> {
         assert!(granule > 0, "a read is checked in granules");
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             return self.read_at_once(logical, buf, granule, good);
         }
         if self.read_one_piece(logical, buf, granule, good) {
@@ -143,13 +143,13 @@ impl Pool {
                 .all(|(index, bytes)| good(index, bytes));
         match is_read {
             true => Ok(()),
-            false => Err(ReadFailure::would_wait(logical, buf.len() as u64)),
+            false => Err(ReadFailure::would_block(logical, buf.len() as u64)),
         }
     }
 
     /// Does many reads like [`Pool::read_checked`], at depth.
     pub fn read_checked_batch(&self, reads: &mut [CheckedRead<'_>]) {
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             for read in reads {
                 assert!(read.granule > 0, "a read is checked in granules");
                 read.result = self.read_at_once(read.logical, read.buf, read.granule, read.good);

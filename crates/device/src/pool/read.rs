@@ -5,10 +5,10 @@ use ubtrfs_format::ids::{Logical, Physical};
 use super::Pool;
 use crate::chunk_map::{MappedChunk, STRIPE_LEN};
 use crate::error::DeviceError;
+use crate::nonblocking;
 use crate::parity;
 use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 use crate::stripes::Piece;
-use crate::waiting;
 
 impl Pool {
     /// How many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
@@ -124,7 +124,7 @@ impl Pool {
         buf: &mut [u8],
     ) -> Result<(), DeviceError> {
         // Its reads are many, and one that would have to wait is none that failed.
-        waiting::check()?;
+        nonblocking::check()?;
         let offset = piece.logical.0 - chunk.logical().0;
         let row = chunk.row(offset);
         let within = offset % STRIPE_LEN;

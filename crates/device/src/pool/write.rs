@@ -19,8 +19,8 @@ use ubtrfs_format::superblock::Superblock;
 use super::{Pool, PoolDevice};
 use crate::block_device::DeviceWrite;
 use crate::error::DeviceError;
+use crate::nonblocking;
 use crate::superblock::{Copies, write_superblock_copies};
-use crate::waiting;
 
 /// One piece of a write on one device.
 struct PlannedWrite<'a> {
@@ -45,7 +45,7 @@ impl Pool {
     ///
     /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
-        waiting::check()?;
+        nonblocking::check()?;
         let mut plan = Plan::default();
         for &(logical, buf) in writes {
             self.plan_write(logical, buf, &mut plan)?;
@@ -135,7 +135,7 @@ impl Pool {
 
     /// Makes every write that has returned durable, on all devices.
     pub fn flush(&self) -> Result<(), DeviceError> {
-        waiting::check()?;
+        nonblocking::check()?;
         for device in self.devices.load().values() {
             if let (Some(block), Some(path)) = (device.block(), device.path()) {
                 block.flush().map_err(|source| DeviceError::Flush {
@@ -152,7 +152,7 @@ impl Pool {
     ///
     /// Everything that it leads to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        waiting::check()?;
+        nonblocking::check()?;
         // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);

@@ -5,7 +5,7 @@
 mod refs;
 mod space;
 
-use ubtrfs_device::waiting::WouldWait;
+use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::{DeviceError, ReadFailure};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
@@ -22,7 +22,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    WouldWait(#[from] WouldWait),
+    WouldBlock(#[from] WouldBlock),
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]
@@ -139,14 +139,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing is wrong and nothing was done, but the thread must not wait (`ubtrfs_device::waiting`).
-    pub fn is_would_wait(&self) -> bool {
+    /// Whether nothing is wrong and nothing was done, but the thread must not wait (`ubtrfs_device::nonblocking`).
+    pub fn is_would_block(&self) -> bool {
         match self {
-            Error::WouldWait(_) | Error::Tree(TreeError::WouldWait(_)) => true,
+            Error::WouldBlock(_) | Error::Tree(TreeError::WouldBlock(_)) => true,
             Error::Device(source) | Error::Space(SpaceError::Device(source)) => {
-                source.is_would_wait()
+                source.is_would_block()
             }
-            Error::DataRead { source, .. } => source.is_would_wait(),
+            Error::DataRead { source, .. } => source.is_would_block(),
             _ => false,
         }
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::Files;
@@ -73,10 +73,10 @@ impl<'a> Pair<'a> {
 
     /// Errors: the thread must not wait, and there is something to be written.
     fn write_back(&mut self, files: &Files) -> Result<()> {
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             for inode in [self.src, self.dst] {
                 if lock::read(&inode.lock)?.buffer.is_dirty() {
-                    waiting::check()?;
+                    nonblocking::check()?;
                 }
             }
             return Ok(());
@@ -134,7 +134,7 @@ impl Files {
         }
         let dst_size = facts(&dst)?.1;
         if share.to > dst_size {
-            waiting::check()?;
+            nonblocking::check()?;
             let delalloc = delalloc.split(GROW_SECTORS * self.roots.sectorsize());
             self.grow_locked(&dst, &mut pair.dst_extents, share.to, delalloc)?;
         }
@@ -157,7 +157,7 @@ impl Files {
         dst: FileId,
         dst_offset: u64,
     ) -> Result<bool> {
-        waiting::check()?;
+        nonblocking::check()?;
         let (src, dst) = (self.inodes.get(src)?, self.inodes.inode_to_change(dst)?);
         refuse_flags(&dst, InodeFlags::IMMUTABLE)?;
         let syncs = self.syncs_shares(&src, &dst)?;
@@ -218,14 +218,14 @@ impl Files {
         // What is shared must be written back first, and that by itself.
         let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
         if !copies && (!aligned || shared < len) {
-            waiting::check()?;
+            nonblocking::check()?;
         }
         if aligned && !copies {
             match self.clone_range(src, src_offset, shared, dst, dst_offset) {
                 Ok(cloned) => done = cloned,
                 // They have changed since.
                 Err(Error::CsumsDiffer | Error::Invalid(_) | Error::Unaligned) => {
-                    waiting::check()?;
+                    nonblocking::check()?;
                 }
                 Err(error) => return Err(error),
             }
@@ -427,7 +427,7 @@ impl Files {
             let longest = if is_inline { sectorsize } else { whole };
             let step = longest.min(src_end - from.start).min(dst_end - to.start);
             if done + step < whole {
-                waiting::check()?;
+                nonblocking::check()?;
             }
             let part = Share {
                 from: from.start,
@@ -436,7 +436,7 @@ impl Files {
             };
             self.share_step(pair, &src, dst, part, &mut delalloc, note)?;
             done += step;
-            if !waiting::is_forbidden() {
+            if !nonblocking::is_set() {
                 self.commit_between_steps(cost_of(most))?;
             }
         }

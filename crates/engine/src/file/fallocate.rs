@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
@@ -120,7 +120,7 @@ impl Files {
             return Err(Error::Invalid("length of 0"));
         }
         let end = end_of(offset, len)?;
-        waiting::check()?;
+        nonblocking::check()?;
         let range = offset..end;
         let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, mode.guards())?;

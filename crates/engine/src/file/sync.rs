@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::InodeFlags;
 
 use super::Files;
@@ -44,7 +44,7 @@ impl Files {
 
     /// Makes a file's data and all that was done to it durable.
     pub(crate) fn fsync(&self, id: FileId) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let inode = self.inodes.get(id)?;
         self.sync_inode(&inode, Durable::All, WritebackErrors::report)
     }
@@ -52,7 +52,7 @@ impl Files {
     /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
     /// as where data was overwritten in place, this is a flush of the devices.
     pub(crate) fn fdatasync(&self, id: FileId) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let inode = self.inodes.get(id)?;
         self.sync_inode(&inode, Durable::Data, WritebackErrors::report)
     }
@@ -106,7 +106,7 @@ impl Files {
         let flags = inode_item_cached(&inode.tree, inode.id)?.flags();
         let syncs = flags.contains(InodeFlags::SYNC);
         if syncs {
-            waiting::check()?;
+            nonblocking::check()?;
         }
         Ok(syncs)
     }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
@@ -49,7 +49,7 @@ impl Files {
 
     fn truncate_unless(&self, guards: InodeFlags, id: FileId, size: u64) -> Result<()> {
         end_of(size, 0)?;
-        waiting::check()?;
+        nonblocking::check()?;
         let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, guards)?;
         let sector = WriteBuffer::need_bytes(0, 1, self.roots.sectorsize());

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLockWriteGuard;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
 use super::Files;
@@ -109,7 +109,7 @@ impl Files {
     }
 
     fn write_large(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let mut at = offset;
         for part in bytes.chunks(PAST_BUFFER_BYTES) {
             if !self.write_past_buffer(inode, at, part)? {
@@ -155,7 +155,7 @@ impl Files {
     /// Returns where the bytes went.
     fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
         if self.inodes.dirty.is_over_budget() {
-            waiting::check()?;
+            nonblocking::check()?;
         }
         let ahead_bytes = match self.buffer_reserved(inode, target, bytes)? {
             Ok(offset) => {
@@ -346,7 +346,7 @@ impl Files {
     /// the next sync of a file.
     fn throttle_dirty(&self) {
         self.inodes.flush_lazy_times();
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             return;
         }
         let dirty = &self.inodes.dirty;

@@ -19,7 +19,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 
@@ -47,7 +47,7 @@ impl Files {
 
     /// The same for several, in the order of `FileId`: their data goes to the devices together.
     pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
         let mut jobs = Vec::new();
         let mut outcome = Ok(());

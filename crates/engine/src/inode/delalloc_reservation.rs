@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::Logical;
 
 use super::Inodes;
@@ -222,7 +222,7 @@ impl Inodes {
                 Err(error) if error.is_no_space() && tries > 0 => {}
                 made => return made,
             }
-            waiting::check()?;
+            nonblocking::check()?;
             let frees_more = self.reclaim_data_space()?;
             let space = &self.transactions()?.space;
             tries = match frees_more || space.may_get_data(data_bytes) {

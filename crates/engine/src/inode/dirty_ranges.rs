@@ -4,7 +4,7 @@
 //! - DIRTY-RANGES-1: pieces are not empty, do not overlap, and none crosses a multiple of [`WINDOW_BYTES`].
 //! - DIRTY-RANGES-2: within a window no two pieces touch.
 //!
-//! BufferPool bound what one write may have to move, and what a growing piece has to be copied. The memory of full
+//! Windows bound what one write may have to move, and what a growing piece has to be copied. The memory of full
 //! ones is used again (`buffer_pool`).
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 
@@ -29,13 +29,13 @@ impl InodeHold {
     }
 
     /// Whether letting go now would mean to wait, and this thread must not.
-    pub(crate) fn would_wait(&self) -> bool {
+    pub(crate) fn would_block(&self) -> bool {
         let is_last = || {
             let state = lock::read(&self.inode.lock);
             let evicts = state.map_or(true, |state| state.unlinked && state.open_count <= 1);
             evicts && !self.inodes.can_queue_orphan() || self.inode.tree.is_deleted()
         };
-        waiting::is_forbidden() && is_last()
+        nonblocking::is_set() && is_last()
     }
 
     pub(crate) fn inodes(&self) -> &Arc<Inodes> {
@@ -122,7 +122,7 @@ impl Drop for InodeHold {
         let gone = state.open_count == 0 && state.unlinked;
         drop(state);
         let tree = &self.inode.tree;
-        waiting::while_allowed(|| {
+        nonblocking::blocking_scope(|| {
             if gone && !tree.is_deleted() {
                 self.inodes.queue_eviction(&self.inode);
             }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{InodeNr, objectid};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
@@ -47,7 +47,7 @@ impl Inodes {
         if known.load(Ordering::Acquire) {
             return Ok(());
         }
-        waiting::check()?;
+        nonblocking::check()?;
         tree.note_objectids()?;
         if known.swap(true, Ordering::AcqRel) {
             return Ok(());

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 
 use super::evict::{EVICTED_AT_ONCE, all_items};
 use super::{Inode, Inodes};
@@ -41,7 +41,7 @@ impl Inodes {
 
     /// Evicts an orphan now if that is quick, else queues it. A failure leaves it to the next opening.
     pub(crate) fn queue_eviction(&self, inode: &Arc<Inode>) {
-        let at_once = || waiting::while_forbidden(|| self.evict_at_once(inode));
+        let at_once = || nonblocking::scope(|| self.evict_at_once(inode));
         if !self.can_queue_orphan() {
             return self.evict_or_queue(inode);
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 
 use super::{Inode, Inodes, put_inode};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ impl Inodes {
         match are_lazy {
             true => Ok(()),
             false => {
-                waiting::check()?;
+                nonblocking::check()?;
                 self.write_times()
             }
         }
@@ -79,7 +79,7 @@ impl Inodes {
     /// with no inode locked.
     pub(crate) fn flush_lazy_times(&self) {
         for id in self.roots.lazy_times().surplus() {
-            let written = waiting::while_forbidden(|| {
+            let written = nonblocking::scope(|| {
                 let inode = self.inode_of_times(id)?;
                 match inode.as_ref().map(|inode| (inode, inode.lock.try_write())) {
                     Some((inode, Some(_state))) => self.write_times_locked(inode),

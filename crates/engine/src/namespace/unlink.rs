@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::View;
@@ -172,7 +172,7 @@ impl Namespace {
         }
         if !is_held && !self.inodes.can_queue_orphan() {
             // Evicting it may.
-            waiting::check()?;
+            nonblocking::check()?;
         }
         draft.put_orphan(ino.0);
         Ok(AfterUnlink::Orphan)

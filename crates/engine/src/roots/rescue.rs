@@ -23,7 +23,7 @@ pub struct Rescue {
 impl Rescue {
     /// Whether to go on without a tree whose reading gave `error`: what is only not at hand is not damaged.
     pub(crate) fn goes_on_without(&self, error: &Error) -> bool {
-        self.ignore_bad_roots && !error.is_would_wait()
+        self.ignore_bad_roots && !error.is_would_block()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
@@ -53,7 +53,7 @@ impl Subvolumes {
         read_only: bool,
     ) -> Result<RootId> {
         self.inodes.transactions()?;
-        waiting::check()?;
+        nonblocking::check()?;
         let of = self.roots.subvolume_tree(source)?;
         // What is written from here on goes elsewhere, and not to where the snapshot looks.
         let source = Arc::clone(&of);
@@ -71,7 +71,7 @@ impl Subvolumes {
 
     fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
         check_name(name)?;
-        waiting::check()?;
+        nonblocking::check()?;
         if let Plan::Snapshot { of, .. } = plan {
             of.note_snapshot(self.inodes.transactions()?.running_transid().0);
         }

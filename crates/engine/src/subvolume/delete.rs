@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileTime, RootItemFlags};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
@@ -98,7 +98,7 @@ impl Subvolumes {
         check: impl FnOnce(FileId) -> Result<(), E>,
     ) -> Result<FileId, E> {
         check_name(name)?;
-        waiting::check().map_err(Error::from)?;
+        nonblocking::check().map_err(Error::from)?;
         let reservation = self
             .inodes
             .reserve_metadata(EditEstimate::items(12).in_leaves(4).freeing())?;

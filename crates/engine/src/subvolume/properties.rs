@@ -1,6 +1,6 @@
 //! What can be changed of a subvolume as a whole, and of the volume: read-only, received from, default, label.
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{RootId, Transid, objectid};
 use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
@@ -32,7 +32,7 @@ impl Subvolumes {
     /// kernel, one that was received and becomes writable goes on to say so.
     pub(crate) fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         if read_only {
-            waiting::check()?;
+            nonblocking::check()?;
         }
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
         let tree = self.roots.subvolume_tree(id)?;
@@ -67,7 +67,7 @@ impl Subvolumes {
             Some(tree) => Draft::new(tree),
             None => {
                 // Made by a commit, for which this waits.
-                waiting::check()?;
+                nonblocking::check()?;
                 Draft::for_new_tree(self.roots.root_tree_object())
             }
         };

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
@@ -116,7 +116,7 @@ impl TransactionManager {
     /// Commits what has entered so far, without writing back buffered data. What was written is durable then, also where
     /// nothing has entered for it.
     pub(crate) fn commit_running(&self) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let wanted = self.running_transid();
         let alone = self.committing.lock();
         self.check_alive()?;
@@ -130,7 +130,7 @@ impl TransactionManager {
     /// Makes durable what entered up to transaction `wanted`, and what was written. That is a flush where `wanted` is
     /// committed already, and none where nothing was written since the last one.
     pub(crate) fn commit_through(&self, wanted: Transid) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let alone = self.committing.lock();
         self.check_alive()?;
         match self.committed() >= wanted {

@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
 
@@ -312,13 +312,13 @@ impl TransactionManager {
             self.want_commit();
         }
         if let Some(transid) = full {
-            waiting::check()?;
+            nonblocking::check()?;
             self.wait_for_freeze(transid)?;
         }
         if let Some(reservation) = reservation {
             return Ok(reservation);
         }
-        waiting::check()?;
+        nonblocking::check()?;
         match self.retry_with_exact_sharing(cost)? {
             Some(reservation) => Ok(reservation),
             None => self.reclaim_space(cost),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 
 use super::Volume;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ impl Volume {
     /// Errors: read-only volume; a transaction that aborted, now or earlier; data of some file that is lost:
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         self.inodes.evict_orphans();
         let written = self.files.write_back_all();
         self.inodes.write_times()?;
@@ -61,7 +61,7 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let manager = self.inodes.transactions()?;
         // A commit under way may leave something.
         let needs_cleaner = || {
@@ -102,7 +102,7 @@ impl Volume {
         if manager.is_closed() {
             return Ok(());
         }
-        waiting::check()?;
+        nonblocking::check()?;
         manager.stop_background();
         let synced = self.sync();
         let outcome = synced.and_then(|()| self.remove_spare_groups(manager));

@@ -18,7 +18,7 @@ mod trees;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, Pool, waiting};
+use ubtrfs_device::{BlockDevice, Pool, nonblocking};
 use ubtrfs_format::superblock::Superblock;
 
 pub use memory::LEAST_MEMORY_BYTES;
@@ -146,7 +146,7 @@ impl Drop for Volume {
         };
         manager.stop_background();
         if manager.check_alive().is_ok()
-            && let Err(error) = waiting::while_allowed(|| self.close())
+            && let Err(error) = nonblocking::blocking_scope(|| self.close())
         {
             tracing::error!(%error, "the last changes could not be committed");
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 
 use super::Volume;
 use crate::error::Result;
@@ -34,7 +34,7 @@ impl OpenFile {
     ///
     /// Dropping it waits in any case.
     pub fn close(self) -> std::result::Result<(), OpenFile> {
-        match self.would_wait() {
+        match self.would_block() {
             true => Err(self),
             false => Ok(()),
         }
@@ -46,8 +46,8 @@ impl OpenFile {
     }
 
     /// Whether letting go now would mean to wait, and this thread must not.
-    pub fn would_wait(&self) -> bool {
-        self.hold.would_wait()
+    pub fn would_block(&self) -> bool {
+        self.hold.would_block()
     }
 
     /// Makes the file's data and all that was done to it durable.
@@ -65,7 +65,7 @@ impl OpenFile {
     }
 
     fn sync(&self, what: Durable) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let report = |errors: &mut WritebackErrors| errors.report_to(self.hold.seen_errors());
         self.volume
             .files

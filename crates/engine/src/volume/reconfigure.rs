@@ -1,6 +1,6 @@
 //! Options that change while the volume is open.
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 
 use super::{OpenOptions, Volume};
 use crate::error::Result;
@@ -12,7 +12,7 @@ impl Volume {
     ///
     /// Errors: as `sync`.
     pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         let manager = self.inodes.transactions()?;
         if let Some(interval) = options.commit_interval {
             manager.set_commit_interval(interval);

@@ -1,6 +1,6 @@
 //! The flags of inodes and what they forbid.
 
-use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::nonblocking::scope;
 use ubtrfs_engine::{
     Compress, Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, XattrMode,
 };
@@ -257,8 +257,8 @@ fn what_is_written_to_a_file_that_syncs_survives_a_crash() {
     assert!(after_a_crash(source)[..4097] == [vec![2; 4096], vec![4]].concat());
 
     // It would have to wait for the devices, and so does nothing.
-    let refused = while_forbidden(|| volume.write(id, 0, b"x")).unwrap_err();
-    assert!(refused.is_would_wait());
+    let refused = scope(|| volume.write(id, 0, b"x")).unwrap_err();
+    assert!(refused.is_would_block());
     let mut first = [0];
     volume.read(id, 0, &mut first).unwrap();
     assert_eq!(first, [4]);

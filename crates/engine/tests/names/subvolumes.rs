@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::nonblocking::scope;
 use ubtrfs_engine::{
     Error, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr, Volume, XattrMode,
 };
@@ -272,7 +272,7 @@ fn subvolume_that_is_asked_about_is_the_one_that_is_deleted() {
     assert!(matches!(refused, Err(Error::NotPermitted(root)) if root.root == a));
     let deleted = volume.delete_subvolume_if(top, b"a", |root| {
         let exchange = || volume.rename(top, b"a", (top, b"b"), RenameMode::Exchange);
-        assert!(while_forbidden(exchange).unwrap_err().is_would_wait());
+        assert!(scope(exchange).unwrap_err().is_would_block());
         volume.stored_attr(root).map(drop)
     });
     assert_eq!(deleted.unwrap().root, a);

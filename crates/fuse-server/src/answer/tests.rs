@@ -22,7 +22,7 @@ struct Balky;
 fn hurried(out: &mut [u8]) -> Result<()> {
     if HURRIED.get() {
         out.fill(0xee);
-        return Err(Errno::WOULD_WAIT);
+        return Err(Errno::WOULD_BLOCK);
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ fn ask(
     let first = server.answer(&header, fixed.as_bytes(), buffer, payload.len());
     HURRIED.set(false);
     match first {
-        Outcome::WouldWait(pending) => {
+        Outcome::WouldBlock(pending) => {
             server.resume(pending, &header, fixed.as_bytes(), buffer, payload.len())
         }
         done => done,
@@ -262,7 +262,7 @@ fn entries_taken_before_a_refusal_are_the_answer() {
     assert_eq!(answer_len(&first), 32);
     wanted.offset = 1;
     let next = server.answer(&header, wanted.as_bytes(), &mut buffer, 0);
-    assert!(matches!(next, Outcome::WouldWait(Pending::Fill(_))));
+    assert!(matches!(next, Outcome::WouldBlock(Pending::Fill(_))));
     HURRIED.set(false);
 }
 

@@ -41,7 +41,7 @@ impl Errno {
     pub const DQUOT: Self = Self(rustix::io::Errno::DQUOT);
     pub const TXTBSY: Self = Self(rustix::io::Errno::TXTBSY);
     /// Not for the kernel: the request is to be made again where it may wait (REQ-6).
-    pub const WOULD_WAIT: Self = Self(rustix::io::Errno::AGAIN);
+    pub const WOULD_BLOCK: Self = Self(rustix::io::Errno::AGAIN);
     pub const XDEV: Self = Self(rustix::io::Errno::XDEV);
 
     /// The number, positive, as C code knows it.

@@ -14,8 +14,8 @@
 //! - REQ-4: once a sink took an entry, the request succeeds with what was taken. What went wrong after
 //!   it is the answer to the next request.
 //! - REQ-5: a failed request is an errno and nothing more, but for some ioctls. The file system logs the cause.
-//! - REQ-6: on a thread that said `forbid_waiting`, a verb waits for no device, no commit and no other request.
-//!   It fails with `Errno::WOULD_WAIT` instead and has changed nothing. The transport asks again from a
+//! - REQ-6: on a thread that said `set_nonblocking`, a verb waits for no device, no commit and no other request.
+//!   It fails with `Errno::WOULD_BLOCK` instead and has changed nothing. The transport asks again from a
 //!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
 //! - REQ-7: what a verb changed is visible to every verb that begins after it returned.
 
@@ -55,13 +55,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
     /// device is anybody's once this is answered.
     ///
-    /// Errors: `WOULD_WAIT` alone; there is nobody to hear of another.
+    /// Errors: `WOULD_BLOCK` alone; there is nobody to hear of another.
     fn destroy(&self) -> Result<()> {
         Ok(())
     }
 
     /// This thread serves a queue and must not wait from now on (REQ-6).
-    fn forbid_waiting(&self) {}
+    fn set_nonblocking(&self) {}
 
     /// The file called `name` in `dir`.
     fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup>;

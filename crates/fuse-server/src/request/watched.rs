@@ -76,8 +76,8 @@ impl<F: FileSystem, W: Watch> FileSystem for Watched<F, W> {
         self.watch.around(Verb::Destroy, || self.inner.destroy())
     }
 
-    fn forbid_waiting(&self) {
-        self.inner.forbid_waiting();
+    fn set_nonblocking(&self) {
+        self.inner.set_nonblocking();
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {

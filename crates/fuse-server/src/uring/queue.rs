@@ -133,7 +133,7 @@ impl Queue {
 
     /// Serves until the connection ends.
     pub(super) fn serve<F: FileSystem>(&mut self, service: &Service<'_, F>) -> io::Result<()> {
-        service.server.file_system.forbid_waiting();
+        service.server.file_system.set_nonblocking();
         let mut completions = mem::take(&mut self.completions);
         loop {
             for completion in completions.drain(..) {
@@ -180,12 +180,12 @@ impl Queue {
         let arrived = slot.arrived();
         let header = arrived.header;
         let outcome = if always_waits(header.opcode) {
-            Outcome::WouldWait(Pending::Unparsed)
+            Outcome::WouldBlock(Pending::Unparsed)
         } else {
             server.answer(&header, arrived.fixed, arrived.buffer, arrived.payload_len)
         };
         let pending = match outcome {
-            Outcome::WouldWait(pending) => pending,
+            Outcome::WouldBlock(pending) => pending,
             outcome => {
                 let commit_id = slot.finish(&header, outcome);
                 self.slots[index] = Some(slot);

@@ -95,7 +95,7 @@ impl Slot {
             Outcome::Answer(len) => (0, len),
             Outcome::Silence => (0, 0),
             Outcome::Failure(error) => (-error.code(), 0),
-            Outcome::WouldWait(_) => {
+            Outcome::WouldBlock(_) => {
                 tracing::error!(request.opcode, "not answered where waiting is allowed");
                 (-Errno::IO.code(), 0)
             }

@@ -18,7 +18,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_fuse_server::request::{Errno, Result};
 
 use super::source::FileId;
@@ -68,8 +68,8 @@ impl Appends {
         range: Range<u64>,
         size: impl FnOnce() -> Result<u64>,
     ) -> Result<Admitted<'_>> {
-        let mut runs = match waiting::is_forbidden() {
-            true => self.0.try_lock().ok_or(Errno::WOULD_WAIT)?,
+        let mut runs = match nonblocking::is_set() {
+            true => self.0.try_lock().ok_or(Errno::WOULD_BLOCK)?,
             false => self.0.lock(),
         };
         // APPENDS-4
@@ -105,7 +105,7 @@ impl Appends {
             return Ok(false);
         }
         // Who must not wait does not cut, either.
-        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+        nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         Ok(runs.remove(&id).is_some())
     }
 

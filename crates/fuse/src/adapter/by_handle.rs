@@ -66,7 +66,7 @@ impl<S: Source> Adapter<S> {
                 ino: InodeNr::FIRST_FREE,
             };
             let above = match self.source.parent(top) {
-                Err(Errno::WOULD_WAIT) => return Err(Errno::WOULD_WAIT),
+                Err(Errno::WOULD_BLOCK) => return Err(Errno::WOULD_BLOCK),
                 // No such subvolume, or none that can be read.
                 Err(_) => return Ok(false),
                 Ok(above) => above,

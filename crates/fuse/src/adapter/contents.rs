@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{AtimePolicy, Error, Fallocate, FileId, OpenFile, Volume};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fuse_server::request::{
@@ -159,9 +159,9 @@ impl<S: Source> Adapter<S> {
     }
 
     pub(super) fn close(&self, handle: Handle) -> Result<()> {
-        let last = |open: Arc<OpenHandle>| open.file.would_wait();
+        let last = |open: Arc<OpenHandle>| open.file.would_block();
         if self.handles.get(handle).is_some_and(last) {
-            return Err(Errno::WOULD_WAIT);
+            return Err(Errno::WOULD_BLOCK);
         }
         drop(self.handles.remove(handle));
         Ok(())
@@ -190,7 +190,7 @@ impl<S: Source> Adapter<S> {
         }
         if let Ok(volume) = self.writing()
             && !volume.is_quiesced()
-            && let Err(error) = waiting::while_forbidden(|| volume.touch_atime(id, policy))
+            && let Err(error) = nonblocking::scope(|| volume.touch_atime(id, policy))
         {
             tracing::debug!(%error, "access time is not noted");
         }
@@ -210,7 +210,7 @@ impl<S: Source> Adapter<S> {
         let is_buffered = !how.direct && !how.from_cache;
         if how.sync || how.direct || is_buffered && self.known.was_reread(node.0) {
             // What is repeated elsewhere must not be done already: it may append.
-            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+            nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let open = self.handles.get(handle);
         let end = offset.saturating_add(bytes.len() as u64);
@@ -234,7 +234,7 @@ impl<S: Source> Adapter<S> {
             match &written {
                 Ok(()) => part.written(),
                 // Elsewhere it is begun once more.
-                Err(Errno::WOULD_WAIT) => drop(part),
+                Err(Errno::WOULD_BLOCK) => drop(part),
                 Err(_) => part.failed(),
             }
         }
@@ -263,7 +263,7 @@ impl<S: Source> Adapter<S> {
     /// Has the kernel drop what was read between an earlier drop and a buffered write. The kernel may have the first
     /// and the last page of the write locked until the answer, so this waits only for a while.
     fn drop_reread(&self, node: NodeId, id: FileId, range: changes::Range) {
-        if waiting::is_forbidden() {
+        if nonblocking::is_set() {
             // The read has come since the write began. The next write has the kernel drop this again.
             if self.known.was_reread(node.0) {
                 self.changes.pages(id, range);
@@ -362,7 +362,7 @@ impl<S: Source> Adapter<S> {
         self.remove_privs(volume, (to.node, dst), open.as_deref(), None)?;
         let syncs = self.live.syncs_writes() || open.as_ref().is_some_and(|open| open.sync);
         if syncs {
-            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+            nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
@@ -404,14 +404,14 @@ impl<S: Source> Adapter<S> {
 
     fn search(&self, id: FileId, offset: u64, what: SeekFor) -> Result<u64> {
         if self.handles.may_be_written(id) {
-            waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+            nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
             self.flush(id, WHOLE_FILE, For::Search)?;
         }
         let mut found = self.found(id, offset, what)?;
         if self.connection_flags.writable && !self.asks_opens {
             // Where there are pages in a hole, it is none.
             while let Some(hole) = self.hole_met(id, offset, what, found)? {
-                waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+                nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
                 self.flush(id, hole, For::Search)?;
                 match self.found(id, offset, what)? {
                     now if now == found => break,

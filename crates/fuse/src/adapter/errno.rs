@@ -6,8 +6,8 @@ use ubtrfs_fuse_server::request::Errno;
 /// What the caller is told. What is wrong on disk only the log says.
 pub(super) fn errno(error: Error) -> Errno {
     let errno = match &error {
-        error if error.is_would_wait() => Errno::WOULD_WAIT,
-        Error::WouldWait(_) => Errno::WOULD_WAIT,
+        error if error.is_would_block() => Errno::WOULD_BLOCK,
+        Error::WouldBlock(_) => Errno::WOULD_BLOCK,
         Error::NotFound => Errno::NOENT,
         Error::NotADirectory(_) => Errno::NOTDIR,
         Error::IsADirectory(_) => Errno::ISDIR,

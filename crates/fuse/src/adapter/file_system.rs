@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::{forget_pages, waiting};
+use ubtrfs_device::{forget_pages, nonblocking};
 use ubtrfs_fuse_server::request::{
     AttrChange, Attributes, ConnectionFlags, Context, CopyEnd, DirPlusSink, DirSink, Entry, Errno,
     FileSystem, Handle, IoctlAnswer, Lookup, NewNode, NodeId, Notifier, OpenFlags, Opened, ReadHow,
@@ -24,7 +24,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn destroy(&self) -> Result<()> {
-        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+        nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         self.forget_all();
         if let Ok(volume) = self.writing()
             && let Err(error) = volume.close()
@@ -41,8 +41,8 @@ impl<S: Source> FileSystem for Adapter<S> {
         Ok(())
     }
 
-    fn forbid_waiting(&self) {
-        waiting::forbid();
+    fn set_nonblocking(&self) {
+        nonblocking::set();
     }
 
     fn lookup(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {

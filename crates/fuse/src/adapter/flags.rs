@@ -5,7 +5,7 @@
 //!
 //! Source of the commands and bits: linux/fs.h.
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fuse_server::request::{Errno, FileKind, NodeId, Result};
 
@@ -100,7 +100,7 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let inode = self.source.inode(id)?;
         let flags = for_kind(inode.attr.kind, wanted(&inode)?);
-        waiting::check().map_err(|_| Errno::WOULD_WAIT)?;
+        nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
         if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
             // What a mapping has changed is refused from now on.

@@ -120,7 +120,7 @@ impl<S: Source> Adapter<S> {
             .and_then(|()| self.source.inode(child));
         let inode = match inode {
             Ok(inode) => inode,
-            Err(Errno::WOULD_WAIT) => return Err(Errno::WOULD_WAIT),
+            Err(Errno::WOULD_BLOCK) => return Err(Errno::WOULD_BLOCK),
             // The name is listed; whoever wants more of it looks it up, and gets the error. Attributes that are made
             // up would be those of another generation to the kernel, and end a file that is open.
             Err(_) => return Ok(sink.push(entry, None)),

@@ -120,7 +120,7 @@ impl Memory {
             return Err(Errno::IO);
         }
         if self.slow.contains(&id) {
-            return Err(Errno::WOULD_WAIT);
+            return Err(Errno::WOULD_BLOCK);
         }
         self.files.get(&id).ok_or(Errno::UCLEAN)
     }

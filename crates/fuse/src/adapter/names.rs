@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
 use ubtrfs_fuse_server::request::{
     Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result,
@@ -64,7 +64,7 @@ impl<S: Source> Adapter<S> {
     /// Before names change: what cannot be made durable by this thread is not begun.
     pub(super) fn prepare_names(&self) -> Result<()> {
         match self.syncs_names {
-            true => waiting::check().map_err(|_| Errno::WOULD_WAIT),
+            true => nonblocking::check().map_err(|_| Errno::WOULD_BLOCK),
             false => Ok(()),
         }
     }

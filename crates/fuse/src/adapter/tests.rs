@@ -236,7 +236,7 @@ fn a_listing_ends_before_the_entry_that_it_would_wait_for() {
     assert_eq!(list(0, &mut sink), Ok(()));
     assert_eq!(sink.entries.len(), 2);
     let next = sink.entries[1].2;
-    assert_eq!(list(next, &mut sink), Err(Errno::WOULD_WAIT));
+    assert_eq!(list(next, &mut sink), Err(Errno::WOULD_BLOCK));
     assert_eq!(sink.entries.len(), 2);
 }
 

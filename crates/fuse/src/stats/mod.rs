@@ -101,7 +101,7 @@ impl Watch for Stats {
         let outcome = request();
         let ns = self.clock.delta_as_nanos(begin, self.clock.raw());
         let set = &self.sets[set_number()];
-        if let Err(Errno::WOULD_WAIT) = outcome {
+        if let Err(Errno::WOULD_BLOCK) = outcome {
             set.handed_over.fetch_add(1, Ordering::Relaxed);
             return outcome;
         }
@@ -192,7 +192,7 @@ mod tests {
                 scope.spawn(|| {
                     let _ = stats.around(Verb::Create, || Ok(()));
                     let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::NOSPC));
-                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::WOULD_WAIT));
+                    let _ = stats.around(Verb::Create, || Err::<(), _>(Errno::WOULD_BLOCK));
                     stats.has_written(5);
                 });
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_device::{BlockDevice, DeviceRead};
 
 /// Reads that the device does at once.
@@ -36,7 +36,7 @@ impl SlowDevice {
     }
 
     fn wait(&self) -> io::Result<()> {
-        waiting::check()?;
+        nonblocking::check()?;
         self.waits.fetch_add(1, Ordering::Relaxed);
         if !self.delay.is_zero() {
             thread::sleep(self.delay);

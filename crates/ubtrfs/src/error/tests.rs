@@ -1,7 +1,7 @@
 //! Tests of the kinds of errors. The matches of the module leave no variant out, so neither may these lists.
 
 use io::ErrorKind as Kind;
-use ubtrfs_device::waiting::WouldWait;
+use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::{Attempt, ChunkProblem, Holder};
 use ubtrfs_engine::{CorruptItem, FileId, RefError, SpaceKind};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
@@ -60,7 +60,7 @@ fn check(error: impl Into<EngineError>, kind: Kind) {
 
 #[test]
 fn errors_of_files_and_volumes_have_the_kinds_of_std() {
-    check(WouldWait, Kind::WouldBlock);
+    check(WouldBlock, Kind::WouldBlock);
     for error in [
         EngineError::NotFound,
         EngineError::NoSuchInode(FILE),
@@ -147,7 +147,7 @@ fn damage_is_invalid_data() {
     check(damaged(unread(device.into())), Kind::BrokenPipe);
     let bytenr = AT;
     let tree = TREE;
-    check(TreeError::WouldWait(WouldWait), Kind::WouldBlock);
+    check(TreeError::WouldBlock(WouldBlock), Kind::WouldBlock);
     let source = unread(AttemptProblem::Content);
     let read = TreeError::Read {
         tree,
@@ -221,7 +221,7 @@ fn errors_of_devices_have_the_kinds_of_their_causes() {
     for error in of_the_system {
         check(error, Kind::BrokenPipe);
     }
-    check(DeviceError::WouldWait(WouldWait), Kind::WouldBlock);
+    check(DeviceError::WouldBlock(WouldBlock), Kind::WouldBlock);
     for holder in [
         Holder::Lock { pid: Some(1) },
         Holder::ThisProcess,

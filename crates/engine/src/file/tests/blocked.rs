@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::nonblocking;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
@@ -64,7 +64,7 @@ impl Blocked {
     /// Every change of names and attributes, by a thread that must not wait.
     fn change_names(&self) {
         let Blocked { volume, top, .. } = self;
-        while_forbidden(|| {
+        nonblocking::scope(|| {
             for number in 0..500 {
                 let (name, moved) = (format!("new {number}"), format!("moved {number}"));
                 let file = self.create(&name);
@@ -123,7 +123,7 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
     thread::scope(|scope| {
         let sync = scope.spawn(|| volume.sync().unwrap());
         device.wait_for_waiter();
-        while_forbidden(|| {
+        nonblocking::scope(|| {
             volume.unlink(top, b"deleted").unwrap();
             blocked.create("new");
             blocked.rename("new", "replaced");
@@ -157,7 +157,7 @@ fn directories_move_while_a_subvolume_is_made() {
         let first = scope.spawn(make(inner, b"first"));
         device.wait_for_waiter();
         let renamed =
-            while_forbidden(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
+            nonblocking::scope(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
         let second = scope.spawn(make(dirs[1], b"other"));
         // What is to stand in it cannot be seen yet.
         let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ubtrfs_device::waiting::while_forbidden;
+use ubtrfs_device::nonblocking::scope;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
@@ -116,9 +116,9 @@ fn with_nothing_at_hand_every_call_would_wait_and_does_nothing() {
     for (name, call) in CALLS {
         let volume = open_cold(&device, &options());
         let before = volume.superblock().generation.get();
-        let refused = while_forbidden(|| call(&volume));
+        let refused = scope(|| call(&volume));
         assert!(
-            refused.as_ref().is_err_and(Error::is_would_wait),
+            refused.as_ref().is_err_and(Error::is_would_block),
             "{name}: {refused:?}"
         );
         volume.sync().unwrap();
@@ -156,7 +156,7 @@ fn with_everything_at_hand_no_call_would_wait() {
     let new = NewInode::file(0o644);
     volume.create(dir, b"first", &new).unwrap();
     volume.unlink(dir, b"first").unwrap();
-    while_forbidden(|| {
+    scope(|| {
         for (number, entry) in all.iter().enumerate() {
             let name = format!("new {number}");
             let made = volume.create(dir, name.as_bytes(), &new).unwrap();
@@ -190,7 +190,7 @@ fn with_everything_at_hand_no_call_would_wait() {
         assert!(
             volume
                 .read(data, 0, &mut buf)
-                .is_err_and(|e| e.is_would_wait())
+                .is_err_and(|e| e.is_would_block())
         );
     });
     volume.sync().unwrap();
@@ -205,7 +205,7 @@ fn data_that_a_device_has_at_hand_is_read_without_waiting() {
     volume.write(file, 0, &vec![9; 300_000]).unwrap();
     volume.sync().unwrap();
     let mut buf = vec![0; 300_000];
-    while_forbidden(|| volume.read(file, 0, &mut buf)).unwrap();
+    scope(|| volume.read(file, 0, &mut buf)).unwrap();
     assert!(buf.iter().all(|&byte| byte == 9));
 }
 
@@ -216,18 +216,18 @@ fn what_another_thread_holds_would_have_to_be_waited_for() {
     let file = rig.file(InodeFlags::empty());
     let inode = volume.inodes.get(file).unwrap();
     let held = inode.lock.write();
-    let refused = while_forbidden(|| volume.attr(file));
-    assert!(refused.is_err_and(|error| error.is_would_wait()));
-    let refused = while_forbidden(|| volume.unlink(top(volume), b"f0"));
-    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    let refused = scope(|| volume.attr(file));
+    assert!(refused.is_err_and(|error| error.is_would_block()));
+    let refused = scope(|| volume.unlink(top(volume), b"f0"));
+    assert!(refused.is_err_and(|error| error.is_would_block()));
     drop(held);
     // A write-back holds it.
     let held = inode.extents.lock();
-    let refused = while_forbidden(|| volume.unlink(top(volume), b"f0"));
-    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    let refused = scope(|| volume.unlink(top(volume), b"f0"));
+    assert!(refused.is_err_and(|error| error.is_would_block()));
     assert_eq!(volume.attr(file).unwrap().nlink, 1);
     drop(held);
-    while_forbidden(|| volume.unlink(top(volume), b"f0")).unwrap();
+    scope(|| volume.unlink(top(volume), b"f0")).unwrap();
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn last_hold_on_a_file_without_a_name_is_given_back() {
     let first = volume.hold(file).unwrap();
     let second = volume.hold(file).unwrap();
     volume.unlink(top(volume), b"f0").unwrap();
-    assert!(while_forbidden(|| first.close()).is_ok());
-    let second = while_forbidden(|| second.close()).unwrap_err();
+    assert!(scope(|| first.close()).is_ok());
+    let second = scope(|| second.close()).unwrap_err();
     assert_eq!(volume.attr(file).unwrap().nlink, 0);
     assert!(second.close().is_ok());
     assert!(matches!(volume.attr(file), Err(Error::NoSuchInode(_))));
@@ -258,16 +258,16 @@ fn writes_beyond_the_buffers_budget_would_wait() {
     let part = vec![3; 100_000];
     let mut written = 0;
     let refused = loop {
-        match while_forbidden(|| volume.write(file, written, &part)) {
+        match scope(|| volume.write(file, written, &part)) {
             Ok(()) => written += part.len() as u64,
             Err(error) => break error,
         }
         assert!(written < 10 * MIB);
     };
-    assert!(refused.is_would_wait(), "{refused}");
+    assert!(refused.is_would_block(), "{refused}");
     assert_eq!(volume.attr(file).unwrap().size, written);
     volume.write(file, written, &part).unwrap();
-    while_forbidden(|| volume.write(file, 0, &part)).unwrap();
+    scope(|| volume.write(file, 0, &part)).unwrap();
     rig.assert_sound();
 }
 
@@ -287,15 +287,15 @@ fn changes_beyond_the_budget_of_a_transaction_would_wait() {
         volume.create(top(volume), name.as_bytes(), &new)
     };
     let refused = loop {
-        match while_forbidden(|| create(made)) {
+        match scope(|| create(made)) {
             Ok(_) => made += 1,
             Err(error) => break error,
         }
         assert!(made < 10_000);
     };
-    assert!(refused.is_would_wait(), "{refused}");
+    assert!(refused.is_would_block(), "{refused}");
     create(made).unwrap();
-    while_forbidden(|| create(made + 1)).unwrap();
+    scope(|| create(made + 1)).unwrap();
     rig.assert_sound();
 }
 
@@ -307,8 +307,8 @@ fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
         ..Rescue::default()
     };
     let volume = open_cold(&device, &OpenOptions::new().rescue(rescue));
-    let refused = while_forbidden(|| volume.statfs());
-    assert!(refused.is_err_and(|error| error.is_would_wait()));
+    let refused = scope(|| volume.statfs());
+    assert!(refused.is_err_and(|error| error.is_would_block()));
     assert!(volume.statfs().unwrap().available_bytes > 0);
 }
 
@@ -341,10 +341,10 @@ fn a_small_copy_of_what_is_buffered_waits_for_nothing() {
     let bytes: Vec<u8> = (0..20_000).map(|at: u32| at as u8).collect();
     volume.write(small, 0, &bytes).unwrap();
     volume.write(large, 0, &[9; 1 << 16]).unwrap();
-    let copied = while_forbidden(|| volume.copy_range(small, 0, 1 << 20, copy, 0));
+    let copied = scope(|| volume.copy_range(small, 0, 1 << 20, copy, 0));
     assert_eq!(copied.unwrap(), 20_000);
-    let refused = while_forbidden(|| volume.copy_range(large, 0, 1 << 16, copy, 0));
-    assert!(refused.unwrap_err().is_would_wait());
+    let refused = scope(|| volume.copy_range(large, 0, 1 << 16, copy, 0));
+    assert!(refused.unwrap_err().is_would_block());
     let mut found = vec![0; bytes.len()];
     volume.read(copy, 0, &mut found).unwrap();
     assert!(found == bytes);
@@ -361,14 +361,14 @@ fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
     volume.sync().unwrap();
     let written = || volume.writer_stats().unwrap().data_bytes;
     let (before, old) = (written(), volume.attr(copy).unwrap());
-    let copied = while_forbidden(|| volume.copy_range(from, 0, 1 << 20, copy, 0));
+    let copied = scope(|| volume.copy_range(from, 0, 1 << 20, copy, 0));
     assert_eq!(copied.unwrap(), 50_000);
     let now = volume.attr(copy).unwrap();
     assert_eq!(now.size, 50_000);
     assert!(now.mtime > old.mtime && now.ctime > old.ctime);
     // Into the middle of a longer file only whole sectors can be shared; the rest has to be read.
-    let refused = while_forbidden(|| volume.copy_range(from, 0, 20_000, copy, 4096));
-    assert!(refused.unwrap_err().is_would_wait());
+    let refused = scope(|| volume.copy_range(from, 0, 20_000, copy, 4096));
+    assert!(refused.unwrap_err().is_would_block());
     volume.sync().unwrap();
     assert_eq!(written(), before);
     let mut found = vec![0; bytes.len()];

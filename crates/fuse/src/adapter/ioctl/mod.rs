@@ -20,7 +20,7 @@ mod volume;
 
 use std::sync::Arc;
 
-use ubtrfs_device::waiting;
+use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{FileId, FileKind, Volume};
 use ubtrfs_fuse_server::request::{Context, Errno, IoctlAnswer, NodeId, Result};
 use zerocopy::native_endian::U64;
@@ -65,8 +65,8 @@ impl<S: Source> Adapter<S> {
             return Err(Errno::NOTTY);
         }
         // Nearly all of them read or commit, and none is asked often.
-        if waiting::is_forbidden() {
-            return Err(Errno::WOULD_WAIT);
+        if nonblocking::is_set() {
+            return Err(Errno::WOULD_BLOCK);
         }
         let node = self.node(node)?;
         if node.is_stub() {
