@@ -11,7 +11,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     let mut out = String::from("# ubtrfs beside the kernel's btrfs\n\n");
     let _ = writeln!(
         out,
-        "Made by `make bench{}` in {:.0} minutes; every table is from one run in which the sides took turns. \
+        "Made by `make bench{}` in {:.0} minutes. Every table is from one run in which the sides took turns. \
          Figures are medians, with the least and the most behind them where there was more than one round. A ratio is ubtrfs by the \
          kernel: for times, bytes and latencies less is better, for rates more.\n",
         if report.is_quick { " QUICK=1" } else { "" },
@@ -25,7 +25,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     }
     let _ = writeln!(
         out,
-        "The machine: {}, {} CPUs, {} MiB of memory, Linux {}, images on {}; {} at commit {}; {}; FUSE over io_uring {}; \
+        "The machine: {}, {} CPUs, {} MiB of memory, Linux {}, images on {}; {} at commit {}; {}. FUSE over io_uring {}; \
          load {} before the run.\n",
         machine.cpu,
         machine.cpus,

@@ -15,8 +15,8 @@ use crate::stage::Stage;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "fio",
     title: "Contents: streams and random blocks",
-    text: "fio on one file of 4 GiB: written from end to end in blocks of 1 MiB and made durable, read after \
-           a new mount, then 4 KiB at random, past the cache at depth 32.",
+    text: "fio on one file of 4 GiB: written from end to end in blocks of 1 MiB and made durable, then read \
+           after a new mount. Then blocks of 4 KiB at random, past the cache at depth 32.",
     sides: MOUNTED,
     most_rounds: 2,
     run: measure,
