@@ -1,5 +1,7 @@
-//! Any bytes as a tree block. The checksum is fixed up, and the place is what the header says, so that slots
-//! and items are reached; every item is decoded, whether the checker let the block pass or not.
+//! Any bytes as a tree block.
+//!
+//! The checksum is fixed up, and the place is taken from the header, so that slots and items are reached. Every item is
+//! decoded, whether the checker let the block pass or not.
 
 #![no_main]
 

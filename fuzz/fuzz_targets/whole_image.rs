@@ -1,5 +1,7 @@
-//! A kernel-made volume with a few damaged fields, checksums mended so that what lies behind them is
-//! reached: opening it and reading all of it must end, without a panic and in bounded memory.
+//! A kernel-made volume with a few damaged fields.
+//!
+//! Checksums are mended so that the code behind them is reached. Opening the volume and reading all of it must end, without a
+//! panic and in bounded memory.
 //!
 //! Input: the number of the volume, then edits of 12 bytes: block (2), offset (2), what (1), length
 //! (1, up to 8), value (6). Every copy of the block is edited the same way.

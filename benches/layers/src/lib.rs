@@ -1,5 +1,6 @@
-//! One small piece of work for each layer, the same every time: criterion takes its time, `ubtrfs-layers`
-//! does it so often that its instructions can be counted.
+//! One small piece of work for each layer, the same every time.
+//!
+//! Criterion takes its time. `ubtrfs-layers` does it so often that its instructions can be counted.
 
 mod blocks;
 mod sets;

@@ -1,11 +1,11 @@
 //! What has to be undone when the run ends, however it ends.
 //!
-//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted
-//! when they are started, each the leader of a process group: a key that interrupts the run reaches nobody else, and
-//! whatever a program has started ends with it. Mounts and loop devices are found by the work directory that they
-//! lie in or come from, so that none is missed which was made in the moment of the interruption.
+//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when they are
+//! started, each the leader of a process group. A key that interrupts the run reaches nobody else, and the children of a
+//! program end with it. Mounts and loop devices are found by the work directory that they lie in or come from. So none is
+//! missed that was made in the moment of the interruption.
 //!
-//! Locks: the stack's, held to the end of the process by who cleans up; nobody can start anything meanwhile.
+//! Locks: the stack's. The thread that cleans up holds it to the end of the process, so that nothing is started meanwhile.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

@@ -28,7 +28,7 @@ pub(crate) struct Own {
 }
 
 impl Commits {
-    /// Of the volume with this fsid.
+    /// Reads the counts of the volume with this fsid.
     pub(crate) fn of_kernel(fsid: &str) -> Result<Commits> {
         let text = fs::read_to_string(format!("/sys/fs/btrfs/{fsid}/commit_stats"))?;
         let value = |name: &str| -> Result<f64> {

@@ -73,8 +73,10 @@ impl Course {
     }
 }
 
-/// Runs the workloads; also returns whether all went well. The first round of each is run whatever the time is, so
-/// that no table is empty; a further one only if it should end before `until`.
+/// Runs the workloads; also returns whether all went well.
+///
+/// The first round of each is run whatever the time is, so that no table is empty. A further one is run only if it should
+/// end before `until`.
 pub(crate) fn run(
     kit: &Kit,
     workloads: &[&'static Workload],

@@ -28,7 +28,7 @@ pub(crate) struct Stage {
     ubtrfs: PathBuf,
 }
 
-/// Who serves the mount.
+/// The server of the mount.
 #[derive(Debug)]
 enum Server {
     Kernel { device: PathBuf, fsid: String },
@@ -134,7 +134,7 @@ fn mount_by_kernel(image: &Path, dir: &Path, options: &str) -> Result<Server> {
     })
 }
 
-/// As the kernel's tables name the volume.
+/// Reads the fsid of the volume, in the form of the kernel's tables.
 fn fsid_of(image: &Path) -> Result<String> {
     let mut bytes = [0; 16];
     let at = SUPERBLOCK_AT + FSID_IN_SUPERBLOCK;

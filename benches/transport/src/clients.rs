@@ -14,7 +14,7 @@ use crate::phases::Phase;
 pub(crate) struct Times {
     pub(crate) mean: f64,
     pub(crate) median: f64,
-    /// Of a hundred operations one takes longer.
+    /// One of a hundred operations takes longer.
     pub(crate) p99: f64,
     pub(crate) longest: f64,
 }
@@ -66,7 +66,7 @@ impl Times {
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) phases: Vec<Phase>,
-    /// Of each client.
+    /// Files of each client.
     pub(crate) files: u32,
     /// On the first CPU only.
     pub(crate) pinned: bool,

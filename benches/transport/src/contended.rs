@@ -14,7 +14,7 @@ use crate::instant::Manners;
 use crate::phases::Phase;
 use crate::places;
 
-/// Who wants the CPUs beside the clients.
+/// Processes that want the CPUs beside the clients.
 struct Others {
     name: &'static str,
     /// Everywhere.

@@ -1,7 +1,7 @@
 //! The mount beside the kernel's btrfs and beside a server that answers at once, phase by phase in turns.
 //!
 //! A mount's time is what the kernel, the transport and the engine take. The floor has no engine, so it shows what
-//! could be reached; the time in verbs is the engine's share, as the mount itself counts it.
+//! could be reached. The time in verbs is the engine's share, as the mount itself counts it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ struct Sample {
     ours: f64,
     kernel: f64,
     floor: f64,
-    /// Of `ours`, in verbs.
+    /// The part of `ours` in verbs.
     verbs: f64,
     requests: f64,
     /// `ours` by `kernel`, but of what most operations take: without the few that meet a commit.

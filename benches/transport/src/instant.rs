@@ -1,7 +1,7 @@
 //! A file system in memory that answers at once: what is left is the transport's share.
 //!
-//! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of
-//! their contents only when somebody opens the gate, as a slow device would; those with `stuck` take none before.
+//! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of their contents only
+//! when somebody opens the gate, as a slow device would. Those with `stuck` take none before.
 //!
 //! Locks: the state's, and the gate's; neither is taken while the other is held.
 

@@ -1,5 +1,6 @@
-//! What a mount costs beside the kernel's btrfs on a loop device, and what of that its transport does: a server that
-//! answers at once shows the floor. All in one run.
+//! The costs of a mount beside the kernel's btrfs on a loop device, and the share of its transport.
+//!
+//! A server that answers at once shows the floor. All are measured in one run.
 //!
 //! Clients are processes, each with a directory of its own or all in one. Times are per operation and client. Needs root;
 //! allows FUSE over io_uring while it mounts.

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, openat, stat, stat
 pub(crate) const LISTED: &str = "listed";
 const PAGE_BYTES: usize = 4096;
 const MIB: usize = 1 << 20;
-/// Of the file that is read again in large pieces.
+/// Size of the file that is read again in large pieces.
 const LARGE_MIB: usize = 16;
 const LARGE_READS: usize = 128;
 
@@ -28,7 +28,7 @@ pub(crate) enum Phase {
     ListAgain,
     Create,
     Stat,
-    /// As `Stat`, for the birth time, too: Linux asks a FUSE server for that of each file once.
+    /// `Stat` for the birth time, too: Linux asks a FUSE server for that of each file once.
     Statx,
     Rename,
     Write,
@@ -81,7 +81,7 @@ impl Phase {
         }
     }
 
-    /// As the command line has it.
+    /// The name on the command line.
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())

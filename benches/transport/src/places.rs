@@ -55,8 +55,10 @@ pub(crate) fn with_kernel_btrfs(work: impl FnOnce(&Path) -> Result<()>) -> Resul
     })
 }
 
-/// A fresh volume, mounted by a program of ours, which stays in the session of this one: the scheduler has a group
-/// for each, and the other sides' servers and clients are in this one's.
+/// Does `work` on a fresh volume, mounted by a program of ours.
+///
+/// The program stays in the session of this one. The scheduler has a group for each session, and the other sides' servers
+/// and clients are in this one's.
 pub(crate) fn with_ubtrfs(program: &Path, work: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     with_volume(|image, dir| {
         let mut command = Command::new(program);

@@ -1,8 +1,8 @@
 //! The kernel's switch for FUSE over io_uring, turned on for as long as a mount is being made.
 //!
-//! The kernel looks at it only then. Whoever turns it on holds a lock on it, against all other threads and
-//! processes that do or that mount meanwhile, and puts back what was there: a mount that is offered io_uring and then
-//! refused it does without, or fails.
+//! The kernel looks at it only then. The thread that turns it on holds a lock on it, against all others that do so or that
+//! mount meanwhile, and puts back its old state. Otherwise a mount could be offered io_uring and then be refused it, and
+//! would do without or fail.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,7 @@
 //! An extent of any shape: the last byte of the input picks the shape, the bytes before it are the extent.
 //!
-//! A zero there is a regular extent of 128 KiB with 4 KiB sectors, so that an extent as it is on disk, whose
-//! padding ends in a zero, is a seed as it stands.
+//! A zero there is a regular extent of 128 KiB with 4 KiB sectors. The padding of an extent on disk ends in a zero, so that
+//! the extent is a seed as it stands.
 
 use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, decompress};
 

@@ -1,7 +1,7 @@
 //! A chart of a workload: for each figure, how the sides stand to the kernel, as SVG.
 //!
-//! Bars grow to the right of the kernel's line when a side is better and to the left when it is worse, on
-//! a logarithmic scale. Colours are taken from the reader's light or dark scheme.
+//! Bars grow to the right of the kernel's line when a side is better and to the left when it is worse. The scale is
+//! logarithmic. Colours are taken from the reader's light or dark scheme.
 
 use std::fmt::Write;
 

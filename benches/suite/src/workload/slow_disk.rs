@@ -1,8 +1,7 @@
-//! Storage that takes no more than so many bytes a second, below the kernel and ubtrfs alike: a loop device for which
-//! the block layer holds writes back.
+//! Storage that takes no more than so many bytes a second, below the kernel and ubtrfs alike.
 //!
-//! The limit is that of the root cgroup (version 1): it meets the kernel's own threads, too, which write what a mount
-//! or the page cache has collected. Version 2 has none for its root.
+//! It is a loop device for which the block layer holds writes back. The limit is that of the root cgroup (version 1). So it
+//! meets the kernel's own threads, too, which write the pages that a mount or the page cache has collected. Version 2 has none for its root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
