@@ -16,7 +16,7 @@ use crate::volume::Volume;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileUsage {
     pub total: u64,
-    /// Of these, bytes of extents that another file or snapshot uses as well.
+    /// The part of these bytes in extents that another file or snapshot uses as well.
     pub shared: u64,
 }
 

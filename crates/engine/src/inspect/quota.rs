@@ -22,7 +22,7 @@ pub struct SubvolumeQuota {
 }
 
 impl SubvolumeQuota {
-    /// Of a QGROUP_INFO and a QGROUP_LIMIT item.
+    /// Decodes a QGROUP_INFO and a QGROUP_LIMIT item.
     pub fn decode(info: &[u8], limit: Option<&[u8]>) -> Option<SubvolumeQuota> {
         let (info, _) = QgroupInfoItem::ref_from_prefix(info).ok()?;
         let mut quota = SubvolumeQuota {

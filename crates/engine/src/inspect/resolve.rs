@@ -1,7 +1,7 @@
 //! From a number to names: the paths of an inode, and who uses a logical address.
 //!
 //! Extents name their users by root, or by the tree block that holds the reference when that block is
-//! shared. A leaf shared by snapshots is in all of their trees although only one root is named: so a
+//! shared. A leaf shared by snapshots is in all of their trees although only one root is named. So a
 //! leaf's roots are found by climbing from block to block to every root above it.
 //!
 //! Invariants

@@ -1,7 +1,7 @@
 //! Space by type and profile, per chunk and per device.
 //!
-//! The numbers are those that the kernel reports for the same volume right after a mount: its order of
-//! space infos, its size of the global reserve, and its estimate of what `df` may call available.
+//! The numbers are those that the kernel reports for the same volume right after a mount. That goes for its order of space
+//! infos, its size of the global reserve, and its estimate of the bytes that `df` may call available.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +17,10 @@ use crate::volume::Volume;
 
 /// The kernel never reserves more than this.
 const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
-/// What an unlink may change at worst, in units of one path of new nodes; measured on Linux 6.18: an
-/// otherwise empty volume reserves 22 units with a free space tree, 23 with a block group tree as well, and 15 with
-/// neither.
+/// The worst-case changes of an unlink, in units of one path of new nodes.
+///
+/// Measured on Linux 6.18 on an otherwise empty volume. It reserves 22 units with a free space tree, 23 with a block group tree as
+/// well, and 15 with neither.
 const UNITS_WITH_FREE_SPACE_TREE: u64 = 22;
 const UNITS_WITH_BLOCK_GROUP_TREE: u64 = 23;
 const UNITS_WITHOUT: u64 = 15;
@@ -79,7 +80,7 @@ pub struct DeviceAllocation {
 }
 
 impl DeviceAllocation {
-    /// Of chunks in logical order: their flags, logical bytes, and the device of each stripe.
+    /// Sums up chunks in logical order: their flags, logical bytes, and the device of each stripe.
     pub fn of_chunks(
         chunks: impl Iterator<Item = (BlockGroupFlags, u64, Vec<DevId>)>,
     ) -> Vec<DeviceAllocation> {

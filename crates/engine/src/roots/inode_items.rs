@@ -4,8 +4,8 @@
 //! (`lazy_times`).
 //!
 //! Invariants
-//! - ITEMS-1: an item that is shown is what the tree's view gives, but for such times: edits put theirs here while
-//!   they hold the tree's mutable set, and what a commit changes by itself is forgotten when it is published.
+//! - ITEMS-1: an item that is shown is what the tree's view gives, but for such times. Edits put theirs here while
+//!   they hold the tree's mutable set. Items that a commit changes by itself are forgotten when it is published.
 //! - ITEMS-2: what was read from a tree enters only if its slot has not changed since before it was read.
 //! - ITEMS-3: `changed_in` of a slot is no older than the last transaction that changed anything but times of its inode.
 //!
@@ -31,7 +31,7 @@ mod tests;
 const MOST_PAGES: usize = 512;
 const PAGE_SLOTS: usize = 256;
 
-/// Of the trees of a volume.
+/// The inode items that are kept beside the trees of a volume.
 #[derive(Debug)]
 pub(crate) struct InodeItemCache {
     pub(crate) lazy: Arc<LazyTimes>,
@@ -39,7 +39,7 @@ pub(crate) struct InodeItemCache {
 }
 
 impl InodeItemCache {
-    /// As many as there is memory for, within reason.
+    /// Makes as many slots as there is memory for, within reason.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
             budget_bytes,

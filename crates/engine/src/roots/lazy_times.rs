@@ -1,5 +1,6 @@
-//! Times of inodes that no item has yet (`lazytime`): changes of times alone wait in memory until the item is written
-//! anyway, or somebody has them written (`inode::times`).
+//! Times of inodes that no item has yet (`lazytime`).
+//!
+//! Changes of times alone wait in memory until the item is written anyway, or a caller has them written (`inode::times`).
 //!
 //! Invariants
 //! - LAZY-1: an inode's item in the tree differs from the one in here by times and their count only. Every edit of
@@ -43,7 +44,7 @@ struct Kept {
     turn: u64,
 }
 
-/// Who came first.
+/// The order in which inodes came.
 #[derive(Debug, Default)]
 struct Order {
     next: u64,

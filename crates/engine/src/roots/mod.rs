@@ -1,6 +1,6 @@
 //! The roots of a volume: its devices, its node cache, its superblock, and its trees by id.
 //!
-//! Opening reads the superblocks, the chunk tree and the root tree's root; everything else is read when asked for, so that
+//! Opening reads the superblocks, the chunk tree and the root tree's root. Everything else is read when asked for, so that
 //! a volume of any size opens in a few reads.
 //!
 //! Locks: none held across IO but the caches' per-key waits.
@@ -68,7 +68,7 @@ pub(crate) struct RootsOptions {
 pub(crate) struct Roots {
     pool: Arc<Pool>,
     store: Arc<NodeStore>,
-    /// As of the last commit.
+    /// The state of the last commit.
     superblock: ArcSwap<Superblock>,
     chunk_tree: Arc<Tree>,
     root_tree: Arc<Tree>,

@@ -1,12 +1,12 @@
 //! Names that were found or made lately, so that who looks for one again searches no tree.
 //!
 //! A set serves all names of one hash and keeps the last few that lead to an inode of their own subvolume. Names that
-//! differ in their last digits have sets side by side: they are made and looked for in that order, and memory that is
-//! far from the last one's costs as much as a search. Long names are not kept, nor that a name is missing.
+//! differ in their last digits have sets side by side, as they are made and looked for in that order. Memory that is far from
+//! the last one's costs as much as a search. Long names are not kept, nor that a name is missing.
 //!
 //! Invariants
-//! - NAMES-1: what is kept of a name is what the tree's view gives: who edits DIR_ITEMs first takes the names out that
-//!   they change, while holding the tree's mutable set. Commits by themselves change no name that leads to an inode.
+//! - NAMES-1: what is kept of a name is what the tree's view gives. An edit of DIR_ITEMs first takes the names out that
+//!   change, while it holds the tree's mutable set. Commits by themselves change no name that leads to an inode.
 //! - NAMES-2: what was read from a tree, or put into it, enters only if no edit has met its set since before.
 //! - NAMES-3: what edits put enters after all of one call are made, so that nobody finds half of a call.
 //!
@@ -29,10 +29,10 @@ const MOST_PAGES: usize = 512;
 /// Names that differ in two digits fit a page.
 const PAGE_SETS: usize = 128;
 const WAYS: usize = 4;
-/// Of a name's length and the name.
+/// Bytes of a name's length and the name.
 const BYTES: usize = 32;
 
-/// Of the trees of a volume.
+/// The names that are kept beside the trees of a volume.
 #[derive(Debug)]
 pub(crate) struct NameCache {
     pages: Vec<OnceLock<Vec<Mutex<Set>>>>,
@@ -118,7 +118,7 @@ impl Default for NameCache {
 }
 
 impl NameCache {
-    /// As many as there is memory for, within reason.
+    /// Makes as many sets as there is memory for, within reason.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
             budget_bytes,

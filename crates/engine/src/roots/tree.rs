@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - TREE-1: a tree of a writable volume is one object as long as anyone holds it or it has edits that
-//!   are not committed: its delta is nowhere else.
-//! - TREE-2: the item of a tree of a writable volume is the truth; the one in the root tree is as of the
+//!   are not committed. Its delta is nowhere else.
+//! - TREE-2: the item of a tree of a writable volume is the truth. The one in the root tree is as of the
 //!   last commit, and only commits write it.
 //! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
 //!   any, nobody can again; only then its blocks are freed.
@@ -70,8 +70,9 @@ pub struct Tree {
     pub(crate) orphans_finished: AtomicBool,
     /// Holds on its inodes (TREE-3).
     holders: AtomicU64,
-    /// Held by who overwrites data where it lies; alone by who makes a snapshot, from before the freeze that
-    /// the snapshot shows until it is made. It is not freed meanwhile.
+    /// Held shared by writers without copy on write, exclusively by the creation of a snapshot.
+    ///
+    /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed meanwhile.
     pub(crate) nocow_lock: RwLock<()>,
     /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
     /// `InodeTable::rename_lock` held, which creations release before.
@@ -227,8 +228,9 @@ impl Tree {
             .expect("edited trees are of writable volumes")
     }
 
-    /// Gives out an object id above all that were in use when the tree was first written to, or given out since: what is
-    /// remembered of an id that was deleted is never taken for what has it now.
+    /// Gives out an object id above all that were in use when the tree was first written to, or given out since.
+    ///
+    /// So caches never take a new inode for a deleted one of the same id.
     pub(crate) fn next_objectid(&self) -> Result<u64> {
         self.note_objectids()?;
         let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);

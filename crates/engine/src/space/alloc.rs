@@ -1,4 +1,4 @@
-//! Who gets which space.
+//! The choice of space for tree blocks and data.
 //!
 //! Tree blocks: clusters, taken from front to end, so that the blocks of one commit lie side by side. Data:
 //! behind the file's last extent, else behind what was allocated last. In both cases a long run in some group
@@ -23,7 +23,7 @@ const CLUSTER_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     Metadata,
-    /// Of the chunk tree.
+    /// A block of the chunk tree.
     System,
 }
 
@@ -195,8 +195,9 @@ impl Space {
         }
     }
 
-    /// Whether pieces are better than a new chunk: for metadata while a quarter is free, and for the chunk
-    /// tree, as the superblock can name few system chunks.
+    /// Whether pieces are better than a new chunk.
+    ///
+    /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system chunks.
     fn likes_pieces(&self, kind: SpaceKind) -> bool {
         let info = self.info(kind);
         match kind {

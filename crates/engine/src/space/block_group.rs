@@ -9,7 +9,7 @@
 //!   what is pinned then. The source shows a committed state, and what it calls free though it is pinned
 //!   comes back by `unpin`.
 //! - GROUP-3: a group whose free space cannot be loaded, contradicts itself or is more than what is used leaves gives
-//!   nothing any more: an extent that the extent tree has lost would be overwritten.
+//!   nothing any more. An extent that the extent tree has lost would be overwritten.
 //!
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
 //! Not here: which group is asked (`alloc`), the order of pinning and commits.
@@ -52,7 +52,7 @@ pub(crate) struct BlockGroup {
     /// Where superblock copies lie.
     superblocks: Box<[Range<u64>]>,
     info: Arc<SpaceInfo>,
-    /// As the state's, readable without its lock; hints for the choice of a group.
+    /// Copies of the state's, readable without its lock; hints for the choice of a group.
     free_bytes: AtomicU64,
     longest: AtomicU64,
     runs: AtomicU64,
@@ -183,8 +183,9 @@ impl BlockGroup {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are not to be had for others, as of now: those in extent items, and those that were allocated and are in
-    /// none yet. What the commit in progress has freed is not among them.
+    /// Bytes in extent items, and bytes that were allocated and are in none yet.
+    ///
+    /// Extents that the commit in progress has freed are not among them.
     pub(crate) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
@@ -215,7 +216,7 @@ impl BlockGroup {
         self.recount(&mut self.state.lock());
     }
 
-    /// As `set_read_only`, unless a nocow write is in progress.
+    /// Makes it read-only, unless a nocow write is in progress. Returns whether it did.
     pub(crate) fn try_set_read_only(&self) -> bool {
         let closed = self.nocow_writers.try_close();
         self.recount(&mut self.state.lock());
@@ -246,8 +247,10 @@ impl BlockGroup {
         claimed.is_ok() || claimed.is_err_and(|created| created <= transid.0)
     }
 
-    /// The same for a commit. Of a group that only later transactions have used so far it makes the items as well: what it
-    /// was reserved may lie there.
+    /// Claims the group for a commit.
+    ///
+    /// The commit then makes the items of the group, even if only later transactions have used it so far. The space that
+    /// was reserved for the commit may lie there.
     pub(super) fn take_over(&self, transid: Transid) {
         if self.created.load(Ordering::SeqCst) > transid.0 {
             self.created.fetch_min(transid.0, Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! All block groups of a volume by address.
 //!
-//! Read all the time and changed hardly ever: readers look into a sorted snapshot and take no lock, so a
+//! The map is read all the time and changed hardly ever. Readers look into a sorted snapshot and take no lock, so a
 //! lookup costs the same among thousands of groups as among a few.
 
 use std::sync::Arc;

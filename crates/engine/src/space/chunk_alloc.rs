@@ -1,7 +1,7 @@
 //! Chunks made while the volume is in use, and such as are removed.
 //!
 //! Invariants
-//! - NEWCHUNK-1: a logical address is given to one chunk only as long as the volume is open, so that the
+//! - NEWCHUNK-1: a logical address is given to one chunk only as long as the volume is open. So the
 //!   items of a removed chunk and of a new one never have the same key.
 //! - NEWCHUNK-2: what a removed chunk took on the devices is free when the commit that deletes its items is
 //!   durable (`free_device_space`).

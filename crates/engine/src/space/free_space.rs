@@ -1,7 +1,7 @@
 //! The free space of one block group in memory.
 //!
 //! A map of extents, and bitmaps in place of extents where they would be too many. The group is cut into
-//! regions of a bitmap's size; each is in one of the two forms, and a run of free space may cross any
+//! regions of a bitmap's size. Each is in one of the two forms, and a run of free space may cross any
 //! number of them.
 //!
 //! Invariants
@@ -53,7 +53,7 @@ pub(crate) struct Wanted {
     pub(crate) bytes: u64,
     /// The least that is of use.
     pub(crate) min_bytes: u64,
-    /// Of the start address; a power of two, at least a sector.
+    /// Alignment of the start address; a power of two, at least a sector.
     pub(crate) align: u64,
     /// The address at or after which it should lie.
     pub(crate) hint: Option<u64>,
@@ -74,7 +74,7 @@ pub(crate) struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Of a block group of whole sectors, with nothing free.
+    /// Makes the map of a block group of whole sectors, with nothing free.
     pub(crate) fn new(start: u64, len_bytes: u64, sectorsize: u64) -> FreeSpace {
         let units = len_bytes / sectorsize;
         let region_units = REGION_UNITS.max(units.div_ceil(MAX_REGIONS).next_power_of_two());
@@ -152,8 +152,9 @@ impl FreeSpace {
         taken * self.unit_bytes
     }
 
-    /// A free piece of at most `wanted.bytes`: the first one at the hint or behind it that is as long, else
-    /// the first in the group, else the longest there is.
+    /// Finds a free piece of at most `wanted.bytes`.
+    ///
+    /// That is the first one at the hint or behind it that is as long, else the first in the group, else the longest.
     pub(crate) fn find(&self, wanted: &Wanted) -> Option<(u64, u64)> {
         let min = wanted.min_bytes.div_ceil(self.unit_bytes).max(1);
         let want = (wanted.bytes / self.unit_bytes).max(min);
@@ -414,7 +415,7 @@ impl FreeSpace {
         }
     }
 
-    /// The same within one region.
+    /// Finds the first fit within one region.
     fn fit_in(&self, region: u64, skip: u64, want: u64) -> Option<u64> {
         let units = self.region(region);
         let mut found = None;
@@ -427,7 +428,7 @@ impl FreeSpace {
         found
     }
 
-    /// As `first_fit`, for `want` units from an aligned address on.
+    /// Finds `want` free units from an aligned address on (`first_fit`).
     fn aligned_fit(&self, unit: u64, want: u64, align: u64) -> Option<Range<u64>> {
         let mut at = unit;
         loop {

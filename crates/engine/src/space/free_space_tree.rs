@@ -1,7 +1,7 @@
 //! Free ranges to items of the free-space tree, and back.
 //!
 //! A block group has an info item and its free ranges, either as one item each or as bitmaps that cover
-//! the group. Which of both follows from the number of ranges, with the kernel's thresholds: a group
+//! the group. Which of both follows from the number of ranges, with the kernel's thresholds. A group
 //! turns to bitmaps when the items would take more room than those.
 //!
 //! Pure functions over the items. A group is read as a whole: the thresholds bound what that takes. What the

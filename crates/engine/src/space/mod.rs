@@ -3,13 +3,13 @@
 //! [`Space`] serves the running transaction and the commit of the one before at the same time. What the
 //! trees on disk say of free space follows from the extent items of each commit, not from here.
 //!
-//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> `pin`, by the commit that
-//! deletes the item -> `unpin`, when that commit is durable and nobody reads the state before it -> free.
+//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that deletes
+//! the item calls `pin`. `unpin` is called when that commit is durable and nobody reads the state before it.
 //!
-//! Life of a chunk: made when there is no room; claimed by the first transaction that allocates in it, whose
-//! commit or a later one inserts its items (`take_new_chunks`), or the one before, if that is under way and allocates
-//! in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when the promise that it was
-//! made for cannot be kept.
+//! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The commit of
+//! that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is under way and
+//! allocates in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when the reservation that
+//! it was made for cannot be met.
 //!
 //! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
 //! group's held; nothing else here does IO.
@@ -110,8 +110,9 @@ impl std::fmt::Debug for Space {
 pub(crate) struct Pinned(Vec<Range<u64>>);
 
 impl Space {
-    /// Of a volume with these block groups (start, length, flags, used bytes), whose chunks `pool` knows, and
-    /// these devices, those on which chunks may be made.
+    /// Makes the space of a volume with these block groups: start, length, flags, used bytes.
+    ///
+    /// `pool` knows their chunks. Chunks may be made on `devices`.
     pub(crate) fn new(
         params: SpaceParams,
         groups: Vec<(Logical, u64, BlockGroupFlags, u64)>,

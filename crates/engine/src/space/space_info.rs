@@ -3,9 +3,9 @@
 //! Invariants
 //! - SPACE-INFO-1: `free_bytes` is the sum of the groups' free bytes. Each group adds the difference under its own lock, so
 //!   reading it takes none.
-//! - SPACE-INFO-2: both sides write before they check. A reservation is added before it is compared with the free space; an
-//!   allocation, a chunk of another type, or a group that goes is subtracted before it is compared with the reservations.
-//!   Two concurrent threads therefore cannot both miss each other.
+//! - SPACE-INFO-2: both sides write before they check. A reservation is added before it is compared with the free space.
+//!   An allocation, a chunk of another type, or a group that goes is subtracted before it is compared with the
+//!   reservations. Two concurrent threads therefore cannot both miss each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ pub(super) fn release(sum: &AtomicU64, bytes: u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SpaceTotals {
     pub(crate) kind: SpaceKind,
-    /// Of the newest group.
+    /// The profile of the newest group.
     pub(crate) profile: Profile,
     pub(crate) total: u64,
     /// In extent items.

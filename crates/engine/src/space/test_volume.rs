@@ -91,7 +91,7 @@ pub(super) fn mixed() -> MkfsOptions {
 }
 
 impl TestVolume {
-    /// As mkfs makes it.
+    /// Makes a volume in memory, as mkfs does.
     pub(super) fn new(options: &MkfsOptions, device_bytes: &[u64]) -> TestVolume {
         let identity = Identity::random(
             device_bytes.len(),

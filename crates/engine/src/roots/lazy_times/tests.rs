@@ -1,4 +1,4 @@
-//! Who is kept, and in which order they are to go.
+//! The inodes that are kept, and in which order they are to go.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use zerocopy::FromZeros;

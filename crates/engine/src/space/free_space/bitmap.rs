@@ -30,7 +30,7 @@ impl Bitmap {
         }
     }
 
-    /// Of bits that lie as on disk, those of a byte from the lowest.
+    /// Reads bits that lie as on disk, those of a byte from the lowest.
     pub(crate) fn from_le_bytes(bytes: &[u8], bits: u64) -> Bitmap {
         let mut bitmap = Bitmap::new(bits);
         for (word, bytes) in bitmap.words.iter_mut().zip(bytes.chunks(8)) {

@@ -122,8 +122,9 @@ impl RunTree {
         }
     }
 
-    /// The first run of at least `want` units that begins in `region` or later, or earlier by `before`, if
-    /// that many units ahead of the region are free.
+    /// Finds the first run of at least `want` units that begins in `region` or later.
+    ///
+    /// It may begin earlier by `before`, if that many units ahead of the region are free.
     pub(super) fn first_fit(&self, region: usize, before: u64, want: u64) -> Option<Found> {
         let mut before = before;
         let mut node = self.first_leaf + region;
