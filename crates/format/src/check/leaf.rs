@@ -83,6 +83,7 @@ fn check_slots(
                 heads_end,
             });
         }
+        // CHECK-1: the range lies behind the heads and before the last item.
         let item = Slot {
             key,
             bytes: &data[offset as usize..wanted_end as usize],

@@ -72,6 +72,7 @@ fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
 fn segment(frame: &[u8], at: usize) -> Result<&[u8], CodecError> {
     let len = read_len(frame, at).ok_or(CodecError::LzoHeader { len: frame.len() })?;
     let rest = &frame[at + LEN_BYTES..];
+    // CODEC-1
     rest.get(..len).ok_or(CodecError::LzoSegment {
         at,
         segment: len,

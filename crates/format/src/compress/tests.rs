@@ -124,6 +124,7 @@ fn stream_longer_than_the_extent_is_refused() {
     }
 }
 
+/// CODEC-1
 #[test]
 fn huge_zstd_window_costs_no_memory() {
     // Magic, a window of 3.75 TiB and no content size, one raw block of one byte.
@@ -133,13 +134,13 @@ fn huge_zstd_window_costs_no_memory() {
     assert!(result.is_err() || out[0] == b'x', "{result:?}");
 }
 
-// LZO-1
+// LZO-1 and LZO-2
 #[test]
 fn lzo_length_fields_never_cross_a_sector() {
-    let mut crossings = 0;
+    let (mut crossings, mut at_the_end) = (0, 0);
     for seed in 0..3000 {
         let tail = &"abcdefghijklmnopqrstuvw"[..seed as usize % 24];
-        let data = lines(12_000, seed, tail);
+        let data = lines(12_000 + 3 * seed as usize, seed, tail);
         let Some(stream) = packed(Compression::Lzo, &data, false) else {
             continue;
         };
@@ -151,11 +152,14 @@ fn lzo_length_fields_never_cross_a_sector() {
                 assert!(stream[at..at + left].iter().all(|&byte| byte == 0));
                 at += left;
                 crossings += 1;
+                at_the_end += usize::from(at == total);
                 continue;
             }
             at += 4 + u32::from_le_bytes(*stream[at..].first_chunk().unwrap()) as usize;
         }
         assert_eq!(at, total);
+        assert!(at.is_multiple_of(SECTOR) || SECTOR - at % SECTOR >= 4);
+        assert!(stream[at..].iter().all(|&byte| byte == 0));
         let mut out = vec![0; data.len()];
         assert_eq!(
             decompress(Compression::Lzo, &stream, &mut out, SECTOR, false),
@@ -163,7 +167,7 @@ fn lzo_length_fields_never_cross_a_sector() {
         );
         assert_eq!(out, data);
     }
-    assert!(crossings > 0);
+    assert!(crossings > 0 && at_the_end > 0);
 }
 
 // LZO-3

@@ -21,6 +21,7 @@ const MAX_LEVEL: i32 = 15;
 const DST_TOO_SMALL: usize = 70_usize.wrapping_neg();
 
 thread_local! {
+    /// CODEC-1: it decodes into the output, without a window of its own.
     static DECOMPRESSOR: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
     static COMPRESSOR: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
 }

@@ -30,6 +30,7 @@ fn raw_values_and_names_are_read_back() {
     assert_eq!(CsumType::from_name("md5"), None);
 }
 
+/// CSUM-1
 #[test]
 fn sealed_block_verifies_and_a_flipped_bit_does_not() {
     for kind in CsumType::ALL {

@@ -234,6 +234,27 @@ fn items_are_packed_from_the_end() {
     ));
 }
 
+/// CHECK-3
+#[test]
+fn first_defect_in_slot_order_is_reported() {
+    let mut block = golden::block("files");
+    let head_at = |slot: usize| HEADER_SIZE + slot * ITEM_HEAD_SIZE;
+    let mut reported = Vec::new();
+    // A size, a key, a size and a key, from the last slot to the first.
+    for slot in [7, 6, 5, 4] {
+        match slot % 2 {
+            0 => put(&mut block, head_at(slot), &[0; 17]),
+            _ => put(&mut block, head_at(slot) + 21, &[0xff; 4]),
+        }
+        seal(&mut block);
+        reported.push(match check(&block) {
+            Err(CorruptBlock::KeyOrder { slot, .. } | CorruptBlock::ItemEnd { slot, .. }) => slot,
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(reported, [7, 6, 5, 4]);
+}
+
 #[test]
 fn child_pointers_lead_somewhere() {
     let pointer = HEADER_SIZE + 2 * size_of::<KeyPtr>() + offset_of!(KeyPtr, blockptr);
