@@ -138,6 +138,7 @@ impl Facts {
         fact: Fact,
         count: u64,
     ) -> Result<(), CheckError> {
+        // FACT-1
         let bucket = self.hasher.words([bytenr]);
         let [kind, a, b, c] = fact.words();
         if let Some(records) = &mut self.records {
@@ -219,5 +220,40 @@ impl Facts {
             tree => Fact::TreeRef { root: tree.0 },
         };
         self.tell(Side::Trees, bytenr, 0, fact, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell_all(facts: &mut Facts) {
+        for bytenr in (0..BUCKETS as u64 * 4).map(|number| number << 12) {
+            for root in 5..15 {
+                // One extent has one reference more on one side.
+                let count = if (bytenr, root) == (7 << 12, 9) { 2 } else { 1 };
+                let fact = Fact::TreeRef { root };
+                facts
+                    .tell(Side::ExtentTree, bytenr, 0, fact, count)
+                    .unwrap();
+                facts.tell(Side::Trees, bytenr, 0, fact, 1).unwrap();
+            }
+        }
+    }
+
+    /// FACT-1
+    #[test]
+    fn all_facts_of_an_extent_that_differs_are_recorded() {
+        let mut facts = Facts::new();
+        tell_all(&mut facts);
+        assert!(!facts.all_equal());
+        facts.start_recording(Sorter::new(1 << 20, None));
+        tell_all(&mut facts);
+        let mut sorted = facts.take_records().unwrap().finish().unwrap();
+        let mut of_extent = 0;
+        while let Some([bytenr, ..]) = sorted.next().unwrap() {
+            of_extent += usize::from(bytenr == 7 << 12);
+        }
+        assert_eq!(of_extent, 20);
     }
 }

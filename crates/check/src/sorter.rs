@@ -141,6 +141,7 @@ struct Run<const N: usize> {
 
 impl<const N: usize> Merge<N> {
     fn next(&mut self) -> io::Result<Option<Record<N>>> {
+        // SORT-2: the lowest of all runs.
         let Some(Reverse((record, run))) = self.heap.pop() else {
             return Ok(None);
         };
@@ -193,6 +194,26 @@ mod tests {
                 found.push(record);
             }
             assert!(found == wanted, "buffer of {buffer_bytes}");
+        }
+    }
+
+    /// SORT-1
+    #[test]
+    fn memory_is_the_buffer_and_then_a_block_a_run() {
+        const BUFFER_BYTES: usize = 1 << 20;
+        let most = BUFFER_BYTES / size_of::<Record<2>>();
+        let mut sorter = Sorter::<2>::new(BUFFER_BYTES as u64, None);
+        for record in numbers(5 * most as u64) {
+            sorter.push(record).unwrap();
+            assert!(sorter.buffer.len() <= most);
+        }
+        let Sorted::Merge(mut merge) = sorter.finish().unwrap() else {
+            panic!("more than the buffer holds");
+        };
+        assert_eq!(merge.runs.len(), 5);
+        while merge.next().unwrap().is_some() {
+            let blocks = merge.runs.iter().map(|run| size_of_val(&run.block[..]));
+            assert!(blocks.max() <= Some(MERGE_BLOCK_BYTES));
         }
     }
 

@@ -8,8 +8,8 @@
 //! - WALK-1: every block was passed by `format::check` and is what its parent says: level, generation, owner
 //!   and first key. All its keys are below its parent's next one, so that a walk ends on any bytes.
 //! - WALK-2: a lost child costs its own subtree and nothing else.
-//! - WALK-3: the batches in flight are bounded, whatever the tree.
 //!
+//! At most `IN_FLIGHT` batches wait for the visitor, however large the tree.
 //! Not here: which mirror is read (`device`).
 
 mod read;

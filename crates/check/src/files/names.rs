@@ -80,6 +80,7 @@ impl NameSums {
     }
 
     fn of_place(&self, dir: u64, name: &[u8]) -> u64 {
+        // NAME-1
         self.hasher.words([dir, self.hasher.bytes(name)])
     }
 
@@ -360,6 +361,51 @@ impl Child {
                 wanted: wanted_index,
             };
             state.add(index_at, fault);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds the three records of a name; the two entries lead to `item` and `index`.
+    fn add(sums: &mut NameSums, dir: u64, name: &[u8], [item, index]: [u64; 2]) {
+        let kind = FileKind::Regular.raw();
+        sums.add(&Name::Item {
+            dir,
+            child: item,
+            kind,
+            name,
+        });
+        sums.add(&Name::Index {
+            dir,
+            child: index,
+            index: 2,
+            kind,
+            name,
+        });
+        sums.add(&Name::Ref {
+            dir,
+            child: 300,
+            index: 2,
+            kind,
+            name,
+        });
+    }
+
+    /// NAME-1
+    #[test]
+    fn records_of_a_name_cancel_in_its_bucket() {
+        let mut sums = NameSums::new();
+        for dir in 256..1256 {
+            add(&mut sums, dir, b"name", [300, 300]);
+        }
+        assert!(sums.all_equal());
+        for children in [[301, 300], [300, 301]] {
+            sums.clear();
+            add(&mut sums, 256, b"name", children);
+            assert!(sums.differs(sums.of_place(256, b"name")));
         }
     }
 }

@@ -159,6 +159,7 @@ impl<'a> Reader<'a> {
             self.batch.used = end;
             for (index, (wanted, fault)) in group.iter().zip(faults).enumerate() {
                 match fault {
+                    // WALK-2
                     Some(fault) => self.lose(root, wanted, fault),
                     None => self.batch.events.push(Event::Block {
                         offset: start + index * self.nodesize,
@@ -284,6 +285,7 @@ fn check(
     context: &ubtrfs_format::check::BlockContext<'_>,
     wanted: &Wanted,
 ) -> Result<(), Fault> {
+    // WALK-1
     let level = wanted.expect.level.unwrap_or(0);
     let corrupt = |reason: CorruptBlock| Fault::BlockCorrupt { level, reason };
     check_block(block, context, &wanted.expect).map_err(corrupt)?;
