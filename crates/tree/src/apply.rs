@@ -288,6 +288,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         let mut rest = children;
         for node in 0..nodes {
             let (part, after) = rest.split_at(rest.len().div_ceil(nodes - node));
+            // APPLY-2: its children were emitted when their pointers were made.
             packed.push(self.format.emit_node(self.owner, level, part, self.io)?);
             rest = after;
         }

@@ -28,6 +28,9 @@ use crate::live::Layers;
 use crate::path::Path;
 use crate::view::{Source, View};
 
+#[cfg(test)]
+mod tests;
+
 /// Reads a tree in key order, in both directions.
 #[derive(Clone, Debug)]
 pub struct Cursor<'v> {

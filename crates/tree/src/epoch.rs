@@ -51,7 +51,7 @@ impl Epochs {
         self.current.load()
     }
 
-    /// Puts a new token in place and returns the old one. One thread at a time.
+    /// Puts a new token in place and returns the old one, which the commit keeps (EPOCH-2). One thread at a time.
     pub(crate) fn advance(&self) -> Arc<Epoch> {
         let number = self.current.load().number + 1;
         self.current.swap(Arc::new(Epoch { number }))

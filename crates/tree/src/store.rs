@@ -115,6 +115,7 @@ fn cache(blocks: usize, bytes: u64) -> Cache<u64, Block, BlockWeight> {
     let options = OptionsBuilder::new()
         .shards(SHARDS)
         .estimated_items_capacity(blocks)
+        // STORE-2
         .weight_capacity(bytes)
         .build()
         .expect("both capacities are given");

@@ -25,6 +25,8 @@ struct Memory {
     retired: BTreeSet<Logical>,
     emitted: BTreeSet<Logical>,
     placed: usize,
+    /// Items in the emitted leaves.
+    in_leaves: usize,
     /// The most places that were asked for beyond those retired until then.
     grown: usize,
 }
@@ -37,6 +39,7 @@ impl Memory {
         self.retired.clear();
         self.emitted.clear();
         self.placed = 0;
+        self.in_leaves = 0;
         self.grown = 0;
     }
 }
@@ -56,7 +59,13 @@ impl BlockSink for Memory {
     fn emit(&mut self, block: TreeBlock) -> Result<(), BuildError> {
         self.emitted.insert(block.logical);
         let bytes = Block::from_verified(block.bytes.into());
-        // APPLY-2
+        if block.level == 0 {
+            self.in_leaves += bytes.node().len();
+        }
+        // APPLY-2: the children are there.
+        for ptr in bytes.node().ptrs() {
+            assert!(self.blocks.contains_key(&Logical(ptr.blockptr.get())));
+        }
         assert!(self.blocks.insert(block.logical, bytes).is_none());
         Ok(())
     }
@@ -343,6 +352,24 @@ fn last_child_of_a_root_is_copied_into_its_place() {
     assert_eq!(tree.root.level, root.node().level() - 1);
     assert_eq!(tree.memory.emitted, [tree.root.bytenr].into());
     assert!(tree.memory.retired.contains(&kept));
+}
+
+/// APPLY-4
+#[test]
+fn packer_holds_the_items_of_two_leaves_at_most() {
+    let mut memory = Memory::default();
+    let format = Tree::new(4096).format;
+    let mut packer = LeafPacker::new(&format, RootId::FS_TREE);
+    let value = [7; 100];
+    let in_a_leaf = leaf_data_size(4096) / (value.len() + ITEM_HEAD_SIZE);
+    for number in 0..1000 {
+        let piece = Piece::New(key(number as u64), &value);
+        packer.push(piece, &mut memory).unwrap();
+        let held = number + 1 - memory.in_leaves;
+        assert!(held <= 2 * (in_a_leaf + 1), "{held}");
+    }
+    packer.finish(&mut memory).unwrap();
+    assert_eq!(memory.in_leaves, 1000);
 }
 
 #[test]

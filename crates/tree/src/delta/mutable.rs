@@ -10,6 +10,9 @@ use ubtrfs_format::key::Key;
 use super::gaps::Gaps;
 use super::{DeltaMap, DeltaSize, Edit, Entry, FrozenSet};
 
+#[cfg(test)]
+mod tests;
+
 #[derive(Debug, Default)]
 pub(crate) struct MutableSet {
     state: RwLock<State>,

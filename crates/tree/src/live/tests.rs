@@ -96,7 +96,7 @@ fn forwards(view: &View) -> Map {
     let mut more = cursor.seek(&Key::MIN).unwrap();
     while more {
         let (key, bytes) = cursor.current().unwrap();
-        // CURSOR-4
+        // CURSOR-4, and PATH-2 in a view of the committed set alone.
         assert!(items.last_key_value().is_none_or(|(last, _)| *last < key));
         items.insert(key, bytes.to_vec());
         more = cursor.advance().unwrap();
@@ -112,7 +112,7 @@ fn backwards(view: &View) -> Map {
     while more {
         let item = cursor.item().unwrap();
         let first = items.first_key_value();
-        // CURSOR-4
+        // CURSOR-4 and PATH-2
         assert!(first.is_none_or(|(first, _)| item.key() < *first));
         items.insert(item.key(), item.to_vec());
         more = cursor.retreat().unwrap();
@@ -188,6 +188,20 @@ fn freezing_before_the_last_set_was_published_is_a_mistake() {
     world.tree.freeze();
     world.tree.insert(key(2), value(1));
     world.tree.freeze();
+}
+
+/// LIVE-3 for a publication.
+#[test]
+fn publication_leaves_the_mutable_set_where_it_is() {
+    let mut world = World::new();
+    world.insert(1, 10);
+    world.freeze();
+    world.insert(2, 20);
+    let mutable = Arc::clone(&world.tree.layers().mutable);
+    world.commit();
+    assert!(Arc::ptr_eq(&mutable, &world.tree.layers().mutable));
+    assert_eq!(world.tree.delta_size().entries, 1);
+    world.check();
 }
 
 #[test]

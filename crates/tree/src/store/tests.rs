@@ -115,6 +115,37 @@ fn block_that_the_kernel_would_refuse_is_not_staged() {
     assert_eq!(volume.store.staged_bytes(), 0);
 }
 
+/// STORE-2
+#[test]
+fn cache_keeps_to_its_budget() {
+    const BUDGET: u64 = 1 << 20;
+    let volume = TestVolume::new(BUDGET);
+    let blocks = 3 * BUDGET / u64::from(NODESIZE);
+    for index in 0..blocks {
+        let place = Logical(PLACE.0 + index * u64::from(NODESIZE));
+        volume.store.stage(leaf(&volume, place, 10)).unwrap();
+        volume.store.settle();
+        assert!(volume.store.cache.weight() <= BUDGET);
+    }
+    assert!(volume.store.cache.weight() > BUDGET / 2);
+}
+
+/// STORE-4
+#[test]
+fn staged_blocks_are_over_budget_until_they_are_settled() {
+    let volume = TestVolume::new(1 << 20);
+    let store = &volume.store;
+    let blocks = store.staged_budget_bytes() / u64::from(NODESIZE);
+    for index in 0..=blocks {
+        assert!(!store.is_over_staged_budget(), "{index} of {blocks}");
+        let place = Logical(PLACE.0 + index * u64::from(NODESIZE));
+        store.stage(leaf(&volume, place, 10)).unwrap();
+    }
+    assert!(store.is_over_staged_budget());
+    store.settle();
+    assert!(!store.is_over_staged_budget());
+}
+
 #[test]
 fn blocks_may_be_as_new_as_the_newest_that_was_staged() {
     let mut volume = TestVolume::new(64 << 10);

@@ -130,7 +130,7 @@ impl<'v> Tracked<'v> {
                 at.and_then(|at| map.range(..at).next_back()),
             ),
         };
-        // CURSOR-1: moves in either direction end where the map says.
+        // CURSOR-1, and PATH-1 for the committed set alone: moves in either direction end where the map says.
         assert_eq!(found, wanted.is_some(), "{step:?} from {at:?}");
         self.at = wanted.map(|(key, bytes)| (*key, bytes.clone()));
         self.check();

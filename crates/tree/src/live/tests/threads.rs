@@ -93,6 +93,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
+/// LIVE-2: no edit is lost to a freeze. EPOCH-1: no reader meets a block that was written anew.
 #[test]
 fn readers_see_every_key_move_forward() {
     let seed = ubtrfs_sim::seed("readers_see_every_key_move_forward");
