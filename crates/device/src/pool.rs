@@ -314,6 +314,7 @@ impl Pool {
             present = seed.map(|index| seeds.remove(index));
         }
         let mut table = DeviceTable::clone(&table);
+        // POOL-2
         table.insert(
             devid,
             Arc::new(PoolDevice {

@@ -154,6 +154,7 @@ fn run_with(ring: Option<Ring>, requests: &mut [Request<'_>]) -> Option<Ring> {
 }
 
 fn take_ring() -> Option<Ring> {
+    // URING-2
     let pid = std::process::id();
     if let Some(ring) = RINGS.lock().pop() {
         if ring.pid == pid {

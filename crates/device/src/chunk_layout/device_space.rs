@@ -57,6 +57,7 @@ impl DeviceHoles {
     }
 
     fn add(&mut self, from: u64, end: u64) {
+        // HOLE-1
         let end = end - end % STRIPE_LEN;
         if let Some(from) = from.checked_next_multiple_of(STRIPE_LEN)
             && from < end

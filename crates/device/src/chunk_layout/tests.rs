@@ -75,6 +75,7 @@ fn mapped(layout: &ChunkLayout, flags: BlockGroupFlags, devices: &[DeviceHoles])
     MappedChunk::check(Logical(MIB), &head, &stripes, SECTOR as u32, false).unwrap()
 }
 
+/// HOLE-1
 #[test]
 fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
     let mut rng = Rng::new(seed("chunks_of_every_profile_are_sound"));
@@ -131,6 +132,7 @@ fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
     }
 }
 
+/// HOLE-1: holes that touch become one.
 #[test]
 fn what_is_given_back_is_the_hole_that_it_was() {
     let mut rng = Rng::new(seed("what_is_given_back_is_the_hole"));

@@ -4,6 +4,7 @@ mod assembly;
 mod damage;
 mod losses;
 mod robustness;
+mod writes;
 
 use super::*;
 use crate::test_volume::*;

@@ -88,6 +88,7 @@ fn batched_writes_land_where_they_should() {
     assert!(all == pattern(0, 1 << 20));
 }
 
+/// URING-2: one batch at a time.
 #[test]
 fn threads_share_the_rings() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,6 +113,17 @@ fn threads_share_the_rings() {
         }
     });
     assert!(RINGS.lock().len() <= KEPT);
+}
+
+/// URING-2: only in the process that made it.
+#[test]
+fn ring_of_another_process_is_not_used() {
+    let Ok(ring) = IoUring::new(4) else {
+        return;
+    };
+    RINGS.lock().push(Ring { ring, pid: 0 });
+    let taken = take_ring();
+    assert!(taken.is_none_or(|ring| ring.pid == std::process::id()));
 }
 
 #[test]

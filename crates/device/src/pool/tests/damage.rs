@@ -4,6 +4,7 @@ use super::*;
 use crate::block_device::BlockDevice;
 use crate::pool::CheckedRead;
 use crate::read_errors::ReadErrorKind;
+use crate::waiting;
 use std::io;
 use std::ops::Range;
 use ubtrfs_format::ids::Physical;
@@ -79,6 +80,21 @@ fn damaged_sector_is_read_from_elsewhere_and_recorded_with_its_place() {
             assert_eq!(pool.read_error_count(), 1);
         }
     }
+}
+
+/// CHECKED-3
+#[test]
+fn thread_that_must_not_wait_leaves_damage_to_others() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let (devid, physical) = place(&volume, 200 << 10, 1);
+    let device = &volume.devices[devid as usize - 1];
+    device.write_at(&[0x5a; 100], physical).unwrap();
+    let pool = volume.pool(|_| true, &PoolOptions::new()).unwrap();
+    let failure = waiting::while_forbidden(|| read_range(&pool, 1 << 20)).unwrap_err();
+    assert!(failure.is_would_wait());
+    assert_eq!(pool.read_error_count(), 0);
+    read_range(&pool, 1 << 20).unwrap();
+    assert_eq!(pool.read_error_count(), 1);
 }
 
 #[test]

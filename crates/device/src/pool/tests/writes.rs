@@ -1,0 +1,130 @@
+//! Failing writes, and the order of superblocks and flushes.
+
+use super::*;
+use crate::block_device::BlockDevice;
+use std::io;
+use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
+
+/// A request that got to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Write(u64),
+    Flush,
+}
+
+/// Notes writes and flushes, and may refuse them.
+#[derive(Debug)]
+struct Noting {
+    inner: Arc<dyn BlockDevice>,
+    requests: Arc<Mutex<Vec<Request>>>,
+    refused: Option<Request>,
+}
+
+impl Noting {
+    fn note(&self, request: Request) -> io::Result<()> {
+        self.requests.lock().push(request);
+        match self.refused {
+            Some(refused) if refused == request => Err(io::Error::other("planted")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl BlockDevice for Noting {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.note(Request::Write(offset))?;
+        self.inner.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.note(Request::Flush)?;
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.inner.discard(offset, len)
+    }
+}
+
+/// WRITE-1
+#[test]
+fn write_fails_if_more_copies_fail_than_the_profile_tolerates() {
+    for (profile, stripes) in LAYOUTS {
+        if profile.parities() > 0 {
+            continue;
+        }
+        let volume = TestVolume::new(profile, stripes);
+        let chunk = volume.mapped();
+        let copies: Vec<(u64, u64)> = (1..=chunk.mirrors())
+            .map(|mirror| chunk.piece(0, 4096, mirror))
+            .map(|piece| (piece.devid.0, piece.physical.0))
+            .collect();
+        for failing in 0..=copies.len() {
+            let wrap = |devid, inner| -> Arc<dyn BlockDevice> {
+                let copy = copies[..failing].iter().find(|copy| copy.0 == devid);
+                Arc::new(Noting {
+                    inner,
+                    requests: Arc::default(),
+                    refused: copy.map(|copy| Request::Write(copy.1)),
+                })
+            };
+            let pool = volume.pool_with(|_| true, &PoolOptions::new(), wrap);
+            let written = pool.unwrap().write(&[(DATA_START, &[7; 4096])]);
+            let wanted = failing <= profile.tolerated_failures();
+            assert_eq!(written.is_ok(), wanted, "{profile:?}, {failing} failing");
+        }
+    }
+}
+
+/// WRITE-1: a missing device is one that fails.
+#[test]
+fn write_leaves_out_a_missing_device() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let pool = volume.pool(|devid| devid != 2, &degraded()).unwrap();
+    pool.write(&[(DATA_START, &[7; 4096])]).unwrap();
+    let volume = TestVolume::new(Profile::Raid0, 2);
+    let pool = volume.pool(|devid| devid != 2, &degraded()).unwrap();
+    let second = Logical(DATA_START.0 + (64 << 10));
+    pool.write(&[(DATA_START, &[7; 4096])]).unwrap();
+    let error = pool.write(&[(second, &[7; 4096])]).unwrap_err();
+    assert!(matches!(error, DeviceError::NoCopy { logical } if logical == second));
+}
+
+/// WRITE-2: the first copies of all devices are durable before any other copy changes.
+#[test]
+fn other_superblocks_follow_a_flush_of_the_first() {
+    let [first, other, _] = SUPERBLOCK_OFFSETS;
+    for refused in [None, Some(Request::Flush)] {
+        let volume = TestVolume::new(Profile::Raid1, 2);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let wrap = |_, inner| -> Arc<dyn BlockDevice> {
+            Arc::new(Noting {
+                inner,
+                requests: Arc::clone(&requests),
+                refused,
+            })
+        };
+        let pool = volume.pool_with(|_| true, &PoolOptions::new(), wrap);
+        let mut next = superblock(1, 2);
+        next.generation = 11.into();
+        let outcome = pool.unwrap().commit_superblock(&next);
+        let requests = requests.lock().clone();
+        let wanted = match refused {
+            None => vec![
+                Request::Write(first),
+                Request::Write(first),
+                Request::Flush,
+                Request::Flush,
+                Request::Write(other),
+                Request::Write(other),
+            ],
+            Some(_) => vec![Request::Write(first), Request::Write(first), Request::Flush],
+        };
+        assert_eq!(requests, wanted);
+        assert_eq!(outcome.is_ok(), refused.is_none());
+    }
+}
