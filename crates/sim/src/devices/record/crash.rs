@@ -199,6 +199,7 @@ impl CrashStates {
     }
 
     fn roll_to(&mut self, position: usize) {
+        // CRASH-2
         for at in self.position..position {
             match &self.recording.events[at] {
                 Event::Write { device, .. } | Event::Discard { device, .. } => {

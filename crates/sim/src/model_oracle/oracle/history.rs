@@ -140,6 +140,7 @@ impl History {
         let mut history = History::new(run.model.clone());
         for (index, op) in ops.iter().enumerate() {
             let ops = index + 1;
+            // ORACLE-1
             recorder.mark(Mark::Started { thread: 0, ops });
             let step = run.step(op);
             let step = step.map_err(|problem| Failure { index, problem })?;

@@ -168,6 +168,7 @@ impl<'t, T: Target> Run<'t, T> {
     pub fn step(&mut self, op: &Op) -> Result<Step, Problem> {
         let before = self.model.clone();
         let wanted = self.model.apply(op);
+        // MODEL-2
         if wanted == Err(OpError::OutOfScope) {
             return Ok(Step::LeftOut);
         }

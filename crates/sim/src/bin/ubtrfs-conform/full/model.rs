@@ -66,7 +66,7 @@ impl Model {
         self.unsure.is_empty()
     }
 
-    /// The first byte of `found`, which stands for the file from `offset` on, that is not what it must be.
+    /// The first byte of `found`, which stands for the file from `offset` on, that is not what it must be (PRESSURE-1).
     pub(super) fn first_wrong(&self, offset: u64, found: &[u8]) -> Option<u64> {
         let from = offset.min(self.len());
         let wanted = &self.bytes[from as usize..];

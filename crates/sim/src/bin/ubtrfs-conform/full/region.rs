@@ -276,6 +276,7 @@ impl Region {
     pub(super) fn sync(&self) -> Outcome<Done> {
         let file = self.open(false)?;
         match file.sync_all() {
+            // PRESSURE-2
             Err(error) if self.base.is_none() => {
                 Err(format!("{}: fsync: {error}", self.path.display()).into())
             }
