@@ -198,6 +198,7 @@ impl ChunkLayout {
                 uuid,
                 total_bytes: len_bytes,
                 bytes_used: 0,
+                // NEWVOLUME-1: each stripe begins where the one before ends.
                 next: RESERVED_BYTES,
                 room_end: len_bytes,
             });

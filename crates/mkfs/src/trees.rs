@@ -98,6 +98,7 @@ impl Placement {
     /// The addresses of a tree's blocks, ascending.
     pub(super) fn addresses(&self, tree: RootId) -> impl Iterator<Item = Logical> {
         let (first, count) = self.extents.get(&tree).copied().unwrap_or_default();
+        // SETTLE-1
         let blocks = self.blocks.range(first..);
         let own = blocks.filter(move |(_, block)| block.owner == tree);
         own.map(|(&logical, _)| logical).take(count as usize)

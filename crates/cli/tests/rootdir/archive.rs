@@ -61,6 +61,7 @@ fn through_pipe(words: &str, archive: &Path, image: &Path) -> Output {
     output
 }
 
+/// SOURCE-1: folder and archive give the same events.
 #[test]
 fn archive_gives_the_bytes_that_its_folder_gives() {
     let scratch = Scratch::new().unwrap();

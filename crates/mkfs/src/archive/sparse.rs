@@ -124,6 +124,7 @@ impl Lines {
 
 /// Parts without the empty ones. None unless they ascend, lie within the file and take all that is stored.
 pub(super) fn checked(mut parts: Vec<Part>, size: u64, stored_bytes: u64) -> Option<Vec<Part>> {
+    // SOURCE-2
     let (mut end, mut stored) = (0, 0);
     for &(at, len) in &parts {
         if at < end {

@@ -151,6 +151,7 @@ impl Encoder<'_> {
         let end_of_file = size.next_multiple_of(sector);
         let mut done = 0;
         while let Some(data) = file.next_data(done)? {
+            // SOURCE-2
             let end = data.end.next_multiple_of(sector).min(end_of_file);
             let mut at = (data.start - data.start % sector).max(done);
             while at < end {

@@ -90,6 +90,7 @@ struct Rank(u128, u64);
 
 impl Rank {
     fn of(tree: RootId, objectid: u64, items: &[u8]) -> Rank {
+        // ITEMSORT-1: the first item stands for the record.
         let (item_type, offset, _, _) = split_item(items).unwrap_or_default();
         let high = u128::from(tree.0) << 72 | u128::from(objectid) << 8 | u128::from(item_type.0);
         Rank(high, offset)
@@ -238,7 +239,7 @@ impl SortedItems {
         }
         let mut in_memory = in_memory.peekable();
         let last = readers.len();
-        // Of equal ranks the earlier run comes first, and what is in memory last.
+        // ITEMSORT-2: of equal ranks the earlier run comes first, and what is in memory last.
         let mut heads = BinaryHeap::new();
         for (number, reader) in readers.iter_mut().enumerate() {
             if let Some(rank) = reader.next().map_err(MkfsError::Scratch)? {

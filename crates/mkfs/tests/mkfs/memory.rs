@@ -1,5 +1,6 @@
 //! What our own reader finds in new volumes, and what writing them leaves when it is cut short.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicUsize;
 
@@ -10,7 +11,7 @@ use ubtrfs_engine::{FileKind, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
 use ubtrfs_format::csum::CsumType;
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS};
 use ubtrfs_mkfs::Plan;
 use ubtrfs_sim::Rng;
@@ -28,7 +29,14 @@ fn assert_reads_back(case: &Case) {
 
     let context = BlockContext::new(&superblock);
     let pool = volume.pool();
+    let mut last: BTreeMap<RootId, Logical> = BTreeMap::new();
     for block in plan.blocks() {
+        // SETTLE-1
+        let before = last.insert(block.owner, block.logical);
+        assert!(
+            before.is_none_or(|before| before < block.logical),
+            "{words}"
+        );
         check_block(&block.bytes, &context, &Expect::at(block.logical))
             .unwrap_or_else(|error| panic!("{words}: {error}"));
         for mirror in 1..=pool.mirrors(block.logical).unwrap() {

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// SOURCE-2 for archives.
 #[test]
 fn parts_must_ascend_and_hold_what_is_stored() {
     let sound = vec![(0, 10), (10, 0), (20, 5), (100, 0)];

@@ -84,6 +84,7 @@ impl Part {
 
     fn sort(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
+        // SOURCE-1
         entries.sort_unstable_by(|a, b| {
             let beginnings = (a.parent, a.first).cmp(&(b.parent, b.first));
             beginnings.then_with(|| self.name(a).cmp(self.name(b)))

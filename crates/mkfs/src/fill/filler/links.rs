@@ -161,6 +161,7 @@ impl Links {
             Some(put_out) => put_out,
             None => self.put_out.insert(PutOut::new(&self.scratch)?),
         };
+        // LINKS-1
         for ((tree, id), linked) in self.held.drain() {
             put_out.file(tree, id, &linked)?;
         }

@@ -265,6 +265,7 @@ impl Names {
         }
         let mut list = Names { bytes, names };
         list.find_kinds(dir)?;
+        // SOURCE-1
         let bytes = &list.bytes;
         let name = |&(at, len, _): &(u32, u8, FileType)| &bytes[at as usize..][..len.into()];
         list.names.sort_unstable_by(|a, b| name(a).cmp(name(b)));

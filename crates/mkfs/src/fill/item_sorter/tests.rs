@@ -27,6 +27,7 @@ fn sorted(records: &[Record], budget: usize, tree: RootId) -> Items {
     items
 }
 
+/// ITEMSORT-1 and ITEMSORT-2
 #[test]
 fn items_come_in_key_order_whatever_the_budget() {
     let mut rng = Rng::new(7);
@@ -65,6 +66,7 @@ fn items_come_in_key_order_whatever_the_budget() {
     }
 }
 
+/// ITEMSORT-2
 #[test]
 fn entries_that_collide_become_one_item_in_the_order_of_pushing() {
     let mut records = Vec::new();

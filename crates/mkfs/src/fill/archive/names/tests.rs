@@ -149,6 +149,7 @@ fn names_that_cannot_be_are_refused() {
     assert!(place(&mut names(), "/", FILE).is_err());
 }
 
+/// SOURCE-1
 #[test]
 fn names_sort_by_their_bytes_within_each_directory() {
     let mut names = names();

@@ -65,6 +65,7 @@ fn files(memory_bytes: usize) -> Vec<(RootId, Linked)> {
     found
 }
 
+/// LINKS-1
 #[test]
 fn files_have_all_their_names_whatever_there_is_room_for() {
     let usual = files(64 << 20);
