@@ -107,6 +107,7 @@ impl<S: Source> Adapter<S> {
             attr => attr?,
         };
         let inode = volume::shown(volume, &attr);
+        // FUSE-1
         Ok(Self::attributes_of(node.number, &inode))
     }
 

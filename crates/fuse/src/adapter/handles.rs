@@ -68,6 +68,7 @@ impl Handles {
             OWN_SHARD.set(Some(shard));
             shard
         });
+        // HANDLE-1
         let key = self.shards[own].lock().insert(Arc::new(open));
         Handle((key * SHARDS + own) as u64)
     }

@@ -26,6 +26,9 @@ use super::nodes::Listed;
 use super::number::{Meaning, Numbering};
 use super::source::FileId;
 
+#[cfg(test)]
+mod tests;
+
 const SHARDS: usize = 64;
 
 #[derive(Debug)]
@@ -135,6 +138,7 @@ impl KnownNodes {
             node.get_mut().lookups -= lookups;
             return false;
         }
+        // FUSE-2
         let node = node.remove();
         self.count(node.pages, Pages::Kept);
         node.is_pinned

@@ -32,6 +32,31 @@ fn the_kernel_takes_back_an_append_that_has_failed() {
     assert_eq!(cut(6).unwrap_err(), Errno::PERM);
 }
 
+/// HANDLE-1 and HANDLE-2
+#[test]
+fn handles_are_their_openers_until_they_are_released() {
+    let mount = mount();
+    let (node, first) = mount.file(NodeId::ROOT, "f");
+    let mut handles = vec![first];
+    for flags in [READ, WRITE, READ] {
+        handles.push(handle(mount.open(&ROOT, node, flags).unwrap()));
+    }
+    handles.sort_unstable_by_key(|handle| handle.0);
+    handles.dedup();
+    assert_eq!((handles.len(), mount.handles.len()), (4, 4));
+    let is_written = || !mount.handles.written().is_empty();
+    let writes = |handle: &Handle| mount.handles.get(*handle).unwrap().access.writes();
+    handles.sort_by_key(|handle| writes(handle));
+    for (released, handle) in handles.iter().enumerate() {
+        // The two that may write go last.
+        assert!(is_written());
+        mount.release(&ROOT, node, *handle).unwrap();
+        assert!(mount.handles.get(*handle).is_none());
+        assert_eq!(mount.handles.len(), 3 - released);
+    }
+    assert!(!is_written());
+}
+
 #[test]
 fn a_deleted_subvolume_is_there_as_long_as_it_is_mounted() {
     let mount = mount();

@@ -1,0 +1,75 @@
+//! Nodes from their first entry to the last that is forgotten.
+
+use ubtrfs_format::ids::InodeNr;
+
+use super::*;
+
+const HOME: RootId = RootId(256);
+/// A file of the mounted subvolume, whose numbers are those of its inodes.
+const NUMBER: u64 = 300;
+
+fn file(inode: u64) -> FileId {
+    FileId {
+        root: HOME,
+        ino: InodeNr(inode),
+    }
+}
+
+fn known() -> KnownNodes {
+    KnownNodes::new(Numbering::new(HOME), file(256))
+}
+
+/// KNOWN-1, and FUSE-2: what is forgotten takes no memory.
+#[test]
+fn node_is_known_until_every_entry_is_forgotten() {
+    let known = known();
+    for _ in 0..3 {
+        known.add(NUMBER, FileKind::Regular);
+    }
+    assert!(!known.forget(NUMBER, 2));
+    assert!(known.knows(file(NUMBER)));
+    assert!(!known.forget(NUMBER, 1));
+    assert!(!known.knows(file(NUMBER)));
+    assert_eq!(known.len(), 0);
+}
+
+/// KNOWN-2
+#[test]
+fn kept_node_is_let_go_of_once_when_it_leaves() {
+    let known = known();
+    assert!(!known.pin(file(NUMBER)), "nobody knows it");
+    known.add(NUMBER, FileKind::Regular);
+    known.add(NUMBER, FileKind::Regular);
+    assert!(known.pin(file(NUMBER)));
+    assert!(!known.pin(file(NUMBER)), "kept already");
+    assert!(!known.forget(NUMBER, 1));
+    assert!(known.forget(NUMBER, 1));
+    assert!(!known.forget(NUMBER, 1));
+
+    known.add(NUMBER, FileKind::Regular);
+    known.add(NUMBER + 1, FileKind::Regular);
+    assert!(known.pin(file(NUMBER)));
+    assert_eq!(known.forget_all(), [NUMBER]);
+    assert_eq!(known.len(), 0);
+}
+
+/// KNOWN-3
+#[test]
+fn nodes_with_dropped_pages_are_counted_until_they_leave() {
+    let known = known();
+    let dropped = || known.dropped.load(Ordering::SeqCst);
+    for number in NUMBER..NUMBER + 3 {
+        known.add(number, FileKind::Regular);
+        known.note_drop(number);
+        known.note_drop(number);
+    }
+    assert_eq!(dropped(), 3);
+    known.note_read(NUMBER);
+    assert_eq!(dropped(), 3);
+    assert!(known.take_reread(NUMBER));
+    assert_eq!(dropped(), 2);
+    assert!(!known.forget(NUMBER + 1, 1));
+    assert_eq!(dropped(), 1);
+    known.forget_all();
+    assert_eq!(dropped(), 0);
+}
