@@ -86,6 +86,7 @@ fn compare_all(what: &str, devices: &[PathBuf]) {
     }
 }
 
+/// DUMP-2: trees of many pieces come to an end, with each block once.
 #[test]
 fn dumps_of_varied_volumes_are_those_of_btrfs_progs() {
     let test = "dumps of varied volumes";

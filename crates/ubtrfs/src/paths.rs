@@ -34,6 +34,7 @@ struct Opened {
 
 /// The bytes of a path, which the walk may go through.
 fn bytes(path: &Path) -> Result<&[u8]> {
+    // PATHS-1
     match path.as_os_str().as_bytes() {
         b"" => Err(EngineError::NotFound.into()),
         bytes if bytes.contains(&0) => Err(EngineError::Invalid("path: it holds a NUL").into()),

@@ -68,6 +68,7 @@ impl Place {
     }
 }
 
+/// COPY-3: the times of directories are compared as well.
 #[test]
 fn cp_gives_what_the_kernel_shows() {
     if !or_skip("cp_gives_what_the_kernel_shows") {
@@ -246,6 +247,8 @@ fn names_and_existing_files_are_treated_as_by_cp() {
         [&args[..], &[at("f").as_os_str()]].concat(),
         "would replace what is not a directory",
     );
+    // COPY-2
+    assert!(fs::symlink_metadata(at("f/link")).is_ok());
     // Without -a no directory, and a link stands for its file.
     let a = location(image, "a");
     fail(
@@ -292,6 +295,7 @@ fn a_directory_that_is_read_in_parts_is_copied_whole() {
     assert_eq!(numbers, (0..3000).collect::<Vec<_>>());
 }
 
+/// EXPORT-1
 #[test]
 fn damage_costs_one_sector_and_is_reported() {
     if !or_skip("damage_costs_one_sector_and_is_reported") {

@@ -20,6 +20,7 @@ fn made(fill: impl FnOnce(&Path)) -> KernelVolume {
     volume
 }
 
+/// ENTRIES-1
 #[test]
 fn a_walk_that_begins_in_a_loop_of_directories_ends() {
     if !or_skip("a_walk_that_begins_in_a_loop_of_directories_ends") {
@@ -59,6 +60,7 @@ fn a_walk_that_begins_in_a_loop_of_directories_ends() {
     );
 }
 
+/// EXPORT-3
 #[test]
 fn an_archive_has_no_name_that_leads_out_of_it() {
     if !or_skip("an_archive_has_no_name_that_leads_out_of_it") {

@@ -261,6 +261,7 @@ fn volume_with_victims() -> (Scratch, std::path::PathBuf) {
     (scratch, image)
 }
 
+/// UNPACK-1, and UNPACK-2 for members that are refused.
 #[test]
 fn members_do_not_leave_their_directory() {
     let (_scratch, image) = volume_with_victims();

@@ -40,6 +40,7 @@ fn begun(words: &[&str], mountpoint: &Path, last: Option<&str>) -> Child {
     child
 }
 
+/// DUMP-1
 #[test]
 fn space_is_given_out_again_while_a_reader_has_stopped() {
     let Some(mounted) = Mounted::new("rw", small) else {

@@ -158,6 +158,7 @@ impl<'a> Unpacker<'a> {
                 source: Box::new(error),
             });
         }
+        // UNPACK-2
         if error.is_final() {
             return Err(error);
         }

@@ -13,6 +13,9 @@ use std::ops::ControlFlow;
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
+#[cfg(test)]
+mod tests;
+
 /// Entries of a directory that are read at a time.
 const BATCH: usize = 1024;
 
@@ -101,6 +104,7 @@ impl Listing {
             if self.filter.passes(&entry) {
                 entries.push(entry);
             }
+            // ENTRIES-2
             if self.order == Order::Index && entries.len() >= BATCH {
                 self.from = index.checked_add(1);
                 return ControlFlow::Break(());

@@ -178,6 +178,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     }
 
     fn report(&mut self, path: &[u8], error: CopyError) -> Result<(), CopyError> {
+        // COPY-2
         if error.is_final() {
             return Err(error);
         }
@@ -216,6 +217,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                         }
                     }
                 }
+                // COPY-3
                 CopyStep::Leave => {
                     if let Some(level) = levels.pop()
                         && let Some(facts) = &level.facts

@@ -16,6 +16,7 @@ use crate::transfer::walk::is_component;
 #[cfg(test)]
 mod tests;
 
+/// COPY-1: no link is followed.
 const DIR_FLAGS: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -54,6 +55,7 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {
 
 /// A name that is one component of a path. Longer ones than a directory takes are left to the system.
 fn check(name: &[u8]) -> Result<&[u8], DestError> {
+    // COPY-1
     is_component(name).then_some(name).ok_or(DestError::Name)
 }
 

@@ -53,6 +53,7 @@ impl HostFile {
     }
 
     fn open_in(dir: impl AsFd, name: &[u8]) -> Result<HostFile, CopyError> {
+        // FROM-HOST-1
         let flags = REFERENCE | OFlags::NOFOLLOW;
         HostFile::new(rustix::fs::openat(dir, name, flags, Mode::empty()))
     }
@@ -286,6 +287,7 @@ impl HostWalk {
                 names.push(name.to_vec());
             }
         }
+        // FROM-HOST-2
         names.sort_unstable();
         self.levels.push(HostLevel {
             fd,
@@ -322,6 +324,7 @@ impl Walking for HostWalk {
         let Some(level) = self.levels.last() else {
             return Ok(());
         };
+        // FROM-HOST-1
         let flags = LISTED | OFlags::NOFOLLOW;
         let dir = rustix::fs::openat(&level.fd, &*level.last, flags, Mode::empty());
         self.push(dir.map_err(failed("open the directory"))?)

@@ -16,6 +16,9 @@ use super::facts::Facts;
 use crate::transfer::Escaped;
 use crate::transfer::walk::is_component;
 
+#[cfg(test)]
+mod tests;
+
 const PERMISSIONS: u32 = 0o777;
 /// Until the final mode is set. Nobody else sees a volume meanwhile, but a copy may be broken off.
 const PRIVATE: u32 = 0o700;
@@ -100,6 +103,7 @@ impl<'v> ToVolume<'v> {
                 problems.push(CopyError::Keep { what, source });
             }
         };
+        // TO-VOLUME-1
         for acl in [acl::ACCESS, acl::DEFAULT] {
             if !facts.xattrs.iter().any(|(name, _)| name == acl) {
                 kept("ACL", self.without_acl(id, acl));

@@ -14,6 +14,7 @@ fn paths_begin_at_the_directory() {
     }
 }
 
+/// UNPACK-1
 #[test]
 fn no_path_leads_upward() {
     for path in ["..", "../a", "a/../b", "a/..", "/.."] {
@@ -43,6 +44,7 @@ impl Observer<UnpackError> for NoProblem {
     }
 }
 
+/// UNPACK-3
 #[test]
 fn directories_keep_their_times_however_many_there_are() {
     const DIRS: u64 = 20;

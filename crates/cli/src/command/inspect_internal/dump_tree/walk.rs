@@ -209,6 +209,7 @@ impl<'v> Walk<'v> {
         level: Option<u8>,
         at: Option<Position>,
     ) -> anyhow::Result<Option<Piece>> {
+        // DUMP-1: held until the piece is in memory.
         let _epoch = self.store.epoch();
         let Some((tree, expect)) = root()? else {
             return Ok(None);
@@ -281,6 +282,7 @@ impl<'v> Walk<'v> {
                     open: level,
                 },
             };
+            // DUMP-2
             if within.end.is_some_and(|end| end <= from.key) {
                 continue;
             }

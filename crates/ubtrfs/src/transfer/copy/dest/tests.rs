@@ -9,6 +9,7 @@ use super::{
     DestError, directory, file, link, node, open_directory, refer, symlink as make_symlink,
 };
 
+/// COPY-1
 #[test]
 fn names_that_are_not_one_component_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -38,6 +39,7 @@ fn names_that_are_not_one_component_are_refused() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// COPY-1
 #[test]
 fn a_link_among_the_copies_is_neither_entered_nor_written_through() {
     let dir = tempfile::tempdir().unwrap();

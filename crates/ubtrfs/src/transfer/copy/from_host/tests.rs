@@ -9,6 +9,7 @@ use crate::transfer::copy::source::{CopyStep, Source};
 
 static SOURCE: FromHost = FromHost { images: Vec::new() };
 
+/// FROM-HOST-1 and FROM-HOST-2
 #[test]
 fn names_come_in_order_and_links_are_not_entered() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,38 @@
+//! Memory of an archiver.
+
+use super::*;
+
+#[derive(Default)]
+struct Problems(Vec<(Vec<u8>, TarProblem)>);
+
+impl Observer<TarProblem> for Problems {
+    fn failed(&mut self, path: &[u8], problem: TarProblem) {
+        self.0.push((path.to_vec(), problem));
+    }
+}
+
+/// EXPORT-2
+#[test]
+fn files_with_many_parts_are_left_out_and_links_forgotten_with_the_last_name() {
+    let volume = crate::Volume::in_memory(256 << 20).unwrap();
+    for (name, parts) in [("few", MAX_SPARSE_PARTS - 1), ("many", MAX_SPARSE_PARTS)] {
+        let file = volume.create_file(format!("/{name}")).unwrap();
+        for part in 0..parts as u64 {
+            file.write_at(&[7; 4096], part << 20).unwrap();
+        }
+    }
+    volume.write("/first", "linked").unwrap();
+    volume.hard_link("/first", "/second").unwrap();
+    volume.hard_link("/first", "/third").unwrap();
+
+    let mut problems = Problems::default();
+    let root = volume.find("/").unwrap();
+    let mut archiver = Archiver::new(volume.engine(), Vec::new(), &mut problems);
+    archiver.tree(root, b"top").unwrap();
+    assert!(archiver.links.is_empty());
+    archiver.finish().unwrap();
+    let [(path, TarProblem::TooManyHoles)] = &problems.0[..] else {
+        panic!("{:?}", problems.0);
+    };
+    assert_eq!(path, b"top/many");
+}
