@@ -264,10 +264,12 @@ fn abandon(ring: &mut IoUring, requests: &mut [Request<'_>], open: usize) {
             // Unfinished ones are done by plain calls afterwards.
             requests[completion.user_data() as usize].take(completion.result());
         }
+        if taken == 0 {
+            return;
+        }
         // SAFETY: no argument is passed that the kernel would read or write.
         let waited = unsafe { ring.submitter().enter::<()>(0, 1, 1, None) };
         if let Err(error) = waited
-            && taken > 0
             && !is_passing(&error)
         {
             // Returning would give back buffers that the kernel still writes to.

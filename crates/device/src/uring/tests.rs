@@ -145,3 +145,33 @@ fn without_a_ring_plain_calls_do_the_same() {
         assert!(!fits || read.buf == pattern(read.offset, 5000));
     }
 }
+
+/// URING-1
+#[test]
+fn abandoned_batch_waits_for_all_that_the_kernel_has_taken() {
+    let Ok(mut ring) = IoUring::new(DEPTH) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let device = image(dir.path(), 1 << 20);
+    let mut bufs = vec![vec![0; 64 << 10]; 12];
+    let mut reads: Vec<DeviceRead<'_>> = (0..)
+        .zip(&mut bufs)
+        .map(|(n, buf)| DeviceRead::new(n << 16, buf))
+        .collect();
+    let mut requests = Vec::new();
+    let file = device.file().unwrap();
+    queue_reads(file, device.len_bytes(), &mut reads, &mut requests);
+    for (index, request) in requests.iter_mut().enumerate() {
+        let entry = request.entry(index);
+        // SAFETY: the buffers outlive the ring's last use, and `abandon` waits for what is submitted.
+        unsafe { ring.submission().push(&entry) }.unwrap();
+        if index == 7 {
+            ring.submit().unwrap();
+        }
+    }
+    abandon(&mut ring, &mut requests, 12);
+    let is_done = |request: &Request<'_>| request.settled || request.done > 0;
+    assert!(requests[..8].iter().all(is_done));
+    assert!(!requests[8..].iter().any(is_done));
+}

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::block_device::BlockDevice;
+use crate::nonblocking;
 use crate::pool::CheckedRead;
 use crate::read_errors::ReadErrorKind;
-use crate::waiting;
 use std::io;
 use std::ops::Range;
 use ubtrfs_format::ids::Physical;
@@ -90,8 +90,8 @@ fn thread_that_must_not_wait_leaves_damage_to_others() {
     let device = &volume.devices[devid as usize - 1];
     device.write_at(&[0x5a; 100], physical).unwrap();
     let pool = volume.pool(|_| true, &PoolOptions::new()).unwrap();
-    let failure = waiting::while_forbidden(|| read_range(&pool, 1 << 20)).unwrap_err();
-    assert!(failure.is_would_wait());
+    let failure = nonblocking::scope(|| read_range(&pool, 1 << 20)).unwrap_err();
+    assert!(failure.is_would_block());
     assert_eq!(pool.read_error_count(), 0);
     read_range(&pool, 1 << 20).unwrap();
     assert_eq!(pool.read_error_count(), 1);
