@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{DevId, Logical, Physical};
+pub use ubtrfs_format::item::STRIPE_LEN;
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::uuid::Uuid;
 
@@ -25,9 +26,6 @@ use crate::error::DeviceError;
 
 #[cfg(test)]
 mod tests;
-
-/// Bytes of a chunk that lie together on one stripe; the only value that the format allows.
-pub const STRIPE_LEN: u64 = 64 << 10;
 
 /// Where one stripe of a chunk starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

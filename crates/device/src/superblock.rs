@@ -16,6 +16,7 @@ use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::block_device::BlockDevice;
+use crate::chunk_layout::RESERVED_BYTES;
 use crate::error::{DeviceError, SoundCopy};
 use crate::find_signatures::find_signatures;
 use crate::signature::Signature;
@@ -53,9 +54,6 @@ pub enum CopyChoice {
     /// The newest of the others, if copy 0 is not valid. For reading only.
     Any,
 }
-
-/// Chunks begin behind this offset; what lies before is no file's contents.
-const RESERVED_BYTES: u64 = 1 << 20;
 
 /// All copies for which a device has room.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::block_group_flags::{BlockGroupFlags, Profile};
 use crate::features::Incompat;
 use crate::ids::Logical;
-use crate::item::Chunk;
+use crate::item::{Chunk, STRIPE_LEN};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptChunk {
@@ -39,8 +39,6 @@ pub enum CorruptChunk {
     },
 }
 
-/// The only stripe length that any kernel has written.
-const STRIPE_LEN: u64 = 64 << 10;
 /// Stripes are numbered with 32 bits.
 const LENGTH_LIMIT: u64 = STRIPE_LEN * u32::MAX as u64;
 const RAID10_COPIES: u16 = 2;

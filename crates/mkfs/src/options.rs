@@ -16,6 +16,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use super::error::MkfsError;
 use super::features::FeatureSet;
+pub(super) use ubtrfs_device::chunk_layout::RESERVED_BYTES;
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,6 @@ mod tests;
 const DEFAULT_NODESIZE: u32 = 16 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Nothing but superblocks lies below; the first chunk may begin here.
-pub(super) const RESERVED_BYTES: u64 = MIB;
 /// A SYSTEM chunk without a profile.
 pub(super) const SINGLE_SYSTEM_CHUNK_BYTES: u64 = 4 * MIB;
 /// Nodes of more than this many bytes set BIG_METADATA: the smallest page of a host.

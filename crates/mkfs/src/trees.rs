@@ -15,7 +15,7 @@ use std::ops::Range;
 use ubtrfs_device::chunk_layout::dev_extent;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
 use ubtrfs_format::item::{
-    BlockGroupItem, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeFlags, InodeItem,
+    BlockGroupItem, DevItem, DevStatsItem, DirHead, FileKind, FreeSpaceInfo, InodeItem,
     InodeRefHead, QgroupInfoItem, QgroupLimitItem, QgroupStatusItem, RootItem, RootItemFlags,
     RootRefHead,
 };
@@ -190,23 +190,16 @@ impl Contents<'_> {
 
     fn root_item(&self, tree: RootId, known: &Placement) -> RootItem {
         let root = known.root(tree);
-        let mut item = RootItem::new_zeroed();
-        item.inode.generation = 1.into();
-        item.inode.size = 3.into();
-        item.inode.nlink = 1.into();
-        item.inode.nbytes = u64::from(self.geometry.nodesize).into();
-        item.inode.mode = DIR_MODE.into();
+        let nodesize = self.geometry.nodesize;
+        let mut item = match tree.holds_files() {
+            true => RootItem::new_subvolume(nodesize),
+            false => RootItem::new_internal(nodesize),
+        };
         item.generation = GENERATION.into();
         item.generation_v2 = GENERATION.into();
         item.bytenr = root.logical.0.into();
         item.level = root.level;
         item.bytes_used = self.bytes_used(tree, known).into();
-        item.refs = 1.into();
-        if tree.holds_files() {
-            item.root_dirid = InodeNr::FIRST_FREE.0.into();
-            // Without it the kernel takes the inode's flags and byte_limit for stale bytes.
-            item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
-        }
         if let Some(subvolume) = self.subvolume(tree) {
             item.uuid = subvolume.uuid;
             item.ctime = self.identity.created;

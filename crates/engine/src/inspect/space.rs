@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubtrfs_device::MappedChunk;
+use ubtrfs_device::chunk_layout::RESERVED_BYTES;
+use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{DevId, Logical, RootId};
@@ -24,9 +25,6 @@ const MAX_GLOBAL_RESERVE: u64 = 512 << 20;
 const UNITS_WITH_FREE_SPACE_TREE: u64 = 22;
 const UNITS_WITH_BLOCK_GROUP_TREE: u64 = 23;
 const UNITS_WITHOUT: u64 = 15;
-/// The beginning of each device, which no chunk is put on.
-const DEVICE_RESERVED: u64 = 1 << 20;
-const STRIPE_LEN: u64 = 64 << 10;
 
 const REDUNDANT: BlockGroupFlags = BlockGroupFlags::DUP
     .union(BlockGroupFlags::RAID1)
@@ -256,8 +254,8 @@ impl Volume {
             };
             let unused = item.total_bytes.get().saturating_sub(used);
             let unused = unused / STRIPE_LEN * STRIPE_LEN;
-            if unused > DEVICE_RESERVED + smallest {
-                room.push(unused - DEVICE_RESERVED);
+            if unused > RESERVED_BYTES + smallest {
+                room.push(unused - RESERVED_BYTES);
             }
         }
         room.sort_unstable_by(|a, b| b.cmp(a));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_format::ids::{InodeNr, RootId};
-use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, RootItem, RootItemFlags, Timespec};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{FileKind, FileTime, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::FromZeros;
@@ -187,7 +187,7 @@ impl Plan<'_> {
         nodesize: usize,
     ) -> RootItem {
         let mut item = match self {
-            Plan::New(_) => new_root_item(nodesize),
+            Plan::New(_) => RootItem::new_subvolume(nodesize as u32),
             Plan::Snapshot { of, read_only } => snapshot_item(&of.item(), *read_only),
         };
         let (transid, now) = (txn.transid().0, Timespec::from(now));
@@ -201,19 +201,6 @@ impl Plan<'_> {
         }
         item
     }
-}
-
-/// What is of no use in a root item is as the kernel sets it.
-fn new_root_item(nodesize: usize) -> RootItem {
-    let mut item = RootItem::new_zeroed();
-    item.inode.generation = 1.into();
-    item.inode.size = 3.into();
-    item.inode.nlink = 1.into();
-    item.inode.nbytes = (nodesize as u64).into();
-    item.inode.mode = 0o040_755.into();
-    item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
-    item.root_dirid = InodeNr::FIRST_FREE.0.into();
-    item
 }
 
 fn snapshot_item(source: &RootItem, read_only: bool) -> RootItem {

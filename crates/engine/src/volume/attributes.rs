@@ -57,11 +57,6 @@ impl Volume {
         self.inodes.set_attr_and_look(id, set)
     }
 
-    /// Whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
-    pub fn has_lazy_times(&self) -> bool {
-        self.inodes.has_lazy_times()
-    }
-
     /// Has changes of times alone stay in memory from now on, or writes those that did.
     ///
     /// Errors: as `sync`.

@@ -6,6 +6,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::block_group_flags::BlockGroupFlags;
 use crate::uuid::Uuid;
 
+/// Bytes of a chunk that lie together on one stripe: the only stripe length that any kernel has written.
+pub const STRIPE_LEN: u64 = 64 << 10;
+
 /// The head of a chunk item; `num_stripes` stripes follow.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,

@@ -18,7 +18,7 @@ mod root;
 mod stripe_tree;
 mod verity;
 
-pub use chunk::{BlockGroupItem, Chunk, Stripe};
+pub use chunk::{BlockGroupItem, Chunk, STRIPE_LEN, Stripe};
 pub use dev::{DevExtent, DevItem, DevReplaceItem, DevStatsItem};
 pub use dir::{DirEntries, DirEntry, DirHead, DirLogItem, FileKind};
 pub use extent::{

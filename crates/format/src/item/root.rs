@@ -4,8 +4,8 @@ use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::inode::{InodeItem, Timespec};
-use crate::ids::{Logical, Transid};
+use super::inode::{InodeFlags, InodeItem, Timespec};
+use crate::ids::{InodeNr, Logical, Transid};
 use crate::key::DiskKey;
 use crate::uuid::Uuid;
 
@@ -59,6 +59,29 @@ bitflags! {
 }
 
 impl RootItem {
+    /// The item of an internal tree, without its place. What is of no use there is as mkfs.btrfs and the kernel set it.
+    /// `nodesize` in bytes.
+    pub fn new_internal(nodesize: u32) -> RootItem {
+        const DIRECTORY: u32 = 0o040_755;
+        let mut item = RootItem::new_zeroed();
+        item.inode.generation = 1.into();
+        item.inode.size = 3.into();
+        item.inode.nlink = 1.into();
+        item.inode.nbytes = u64::from(nodesize).into();
+        item.inode.mode = DIRECTORY.into();
+        item.refs = 1.into();
+        item
+    }
+
+    /// The item of a new subvolume, without its place. `nodesize` in bytes.
+    pub fn new_subvolume(nodesize: u32) -> RootItem {
+        let mut item = RootItem::new_internal(nodesize);
+        item.root_dirid = InodeNr::FIRST_FREE.0.into();
+        // Without it the kernel takes the inode's flags and byte_limit for stale bytes.
+        item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
+        item
+    }
+
     /// Reads an item of either size; the newer fields of an old or stale item read as zero.
     pub fn decode(bytes: &[u8]) -> Option<RootItem> {
         let mut item = RootItem::new_zeroed();

@@ -380,9 +380,4 @@ impl ApplyIo for BlockIo<'_, '_> {
         self.made -= 1;
         Ok(block)
     }
-
-    /// `read` has done it: what is read here is replaced.
-    fn retire(&mut self, _: &Block) -> Result<()> {
-        Ok(())
-    }
 }

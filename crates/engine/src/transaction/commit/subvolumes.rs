@@ -7,7 +7,7 @@ use ubtrfs_format::item::{FileTime, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{Header, header_flags};
 use ubtrfs_tree::{BlockSink, BulkTree, CommittedRoot, TreeBlock};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::blocks::{BlockIo, Holder};
 use super::{Commit, CommitTree};
@@ -132,7 +132,7 @@ impl Commit<'_> {
 
     /// Has the commit know a tree that it has just built.
     pub(super) fn adopt_new_tree(&mut self, root: CommittedRoot) -> Result<()> {
-        let item = internal_root_item(&self.roots.superblock());
+        let item = RootItem::new_internal(self.roots.superblock().nodesize.get());
         let tree = self.roots.adopt_tree(root, item);
         let tree = CommitTree {
             root,
@@ -186,16 +186,4 @@ pub(super) fn place_root(item: &mut RootItem, root: &CommittedRoot) {
     item.level = root.level;
     item.generation = generation.0.into();
     item.generation_v2 = generation.0.into();
-}
-
-/// The item of a tree that holds no files; what is of no use there is as mkfs.btrfs sets it.
-fn internal_root_item(superblock: &ubtrfs_format::superblock::Superblock) -> RootItem {
-    let mut item = RootItem::new_zeroed();
-    item.inode.generation = 1.into();
-    item.inode.size = 3.into();
-    item.inode.nlink = 1.into();
-    item.inode.nbytes = u64::from(superblock.nodesize.get()).into();
-    item.inode.mode = 0o040_755.into();
-    item.refs = 1.into();
-    item
 }
