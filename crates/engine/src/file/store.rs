@@ -225,7 +225,7 @@ impl<'a, 'p> Store<'a, 'p> {
         let files = self.files;
         let write = |writes: &[_]| files.inodes.transactions()?.write_data(writes);
         if let Ok(manager) = files.inodes.transactions() {
-            manager.count_data(bytes);
+            manager.counters.count_data(bytes);
         }
         if write(&all).is_ok() {
             return;

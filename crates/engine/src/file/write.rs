@@ -356,7 +356,7 @@ impl Files {
         let _waiting = self
             .inodes
             .transactions()
-            .map(|manager| manager.wait_for_buffer());
+            .map(|manager| manager.counters.wait_for_buffer());
         let mut last = None;
         while dirty.is_over_budget() {
             let some = dirty.next(last, FILES_AT_ONCE);

@@ -35,7 +35,7 @@ impl Inodes {
     pub(crate) fn can_queue_orphan(&self) -> bool {
         let is_served = self
             .transactions()
-            .is_ok_and(|manager| manager.has_background());
+            .is_ok_and(|manager| manager.threads.has_background());
         is_served && self.orphan_queue.queue.lock().len() < QUEUED_MAX
     }
 
@@ -50,7 +50,7 @@ impl Inodes {
         }
         self.orphan_queue.queue.lock().push_back(Arc::clone(inode));
         if let Ok(manager) = self.transactions() {
-            manager.want_eviction();
+            manager.threads.want_eviction();
         }
     }
 

@@ -14,6 +14,7 @@ mod names;
 mod rescue;
 mod subvolumes;
 mod tree;
+mod tree_table;
 mod writable;
 
 use std::sync::Arc;
@@ -41,8 +42,9 @@ pub(crate) use rescue::backups;
 pub use subvolumes::SubvolumePlace;
 pub(crate) use subvolumes::inode_of;
 pub use tree::Tree;
-pub(crate) use tree::TreeRef;
-use tree::{TreeTable, TreeUse};
+use tree::TreeUse;
+pub(crate) use tree_table::TreeRef;
+use tree_table::TreeTable;
 pub(crate) use writable::check_writable;
 
 use crate::error::{CorruptItem, Error, Result};

@@ -39,8 +39,9 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
-use super::manager::{CommitPhases, TransactionManager};
+use super::manager::TransactionManager;
 use super::pending_subvolumes::{PendingSubvolume, Puts};
+use super::stats::CommitPhases;
 use super::superblock_edits::SuperblockEdits;
 use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
@@ -145,7 +146,7 @@ impl TransactionManager {
             self.abort(error);
         }
         drop(alone);
-        if !self.has_background() {
+        if !self.threads.has_background() {
             self.retired_sets.free();
         }
         outcome

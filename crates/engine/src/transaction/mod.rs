@@ -1,8 +1,13 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `worst_case`, `stripes` < `running`, `gate`, `handle`, `reservation_cache`, `reservation` < `manager` < `commit` < `open`.
+//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `gate`,
+//! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state` <
+//! `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
 
+mod admission;
+mod cleaner_state;
 mod commit;
+mod data_flush;
 pub(crate) mod delayed_refs;
 mod estimate;
 pub(crate) mod extent_items;
@@ -18,8 +23,10 @@ mod reservation;
 mod reservation_cache;
 mod running;
 mod shared_extents;
+mod stats;
 mod stripes;
 mod superblock_edits;
+mod threads;
 mod waits;
 mod worst_case;
 
@@ -30,9 +37,10 @@ pub(crate) use delayed_refs::DelayedRefs;
 pub(crate) use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};
 pub(crate) use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;
-pub use manager::{CommitPhases, WriterStats};
-pub(crate) use manager::{TransactionManager, Wakening};
+pub(crate) use manager::TransactionManager;
 pub(crate) use open::TransactionOptions;
 pub(crate) use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub(crate) use reclaim::SpaceReclaim;
+pub use stats::{CommitPhases, WriterStats};
+pub(crate) use threads::Wakening;
 pub use waits::Waits;

@@ -76,7 +76,10 @@ impl Volume {
 
     /// Starts the threads that commit and write back at intervals. They end when the volume does.
     pub(crate) fn start_background(self: &Arc<Self>, interval: Duration) -> Result<()> {
-        self.inodes.transactions()?.set_commit_interval(interval);
+        self.inodes
+            .transactions()?
+            .threads
+            .set_commit_interval(interval);
         let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
         for (name, run) in threads {
             let manager = Arc::clone(self.inodes.transactions()?);
@@ -85,7 +88,7 @@ impl Volume {
                 .name(name.to_owned())
                 .spawn(move || run(&manager, &volume))
                 .map_err(Error::Thread)?;
-            self.inodes.transactions()?.add_background(thread);
+            self.inodes.transactions()?.threads.add_background(thread);
         }
         Ok(())
     }
@@ -133,7 +136,7 @@ type Duty = fn(&TransactionManager, &Weak<Volume>);
 /// Commits when somebody asks. Waits for no file: those whose commit it is may have it locked.
 fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     loop {
-        let pressed = match manager.next_wake() {
+        let pressed = match manager.threads.next_wake() {
             Wakening::Stop => return,
             Wakening::Pressed => true,
             Wakening::Due => false,
@@ -152,8 +155,16 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
 /// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
 fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     let mut last = Instant::now();
-    let left = |last: Instant| manager.commit_interval().saturating_sub(last.elapsed());
-    while manager.next_eviction(left(last).min(LOOK_FOR_TIMES)) {
+    let left = |last: Instant| {
+        manager
+            .threads
+            .commit_interval()
+            .saturating_sub(last.elapsed())
+    };
+    while manager
+        .threads
+        .next_eviction(left(last).min(LOOK_FOR_TIMES))
+    {
         let Some(volume) = volume.upgrade() else {
             return;
         };
@@ -165,7 +176,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
             // A write-back error is reported by the next sync of the file.
             let _ = volume.files.write_back_all();
             volume.inodes.dirty.trim();
-            manager.want_commit();
+            manager.threads.want_commit();
         }
     }
 }

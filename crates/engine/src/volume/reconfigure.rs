@@ -15,7 +15,7 @@ impl Volume {
         nonblocking::check()?;
         let manager = self.inodes.transactions()?;
         if let Some(interval) = options.commit_interval {
-            manager.set_commit_interval(interval);
+            manager.threads.set_commit_interval(interval);
         }
         self.roots.set_new_file_flags(options.data.new_file_flags());
         let settings = &self.inodes.settings;

@@ -256,7 +256,7 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
     volume.sync().unwrap();
     blocked.create("other");
     device.hold();
-    manager.want_commit();
+    manager.threads.want_commit();
     device.wait_for_waiter();
     // Its items go by the volume's thread.
     let waits = || manager.stats().delta_waits.count;

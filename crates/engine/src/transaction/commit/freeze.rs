@@ -39,7 +39,7 @@ impl<'v> Commit<'v> {
             };
             (old, trees, needs_cleaner, roots_in_use)
         };
-        manager.notify_frozen();
+        manager.threads.notify_frozen();
         let transid = old.transid;
         let refs = std::mem::take(&mut *old.refs.lock());
         let pending_subvolumes = std::mem::take(&mut *old.pending_subvolumes.lock());

@@ -27,7 +27,7 @@ use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
 use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
-use crate::transaction::manager::CommitPhases;
+use crate::transaction::stats::CommitPhases;
 use crate::transaction::{DataRef, DiskExtent, EditEstimate};
 use crate::{OpenOptions, Volume};
 
