@@ -114,6 +114,7 @@ impl<F: FileSystem> Server<F> {
                 size,
                 how,
             } => {
+                // REQ-1
                 let out = room(buffer, *size);
                 let most = out.len();
                 let read = self

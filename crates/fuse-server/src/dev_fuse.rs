@@ -62,6 +62,7 @@ impl<F: FileSystem> Readers<F> {
             }
         }
         loop {
+            // CLASSIC-2
             let thread = self.threads.lock().pop();
             match thread.map(JoinHandle::join) {
                 None => break,
@@ -108,6 +109,7 @@ impl<F: FileSystem> Readers<F> {
             let was_last = self.reading.fetch_sub(1, Ordering::Relaxed) == 1;
             match received {
                 Ok(Received::Request(header, len)) => {
+                    // CLASSIC-1
                     if was_last {
                         self.grow();
                     }

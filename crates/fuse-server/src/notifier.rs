@@ -238,6 +238,7 @@ impl Invalidator {
             threads: Vec::new(),
         };
         let queue = invalidator.queue();
+        // NOTIFY-2: each lane has a thread of its own.
         for (name, lane) in [
             ("ubtrfs-names", &queue.names),
             ("ubtrfs-nodes", &queue.nodes),

@@ -190,6 +190,7 @@ fn reads_are_never_older_than_a_write_that_is_complete() {
     });
 }
 
+/// REQ-7
 #[test]
 fn each_change_of_a_file_shows_in_every_way_of_reading_it() {
     in_each_way(

@@ -259,6 +259,7 @@ fn what_was_synced_shows_in_the_free_space_at_once() {
     });
 }
 
+/// REQ-5: an ioctl that fails with an answer.
 #[test]
 fn more_subvolumes_than_fit_are_told_in_parts() {
     if !or_skip("more_subvolumes_than_fit_are_told_in_parts") {

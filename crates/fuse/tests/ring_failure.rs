@@ -63,6 +63,7 @@ fn within<T>(heard: &Receiver<T>) -> T {
     heard.recv_timeout(HANGING).expect("it hangs")
 }
 
+/// QUEUE-2 and QUEUE-3
 #[test]
 fn a_queue_that_fails_ends_the_connection_with_all_that_waits() {
     let dir = tempfile::tempdir().unwrap();

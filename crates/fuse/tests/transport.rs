@@ -297,6 +297,7 @@ fn churn(dir: &Path, worker: u64) {
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// CLASSIC-1, QUEUE-1 and SLOT-1
 #[test]
 fn requests_that_wait_hold_no_other_up() {
     const WAITING: usize = 60;

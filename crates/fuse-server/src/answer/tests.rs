@@ -194,7 +194,7 @@ fn failure(outcome: &Outcome) -> Errno {
     }
 }
 
-// ANSWER-1, REQ-6
+// ANSWER-1, REQ-1, REQ-6
 #[test]
 fn a_refused_request_is_answered_in_full_by_the_next_thread() {
     let mut buffer = [0; 4096];

@@ -141,6 +141,7 @@ impl Queue {
                     Completion::Slot(index, Ok(())) => self.request(index, service),
                     Completion::Slot(_, Err(error)) => {
                         self.live -= 1;
+                        // QUEUE-3
                         if !is_end(error) && !service.device.ends_within(ENDING_AT_MOST) {
                             return Err(error.into());
                         }
@@ -161,6 +162,7 @@ impl Queue {
             if service.ending.has_failed() {
                 return Ok(());
             }
+            // QUEUE-2 and QUEUE-3
             if self.live == 0 {
                 return if service.device.ends_within(ENDING_AT_MOST) {
                     Ok(())
@@ -179,6 +181,7 @@ impl Queue {
         let mut slot = self.slots[index].take().expect("the kernel had this slot");
         let arrived = slot.arrived();
         let header = arrived.header;
+        // QUEUE-1: nothing waits here; the pool takes what would.
         let outcome = if always_waits(header.opcode) {
             Outcome::WouldBlock(Pending::Unparsed)
         } else {
@@ -215,6 +218,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        // QUEUE-2
         if self.live > 0 {
             // The kernel may have them.
             mem::forget(mem::take(&mut self.slots));

@@ -226,6 +226,7 @@ impl<S: Source> Adapter<S> {
                     Err(Error::Unaligned) => volume.write(id, offset, bytes),
                     outcome => outcome,
                 },
+                // REQ-7: readers find the bytes from here on.
                 false => volume.write(id, offset, bytes),
             }
             .map_err(errno)

@@ -52,6 +52,7 @@ pub(super) fn errno(error: Error) -> Errno {
         | Error::CsumMissing { .. }
         | Error::Decompress { .. } => Errno::IO,
     };
+    // REQ-5
     if matches!(errno, Errno::IO | Errno::UCLEAN) {
         tracing::error!("{error}");
     }

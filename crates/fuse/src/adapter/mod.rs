@@ -255,6 +255,7 @@ impl<S: Source> Adapter<S> {
                 });
             }
             Meaning::Listed => self.nodes.get(node.0).ok_or(Errno::STALE)?,
+            // REQ-3
             Meaning::Nothing => return Err(Errno::STALE),
         };
         Ok(Node {

@@ -107,6 +107,7 @@ impl NodeTable {
         let table = &mut *self.table.lock();
         if let Some(&number) = table.numbers.get(&what) {
             if let Some(node) = table.by_number.get_mut(&number) {
+                // REQ-2
                 node.lookups = node.lookups.saturating_add(1);
             }
             return number;

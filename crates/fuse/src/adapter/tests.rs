@@ -297,6 +297,7 @@ fn numbers_that_cannot_be_packed_work_until_they_are_forgotten() {
     assert_eq!(adapter.nodes.len(), 0);
 }
 
+/// REQ-3
 #[test]
 fn numbers_nobody_gave_are_stale() {
     let adapter = adapter(nested());

@@ -37,6 +37,7 @@ impl One {
     }
 }
 
+/// SWITCHER-1: no thread yields once the switcher is to sleep.
 #[test]
 fn many_requests_and_an_idle_cpu_let_threads_yield_until_there_is_quiet() {
     let mut one = One::new();

@@ -81,6 +81,7 @@ impl<S: Source> Adapter<S> {
         };
         if command == args::GET_SUBVOL_ROOTREF {
             let (found, is_all) = call.subvol_rootref(read(input)?)?;
+            // REQ-5: one of the ioctls that fail with an answer.
             return Ok(IoctlAnswer {
                 len_bytes: write(out, &found)?,
                 error: (!is_all).then_some(Errno::OVERFLOW),

@@ -40,7 +40,7 @@ fn a_number_is_the_same_after_it_was_forgotten() {
     assert_eq!(stub(256, "a").usual_number(), first);
 }
 
-// NODES-1
+// NODES-1 and REQ-2
 #[test]
 fn a_node_stays_until_every_lookup_is_forgotten() {
     let nodes = NodeTable::default();
