@@ -246,6 +246,7 @@ fn superblock_that_the_kernel_refuses_is_refused() {
     }
 }
 
+/// COMMIT-5
 #[test]
 fn device_that_lost_its_volume_meanwhile_is_not_committed_to() {
     let mut options = MkfsOptions::default();

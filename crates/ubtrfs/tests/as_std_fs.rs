@@ -269,7 +269,7 @@ impl Judge {
 
 /// One test, as the working directory is the process's.
 ///
-/// PATHS-1
+/// PATHS-1, LOOKUP-1 and LOOKUP-2
 #[test]
 fn calls_by_paths_are_as_in_std_fs() {
     let mut judge = Judge {

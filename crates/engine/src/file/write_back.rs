@@ -98,6 +98,7 @@ impl Files {
         for ((file, plan), (extents, delalloc)) in taken.iter().zip(&plans).zip(means) {
             store.add(file.inode, plan.as_ref().ok(), extents, delalloc);
         }
+        // WRITEBACK-1: the data is on the devices before any item is entered.
         let stored = store.finish();
         let mut outcome = Ok(());
         for ((file, plan), stored) in taken.iter().zip(plans).zip(stored) {
@@ -247,6 +248,7 @@ impl Files {
                 extent_edit.fill_holes(from..to, generation);
             }
         }
+        // WRITEBACK-2
         item.size = item.size.get().max(size.end).into();
     }
 }

@@ -238,6 +238,7 @@ impl Inodes {
     /// Errors: a failed commit. A failed write-back is reported by the next fsync of the file.
     fn reclaim_data_space(&self) -> Result<bool> {
         let manager = self.transactions()?;
+        // ORPHAN-QUEUE-2
         self.evict_orphans();
         let _ = manager.write_back_dirty();
         self.transactions()?.commit_running()?;

@@ -186,6 +186,7 @@ impl<'t> Draft<'t> {
     /// Another value for an item that was found by [`Draft::get`].
     pub(crate) fn put(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
         match self.change(&key) {
+            // DRAFT-1
             Some(change) => {
                 change.value = Some(value.into());
                 change.stamps = stamps;
@@ -244,6 +245,7 @@ impl<'t> Draft<'t> {
     }
 
     fn push(&mut self, key: Key, there: bool, value: Option<Arc<[u8]>>, stamps: Stamps) {
+        // DRAFT-1: only for keys that `change` has not found.
         self.changes.push(Change {
             key,
             there,

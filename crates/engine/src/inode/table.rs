@@ -124,6 +124,7 @@ impl Shard {
             let Some(inode) = self.inodes.get(&id) else {
                 continue;
             };
+            // INODE-1
             let is_free = Arc::strong_count(inode) == 1 && !inode.must_stay();
             if is_free && self.inodes.len() > kept {
                 self.inodes.remove(&id);
@@ -169,6 +170,7 @@ impl InodeTable {
         }
         let tree = Arc::clone(&*roots.tree_of(id)?);
         let mut shard = self.shard(id).lock();
+        // INODE-1
         if let Some(inode) = shard.inodes.get(&id) {
             return Ok(Arc::clone(inode));
         }

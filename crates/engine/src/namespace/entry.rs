@@ -130,6 +130,7 @@ impl Draft<'_> {
         if let Some(old) = &old {
             self.check_fits(old, entry.name, record.len())?;
         }
+        // DRAFT-2
         self.note_name(dir, entry.name, Some(entry.location));
         self.append(key, old.as_ref(), record, Some(TRANSID_AT));
         let stamps = Stamps::at(TRANSID_AT);
@@ -209,6 +210,7 @@ impl Draft<'_> {
         let mut item = old.to_vec();
         let at = start + std::mem::offset_of!(DirHead, location);
         item[at..at + size_of::<DiskKey>()].copy_from_slice(DiskKey::from(location).as_bytes());
+        // DRAFT-2
         self.note_name(InodeNr(dir), name, Some(location));
         self.put(key, item, Stamps::NONE);
         Ok(())
@@ -228,6 +230,7 @@ impl Draft<'_> {
                 what: CorruptItem::NotListed,
             });
         }
+        // DRAFT-2
         self.note_name(dir, name, None);
         self.cut(key, &old, start, len);
         self.delete(index);

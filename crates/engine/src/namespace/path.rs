@@ -162,6 +162,7 @@ impl Namespace {
 
     /// Reads a link that the walk follows, and starts anew at the top if its target does.
     fn read_target(&self, walk: &mut PathWalk, link: FileId) -> Result<Vec<u8>> {
+        // LOOKUP-2
         walk.links += 1;
         if walk.links > MAX_SYMLINKS {
             return Err(Error::TooManySymlinks);

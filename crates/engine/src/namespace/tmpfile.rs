@@ -43,6 +43,7 @@ impl Namespace {
             inherited: &inherited,
         };
         draft.insert_new(id.ino, new, 0, &from, FileTime::now())?;
+        // ORPHAN-1
         draft.put_orphan(id.ino.0);
         // Held before there is anything that could be taken for a leftover.
         let inode = self.inodes.get(id)?;

@@ -174,6 +174,7 @@ impl Namespace {
             // Evicting it may.
             nonblocking::check()?;
         }
+        // ORPHAN-1 and ORPHAN-QUEUE-1
         draft.put_orphan(ino.0);
         Ok(AfterUnlink::Orphan)
     }

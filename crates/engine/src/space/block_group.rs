@@ -325,6 +325,7 @@ impl BlockGroup {
             free = Free::Unusable;
         }
         if let Free::Loaded(free) = &mut free {
+            // GROUP-2
             for (&start, &end) in pinned {
                 free.exclude(start, end - start);
             }

@@ -180,6 +180,7 @@ impl Space {
         let (sectorsize, count) = (self.params.sectorsize, stripes.len());
         let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
         let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
+        // NEWCHUNK-3
         self.pool.add_chunk(logical, &head, &stripes)?;
         let chunk = self.pool.chunk_map().get(logical)?;
         chunks.next_logical = chunk.end().0;

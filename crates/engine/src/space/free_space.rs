@@ -116,6 +116,7 @@ impl FreeSpace {
             return Err(FreeSpaceError::AlreadyFree { start, len });
         }
         self.free_units += range.end - range.start;
+        // FREE-1
         for piece in self.pieces(&range) {
             match piece {
                 Piece::Extents(piece) => self.insert_extent(piece),
@@ -270,6 +271,7 @@ impl FreeSpace {
 
     /// Joins it with those that it touches.
     fn insert_extent(&mut self, extent: Range<u64>) {
+        // FREE-2
         let mut extent = extent;
         if let Some((&start, &end)) = self.extents.range(..extent.start).next_back()
             && end == extent.start
@@ -358,6 +360,7 @@ impl FreeSpace {
         let units = self.region(region);
         let mut bitmap = Bitmap::new(units.end - units.start);
         self.runs_in(region, |from, to| bitmap.set(from, to));
+        // FREE-2: no extent reaches into the region of a bitmap.
         self.cut_extents(&units);
         self.bitmaps.insert(region, bitmap);
     }

@@ -78,6 +78,7 @@ impl TransactionManager {
         assert_outside_transactions();
         let mut waits = READERS_TRIES;
         for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
+            // ORPHAN-QUEUE-2
             if !cost.frees {
                 self.evict_orphans();
             }
@@ -243,6 +244,7 @@ impl TransactionManager {
 
     /// The estimate for times that are in no item yet.
     fn lazy(&self) -> EditEstimate {
+        // LAZY-3
         EditEstimate::items(self.lazy_times.count() as u64)
     }
 

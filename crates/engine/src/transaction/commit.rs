@@ -141,6 +141,7 @@ impl TransactionManager {
     }
 
     fn commit_alone(&self, alone: MutexGuard<'_, ()>) -> Result<()> {
+        // WRITER-1: `alone` is the lock of `committing`.
         let outcome = self.commit_or_panic();
         if let Err(error) = &outcome {
             self.abort(error);
@@ -181,6 +182,7 @@ impl Commit<'_> {
     /// All phases but the freeze.
     fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
         let pool = self.roots.pool();
+        // COMMIT-5
         pool.check_unchanged()?;
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;

@@ -91,6 +91,7 @@ impl Head {
     }
 
     fn expect_shape(&mut self, shape: ExtentShape) {
+        // REFS-3
         if self.shape != shape {
             self.disagreement.get_or_insert(Disagreement::Shape(shape));
         }
@@ -122,6 +123,7 @@ impl RefChanges {
         match self {
             RefChanges::One(only, sum) if *only == key => {
                 *sum = sum.saturating_add(delta);
+                // REFS-1
                 if *sum == 0 {
                     *self = RefChanges::default();
                 }
@@ -136,6 +138,7 @@ impl RefChanges {
                 }
                 btree_map::Entry::Occupied(mut entry) => {
                     *entry.get_mut() = entry.get().saturating_add(delta);
+                    // REFS-1
                     if *entry.get() == 0 {
                         entry.remove();
                     }
@@ -284,6 +287,7 @@ impl DelayedRefs {
                 head.expect_shape(shape);
                 edit(head);
                 self.spilled += head.changes.spilled();
+                // REFS-1
                 if head.is_idle() {
                     entry.remove();
                 }

@@ -166,6 +166,7 @@ impl<'a, 'v> Extent<'a, 'v> {
                 let key = item.key;
                 return Err(RefError::Unlike { bytenr, shape, key }.into());
             }
+            // REFS-2
             (Found::Item(ExtentItem { key, .. }, _) | Found::Stray(key), true) => {
                 return Err(RefError::Exists { bytenr, shape, key }.into());
             }
@@ -197,6 +198,7 @@ impl<'a, 'v> Extent<'a, 'v> {
                 return Err(RefError::SecondReference { bytenr, reference }.into());
             }
             let refs = self.item.refs.checked_add(u64::from(count));
+            // EXTENT-1
             self.item.refs = refs.ok_or(overflow)?;
             let limit = self.context.item_limit();
             let is_inline = self.item.raise(reference, count)?
@@ -237,6 +239,7 @@ impl<'a, 'v> Extent<'a, 'v> {
         let is_free = self.item.refs == 0;
         let has_refs =
             self.item.has_inline() || (self.keyed.were_any() && self.keyed.any(self.cursor)?);
+        // EXTENT-1
         if is_free == has_refs {
             let (bytenr, refs) = (self.bytenr, self.item.refs);
             return Err(RefError::Sum { bytenr, refs }.into());
@@ -266,9 +269,11 @@ impl<'a, 'v> Extent<'a, 'v> {
             });
         }
         if !(is_free && is_new) {
+            // EXTENT-2
             let value = (!is_free).then(|| self.item.encode());
             batch.changes.push((key, value));
         }
+        // EXTENT-3: the keys of keyed references are above that of their extent.
         batch.changes.extend(self.keyed.into_changes());
         Ok(())
     }

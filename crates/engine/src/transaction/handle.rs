@@ -87,6 +87,7 @@ impl TransactionManager {
         &'v self,
         reservation: Reservation<'v>,
     ) -> Result<TransactionHandle<'v>> {
+        // RUN-2
         let guard = self.running.read();
         self.check_alive()?;
         Ok(TransactionHandle {
@@ -198,6 +199,7 @@ impl TransactionHandle<'_> {
 
     /// Changes what the root tree says of `tree`, its place apart.
     pub(crate) fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
+        // TREE-2: the root tree hears of it with the commit.
         tree.change_item(change);
         self.guard.touch(tree);
     }

@@ -96,6 +96,7 @@ fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
     }
 }
 
+/// RUN-1
 #[test]
 fn committed_edits_are_there_after_reopening() {
     for features in ["", "^free-space-tree,^block-group-tree", "^no-holes"] {
@@ -131,7 +132,7 @@ fn committed_edits_are_there_after_reopening() {
     }
 }
 
-/// Many leaves change in one batch: what is built of them is written before all of them are.
+/// BLOCKS-3. Many leaves change in one batch: what is built of them is written before all of them are.
 #[test]
 fn blocks_that_wait_to_be_written_stay_within_their_budget() {
     const ITEMS: u64 = 3000;
@@ -299,6 +300,7 @@ fn judge(made: &KernelVolume) {
     made.check().unwrap();
 }
 
+/// BLOCKS-1 and BLOCKS-2
 #[test]
 fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
     if !kernel::or_skip("edits of shared blocks") {

@@ -26,6 +26,7 @@ impl Volume {
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
         nonblocking::check()?;
+        // ORPHAN-QUEUE-2
         self.inodes.evict_orphans();
         let written = self.files.write_back_all();
         self.inodes.write_times()?;

@@ -71,6 +71,7 @@ fn sync_writes_them_all_and_fsync_those_of_the_file() {
 
 type Change = dyn Fn(&World, FileId);
 
+/// LAZY-1
 #[test]
 fn any_other_change_of_the_inode_writes_them() {
     let changes: [&Change; 5] = [

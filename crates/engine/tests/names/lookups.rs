@@ -57,6 +57,7 @@ fn name_taken_away_and_given_again_leads_to_the_new_file() {
     });
 }
 
+/// DRAFT-2
 #[test]
 fn moved_names_lead_where_they_were_moved() {
     at_all_ages(|world, dir| {

@@ -12,6 +12,7 @@ fn orphans(volume: &ubtrfs_engine::Volume) -> Vec<u64> {
     keys.iter().map(|key| key.offset).collect()
 }
 
+/// ORPHAN-1
 #[test]
 fn held_file_outlives_its_last_name() {
     let world = World::new();

@@ -72,6 +72,7 @@ fn new_subvolume_stands_in_its_directory_and_is_empty() {
     world.shows(|volume| assert_eq!(names(volume, "dir/sub"), ["file"]));
 }
 
+/// TREE-1: the snapshot shows uncommitted edits that other calls have made.
 #[test]
 fn snapshot_shows_the_moment_and_then_goes_its_own_way() {
     let mut world = World::new();
@@ -114,6 +115,7 @@ fn snapshot_of_the_top_does_not_hold_itself() {
     });
 }
 
+/// TREE-2
 #[test]
 fn nothing_changes_in_a_read_only_subvolume() {
     let mut world = World::new();
@@ -178,6 +180,7 @@ fn deleted_subvolume_is_gone_with_all_in_it() {
     });
 }
 
+/// TREE-3
 #[test]
 fn held_files_of_a_deleted_subvolume_go_on_until_they_are_let_go() {
     let mut world = World::new();

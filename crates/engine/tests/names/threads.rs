@@ -8,6 +8,7 @@ use ubtrfs_sim::Rng;
 
 use crate::world::{World, names};
 
+/// INODE-2
 #[test]
 fn threads_fill_and_empty_directories_while_commits_run() {
     let mut world = World::new();
@@ -93,6 +94,7 @@ fn directories_moved_by_many_form_no_loop() {
     }
 }
 
+/// INODE-1: without one object there is no lock that excludes the others.
 #[test]
 fn one_of_many_makes_a_name() {
     let world = World::new();

@@ -203,6 +203,7 @@ fn snapshots() {
     prove("snapshots", Shape::Snapshots, 1500);
 }
 
+/// DRAFT-1
 #[test]
 fn colliding_names() {
     prove("colliding_names", Shape::CollidingNames, 4000);
@@ -260,6 +261,7 @@ fn lazy_times() {
     }
 }
 
+/// LAZY-3
 #[test]
 fn full_disk_with_lazy_times() {
     let case = Case {

@@ -162,6 +162,7 @@ fn shown(extent_edit: &ExtentEdit, sectors: usize) -> Shown {
     shown
 }
 
+/// EXTENT-EDIT-1
 #[test]
 fn any_replacements_show_what_was_put_last() {
     let mut rng = Rng::new(seed("any_replacements_show_what_was_put_last"));

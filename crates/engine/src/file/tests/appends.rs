@@ -67,6 +67,7 @@ fn appends_are_kept_and_what_they_were_promised_goes_back() {
     rig.assert_sound();
 }
 
+/// BUFFER-3
 #[test]
 fn two_who_write_on_in_one_file_are_promised_no_more_than_one() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());

@@ -112,6 +112,7 @@ fn names_change_while_data_and_a_commit_wait_for_the_device() {
     blocked.close();
 }
 
+/// ORPHAN-QUEUE-2
 #[test]
 fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
     let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));

@@ -47,6 +47,7 @@ fn assert_left_alone(recorded: &Recorded) {
     assert!(!recorded.requests_since(CLOSED).iter().any(is_write));
 }
 
+/// WRITER-3
 #[test]
 fn data_that_comes_too_late_is_not_written() {
     let recorded = Recorded::open(&options());

@@ -177,6 +177,7 @@ fn a_sector_that_cannot_be_completed_is_lost_alone() {
     assert_sound(&broken.inner);
 }
 
+/// WRITER-2
 #[test]
 fn an_aborted_volume_refuses_writes_and_shows_those_before() {
     let broken = broken();
@@ -222,6 +223,7 @@ fn who_waits_for_an_abort_hears_the_reason_or_that_there_was_none() {
     assert_eq!(waits_for(&|broken| broken.volume.close().unwrap()), None);
 }
 
+/// INODE-1
 #[test]
 fn loss_that_nobody_was_told_of_outlives_another_name() {
     let broken = broken();

@@ -270,6 +270,7 @@ fn run(name: &str, mkfs: &MkfsOptions, open: OpenOptions, reach: u64, rounds: us
     Script::new(rig, rng, reach).run(rounds, 120);
 }
 
+/// BUFFER-2
 #[test]
 fn any_history_reads_back() {
     let mkfs = MkfsOptions::default();

@@ -94,7 +94,7 @@ fn threads_with_files_of_their_own_do_not_disturb_each_other() {
     }
 }
 
-/// Each sector of a file is written as a whole, with one byte all over; whatever the order, a sector never
+/// BUFFER-1. Each sector of a file is written as a whole, with one byte all over; whatever the order, a sector never
 /// shows two.
 #[test]
 fn sectors_are_never_torn_while_many_write_clone_and_read() {

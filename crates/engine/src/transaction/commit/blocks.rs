@@ -231,6 +231,7 @@ impl<'v> Blocks<'v> {
                 full_backref: false,
             },
         };
+        // BLOCKS-2
         match sharing {
             Sharing {
                 refs: 2..,

@@ -126,6 +126,7 @@ impl Commit<'_> {
         while let Some(step) = walk.path.last() {
             let (block, slot) = (step.block.clone(), step.slot);
             let level = block.node().level();
+            // CLEAN-3: a leaf is finished before the step can end.
             if level == 0 || slot >= block.node().len() {
                 self.finish_block(&mut walk)?;
                 walk.has_begun = true;

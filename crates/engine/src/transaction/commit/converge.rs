@@ -107,6 +107,7 @@ impl Commit<'_> {
             if !std::mem::take(&mut tree.item_is_stale) {
                 continue;
             }
+            // TREE-2: only commits write root items.
             let mut item = tree.item;
             place_root(&mut item, &tree.root);
             item.bytes_used = tree.bytes_used(nodesize).into();

@@ -16,6 +16,7 @@ impl<'v> Commit<'v> {
     /// None if there is nothing to commit.
     pub(super) fn freeze(manager: &'v TransactionManager) -> Result<Option<Commit<'v>>> {
         let (old, trees, needs_cleaner, roots_in_use) = {
+            // RUN-2
             let mut running = manager.running.write();
             let needs_cleaner = manager.take_needs_cleaner();
             if running.running().is_empty() && !needs_cleaner {

@@ -55,6 +55,7 @@ impl GroupChanges {
 
 impl Commit<'_> {
     pub(super) fn note_used(&mut self, used: &Used) -> Result<()> {
+        // COMMIT-3
         let group = self.group_of(used.start, used.len)?;
         group.change_used(used.len as i64);
         if used.is_data {
@@ -67,7 +68,7 @@ impl Commit<'_> {
 
     pub(super) fn note_freed(&mut self, freed: &Freed) -> Result<()> {
         let group = self.group_of(freed.start, freed.len)?;
-        // Before it counts as unused, so that nobody is reserved it yet.
+        // COMMIT-1. Before it counts as unused, so that nobody is reserved it yet.
         self.manager.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));

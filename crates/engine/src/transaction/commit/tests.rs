@@ -384,12 +384,13 @@ fn cleaner_takes_steps_that_there_is_room_for() {
     deletes_scattered(20_000, MIB + MIB / 4, false);
 }
 
-/// What others share is not freed, but all of its references change.
+/// CLEAN-1. What others share is not freed, but all of its references change.
 #[test]
 fn cleaner_takes_steps_through_what_a_snapshot_shares() {
     deletes_scattered(40_000, 2 * MIB + MIB / 2, true);
 }
 
+/// SPLIT-INSERT-1
 #[test]
 fn overwriting_many_extents_at_once_is_done_in_steps() {
     let mut place = Place::new(60_000);

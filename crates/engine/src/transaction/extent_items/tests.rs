@@ -331,6 +331,7 @@ fn extent_without_an_item_cannot_change() {
     assert!(matches!(error, RefError::Exists { key, .. } if key == stray));
 }
 
+/// REFS-2
 #[test]
 fn extent_in_use_cannot_be_made_again() {
     let mut tree = tree_of(new_data(&[(file(257, 0), 1)]));

@@ -64,6 +64,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     println!("{name}: {cuts} states, {} flushes", recording.flushes());
 }
 
+/// COMMIT-3, RUN-2 and WRITER-1
 #[test]
 fn threads_and_commits_at_intervals() {
     let options = OpenOptions::new()
@@ -73,6 +74,7 @@ fn threads_and_commits_at_intervals() {
     threads_survive("cuts, threads", &layout, &options, Shape::Mixed);
 }
 
+/// WRITEBACK-1 and WRITEBACK-2
 #[test]
 fn threads_and_commits_under_pressure_on_raid1() {
     let options = OpenOptions::new()

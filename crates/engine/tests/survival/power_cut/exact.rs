@@ -38,6 +38,7 @@ fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     println!("{name}: {cuts} states, {flushes} flushes");
 }
 
+/// COMMIT-2 and DIRTY-1
 #[test]
 fn mixed_work_on_one_device() {
     let layout = Layout::new(1, 256 * MIB);
@@ -93,6 +94,7 @@ fn mixed_groups() {
     survives("cuts, mixed groups", &layout, &quiet(), Shape::Mixed);
 }
 
+/// COMMIT-1 and RELEASE-1
 #[test]
 fn chunks_that_come_and_go_on_a_full_disk() {
     let layout = Layout::new(1, 160 * MIB);

@@ -68,6 +68,7 @@ fn kernel_goes_on(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> 
     Ok(volume.check()?)
 }
 
+/// CLEAN-2 and CLEAN-3
 #[test]
 fn subvolume_is_deleted_in_steps() {
     const TEST: &str = "cuts, deletion in steps";
