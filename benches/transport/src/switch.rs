@@ -1,8 +1,8 @@
 //! The kernel's switch for FUSE over io_uring, turned on for as long as a mount is being made.
 //!
-//! The kernel looks at it only then. The thread that turns it on holds a lock on it, against all others that do so or that
-//! mount meanwhile, and puts back its old state. Otherwise a mount could be offered io_uring and then be refused it, and
-//! would do without or fail.
+//! The kernel reads the switch only then. The thread that turns it on holds an exclusive lock on it and restores the
+//! old state. The lock excludes other threads that turn it on or mount meanwhile. Otherwise the kernel could offer
+//! io_uring to a mount and then refuse it. That mount would do without io_uring or fail.
 
 use std::fs::{self, File};
 use std::io;

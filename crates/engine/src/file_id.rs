@@ -54,7 +54,8 @@ impl FileId {
     }
 }
 
-/// Of two numbers that nobody chooses to collide: they are given out in turn.
+/// A hasher for the numbers of trees and inodes, without protection against deliberate collisions: the numbers are
+/// assigned in sequence.
 #[derive(Debug, Default)]
 pub(crate) struct IdHasher(u64);
 

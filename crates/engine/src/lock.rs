@@ -1,7 +1,8 @@
-//! Taking locks that others may hold while they read or write devices: those of inodes, of files' extents, and of
-//! the ways up to the top.
+//! Acquisition of locks that other threads may hold while they read or write devices. These are the locks of inodes
+//! and of files' extents, and `InodeTable::rename_lock`.
 //!
-//! Who must not wait (`ubtrfs_device::nonblocking`) tries a little, as the holder may be about to let go.
+//! A nonblocking thread (`ubtrfs_device::nonblocking`) tries `TRIES` times before it fails, because the holder may be
+//! about to release the lock.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ubtrfs_device::nonblocking::{self, WouldBlock};

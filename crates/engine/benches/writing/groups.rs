@@ -21,11 +21,11 @@ const TARGET_BYTES: u64 = 1 << 30;
 const WRITES: u64 = 20_000;
 const WRITE_BYTES: usize = 4096;
 
-/// What writes cost in one round.
+/// The cost of the writes of one round.
 struct Cost {
     /// Nanoseconds that the writing thread computed for each, system calls included.
     computing: f64,
-    /// Of the time that each took.
+    /// The median of the nanoseconds that each took.
     median: f64,
 }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use ubtrfs_sim::Scratch;
 
-/// As the command has it.
+/// Mimalloc, which the `ubtrfs` command uses as well.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

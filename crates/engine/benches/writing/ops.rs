@@ -34,7 +34,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// Of as many calls in each part.
+    /// Combines the rates of parts that made equal numbers of calls.
     fn of_equal_parts(parts: &[Rates]) -> Rates {
         let whole = |rate: fn(&Rates) -> f64| {
             let times = parts.iter().map(|part| 1.0 / rate(part));

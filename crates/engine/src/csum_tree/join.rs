@@ -1,8 +1,7 @@
 //! Checksum items: neighbours become one, and those of freed extents go.
 //!
-//! Write-back inserts an item for each extent. Here the runs of a transaction that follow each other are
-//! joined, to each other and to the committed item before them, up to the size that the kernel gives
-//! an item.
+//! Write-back inserts an item for each extent. A commit joins adjacent runs of its transaction with each other and
+//! with the committed item before them. A joined item grows up to the size that the kernel gives an item.
 //!
 //! Not here: computing the sums.
 

@@ -6,8 +6,8 @@
 //! Invariants
 //! - COMMIT-1: nothing on disk that the last durable superblock leads to is overwritten.
 //! - COMMIT-2: the superblock is written only after everything that it leads to was flushed.
-//! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit,
-//!   never from the allocator, which already serves the next transaction.
+//! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit. They
+//!   never follow from the allocator, which already serves the next transaction.
 //! - COMMIT-4: every changed block went through the checker before it is written.
 //! - COMMIT-5: a commit to a device that another program has made something else of fails before it writes.
 //!
@@ -56,7 +56,7 @@ use space_items::GroupChanges;
 struct CommitTree {
     tree: Arc<Tree>,
     root: CommittedRoot,
-    /// As of the freeze.
+    /// The root item, taken at the freeze.
     item: RootItem,
     frozen: Option<Arc<FrozenSet>>,
     /// Blocks made less blocks given up.
@@ -153,8 +153,8 @@ impl TransactionManager {
         outcome
     }
 
-    /// A panic is an error like others: those that wait for the commit hear of it, and no other begins with what this
-    /// one has left half done (WRITER-2).
+    /// Commits, and returns a panic as an error. So threads that wait for the commit get the error, and no other
+    /// commit begins with half-done changes of this one (WRITER-2).
     fn commit_or_panic(&self) -> Result<()> {
         panic::catch_unwind(AssertUnwindSafe(|| self.commit())).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().map(String::as_str);

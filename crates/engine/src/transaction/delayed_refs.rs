@@ -1,15 +1,15 @@
 //! Changes of reference counts that the extent tree does not have yet.
 //!
-//! A count is a sum, not a value that the last writer sets: changes are kept as differences, merged per
-//! extent and reference, and made in the extent tree by the commit. What adds up to nothing is forgotten.
+//! A count is a sum, not a value that the last writer sets. So changes are kept as differences, merged per extent and
+//! reference. The commit makes them in the extent tree. Differences that add up to 0 are forgotten.
 //!
 //! Invariants
 //! - REFS-1: no reference is kept with a difference of 0, and no extent with nothing to do.
 //! - REFS-2: an extent that is new here has no item in the extent tree yet.
-//! - REFS-3: what is said of an extent that disagrees with what was said before is kept as a
-//!   [`Disagreement`], which fails the commit: a damaged volume may name any extent.
+//! - REFS-3: a change that contradicts an earlier one of the same extent is kept as a [`Disagreement`], which fails
+//!   the commit. A damaged volume can cause it, because it may name any extent.
 //!
-//! Locks: none; whoever shares one puts it behind its own.
+//! Locks: none. A caller that shares a [`DelayedRefs`] protects it by a lock of its own.
 //! Not here: what becomes of the items (`extent_items`).
 
 use std::collections::{BTreeMap, btree_map};

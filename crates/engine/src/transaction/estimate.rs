@@ -4,10 +4,10 @@ use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 
 use crate::error::RefKey;
 
-/// So much room is kept back for operations that free space: who frees more items does it in steps, which are
-/// no larger than this when there is no room for larger ones.
+/// The number of items that the global reserve covers for an operation that frees space. An operation that frees more
+/// items works in steps. They are no larger than this when there is no space for larger ones.
 pub(crate) const FREEING_ITEMS: u64 = 40;
-/// What they lie side by side in, and the leaves of a name.
+/// The leaves in which these items lie side by side, and the leaves of a name.
 const FREEING_LEAVES: u64 = 8;
 
 /// What an operation may change at worst.
@@ -98,8 +98,8 @@ pub(crate) struct DiskExtent {
     pub(crate) len: u64,
 }
 
-/// Who refers to a data extent: the file extent item of (root, ino) at `offset` + the item's own offset
-/// into the extent.
+/// A reference to a data extent, held by the file extent item of (root, ino) at `offset` + the item's own offset into
+/// the extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataRef {
     pub(crate) root: RootId,

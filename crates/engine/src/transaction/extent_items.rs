@@ -1,20 +1,20 @@
 //! Pending changes of references -> changes of the extent tree's items.
 //!
-//! A pure function over a view of the extent tree. Extents are visited in address order, and within one
-//! all additions are made before all drops, so that an extent that changes hands is never free between.
+//! A pure function over a view of the extent tree. Extents are visited in address order. Within an extent all
+//! additions are made before all drops, so that an extent that changes hands is never free between.
 //!
-//! Where a reference goes: into the extent's item, as long as that stays below the kernel's limit and no
-//! reference of the extent is an item of its own; from then on into items of their own, until the last of
-//! those is gone. So a reference that is not inline needs to be looked for only if there are any of those.
+//! A new reference goes into the extent's item (inline) as long as the item stays below the kernel's limit. Otherwise
+//! it becomes an item of its own (keyed). Once an extent has keyed references, new ones are keyed as well, until the
+//! last keyed one is gone. So a reference that is not inline needs a search only if the extent has keyed references.
 //!
 //! Invariants
-//! - EXTENT-1: an item's count is the sum of its references, inline and keyed; a change that cannot keep
-//!   it so is an error that names the extent.
+//! - EXTENT-1: an item's count is the sum of its references, inline and keyed. A change that cannot keep it so is an
+//!   error that names the extent.
 //! - EXTENT-2: an extent without references has no items.
 //! - EXTENT-3: the changes ascend by key and name each key once.
 //!
 //! Locks: none.
-//! Not here: who refers to what when a shared block is copied; what becomes of freed space.
+//! Not here: the changes of references when a shared block is copied; what becomes of freed space.
 
 mod item;
 mod keyed;

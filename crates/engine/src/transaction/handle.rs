@@ -3,9 +3,9 @@
 //! An operation reserves what it may need (it may wait there), takes its inode locks, reads what it needs, joins, edits,
 //! and leaves. Between joining and leaving there is no IO and no waiting: a freeze waits for those inside.
 //!
-//! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The freeze
-//! guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are taken before
-//! it, so that edits of an older transaction never follow those of a newer one.
+//! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The
+//! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are
+//! acquired before the guard. So edits of an older transaction never follow those of a newer one.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) struct Reservation<'v> {
 #[derive(Debug)]
 enum Reserved {
     Edits(EditEstimate),
-    /// Of a batch that was reserved before.
+    /// Units of a batch that was reserved before.
     Units(Units),
 }
 
@@ -54,7 +54,7 @@ impl<'v> Reservation<'v> {
         }
     }
 
-    /// Of `units` that were taken from the cache.
+    /// Makes a reservation of `units` that were taken from the cache.
     pub(super) fn of_units(manager: &'v TransactionManager, units: Units) -> Reservation<'v> {
         Reservation {
             reserved: Some((manager, Reserved::Units(units))),
@@ -128,7 +128,7 @@ impl TransactionHandle<'_> {
         self.edit_names(tree, edits, None);
     }
 
-    /// The same, and `names` tells of all names that are changed.
+    /// Makes several edits of one tree under one lock. `names` tells of all names that are changed.
     pub(crate) fn edit_names<I>(&self, tree: &Arc<Tree>, edits: I, names: Option<&NameChanges>)
     where
         I: IntoIterator<Item = Edit>,

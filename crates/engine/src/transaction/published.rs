@@ -1,8 +1,8 @@
-//! What a commit has freed, until nobody can be looking at it.
+//! Space and sets that a commit has freed, kept until no reader can be using them.
 //!
 //! Invariants
-//! - RELEASE-1: space that commit N freed is given out again only after N's superblock is durable and every
-//!   reader that began before N was published is gone.
+//! - RELEASE-1: space that commit N freed stays pinned until N's superblock is durable and every reader older than
+//!   N's publication is gone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A cache of metadata reservations for small operations, one for each stripe of threads: an operation that takes from it
-//! changes no counter that threads of other stripes change.
+//! A cache of metadata reservations for small operations, with one part for each stripe of threads. An operation that
+//! takes from it changes no counter that threads of other stripes change.
 //!
 //! Invariants
 //! - RESERVATION-CACHE-1: a batch is reserved as a whole before an operation takes of it. Units that were taken stay reserved

@@ -1,10 +1,10 @@
-//! How many bytes of new blocks a commit may need at worst, told from how much it changes.
+//! The worst-case bytes of new blocks that a commit may need, computed from the counts of its edits.
 //!
-//! Two bounds, of which the lower one counts: what each edit may touch, and what there is to be touched. A snapshot
-//! makes edits dear: the first one in a leaf that is shared adds a reference to every extent that the leaf names,
-//! and these lie anywhere in the extent tree.
+//! The lower of two bounds counts: the blocks that the edits may touch, and the blocks that exist. Edits are expensive
+//! after a snapshot. The first edit of a shared leaf adds one reference for each extent in the leaf. The items of these
+//! extents can be anywhere in the extent tree.
 //!
-//! Not here: what was reserved to whom (`writer`), which blocks are shared (`commit::blocks`).
+//! Not here: the reservations (`reservation`), which blocks are shared (`commit::blocks`).
 
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};

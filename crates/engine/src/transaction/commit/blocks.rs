@@ -1,18 +1,18 @@
-//! Tree blocks in a commit: where new ones lie, and what becomes of those that they replace.
+//! Tree blocks in a commit: the places of new blocks, and the references of the blocks that they replace.
 //!
-//! A block that a tree replaces is let go: its reference is dropped, and if other trees share it the
-//! references of its children are mended first. The rule is the kernel's (`drop_block`). Parents are let go
-//! before their children, so that a child's count is known when its turn comes.
+//! A tree drops a block that it replaces (`drop_block`): the block loses the tree's reference. If other trees share
+//! the block, the references of its children are corrected first, by the kernel's rule. Parents are dropped before
+//! their children, so that a child's count is known when its turn comes.
 //!
-//! A block that this commit made and that no snapshot shares is not let go: its place is given to the next
-//! block of its tree and level, so that rounds of the same change cost nothing.
+//! A block that this commit made and that no snapshot shares is not dropped. The next block of its tree and level
+//! takes its place. So further rounds of the same change take no space and change no reference.
 //!
 //! Invariants
-//! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending; a block that
-//!   takes the place takes the reference with it.
+//! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending. A block that takes the
+//!   place takes over the reference.
 //! - BLOCKS-2: a block is in the extent tree as often as trees and shared blocks point to it.
-//! - BLOCKS-3: blocks that wait in memory to be written stay within the store's budget, however many leaves one batch
-//!   of changes touches: names of one directory lie in all of its leaves.
+//! - BLOCKS-3: staged blocks that wait to be written stay within the store's budget, however many leaves one batch of
+//!   changes touches. Names of one directory, for example, lie in all of its leaves.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -295,8 +295,9 @@ impl<'c, 'v> BlockIo<'c, 'v> {
         self.made
     }
 
-    /// Whether another tree may point to the block: only blocks of subvolumes that are as old as the last
-    /// snapshot, and never the root, which a snapshot copies.
+    /// Returns whether another tree may point to the block. Only blocks of subvolumes can be shared, and of these
+    /// only blocks not newer than the last snapshot or marked by relocation. The root cannot, because a snapshot
+    /// copies it.
     fn may_be_shared(&self, block: &Block) -> bool {
         let node = block.node();
         let relocated = node.header().flags.get() & header_flags::RELOC != 0;

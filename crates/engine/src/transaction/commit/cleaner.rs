@@ -1,19 +1,19 @@
 //! Freeing the blocks of deleted subvolumes, a bounded step in each commit.
 //!
-//! The walk is depth first. What it has not reached yet stays referenced, and where it stands is in the
-//! root item (`drop_progress`, `drop_level`), as the kernel keeps it: at that level, everything left of the key
-//! is dropped. So it goes on after a crash, and goes on with what the kernel began.
+//! The walk is depth first. Blocks that it has not reached yet stay referenced. Its position is in the root item
+//! (`drop_progress`, `drop_level`), as the kernel keeps it: at that level, everything left of the key is dropped. So
+//! the walk resumes after a crash, and resumes a walk that the kernel began.
 //!
-//! A block that others share only loses this tree's reference. If its children are referred to in this
-//! tree's name, they are referred to in the block's name from then on, all the way down (`convert_to_full_backrefs`): no
-//! reference may outlive its tree. Where a step ends within that is kept in memory only: who does not know begins
-//! at the shared block again.
+//! A block that other trees share only loses this tree's reference. If its children are referenced in this tree's
+//! name, the cleaner first converts these references to the block's name, all the way down
+//! (`convert_to_full_backrefs`). No reference may outlive its tree. The position of an interrupted conversion is kept
+//! in memory only. Without it, the conversion starts again at the shared block.
 //!
-//! One that is held is left alone: who lets go of it says that there is something to clean again.
+//! A deleted subvolume that is in use is left alone. Its release wakes the cleaner.
 //!
 //! Invariants
-//! - CLEAN-1: a block is disowned after everything below it, so that one that has FULL_BACKREF needs no
-//!   second visit unless the kernel set it, which is why nodes are looked into all the same.
+//! - CLEAN-1: a block is converted after everything below it. So a block with FULL_BACKREF needs no second visit,
+//!   unless the kernel set the flag. Nodes with the flag are visited all the same for that reason.
 //! - CLEAN-2: a step drops or converts something, however little time there is; and however little space, in a commit
 //!   that has nothing else to do.
 //! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
@@ -48,9 +48,9 @@ struct Walk {
     origin: Transid,
     path: Vec<Step>,
     limit: Limit,
-    /// Something was dropped or disowned (CLEAN-2).
+    /// Something was dropped or converted (CLEAN-2).
     has_begun: bool,
-    /// What lies before this in shared blocks is disowned.
+    /// References from shared blocks before this key are converted.
     converted_to: Option<Key>,
 }
 

@@ -1,7 +1,7 @@
 //! The trees that describe each other: rounds until nothing changes any more.
 //!
-//! Each round makes the pending references in the extent tree, and what follows from that in the other
-//! trees; the blocks that change for this make references in turn. A block is copied once in a commit
+//! Each round applies the pending reference changes to the extent tree, and the changes that follow from them to the
+//! other trees. The blocks that change in a round cause reference changes in turn. A block is copied once in a commit
 //! and then rewritten in place, so that the rounds shrink and end.
 
 use ubtrfs_format::features::Incompat;

@@ -1,13 +1,14 @@
-//! Making a free-space tree anew that is not valid or not trusted, giving one to a volume that is to have it, and
-//! dropping the caches of free space that preceded it.
+//! Rebuilding of the free-space tree, and removal of the caches of free space that preceded it.
 //!
-//! A volume without the feature keeps its format unless it is asked for, as in the kernel: its free space is read from
-//! the extent tree. Caches of the first version are neither read nor written. They are not trusted any more once a
-//! commit has left their generation behind.
+//! A tree that is not valid or not trusted is rebuilt. A volume that is to have a tree gets one.
 //!
-//! The tree is built from the extent tree as this commit found it; what the commit changes follows as in
-//! any other. Nobody was reserved room for it: a volume that has none goes on without a valid one, as the kernel allows,
-//! until a commit finds some.
+//! A volume without the feature keeps its format unless the feature is asked for, as in the kernel. Its free space is
+//! read from the extent tree. Caches of the first version are neither read nor written. They are not trusted any more
+//! once a commit has left their generation behind.
+//!
+//! The tree is built from the extent tree as this commit found it. The changes of the commit follow as in any other.
+//! No operation has reserved space for the rebuild. A volume without space for it goes on without a valid tree, as
+//! the kernel allows, until a commit finds space.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
@@ -71,8 +72,9 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// What is not trusted cannot be kept true. But the kernel takes no volume with a block group tree whose free-space
-    /// tree is not valid: there it is kept as it is, and if it is found to be wrong the commit fails.
+    /// Goes on without a valid tree, because a tree that is not trusted cannot be kept true. But the kernel refuses a
+    /// volume with a block group tree whose free-space tree is not valid. There the tree is kept as it is, and the
+    /// commit fails if it finds the tree to be wrong.
     fn go_on_without(&mut self) {
         let compat = self.roots.superblock().compat_ro();
         self.edits.distrusts_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);

@@ -1,7 +1,7 @@
-//! Commits on volumes that have little room for tree blocks: what is too much is told to who asks, and no commit
-//! fails.
+//! Commits on volumes that have little space for tree blocks: an operation that needs too much is refused, and no
+//! commit fails.
 //!
-//! The tree that is changed has extents that lie apart from each other on the devices, so that few leaves of it name
+//! Extents that are neighbours in the changed tree lie far apart on the devices. So a few leaves of the tree name
 //! extents in all leaves of the extent tree. Space is taken away in memory, by blocks that are given back in the end.
 
 mod rebuild;

@@ -18,7 +18,7 @@ pub(super) struct ExtentItem {
     pub(super) refs: u64,
     pub(super) flags: ExtentFlags,
     generation: Transid,
-    /// Of a tree block that is not skinny.
+    /// The first key and level of a tree block whose item is not skinny.
     tree_block: Option<TreeBlockInfo>,
     /// By type ascending, then by sequence descending.
     inline: Vec<InlineRef>,

@@ -1,8 +1,8 @@
 //! The references of one extent that are items of their own.
 //!
-//! Their changes lie on top of the tree until the extent is done with. The key of a file's reference
-//! holds a hash: where hashes collide, a new one takes the next free offset, and one that is looked for
-//! lies at its hash or above it. Removals leave holes, so that a hole does not end the search.
+//! Their changes lie on top of the tree until the extent is done with. The key of a file's reference holds a hash.
+//! Where hashes collide, a new reference takes the next free offset. So a reference lies at its hash or above it.
+//! Removals leave holes, so a hole does not end the search.
 
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ impl KeyedRefs {
         Ok(changed.or(committed))
     }
 
-    /// The same, of those in the tree that have no change.
+    /// Returns the first of this extent's references at `from` or above that the tree has and that has no change.
     fn committed_at_or_above(
         &self,
         cursor: &mut Cursor<'_>,
@@ -176,7 +176,7 @@ pub(super) fn is_keyed_ref(item_type: KeyType) -> bool {
     item_type > KeyType::METADATA_ITEM && item_type < KeyType::BLOCK_GROUP_ITEM
 }
 
-/// Who refers, and how often. None if it is no reference.
+/// Decodes a reference and its count. None if the item is no reference.
 pub(super) fn decode(key: Key, bytes: &[u8]) -> Option<(RefKey, u64)> {
     Some(match key.item_type {
         KeyType::TREE_BLOCK_REF => (RefKey::TreeRoot(RootId(key.offset)), 1),

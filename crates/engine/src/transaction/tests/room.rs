@@ -93,7 +93,7 @@ fn space_that_a_reader_holds_for_a_moment_is_waited_for() {
     });
 }
 
-/// Whoever opens it must say that the sums of its quotas are not kept.
+/// Opening sets the INCONSISTENT flag of the quotas, because their sums are not kept.
 #[test]
 fn full_volume_with_quotas_is_opened_for_writing() {
     let device = device_of(DEVICE_BYTES, "quota");

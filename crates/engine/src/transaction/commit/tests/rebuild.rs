@@ -10,7 +10,7 @@ use super::*;
 
 const GIB: u64 = 1 << 30;
 const BYTES: u64 = 32 * GIB;
-/// As far apart as leaves a block group so many free ranges that no more of them would be told by bitmaps.
+/// The distance between extents. A block group then has almost as many free ranges as it may have without bitmaps.
 const EXTENT_EVERY: u64 = 3 * MIB / 4;
 
 impl Place {
@@ -129,7 +129,7 @@ fn full_volume_goes_on_without_a_free_space_tree_that_is_not_trusted() {
     place.assert_is_rebuilt();
 }
 
-/// Of what the header of a cache names as its file.
+/// The headers of these caches name the numbers of subvolumes as their files.
 #[test]
 fn only_items_of_files_go_with_caches_of_free_space() {
     let place = Place::new(100);

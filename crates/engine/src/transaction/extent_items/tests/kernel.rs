@@ -1,8 +1,8 @@
 //! The kernel's items, taken apart and made again of their references.
 //!
-//! Inline references come first and one at a time, from the last to the first, then those that are items
-//! of their own: so each item must find its place and its form, and the limit of inline references must be
-//! the kernel's. That is true of volumes whose extents lost no reference after some had spilled.
+//! Inline references come first and one at a time, from the last to the first. Those that are items of their own
+//! follow. So each item must find its place and its form, and the limit of inline references must be the kernel's.
+//! That is true of volumes whose extents lost no reference after some had spilled.
 
 use std::cmp::Reverse;
 use std::fs::File;
