@@ -20,7 +20,7 @@ pub struct Attr {
     pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
-    /// As on disk: 12 bits of major number above 20 of minor number.
+    /// Device number as on disk: 12 bits of major number above 20 of minor number.
     pub rdev: u64,
     pub size: u64,
     /// Bytes of extents in use.

@@ -22,7 +22,7 @@ use super::dirty::DirtyFiles;
 use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 use super::writeback_errors::WritebackErrors;
 
-/// Who goes on behind a piece of so many bytes is believed to write more.
+/// Length of a piece from which a write right behind it is expected to be followed by more.
 const LONG_BYTES: usize = 16 << 10;
 
 /// The buffered part of one file.
@@ -31,7 +31,7 @@ pub(crate) struct WriteBuffer {
     dirty: DirtyRanges,
     in_flight: Option<Arc<DirtyRanges>>,
     delalloc: DelallocReservation,
-    /// Whole sectors behind dirty ones, in the same window: who goes on writing there needs no promise.
+    /// Whole sectors behind dirty ones, in the same window. A write that continues there needs no promise.
     ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
@@ -122,8 +122,8 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// How much should be reserved ahead with a write of `range`: if it goes on behind a long piece, as much as the
-    /// window has room for.
+    /// Bytes to reserve ahead with a write of `range`. A write that continues a long piece gets the rest of the window,
+    /// any other nothing.
     pub(crate) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let end = range.end.next_multiple_of(sectorsize);
         match self.dirty.last() {

@@ -248,9 +248,9 @@ impl Inodes {
         Ok(manager.needs_cleaner())
     }
 
-    /// The estimate for the items of new data. These are, for each extent, its own item, its record in the extent tree, and
-    /// the halves of what it splits; and the items of checksums. There may be more extents than can be told now
-    /// (`count_piece`).
+    /// The estimate for the items of new data. Each extent has its own item, its record in the extent tree, and the
+    /// halves of an extent that it splits. The items of checksums are added. There may be more extents than can be told
+    /// now (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> EditEstimate {
         let extent_bytes = match self.settings.expects_compression() {
             false => MAX_EXTENT_BYTES,

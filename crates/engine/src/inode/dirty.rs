@@ -1,8 +1,8 @@
 //! The files with buffered data, and how much that is together.
 //!
 //! Invariants
-//! - DIRTY-1: a file with buffered data is listed; it leaves the list, under its lock, when nothing is buffered
-//!   any more. So who goes through the list meets all data written before.
+//! - DIRTY-1: a file with buffered data is listed. It leaves the list, under its lock, when nothing is buffered any
+//!   more. A walk through the list therefore meets all data written before.
 //!
 //! Locks: the list's is a leaf.
 

@@ -16,7 +16,7 @@ use super::buffer_pool::BufferPool;
 #[cfg(test)]
 mod tests;
 
-/// As much as the kernel compresses into one extent.
+/// Bytes of a window: the most that the kernel compresses into one extent.
 pub(crate) const WINDOW_BYTES: u64 = 128 << 10;
 
 /// Bytes of one file, counted against the volume's budget while they exist.
@@ -52,8 +52,8 @@ impl DirtyRanges {
         self.bytes = bytes;
     }
 
-    /// Memory for a piece at `start`: a whole window's if the one before is full, as who writes in order
-    /// goes on to do so.
+    /// Memory for a piece at `start`. It is a whole window's if the piece before fills its window, as sequential writes
+    /// are expected to continue.
     fn new_piece(&self, start: u64) -> Vec<u8> {
         let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
         let goes_on =

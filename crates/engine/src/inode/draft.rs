@@ -1,12 +1,12 @@
 //! The item changes of one operation to one tree, before they enter the running transaction.
 //!
-//! What is read through a draft shows what was already drafted, so that an operation may change an item
-//! more than once: names whose hashes collide share items. The transid is not known before the
-//! transaction is entered: a value says where it goes (its stamps), and it is filled in on entering.
+//! Reads through a draft show what was already drafted. An operation may therefore change an item more than once, as
+//! names whose hashes collide share items. The transid is not known before the transaction is entered. A value
+//! therefore says where the transid goes (its stamps), and entering fills it in.
 //!
 //! Invariants
 //! - DRAFT-1: a key stands in a draft once, and whether the tree holds it is known.
-//! - DRAFT-2: who drafts a DIR_ITEM notes the name that changes.
+//! - DRAFT-2: the name that changes is noted with every draft of a DIR_ITEM.
 //!
 //! Locks: none of its own; the inodes whose items are drafted are locked until the draft has entered.
 //! Not here: what the items mean (`inode_item`, `entry`, `back_ref`, `xattr`).

@@ -1,6 +1,6 @@
 //! Deleting an inode that has no name and that nobody holds, in bounded steps.
 //!
-//! Its ORPHAN_ITEM goes with its last items: whoever is interrupted leaves the rest to the next opening.
+//! Its ORPHAN_ITEM goes with its last items: after an interruption the rest is left to the next opening.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) const NAME_EDITS: usize = 8;
 
 /// Items that one step deletes at most.
 const STEP: usize = 256;
-/// The same on a volume that has no room for such a step.
+/// Items that one step deletes at most on a volume without space for a larger step.
 const STEP_WHEN_FULL: usize = FREEING_ITEMS as usize - STEP_EDITS;
 /// The ORPHAN_ITEM and the INODE_ITEM.
 const STEP_EDITS: usize = 2;

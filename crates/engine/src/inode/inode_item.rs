@@ -26,7 +26,7 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// The same, of an inode whose item may be at hand.
+/// The item of an inode that must exist, from the cache if it is there.
 pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     let ticket = match tree.inode_items.get(id.root, id.ino.0) {
         Ok(item) => return Ok(item),

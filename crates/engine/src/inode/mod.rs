@@ -1,7 +1,11 @@
 //! Inodes: their items, attributes and times, the data that is buffered for them, and their end.
 //!
-//! Every operation that changes something goes the same way: it reserves what it may need, locks its inodes (`table`),
-//! drafts its items from what the trees hold (`draft`), enters the running transaction, and lets the draft enter.
+//! Every operation that changes something takes the same steps:
+//! 1. It reserves what it may need.
+//! 2. It locks its inodes (`table`).
+//! 3. It drafts its items from what the trees hold (`draft`).
+//! 4. It joins the running transaction.
+//! 5. It enters the draft.
 //!
 //! Not here: names (`namespace`), and the data of files once it leaves the buffer (`file`).
 

@@ -28,7 +28,7 @@ pub(crate) struct DataOptions {
     pub(crate) no_data_cow: bool,
     /// New files have no checksums.
     pub(crate) no_data_sum: bool,
-    /// Whoever syncs a file has the data of all others written back before the commit.
+    /// The sync of a file writes back the data of all files before its commit.
     pub(crate) flush_on_commit: bool,
     pub(crate) rescue: Rescue,
 }

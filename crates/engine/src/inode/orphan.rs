@@ -25,8 +25,8 @@ pub(crate) fn orphan_key(ino: InodeNr) -> Key {
 }
 
 impl Draft<'_> {
-    /// Of an inode, or in the root tree of a subvolume. An older kernel may have left one for an inode that has
-    /// names.
+    /// Drafts the ORPHAN_ITEM of an inode, or in the root tree that of a subvolume. An older kernel may have left one
+    /// for an inode that has names.
     pub(crate) fn put_orphan(&mut self, number: u64) {
         let key = orphan_key(InodeNr(number));
         self.put(key, &[][..], Stamps::NONE);

@@ -51,7 +51,7 @@ impl Inodes {
         self.set_attr_and_look(id, set).map(drop)
     }
 
-    /// The same, and what `attr` says then.
+    /// Changes attributes, and returns all of them as they are then.
     pub(crate) fn set_attr_and_look(&self, id: FileId, set: &SetAttr) -> Result<Attr> {
         let reservation =
             self.reserve_metadata(EditEstimate::items(1).and(self.cost_of_times()))?;

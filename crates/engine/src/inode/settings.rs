@@ -1,6 +1,6 @@
 //! How data is stored, which may change while the volume is open.
 //!
-//! Each is read by itself: who changes several at once (`Volume::reconfigure`) may be met in between.
+//! Each is read by itself: a reader may see a change of several (`Volume::reconfigure`) in part.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -55,7 +55,7 @@ impl Settings {
         self.max_inline_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whoever syncs a file has the data of all others written back before the commit.
+    /// Whether the sync of a file writes back the data of all files before its commit.
     pub(crate) fn flush_on_commit(&self) -> bool {
         self.flush_on_commit.load(Ordering::Relaxed)
     }

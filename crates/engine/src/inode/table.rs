@@ -3,13 +3,16 @@
 //! Invariants
 //! - INODE-1: two users of an inode hold the same object. One that has buffered data or a loss to tell of, or is
 //!   open though unlinked, stays in the table.
-//! - INODE-2: who waits for an inode's lock while holding another's holds only inodes of lower `FileId`.
+//! - INODE-2: a thread that waits for an inode's lock while it holds others holds only those of lower `FileId`.
 //!
-//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back
-//! references. It may be held across reads of cold blocks: who waits then wants the same inode.
-//! `InodeTable::rename_lock` comes before all inode locks: it is held by who moves a directory from one directory
-//! to another, and by who makes, moves or deletes a subvolume, so that the ways up to the top hold still. Who makes one
-//! lets go of it before the commit.
+//! Locks: `Inode::lock` protects every item of the inode, and of a directory its entries and their back references. It
+//! may be held across reads of cold blocks: threads that wait then want the same inode.
+//!
+//! `InodeTable::rename_lock` comes before all inode locks. It is held while a directory moves to another directory, and
+//! while a subvolume is made, moved or deleted. The paths from these to the top therefore do not change. Received UUIDs
+//! and the default subvolume change under it, too. Creation of a subvolume releases it before the commit, unless it
+//! has UUID items that no other operation may draft before they are committed.
+//!
 //! The table's shards are leaves.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -40,13 +43,13 @@ pub(crate) struct Inherited {
 pub(crate) struct Inode {
     pub(crate) id: FileId,
     pub(crate) tree: Arc<Tree>,
-    /// Held, before `lock`, by who changes which extents the file has: so others may read them without
-    /// `lock`. The data goes to the devices while it is held. Never taken by a commit.
+    /// Held, before `lock`, by a thread that changes which extents the file has. A thread that holds it may therefore
+    /// read them without `lock`. The data goes to the devices while it is held. Never taken by a commit.
     pub(crate) extents: Mutex<FileExtentsState>,
     pub(crate) lock: RwLock<InodeState>,
 }
 
-/// What is known of a file's extents. Whoever holds its lock may change them.
+/// What is known of a file's extents. The thread that holds its lock may change them.
 #[derive(Debug, Default)]
 pub(crate) struct FileExtentsState {
     /// Extents that no other file refers to, by where they begin (NOCOW-1).
@@ -85,9 +88,9 @@ impl FileExtentsState {
 pub(crate) struct InodeState {
     /// Written data that has no extent yet, and the size with it.
     pub(crate) buffer: WriteBuffer,
-    /// Of a directory: the index for the next entry; None until somebody asks.
+    /// The index for the next entry of a directory; None until it is needed.
     pub(crate) next_index: Option<u64>,
-    /// Of a directory: what new inodes in it take over; None until somebody asks.
+    /// The settings that new inodes in a directory take over; None until they are needed.
     pub(crate) inherited: Option<Arc<Inherited>>,
     /// Handles that keep it after its last name is gone.
     pub(crate) open_count: u64,
@@ -143,7 +146,7 @@ const MOST_PER_SHARD: u64 = 1024;
 const TURNS: usize = 3;
 
 impl InodeTable {
-    /// That keeps, of those that nobody holds, as many as there is memory for, within reason.
+    /// Makes a table that keeps as many unused inodes as the budget allows, up to a limit.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let kept = (budget_bytes / INODE_BYTES / SHARDS as u64).min(MOST_PER_SHARD);
         let shard = || Shard {
@@ -188,8 +191,8 @@ impl InodeTable {
         Ok(inode)
     }
 
-    /// Lets go of an inode that has served its call, unless others than the caller hold it: a program that goes
-    /// through all files of a directory finds memory for the next one at hand.
+    /// Removes an inode that has served its call from the table, unless others than the caller hold it. A program that
+    /// goes through all files of a directory thus finds memory for the next one at hand.
     pub(crate) fn let_go(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.id).lock();
         // The table's hold and the caller's.
@@ -242,7 +245,7 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// The same, but of a subvolume that is not read-only.
+    /// The object of an inode whose items are about to change, in a subvolume that is not read-only.
     pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
         let inode = self.inode_in_use(id)?;
         inode.tree.check_writable()?;

@@ -1,7 +1,7 @@
 //! Times that are in memory only (`volume::lazy_times`) are written.
 //!
-//! Locks: each inode's, one at a time; so none may be held by who calls.
-//! Not here: who notes such times (`inode_item`).
+//! Locks: each inode's, one at a time; so the caller may hold none.
+//! Not here: noting such times (`inode_item`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::transaction::{EditEstimate, Reservation};
 
-/// Of those that are asked for at once.
+/// Inodes whose lazy times are fetched at once.
 const BATCH: usize = 64;
 
 impl Inodes {
@@ -75,7 +75,7 @@ impl Inodes {
         self.write_times_locked(inode)
     }
 
-    /// Makes room for the times of others, but does not wait for it. To be called once in a while by who notes times,
+    /// Makes room for the times of others, but does not wait for it. Functions that note times call it once in a while,
     /// with no inode locked.
     pub(crate) fn flush_lazy_times(&self) {
         for id in self.roots.lazy_times().surplus() {

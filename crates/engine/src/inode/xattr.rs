@@ -78,8 +78,8 @@ impl Inodes {
         Ok(all)
     }
 
-    /// Sets an attribute. An access ACL changes the mode with it, and is not kept if the mode says it all; an
-    /// ACL without entries is removed; `btrfs.compression` changes flags with it.
+    /// Sets an attribute. An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL
+    /// without entries is removed. `btrfs.compression` changes flags with it.
     pub(crate) fn set_xattr(
         &self,
         id: FileId,
@@ -101,7 +101,7 @@ impl Inodes {
     }
 
     /// Sets the access ACL on behalf of a user. `clears_setgid`: the user is neither in the file's group nor
-    /// privileged, so that the file does not stay setgid; an ACL that is removed leaves that as it is.
+    /// privileged, so that the file loses its setgid bit. An ACL that is removed leaves that bit as it is.
     pub(crate) fn set_access_acl(
         &self,
         id: FileId,
