@@ -71,9 +71,9 @@ impl Files {
         Ok(extent_edit.extents().count())
     }
 
-    /// Between steps of a change of a file whose extents are locked: commits what has been done if that is much, or if
-    /// there is no room for the next step. A commit by the background thread may wait for the extents: so this thread
-    /// does it.
+    /// Commits between two steps of a change, if much has been done or if there is no room for the next step. The
+    /// caller has locked the file's extents. A commit by the background thread may wait for these, so this thread
+    /// commits.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
         match self.inodes.transactions()?.wants_commit(next) {
             true => self.inodes.transactions()?.commit_running(),

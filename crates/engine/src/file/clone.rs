@@ -4,7 +4,7 @@
 //! leave both files sound.
 //!
 //! Locks: the extents of both files, in the order of `FileId`; only the destination's lock.
-//! Not here: who may call it for which files; that they are of one mount.
+//! Not here: permission to call it for these files; that they are of one mount.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::transaction::{EditEstimate, Reservation};
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;
-/// The same where there are fewer, or no room for more.
+/// Smallest limit of a step: for files with fewer extents there, or without room for a larger step.
 const LEAST_STEP: usize = 4;
 /// Items that an extent of both costs: those that come and go, each with its reference, and what is left of them.
 const EXTENT_ITEMS: u64 = 8;
 const COMPARE_BYTES: usize = 128 << 10;
 const COPY_BYTES: usize = 1 << 20;
-/// As much is copied rather than shared while it has no extents to be shared.
+/// While the source has buffered data, copies of at most this length do not share extents.
 const COPIED_BYTES: u64 = 32 << 10;
 
 /// A part of one file and its place in another, or elsewhere in the same.
@@ -96,7 +96,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// All of it in the destination, whose items lie side by side.
+/// The estimate for one step. All its items are in the destination, side by side.
 fn cost_of(step: usize) -> EditEstimate {
     EditEstimate::neighbours(EXTENT_ITEMS * step as u64)
 }
@@ -109,8 +109,8 @@ fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
 }
 
 impl Files {
-    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on; all to the
-    /// end of `src` if `len` is 0. Returns how many bytes these were.
+    /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on. With `len` 0 it
+    /// shares all to the end of `src`. Returns how many bytes these were.
     pub(crate) fn clone_range(
         &self,
         src: FileId,
@@ -146,9 +146,9 @@ impl Files {
         Ok(share.len)
     }
 
-    /// The same for parts that hold the same bytes, which is found out first: false if they do not. Of a length that is
-    /// not whole sectors the rest is left out, neither compared nor shared, unless the range ends with both files. Times
-    /// stay as they are.
+    /// Has parts of two files that hold the same bytes share their extents. Returns false if the bytes differ. Of a
+    /// length that is not whole sectors the rest is left out, neither compared nor shared, unless the range ends with
+    /// both files. Times stay as they are.
     pub(crate) fn dedupe_range(
         &self,
         src: FileId,
@@ -306,8 +306,8 @@ impl Files {
         Ok(from.max(self.extents_in(dst, within(share.to), STEP)?))
     }
 
-    /// What a step that meets so many extents takes at worst, or a small one if there is no room for that; and inline data
-    /// if any is to be written.
+    /// Reserves the worst case of a step that meets `met` extents, or of a small step if there is no room for that. If
+    /// data is to be written, space for it is reserved as well. Second, how many extents the step may meet.
     fn reserve_for_clone(
         &self,
         writes_data: bool,

@@ -1,8 +1,10 @@
 //! Whether and how data is compressed before it is stored.
 //!
-//! As in the kernel: a file's own property comes before the volume's setting; what looks random is not tried;
-//! what does not become a sector smaller is stored as it is and the file is not tried again, unless that
-//! is forced or the file asks for it by name.
+//! As in the kernel:
+//! - A file's own property comes before the volume's setting.
+//! - Data that looks random is not tried, unless compression is forced.
+//! - Data that does not become a sector smaller is stored as it is. The file is not tried again then, unless
+//!   compression is forced or the file names an algorithm.
 
 use ubtrfs_format::compress::{self, Compression, looks_compressible};
 use ubtrfs_format::item::InodeFlags;

@@ -39,7 +39,7 @@ pub(super) struct InlineExtent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DiskPart {
     pub(super) generation: u64,
-    /// Of the whole extent, decompressed.
+    /// Bytes of the whole extent, decompressed.
     pub(super) ram_bytes: u64,
     pub(super) compression: Compression,
     /// Reserved, and never written.

@@ -1,7 +1,7 @@
 //! Reserving space for a file, and giving some back.
 //!
 //! Reserved space is an extent that reads as zeros until it is written. It is done in steps of a bounded number of
-//! extents, each of which leaves the file sound: who is interrupted has done a part.
+//! extents, each of which leaves the file sound. An interruption leaves a part done.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,9 +56,9 @@ impl Fallocate {
 
 /// Extents that one step meets, or reserves.
 const STEP: usize = 512;
-/// The same where fewer are met, or on a volume that has no room for more.
+/// Smallest limit of a step: for ranges with fewer extents, or a volume without room for a larger step.
 const STEP_WHEN_FULL: usize = 8;
-/// The same where space is freed, for which room is kept back.
+/// Limit of a step that frees space, on a full volume: it may use the room kept back for this.
 const PUNCH_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it, or a hole, cost.
 const EXTENT_ITEMS: u64 = 4;

@@ -1,8 +1,12 @@
 //! Overwriting data without copy on write (nocow): which parts of a file allow it.
 //!
-//! These are preallocated space, and all extents of a file without copy on write. No other file may refer to the extent, no
-//! snapshot may have been made since it was, it may have no checksums, and its block group may not be read-only. Such a
-//! write costs one look-up of the block group, and changes no item of the extent tree.
+//! These are preallocated space, and all extents of a file without copy on write, under conditions:
+//! - The extent is not compressed, and no other file refers to it.
+//! - No snapshot of the subvolume has been made since the extent was.
+//! - The extent has no checksums. Of a preallocated extent only the part to be overwritten counts.
+//! - Its block group is not read-only.
+//!
+//! Such a write costs one look-up of the block group, and changes no item of the extent tree.
 //!
 //! Invariants
 //! - NOCOW-1: an extent that is remembered as the file's own has no other reference. A clone or a snapshot that adds one

@@ -36,7 +36,7 @@ pub(super) struct Job<'a> {
 pub(super) struct Taken<'a> {
     pub(super) inode: &'a Arc<Inode>,
     pub(super) source: Source<'a>,
-    /// As of taking.
+    /// The inode item at the time of taking.
     item: InodeItem,
     /// What the file is to have afterwards.
     size: u64,
@@ -126,8 +126,8 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Bytes of the caller's, whole sectors, past the buffer. None if the file has data in the sector of its
-    /// end, and a hole were to follow: that sector must be completed, which the buffer does.
+    /// Takes whole sectors of the caller's, past the buffer. None if the file ends within a sector and `offset` is
+    /// behind its end. That sector must be completed then, which the buffer does.
     pub(super) fn from_caller(
         files: &Files,
         inode: &'a Arc<Inode>,

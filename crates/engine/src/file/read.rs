@@ -1,9 +1,9 @@
 //! Reading file data: every sector with a checksum is verified, and read from another mirror if it
 //! does not match.
 //!
-//! A read is planned first, with the file locked for other readers' company: what is buffered or inline is
-//! copied, and for the rest the plan says where it lies and what its checksums are. Then the plan is carried
-//! out without the lock. The epoch is held throughout, so that what the plan names is not given to others.
+//! A read is planned first, with the file locked shared. Buffered and inline data is copied. For the rest the plan has
+//! the addresses and the checksums. Then the plan is carried out without the lock. The epoch is held throughout, so
+//! that space named by the plan is not allocated again.
 //!
 //! Whole sectors are read straight into the caller's buffer; only the sectors that the request cuts
 //! are read aside. What the trees do not cover reads as zeros.
@@ -133,8 +133,8 @@ impl<'v> Reader<'v> {
         }
     }
 
-    /// Plans to fill `place` of `buf` from file offset `offset`; what needs no device is there at once. Who
-    /// calls makes sure that the file's extents hold still.
+    /// Plans to fill `place` of `buf` from file offset `offset`; what needs no device is there at once. The
+    /// caller makes sure that the file's extents do not change.
     pub(super) fn plan(&mut self, offset: u64, place: Range<usize>, buf: &mut [u8]) -> Result<()> {
         if place.is_empty() {
             return Ok(());

@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             })
     }
 
-    /// As one slice, joined in `scratch` if need be.
+    /// The bytes of `range` as one slice, joined in `scratch` if need be.
     pub(super) fn bytes<'s>(&'s self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let mut slices = self.slices(range.clone());
         let first = slices.next().unwrap_or(&[]);

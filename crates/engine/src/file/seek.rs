@@ -26,8 +26,8 @@ impl Files {
         })
     }
 
-    /// The first offset at or above `offset` that holds none, the end of the file at the latest; None
-    /// if `offset` is not below the end.
+    /// The first offset at or above `offset` that holds no data, the end of the file at the latest. None if `offset` is
+    /// not below the end.
     pub(crate) fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {

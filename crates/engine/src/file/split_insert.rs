@@ -1,5 +1,7 @@
-//! Data that changes so many extents that one commit has no room for that, or that the memory for deltas does not hold
-//! it: it enters in parts. It may replace many, and become many where free space is in pieces.
+//! Inserting data in parts, over several transactions.
+//!
+//! Data may change so many extents that one commit has no room for that, or that the memory for deltas does not
+//! suffice. It may replace many extents, and become many where free space is in pieces.
 //!
 //! Invariants
 //! - SPLIT-INSERT-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it. As they
@@ -266,10 +268,10 @@ impl Files {
         Ok(())
     }
 
-    /// Leave to enter a part; None if a smaller one may find room. Who would have to wait for memory enters without it
-    /// after a commit: others may take it again and again, and the data has been accepted.
+    /// Reserves for a part; None if a smaller one may find room. After a commit it no longer checks the memory for
+    /// deltas. Other threads may take that memory again and again, and the data has been accepted.
     ///
-    /// Errors: no space; who enters all the same has the commit fail, and with it all that others have done.
+    /// Errors: no space. Inserting it all the same would make the commit fail, with all changes of other operations.
     fn reserve_part(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         if let Some(reservation) = self.reserve_items(items)? {
             return Ok(Some(reservation));

@@ -1,5 +1,6 @@
-//! Where data goes on the devices: over what is there if that is allowed, else to new extents, compressed or
-//! not; and writing it, many files' at once.
+//! Places data on the devices, and writes that of many files at once.
+//!
+//! Data goes over what is there if that is allowed, else to new extents, compressed or not.
 //!
 //! Not here: which data (`write_back`), whether a place may be overwritten (`nocow`).
 
@@ -51,7 +52,7 @@ pub(super) enum Stored {
 /// What one file's data became.
 #[derive(Debug)]
 pub(super) struct StoredFile<'a> {
-    /// As in the plan.
+    /// What became of each group of the plan.
     pub(super) groups: Vec<Vec<Stored>>,
     /// The file is better not compressed from now on.
     pub(super) incompressible: bool,

@@ -1,8 +1,8 @@
 //! Changing a file's size.
 //!
-//! Shrinking drops extents from the end downward in bounded steps. After each the size in the item is where
-//! the extents end, so that whoever is interrupted leaves a longer file and nothing else. Readers see the new
-//! size from the first step on.
+//! Shrinking drops extents from the end downward in bounded steps. After each the size in the item is where the extents
+//! end. An interruption therefore leaves a longer file and nothing else. Readers see the new size from the first step
+//! on.
 //!
 //! What lies behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
 
@@ -25,7 +25,7 @@ use crate::transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 /// Extents that one step drops.
 const STEP: usize = 512;
-/// The same on a volume that has no room for such a step.
+/// Extents that one step drops on a volume without room for a larger step.
 const STEP_WHEN_FULL: usize = (FREEING_ITEMS / EXTENT_ITEMS) as usize;
 /// Items that an extent and what is left of it cost.
 const EXTENT_ITEMS: u64 = 4;
@@ -36,13 +36,13 @@ impl Files {
         self.truncate_unless(InodeFlags::IMMUTABLE | InodeFlags::APPEND, id, size)
     }
 
-    /// The same of a file that was opened for writing: as in the kernel, one that has become immutable since may
-    /// be cut or grown.
+    /// Makes a file that was opened for writing `size` bytes long. As in the kernel, a file that has become immutable
+    /// since may be cut or grown.
     pub(crate) fn truncate_open(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::APPEND, id, size)
     }
 
-    /// The same whatever flags the file has, for who takes back what it has just written.
+    /// Cuts or grows a file whatever flags it has, for a caller that takes back what it has just written.
     pub(crate) fn take_back_to(&self, id: FileId, size: u64) -> Result<()> {
         self.truncate_unless(InodeFlags::empty(), id, size)
     }

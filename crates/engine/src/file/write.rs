@@ -318,8 +318,8 @@ impl Files {
 
     /// Locks a file for a write that does not wait for what is buffered. Returns its item and where the bytes go.
     ///
-    /// Errors: no space, if the write would make the file longer and others go on buffering data behind the end, whose
-    /// extents the size must not precede (WRITEBACK-2).
+    /// Errors: no space, if the write would make the file longer and other threads go on buffering data behind the end.
+    /// The size must not precede the extents of that data (WRITEBACK-2).
     fn lock_for_own<'a>(
         &self,
         inode: &'a Arc<Inode>,

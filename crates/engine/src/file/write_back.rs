@@ -1,20 +1,21 @@
 //! From buffers to extents.
 //!
-//! A write-back takes what is buffered of a file, or of many, puts it on the devices, and then changes the
-//! file's items, all of one run of sectors in one transaction if there is room for that (`split_insert`). Readers find
-//! the data throughout: in the buffer first, then through the items.
+//! A write-back takes the buffered data of a file, or of many, puts it on the devices, and then changes the files'
+//! items. All items of one run of sectors change in one transaction if there is room for that (`split_insert`). Readers
+//! find the data throughout: in the buffer first, then through the items.
 //!
 //! Invariants
 //! - WRITEBACK-1: no item names data that is not on the devices.
 //! - WRITEBACK-2: the size in the inode item never passes data that has no extent yet, and moves in the
 //!   transaction that brings the extents.
-//! - WRITEBACK-3: a write-back that fails forgets its data. Of data that a caller was told is written, the next sync of
-//!   the file tells; of other data the caller hears at once, and nobody else does.
+//! - WRITEBACK-3: a write-back that fails forgets its data. If a caller was told that the data is written, the next
+//!   sync of the file reports the error. Otherwise the error is returned to the caller at once, and reported nowhere
+//!   else.
 //!
-//! Locks: the extents of each file throughout, several in the order of `FileId`; its lock only to take and to
-//! enter. Space and metadata were reserved when the data was written; a commit is waited for only where it became more
-//! extents than that was for (`split_insert`).
-//! Not here: how data is stored (`store`), who calls (`sync`, `write`).
+//! Locks: the extents of each file throughout, several in the order of `FileId`. The inode's lock is held only to take
+//! data and to enter changes. Space and metadata were reserved when the data was written. A write-back waits for a
+//! commit only where the data became more extents than were reserved for (`split_insert`).
+//! Not here: how data is stored (`store`), the callers (`sync`, `write`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Files {
         self.write_back_files(std::slice::from_ref(inode))
     }
 
-    /// The same for several, in the order of `FileId`: their data goes to the devices together.
+    /// Writes several files back, in the order of `FileId`: their data goes to the devices together.
     pub(super) fn write_back_files(&self, inodes: &[Arc<Inode>]) -> Result<()> {
         nonblocking::check()?;
         let mut guards: Vec<_> = inodes.iter().map(|inode| inode.extents.lock()).collect();
@@ -60,7 +61,7 @@ impl Files {
         outcome.and(self.run_jobs(jobs))
     }
 
-    /// The same for one whose extents the caller has locked.
+    /// Writes a file back whose extents the caller has locked.
     pub(super) fn write_back_locked(
         &self,
         inode: &Arc<Inode>,
@@ -70,7 +71,8 @@ impl Files {
         self.run_jobs(job.into_iter().collect())
     }
 
-    /// The same, and makes the file no shorter than `size`. `delalloc_reservation`: of [`GROW_SECTORS`], which that may take.
+    /// Writes a file back whose extents the caller has locked, and makes it no shorter than `size`. `delalloc`: for
+    /// [`GROW_SECTORS`], which that may take.
     pub(super) fn grow_locked(
         &self,
         inode: &Arc<Inode>,

@@ -69,7 +69,7 @@ fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     assert_eq!(pinned.load(Relaxed), 0);
 }
 
-/// As the kernel does: of a range that does not end with both files whole sectors are shared.
+/// Where a range does not end with both files, its whole sectors are shared, as in the kernel.
 #[test]
 fn a_last_sector_in_part_is_shared_only_where_both_files_end() {
     let memory = new_device(&MkfsOptions::default(), 512 * MIB);

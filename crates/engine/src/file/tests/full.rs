@@ -171,7 +171,7 @@ fn fill_up(rig: &Rig) {
     rig.volume().sync().unwrap();
 }
 
-/// As in the kernel.
+/// A full volume still shares extents and punches holes, as in the kernel.
 #[test]
 fn holes_and_sharing_take_no_data_space() {
     let rig = rig();

@@ -198,8 +198,8 @@ fn reserving_twice_takes_no_more_space() {
     rig.assert_sound();
 }
 
-/// A nocow write is told its block group by one look-up, and takes no lock that is any group's or all groups': none
-/// of those who write, allocate or make chunks elsewhere is in its way.
+/// A nocow write finds its block group by one look-up. It takes no lock of a group, nor the one of all groups. Writes,
+/// allocations and new chunks elsewhere are therefore not in its way.
 #[test]
 fn a_nocow_write_looks_for_its_block_group_once_and_takes_no_lock_of_it() {
     let rig = rig();

@@ -1,5 +1,5 @@
-//! Writes that find no space: their callers hear of it, nobody else loses anything, and none is refused for space that
-//! others hold for a moment.
+//! Writes that find no space: their callers get the error, and no other data is lost. No write is refused for space
+//! that others hold for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
