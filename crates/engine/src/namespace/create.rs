@@ -20,7 +20,7 @@ impl Namespace {
         self.create_and_look(dir, name, new).map(|(id, _)| id)
     }
 
-    /// The same, and what `attr` says of it.
+    /// Makes an inode as `create` does, and returns its attributes, too.
     pub(crate) fn create_and_look(
         &self,
         dir: FileId,
@@ -36,7 +36,7 @@ impl Namespace {
         Ok((id, attr))
     }
 
-    /// The same, and holds it.
+    /// Makes an inode and holds it before its name can be taken away. Returns its attributes, too.
     pub(crate) fn create_and_hold(
         &self,
         dir: FileId,

@@ -1,7 +1,7 @@
 //! Directories: finding a name, listing in index order, and the parent.
 //!
-//! A name is found by its hash (DIR_ITEM) and listed by its index (DIR_INDEX); indices are never
-//! reused within a mount, so that a position in a listing stays good while the directory changes.
+//! A name is found by its hash (DIR_ITEM) and listed by its index (DIR_INDEX). Indices are never reused within a mount.
+//! A position in a listing therefore stays good while the directory changes.
 
 use std::ops::ControlFlow;
 
@@ -104,8 +104,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// The index that the next entry of a directory gets at least. Who lists a directory up to there comes to an
-    /// end, whatever is made or renamed in it meanwhile.
+    /// The index that the next entry of a directory gets at least. A listing that stops at this index terminates, even
+    /// if entries are added or renamed during the listing.
     pub(crate) fn dir_end(&self, dir: FileId) -> Result<u64> {
         if dir.is_stub() {
             return Ok(0);
@@ -128,8 +128,8 @@ impl Namespace {
         }
     }
 
-    /// The root directory of the subvolume that stands in `dir` as `name`, or a stub: the entry
-    /// counts only if the root tree has a reference for this very place.
+    /// The root directory of the subvolume that stands in `dir` as `name`, or a stub. The entry counts only if the root
+    /// tree has a reference for this very place.
     pub(super) fn nested_subvolume(
         &self,
         dir: FileId,
@@ -154,8 +154,8 @@ impl Namespace {
         self.parent_entry(dir).map(|(parent, _)| parent)
     }
 
-    /// The directory that holds `dir`, and the index of `dir`'s entry in it; 0 for what has no entry of its own,
-    /// the top level's root directory and stubs.
+    /// The directory that holds `dir`, and the index of `dir`'s entry in it. The index is 0 for directories without an
+    /// entry of their own: the top level's root directory and stubs.
     pub(crate) fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         if let Some(parent) = dir.stub_parent() {
             return Ok((parent, 0));

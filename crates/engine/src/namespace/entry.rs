@@ -37,7 +37,7 @@ pub(crate) struct NewEntry<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundEntry {
     pub(crate) location: Key,
-    /// As on disk: a [`FileKind`], if it is sound.
+    /// The byte on disk: a [`FileKind`], if it is sound.
     pub(crate) kind: u8,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn find_entry(view: &View, dir: u64, name: &[u8]) -> Result<Option<Fo
     find_entry_at(view, &entry_key(dir, name), name)
 }
 
-/// The same, by the key that the name's hash gives.
+/// Looks a name up by the key that its hash gives.
 pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Option<FoundEntry>> {
     let item = view.get(key)?;
     Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))

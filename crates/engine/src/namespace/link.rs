@@ -19,7 +19,7 @@ impl Namespace {
         self.link_and_look(file, dir, name).map(drop)
     }
 
-    /// The same, and what `attr` says of the file then.
+    /// Makes another name as `link` does, and returns the attributes of the file.
     pub(crate) fn link_and_look(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(6))?;

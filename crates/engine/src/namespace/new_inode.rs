@@ -31,7 +31,7 @@ pub struct NewInode<'a> {
     pub uid: u32,
     /// The directory's group takes its place if the directory is setgid.
     pub gid: u32,
-    /// Of a device, as on disk: 12 bits of major number above 20 of minor number.
+    /// Number of a device, as on disk: 12 bits of major number above 20 of minor number.
     pub rdev: u64,
     /// Where a symbolic link leads.
     pub target: &'a [u8],
@@ -40,7 +40,7 @@ pub struct NewInode<'a> {
 }
 
 impl<'a> NewInode<'a> {
-    /// Of any kind, by the format bits of `mode`, owned by root.
+    /// Describes an inode of any kind, by the format bits of `mode`, owned by root.
     pub fn with_mode(mode: u32) -> NewInode<'a> {
         NewInode {
             mode,
@@ -138,8 +138,8 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// The items of an empty subvolume. As the kernel has it, its root directory gets no ACL, and its group is not
-    /// that of the directory where it stands; both the umask and that directory's default ACL take bits of its mode.
+    /// Inserts the items of an empty subvolume. As in the kernel, its root directory gets neither an ACL nor the group
+    /// of the directory where it stands. Both the umask and that directory's default ACL take bits of its mode.
     pub(crate) fn insert_root_dir(
         &mut self,
         new: &NewInode<'_>,

@@ -58,8 +58,9 @@ impl Namespace {
         self.walk(base, path, true)
     }
 
-    /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are followed to
-    /// the name that the last of them leads to, as open(2) does to create a file; not if the path ends with a slash.
+    /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are
+    /// followed to the name that the last of them leads to, as open(2) does to create a file. A path that ends with a
+    /// slash is not followed so.
     pub(crate) fn resolve_end(
         &self,
         base: FileId,

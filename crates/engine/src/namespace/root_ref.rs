@@ -27,7 +27,7 @@ fn root_backref_key(parent: RootId, child: RootId) -> Key {
     Key::new(child.0, KeyType::ROOT_BACKREF, parent.0)
 }
 
-/// Of the root tree.
+/// Items of the root tree that name subvolumes.
 impl Draft<'_> {
     pub(crate) fn insert_root_ref(&mut self, child: RootId, place: RootPlace<'_>) {
         let head = RootRefHead {

@@ -29,8 +29,8 @@ enum Plan<'a> {
 }
 
 impl Subvolumes {
-    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` is what its root directory shall be: the
-    /// default ACL of `dir` takes bits of its mode, and it takes over the compression of the subvolume that holds `dir`.
+    /// Makes an empty subvolume as `name` in `dir`, and commits. `root` describes its root directory. The default ACL
+    /// of `dir` takes bits of its mode. The root directory takes over the compression of the subvolume that holds `dir`.
     pub(crate) fn create_subvolume(
         &self,
         dir: FileId,

@@ -17,16 +17,15 @@ use crate::namespace::{Rmdir, check_empty, check_name, find_entry, search_index}
 use crate::transaction::EditEstimate;
 
 impl Subvolumes {
-    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Its blocks are freed by later
-    /// commits; files of it that are held go on as if nothing had happened, and keep all of it until they are let
-    /// go.
+    /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Later commits free its blocks.
+    /// Files of it that are held stay usable, and keep all of it until they are released.
     pub(crate) fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
         self.delete_subvolume_if(dir, name, |_| Ok(())).map(drop)
     }
 
-    /// The same unless `check` refuses the root directory that the name leads to, which is returned. Nothing moves
-    /// and no attribute changes in between: both directories are locked, and so `check` may ask for what takes no
-    /// lock of an inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    /// Deletes a subvolume unless `check` refuses the root directory that the name leads to. Returns that directory.
+    /// Nothing moves and no attribute changes in between: both directories are locked. So `check` may only call
+    /// functions that lock no inode ([`Volume::stored_attr`], not [`Volume::attr`]).
     pub(crate) fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
@@ -36,8 +35,8 @@ impl Subvolumes {
         self.delete_locked(dir, name, false, check)
     }
 
-    /// Deletes a subvolume where it stands, unless `check` refuses it: the directory that holds it and its own, as
-    /// above. Returns its place.
+    /// Deletes a subvolume where it stands, unless `check` refuses the directory that holds it or its own. Both are
+    /// locked then, as for `delete_subvolume_if`. Returns the subvolume's place.
     pub(crate) fn delete_subvolume_by_id<E: From<Error>>(
         &self,
         id: RootId,

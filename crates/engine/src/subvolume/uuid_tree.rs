@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::inode::Draft;
 use crate::roots::Tree;
 
-/// Whose a UUID is.
+/// The kind of a subvolume's UUID: its own, or that of the subvolume it was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UuidKind {
     Own,
@@ -40,7 +40,7 @@ impl Subvolumes {
     }
 }
 
-/// Of the UUID tree.
+/// Items of the UUID tree.
 impl Draft<'_> {
     pub(super) fn add_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {
         let key = uuid_key(kind, uuid);

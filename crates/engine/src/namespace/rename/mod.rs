@@ -64,8 +64,8 @@ impl Namespace {
         self.rename_with((dir, name), to, mode, None)
     }
 
-    /// The same, and leaves an inode made of `whiteout` as the old name: overlay file systems hide names of lower
-    /// layers by a character device 0:0.
+    /// Moves a name as `rename` does, and leaves an inode made of `whiteout` as the old name. Overlay file systems hide
+    /// names of lower layers by a character device 0:0.
     pub(crate) fn rename_leaving(
         &self,
         dir: FileId,
