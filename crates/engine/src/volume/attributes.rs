@@ -79,8 +79,12 @@ impl Volume {
     /// An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL without entries is removed.
     /// `btrfs.compression` changes flags with it.
     ///
-    /// Errors: the name exists or does not, against `mode`; no room in the leaf; a namespace that the kernel lacks; an ACL
-    /// or property that is not sound; an immutable or append-only file.
+    /// Errors:
+    /// - the name exists or does not, against `mode`;
+    /// - no room in the leaf;
+    /// - a namespace that the kernel lacks;
+    /// - an ACL or property that is not sound;
+    /// - an immutable or append-only file.
     pub fn set_xattr(&self, id: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         self.inodes.set_xattr(id, name, value, mode)
     }

@@ -1,7 +1,7 @@
 //! When commits happen: on request, at intervals, and when the delta grows large.
 //!
-//! One thread commits, another does what may wait for files: so room in the delta, which operations wait for, never
-//! has to wait for data on its way to a slow device.
+//! One thread commits, another does the work that may wait for files. Operations that wait for room in the delta
+//! therefore never wait for data on its way to a slow device.
 //!
 //! A sync that finds a commit on its way waits for it and then makes its own; all that come meanwhile
 //! share that one.
@@ -34,8 +34,10 @@ impl Volume {
         written
     }
 
-    /// As `sync`, and leaves the volume alone from then on: deleted subvolumes and inodes without a name stay as they
-    /// are until an operation changes something, or until the next opening.
+    /// Syncs as [`Volume::sync`] does, and leaves the volume alone from then on.
+    ///
+    /// Deleted subvolumes and inodes without a name stay as they are until an operation changes something, or until the
+    /// next opening.
     ///
     /// Errors: as `sync`.
     pub fn quiesce(&self) -> Result<()> {
@@ -94,9 +96,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Commits what is left and ends the background threads, which may hold the volume for a moment: when the last
-    /// handle is dropped after this, the devices are free. From then on the volume takes no changes and nothing is
-    /// written, whatever came of it. Does nothing on a volume that is only read, or closed.
+    /// Commits what is left and ends the background threads.
+    ///
+    /// Until then these may hold the volume for a moment. After this call, dropping the last handle closes the devices.
+    /// The volume takes no changes any more and nothing is written, even if the call fails. Does nothing on a volume
+    /// that is read-only or closed.
     ///
     /// Errors: as `sync`.
     pub fn close(&self) -> Result<()> {
@@ -114,8 +118,8 @@ impl Volume {
         outcome
     }
 
-    /// Block groups that the last commits have emptied go with one more: whoever opens the volume next may only read it.
-    /// The kernel's cleaner has them go as well, but only with time.
+    /// Removes the block groups that the last commits have emptied, by one more commit: the next opening may be
+    /// read-only. The kernel's cleaner removes them as well, but only with time.
     fn remove_spare_groups(&self, manager: &TransactionManager) -> Result<()> {
         manager.release_freed();
         let is_changed = manager.stats().commits > 0 && !manager.is_quiesced();

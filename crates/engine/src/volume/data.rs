@@ -10,9 +10,13 @@ impl Volume {
     ///
     /// With `len` 0 it shares all to the end of `src`. Returns how many bytes these were.
     ///
-    /// Errors: offsets that are not whole sectors; a length that is not, unless it ends at the source's end and not within
-    /// the destination; ranges that overlap or pass the source's end; one file with checksums, the other without; an
-    /// immutable destination; and those of a write.
+    /// Errors:
+    /// - offsets that are not whole sectors;
+    /// - a length that is not, unless it ends at the source's end and not within the destination;
+    /// - ranges that overlap or pass the source's end;
+    /// - one file with checksums, the other without;
+    /// - an immutable destination;
+    /// - the errors of [`Volume::write`].
     pub fn clone_range(
         &self,
         src: FileId,
@@ -78,7 +82,7 @@ impl Volume {
         self.files.seek_data(id, offset)
     }
 
-    /// The first offset at or above `offset` that holds none, the end of the file at the latest.
+    /// The first offset at or above `offset` that holds no data, the end of the file at the latest.
     ///
     /// None if `offset` is not below the end.
     pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
@@ -87,8 +91,8 @@ impl Volume {
 
     /// Makes a file's data and all that was done to it durable.
     ///
-    /// Errors: a failed commit; a write-back of this file that failed, until a call has returned that error and later data
-    /// of the file has been stored.
+    /// Errors: a failed commit; a failed write-back of this file. The latter is returned until a call has returned it
+    /// and later data of the file has been stored.
     pub fn fsync(&self, id: FileId) -> Result<()> {
         self.files.fsync(id)
     }
@@ -121,8 +125,8 @@ impl Volume {
     ///
     /// This and the other ways to write make a file that has the flag SYNC durable before they return.
     ///
-    /// Errors: read-only volume or subvolume; no space; a file that would be too large; of a file that has the flag SYNC
-    /// also those of [`Volume::fsync`].
+    /// Errors: read-only volume or subvolume; no space; a file that would be too large. For a file that has the flag
+    /// SYNC also those of [`Volume::fsync`].
     pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.files.write(id, offset, bytes)
     }

@@ -1,7 +1,8 @@
 //! How the memory that a volume may take is divided among its caches and budgets.
 //!
-//! Budgets count what they bound, and holding that costs more: a delta is committed while the next one grows, a commit
-//! keeps lists beside it, and freed memory is not given back at once. So all shares together are about a third.
+//! A budget counts only what it bounds, and holding that costs more. A delta is committed while the next one grows, a
+//! commit keeps lists beside it, and freed memory is not given back at once. All shares together are therefore less
+//! than a third.
 //!
 //! Not here: how much there is (`ubtrfs_device::memory_limit`), buffers of requests (`fuse`).
 

@@ -139,7 +139,7 @@ impl Volume {
 }
 
 impl Drop for Volume {
-    /// Closes it; whoever must know whether that worked calls `close` before.
+    /// Closes it. Errors are only logged: callers that must know them call `close` before.
     fn drop(&mut self) {
         let Ok(manager) = self.inodes.transactions() else {
             return;

@@ -15,8 +15,10 @@ impl Volume {
     /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and copy-on-write
     /// flags.
     ///
-    /// Errors: the name exists, is too long or none; `dir` is no directory, is gone, or is immutable; a link's target is
-    /// too long for a leaf.
+    /// Errors:
+    /// - the name exists, is too long or none;
+    /// - `dir` is no directory, is gone, or is immutable;
+    /// - a link's target is too long for a leaf.
     pub fn create(&self, dir: FileId, name: &[u8], new: &NewInode<'_>) -> Result<FileId> {
         self.namespace.create(dir, name, new)
     }
@@ -116,9 +118,11 @@ impl Volume {
 
     /// Moves `name` of `dir` to `to`, a directory and a name.
     ///
-    /// Errors: as for `unlink` and `create`; the directories are in different subvolumes and no subvolume moves; a
-    /// directory would move into itself; the new name is a directory that is not empty, or a subvolume, or of another kind
-    /// than the old one.
+    /// Errors:
+    /// - those of [`Volume::unlink`] and [`Volume::create`];
+    /// - the directories are in different subvolumes and no subvolume moves;
+    /// - a directory would move into itself;
+    /// - the new name is a directory that is not empty, or a subvolume, or of another kind than the old one.
     pub fn rename(
         &self,
         dir: FileId,

@@ -124,8 +124,8 @@ impl OpenOptions {
         self
     }
 
-    /// Gives a volume without a free-space tree one, as the mount option `space_cache=v2` of the kernel, and drops the
-    /// caches of free space that it has. Only for writing.
+    /// Gives a volume without a free-space tree one, and drops the caches of free space that it has. The mount option
+    /// `space_cache=v2` of the kernel does so as well. Only for writing.
     #[must_use]
     pub fn free_space_tree(mut self, wanted: bool) -> Self {
         self.free_space_tree = wanted;
@@ -146,8 +146,8 @@ impl OpenOptions {
         self
     }
 
-    /// The largest file that is kept in its item, in bytes; at most what a leaf has room for, and less than a
-    /// sector unless it is compressed.
+    /// The largest file that is kept in its item, in bytes. It is at most what a leaf has room for, and less than a
+    /// sector unless the file is compressed.
     #[must_use]
     pub fn max_inline_bytes(mut self, max_inline_bytes: u64) -> Self {
         self.data.max_inline_bytes = max_inline_bytes;
@@ -182,7 +182,7 @@ impl OpenOptions {
         self
     }
 
-    /// Budget of written data that has no extent yet, in bytes. Who writes beyond it writes back first.
+    /// Budget of written data that has no extent yet, in bytes. A write beyond it writes data back first.
     #[must_use]
     pub fn buffer_bytes(mut self, buffer_bytes: u64) -> Self {
         self.data.buffer_bytes = buffer_bytes;

@@ -14,8 +14,8 @@ use super::Volume;
 impl Volume {
     /// Makes an empty subvolume as `name` in `dir`, and commits.
     ///
-    /// `root` describes its root directory. The default ACL of `dir` takes bits of its mode, and it takes over the
-    /// compression of the subvolume that holds `dir`.
+    /// `root` describes its root directory. The default ACL of `dir` takes bits of its mode. The root directory takes
+    /// over the compression of the subvolume that holds `dir`.
     pub fn create_subvolume(
         &self,
         dir: FileId,
@@ -38,8 +38,8 @@ impl Volume {
 
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it.
     ///
-    /// Later commits free its blocks. Files of it that are held go on as if nothing had happened, and keep all of it until
-    /// they are let go.
+    /// Later commits free its blocks. Files of it that are held stay usable, and keep all of it until they are
+    /// released.
     ///
     /// Errors: it is the default subvolume, or holds others; `name` is none.
     pub fn delete_subvolume(&self, dir: FileId, name: &[u8]) -> Result<()> {
