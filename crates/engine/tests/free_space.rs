@@ -53,7 +53,7 @@ fn strict() -> CheckOptions {
     }
 }
 
-/// Of the device as it is now, whatever is written to it meanwhile.
+/// Checks the device as it is now, whatever is written to it meanwhile.
 fn assert_sound(device: &MemDevice) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
     let devices = vec![(PathBuf::from("memory"), device)];
@@ -128,8 +128,7 @@ fn blocks(device: &MemDevice, volume: &Volume, block: Logical) -> Vec<(Logical, 
     found
 }
 
-/// Has a free-space tree say of every other sector that it is free and not used, or the opposite: as much as before is
-/// free, elsewhere.
+/// Has a free-space tree say the opposite of every other sector. As much as before is free, elsewhere.
 fn spoil(device: &MemDevice, volume: &Volume, tree: &[(Logical, u8)]) {
     let leaves = tree.iter().filter(|(_, level)| *level == 0);
     let mut leaves: Vec<(Logical, Vec<u8>)> = leaves

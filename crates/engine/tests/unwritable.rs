@@ -109,7 +109,7 @@ fn seeds() {
     assert!(said.contains("seed"), "{said}");
 }
 
-/// Whoever does not know such a feature may read.
+/// A program that does not know such a feature may read.
 #[test]
 fn unknown_features_that_bind_writers() {
     let add = |superblock: &mut Superblock, bit: u64| {
@@ -292,7 +292,7 @@ fn profiles_with_parity() {
     assert!(said.ends_with("is RAID5, which is only read"), "{said}");
 }
 
-/// Whoever is refused has written nothing.
+/// A refused opening has written nothing.
 #[test]
 fn volumes_of_the_kernel() {
     if !or_skip("volumes_of_the_kernel") {

@@ -118,7 +118,7 @@ impl TransactionManager {
         self.reclaim.get().and_then(Weak::upgrade)
     }
 
-    /// As [`SpaceReclaim::write_back_dirty`].
+    /// Writes back all buffered data ([`SpaceReclaim::write_back_dirty`]).
     pub(crate) fn write_back_dirty(&self) -> Result<()> {
         assert_outside_transactions();
         self.reclaim()

@@ -127,7 +127,7 @@ fn access_time_follows_the_policy() {
     assert_eq!(atime(), hour_ago);
 }
 
-/// Whoever reads waits for nothing, and may be the first to change the subvolume.
+/// A reader waits for nothing, and may be the first to change the subvolume.
 #[test]
 fn access_times_are_noted_before_anything_is_written() {
     let mut world = World::new();

@@ -213,7 +213,7 @@ fn guarded_contents_stay() {
     assert_eq!(volume.attr(id).unwrap().size, 9004);
 }
 
-/// As the kernel has it: the flag is asked for before the kind.
+/// The flag is asked for before the kind, as in the kernel.
 #[test]
 fn immutable_subvolume_is_not_permitted_to_be_unlinked() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! Namespace and attribute operations on volumes in memory, read back before and after a commit and after
-//! opening anew, and judged by `btrfs check` and the kernel where those are at hand.
+//! Namespace and attribute operations on volumes in memory. They are read back before and after a commit, and after
+//! opening anew. `btrfs check` and the kernel judge them where those are at hand.
 
 mod acls;
 mod attributes;

@@ -1,7 +1,7 @@
 //! The engine as a target of scripts.
 //!
-//! What a mount does before it asks the engine is done here: paths are walked, files are opened, and names
-//! of attributes are judged by the kind of file.
+//! The work of a mount before it asks the engine is done here. Paths are walked, files are opened, and names of
+//! attributes are judged by the kind of file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -334,7 +334,7 @@ fn done(result: Result<(), Error>) -> OpResult {
     result.map(|()| Outcome::Done).map_err(errno)
 }
 
-/// As a mount tells them.
+/// The errno that a mount returns.
 fn errno(error: Error) -> OpError {
     match error {
         Error::NotFound | Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => OpError::NotFound,

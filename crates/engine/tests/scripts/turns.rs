@@ -1,5 +1,5 @@
-//! The engine and the kernel do parts of one script in turns, on volumes of all kinds: each must show what the
-//! model does, whoever did it, and both checkers find nothing after each turn.
+//! The engine and the kernel do parts of one script in turns, on volumes of all kinds. Each must show what the model
+//! does, and both checkers find nothing after each turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn run_options(case: &Case) -> RunOptions {
     }
 }
 
-/// As an outcome, so that the script can be made shorter.
+/// An outcome of the script, so that the script can be made shorter.
 fn unclean(error: &dyn std::fmt::Display) -> Problem {
     const UNCLEAN: OpError = OpError::Other(117);
     eprintln!("{error}");

@@ -1,5 +1,5 @@
-//! Damaged volumes, with sound checksums, that are worked upon: nothing panics, every call returns, and what
-//! could be read before and was not touched can be read afterwards.
+//! Work on damaged volumes with sound checksums. Nothing panics and every call returns. Files that could be read before
+//! and were not touched can be read afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};

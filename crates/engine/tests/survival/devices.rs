@@ -32,7 +32,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Of the usual kind: data once, metadata twice if there are more devices.
+    /// The usual layout: data once, metadata twice if there are more devices.
     pub(crate) fn new(devices: usize, device_bytes: u64) -> Layout {
         Layout {
             devices,
@@ -52,7 +52,7 @@ impl Layout {
         self
     }
 
-    /// As for `mkfs.btrfs -O`.
+    /// Sets features, in the words of `mkfs.btrfs -O`.
     pub(crate) fn features(mut self, list: &str) -> Layout {
         self.options.features.apply_list(list).unwrap();
         self

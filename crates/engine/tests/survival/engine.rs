@@ -26,7 +26,7 @@ impl Engine {
         })
     }
 
-    /// The same volume for another thread.
+    /// Another handle of the volume, for another thread.
     pub(crate) fn another(&self) -> Engine {
         Engine {
             target: self.target.another(),

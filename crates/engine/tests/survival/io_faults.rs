@@ -1,5 +1,5 @@
-//! One request of a script fails, each in turn: an operation says so, nothing panics, and the volume is
-//! afterwards at its last commit or a later one.
+//! One request of a script fails, each in turn. An operation says so, and nothing panics. Afterwards the volume is at its
+//! last commit or a later one.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use ubtrfs_sim::script::{Flags, Op};
 
-/// Without files that are written where they lie, whose data is not that of any moment after a cut, without those of
-/// which each write is a commit, and without the flag whose meaning follows from how the volume is opened.
+/// Takes three kinds of files out of a script. Those without copy on write: after a cut their data is not that of one
+/// moment. Those of which each write is a commit. Those with the flag whose meaning follows from the volume's options.
 pub(crate) fn copied_on_write(mut ops: Vec<Op>) -> Vec<Op> {
     for op in &mut ops {
         if let Op::SetFlags { flags, .. } = op {

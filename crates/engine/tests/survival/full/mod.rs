@@ -69,7 +69,7 @@ fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
 #[derive(Debug)]
 struct Filled {
     steps: u64,
-    /// Of data and metadata on the devices.
+    /// Bytes of data and metadata on the devices.
     device_bytes: u64,
 }
 

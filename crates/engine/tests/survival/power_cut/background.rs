@@ -1,5 +1,5 @@
-//! Several threads, and commits that come when they like: each thread's part is that of a prefix of its own
-//! script, though data that was not synced may be older.
+//! Several threads, and commits that come at any time. Each thread's part is that of a prefix of its own script, though
+//! data that was not synced may be older.
 
 use std::sync::Arc;
 use std::time::Duration;

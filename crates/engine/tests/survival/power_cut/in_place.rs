@@ -1,6 +1,6 @@
-//! Files that are written where they lie: after a cut each of their sectors is as it was at some moment since
-//! the last sync of all or of the file, which need not be the same for all. Space that was only reserved shows zeros or
-//! a whole commit's data.
+//! Files without copy on write. After a cut each of their sectors is as it was at some moment since the last sync of all or
+//! of the file. That moment need not be the same for all sectors. Space that was only reserved shows zeros or a whole
+//! commit's data.
 
 use ubtrfs_engine::{Fallocate, FileId, NewInode, Volume};
 use ubtrfs_format::ids::RootId;

@@ -1,7 +1,7 @@
 //! Power cuts on recorded devices: every volume opens, is sound, shows a legal state, and goes on working.
 //!
-//! In exact runs, commits come at known places and take all data along: the state is that of a prefix of the
-//! script, no older than the last sync that returned.
+//! In exact runs, commits come at known places and take all data along. The state is that of a prefix of the script, no
+//! older than the last sync that returned.
 
 mod background;
 mod exact;
