@@ -210,7 +210,7 @@ impl Inodes {
     /// Reserves space for `data_bytes`, whole sectors. If there is none, reclaims what others have freed or reserved too
     /// much of, until that can bring no more.
     ///
-    /// Locks: none may be held, as for [`crate::Volume::reserve_metadata`].
+    /// Locks: none may be held, as for `TransactionManager::reserve_metadata`.
     pub(crate) fn reserve_delalloc(
         &self,
         data_bytes: u64,

@@ -76,7 +76,7 @@ impl Inodes {
 
     /// Evicts the orphans that were queued before the call.
     ///
-    /// Locks: none may be held, as for [`crate::Volume::reserve_metadata`].
+    /// Locks: none may be held, as for `TransactionManager::reserve_metadata`.
     pub(crate) fn evict_orphans(&self) {
         if self.is_quiesced() {
             return;

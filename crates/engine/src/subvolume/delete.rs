@@ -25,7 +25,7 @@ impl Subvolumes {
 
     /// Deletes a subvolume unless `check` refuses the root directory that the name leads to. Returns that directory.
     /// Nothing moves and no attribute changes in between: both directories are locked. So `check` may only call
-    /// functions that lock no inode ([`Volume::stored_attr`], not [`Volume::attr`]).
+    /// functions that lock no inode (`Inodes::stored_attr`, not `Inodes::attr`).
     pub(crate) fn delete_subvolume_if<E: From<Error>>(
         &self,
         dir: FileId,
