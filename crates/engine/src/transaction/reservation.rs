@@ -10,7 +10,7 @@
 //!
 //! Locks: none. The caller that hands over the counts of the running transaction holds the freeze guard, shared. So they do
 //! not count as frozen as well.
-//! Not here: how much a change needs (`worst_case`), where space comes from (`space`), who waits for it (`manager`),
+//! Not here: how much a change needs (`worst_case`), where space comes from (`space`), waiting for it (`admission`),
 //! batches for small operations (`reservation_cache`).
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What waits to be told, how it grows coarse, and who waits for it.
+//! The queue of news for the kernel: how it grows coarse, and waiting for it.
 
 use std::time::Duration;
 

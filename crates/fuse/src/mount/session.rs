@@ -1,6 +1,6 @@
 //! A mounted file system, from the moment it can be used to the end of its last thread.
 //!
-//! The end of a mount, whoever brings it about, is the end of its connection. Then no request comes any more, and
+//! A mount ends with its connection, whatever the cause. Then no request comes any more, and
 //! companions are ended in the reverse order of their coming. Whoever waits for the session hears of it when they
 //! are done.
 
