@@ -72,8 +72,8 @@ impl Files {
     }
 
     /// Commits between two steps of a change, if much has been done or if there is no room for the next step. The
-    /// caller has locked the file's extents. A commit by the background thread may wait for these, so this thread
-    /// commits.
+    /// caller has locked the file's extents. Reclaiming space writes back files, which would wait for these, so this
+    /// thread commits.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
         match self.inodes.transactions()?.wants_commit(next) {
             true => self.inodes.transactions()?.commit_running(),
