@@ -11,6 +11,7 @@ fn crate_with(import: &str) -> Vec<File> {
     let modules = [
         "error",
         "open",
+        "transfer",
         "properties",
         "removal",
         "subvolumes",
