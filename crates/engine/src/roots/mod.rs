@@ -17,6 +17,9 @@ mod tree;
 mod tree_table;
 mod writable;
 
+#[cfg(test)]
+pub(crate) mod test_roots;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, MemDevice, Pool};
+use ubtrfs_device::{BlockDevice, MemDevice, Pool, PoolOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::item::Timespec;
@@ -14,7 +14,7 @@ use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan};
 
 use super::*;
 use crate::error::{CorruptItem, Error};
-use crate::volume::{OpenOptions, Volume};
+use crate::roots::test_roots;
 
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
@@ -111,14 +111,15 @@ impl TestVolume {
             .into_iter()
             .enumerate()
             .map(|(number, device)| (PathBuf::from(format!("dev{number}")), device));
-        let volume = Volume::from_devices(named.collect(), &OpenOptions::new()).unwrap();
+        let pool = Pool::from_devices(named.collect(), &PoolOptions::default()).unwrap();
+        let roots = test_roots::open(pool);
         let source = Arc::new(FakeSource::default());
         for block in plan.blocks() {
             source.set_used(block.logical.0, block.bytes.len() as u64);
         }
-        let pool = Arc::clone(volume.node_store().pool());
+        let pool = Arc::clone(roots.pool());
         let mut groups = Vec::new();
-        volume
+        roots
             .for_each_block_group(&mut |group| {
                 groups.push((group.start, group.length, group.flags, group.used));
             })

@@ -24,8 +24,6 @@ mod publish;
 mod rebuild;
 mod space_items;
 mod subvolumes;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -175,6 +173,20 @@ impl TransactionManager {
         commit.finish(lap, &mut phases)?;
         *self.counters.phases.lock() = phases;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl TransactionManager {
+    /// Commits, and calls `frozen` between the freeze and the other phases. False: there was nothing to commit.
+    pub(crate) fn commit_with_pause(&self, frozen: impl FnOnce()) -> Result<bool> {
+        let _alone = self.committing.lock();
+        let Some(commit) = Commit::freeze(self)? else {
+            return Ok(false);
+        };
+        frozen();
+        commit.finish(Lap::begin(), &mut CommitPhases::default())?;
+        Ok(true)
     }
 }
 

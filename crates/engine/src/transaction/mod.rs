@@ -31,6 +31,8 @@ mod waits;
 mod worst_case;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use delayed_refs::DelayedRefs;

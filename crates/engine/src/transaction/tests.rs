@@ -1,29 +1,23 @@
-//! Commits of raw edits: attributes of inodes that are there, so that the kernel's tools can judge.
+//! Commits of raw edits: attributes of an inode that is there. There is no layer above.
 
-mod earlier_roots;
-mod pending_subvolumes;
 mod room;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::{Access, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirHead, Timespec};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::Rng;
-use ubtrfs_sim::fill::{Scale, hard_cases};
-use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
 use ubtrfs_tree::Edit;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::{DiskExtent, EditEstimate, Reservation};
-use crate::roots::Tree;
-use crate::space::BlockGroup;
-use crate::{OpenOptions, SpaceKind, Volume};
+use super::{
+    DiskExtent, EditEstimate, Reservation, TransactionHandle, TransactionManager,
+    TransactionOptions,
+};
+use crate::roots::{Roots, Tree, test_roots};
 
 const DEVICE_BYTES: u64 = 512 << 20;
 
@@ -44,13 +38,65 @@ fn device_of(device_bytes: u64, features: &str) -> Arc<MemDevice> {
     Arc::new(device)
 }
 
-fn options() -> OpenOptions {
-    OpenOptions::new().writable(true).commit_interval(None)
+/// A volume that is open for writing.
+struct Opened {
+    roots: Arc<Roots>,
+    manager: TransactionManager,
+    /// The one that the tests edit.
+    tree: Arc<Tree>,
 }
 
-fn open(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
-    let device: Arc<dyn BlockDevice> = device.clone();
-    Volume::from_devices(vec![(PathBuf::from("memory"), device)], options).unwrap()
+fn open(device: &Arc<MemDevice>) -> Opened {
+    open_with_cache(device, 256 << 20)
+}
+
+fn open_with_cache(device: &Arc<MemDevice>, cache_bytes: u64) -> Opened {
+    let pool = test_roots::pool_of(device.clone(), Access::Write);
+    let roots = test_roots::open_with(pool, true, cache_bytes);
+    let options = TransactionOptions {
+        delta_bytes: 128 << 20,
+        clear_free_space_tree: false,
+        free_space_tree: false,
+    };
+    let manager = TransactionManager::open(&roots, &options).unwrap();
+    let tree = roots.subvolume_tree(RootId::FS_TREE).unwrap();
+    Opened {
+        roots,
+        manager,
+        tree,
+    }
+}
+
+impl Opened {
+    fn join(&self, cost: EditEstimate) -> TransactionHandle<'_> {
+        let reservation = self.manager.reserve_metadata(cost).unwrap();
+        self.manager.join_transaction(reservation).unwrap()
+    }
+
+    /// Sets an attribute, unless its hash is another's.
+    fn set(&self, number: u64, value: &[u8]) {
+        let (key, item) = xattr(256, &format!("user.{number}"), value);
+        self.join(EditEstimate::items(1).bytes(item.len() as u64))
+            .put(&self.tree, key, item);
+    }
+
+    fn remove(&self, number: u64) {
+        let (key, _) = xattr(256, &format!("user.{number}"), &[]);
+        if self.tree.view.get(&key).unwrap().is_some() {
+            self.join(EditEstimate::items(1))
+                .edit(&self.tree, [Edit::Delete(key)]);
+        }
+    }
+
+    fn commit(&self) {
+        self.manager.commit_running().unwrap();
+    }
+
+    /// Commits what is left.
+    fn close(self) {
+        self.commit();
+        self.manager.close();
+    }
 }
 
 /// An attribute of an inode.
@@ -67,33 +113,26 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     (key, [head.as_bytes(), name, value].concat())
 }
 
-/// Sets an attribute, unless its hash is another's.
-fn set(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64, value: &[u8]) {
-    let (key, item) = xattr(ino, &format!("user.{number}"), value);
-    let reservation = volume
-        .inodes
-        .reserve_metadata(EditEstimate::items(1).bytes(item.len() as u64))
-        .unwrap();
-    volume
-        .inodes
-        .join_transaction(reservation)
-        .unwrap()
-        .put(tree, key, item);
-}
-
-fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
-    let (key, _) = xattr(ino, &format!("user.{number}"), &[]);
-    if tree.view.get(&key).unwrap().is_some() {
-        let reservation = volume
-            .inodes
-            .reserve_metadata(EditEstimate::items(1))
-            .unwrap();
-        volume
-            .inodes
-            .join_transaction(reservation)
-            .unwrap()
-            .edit(tree, [Edit::Delete(key)]);
+/// The values of the attributes as the last commit left them.
+fn committed_values(device: &Arc<MemDevice>) -> Vec<Vec<u8>> {
+    let roots = test_roots::open(test_roots::pool_of(device.clone(), Access::Read));
+    let tree = roots.subvolume_tree(RootId::FS_TREE).unwrap();
+    let mut values = Vec::new();
+    let mut cursor = tree.view.cursor();
+    let first = Key::new(256, KeyType::XATTR_ITEM, 0);
+    let mut more = cursor.seek(&first).unwrap();
+    while more
+        && let Some((key, item)) = cursor.current()
+        && (key.objectid, key.item_type) == (first.objectid, first.item_type)
+    {
+        let (head, rest) = DirHead::ref_from_prefix(item).unwrap();
+        let (name, value) = rest.split_at(usize::from(head.name_len.get()));
+        assert_eq!(key.offset, u64::from(name_hash(name)));
+        assert_eq!(value.len(), usize::from(head.data_len.get()));
+        values.push(value.to_vec());
+        more = cursor.advance().unwrap();
     }
+    values
 }
 
 /// RUN-1
@@ -101,33 +140,23 @@ fn remove(volume: &Volume, tree: &Arc<Tree>, ino: u64, number: u64) {
 fn committed_edits_are_there_after_reopening() {
     for features in ["", "^free-space-tree,^block-group-tree", "^no-holes"] {
         let device = new_device(features);
-        let volume = open(&device, &options());
-        let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+        let opened = open(&device);
         for round in 0..4u64 {
             for number in 0..1500 {
-                set(
-                    &volume,
-                    &tree,
-                    256,
-                    number,
-                    &vec![round as u8; (number % 200) as usize],
-                );
+                opened.set(number, &vec![round as u8; (number % 200) as usize]);
             }
             for number in (0..1500).step_by(7) {
-                remove(&volume, &tree, 256, number);
+                opened.remove(number);
             }
-            volume.sync().unwrap();
+            opened.commit();
         }
-        drop(tree);
-        drop(volume);
-        let volume = open(&device, &OpenOptions::new());
-        let root = volume.root_dir(RootId::FS_TREE).unwrap();
-        let found = volume.xattrs(root).unwrap();
+        opened.close();
+        let found = committed_values(&device);
         assert_eq!(found.len(), 1500 - 1500_usize.div_ceil(7), "{features}");
         assert!(
             found
                 .iter()
-                .all(|(_, value)| value.iter().all(|&byte| byte == 3))
+                .all(|value| value.iter().all(|&byte| byte == 3))
         );
     }
 }
@@ -137,45 +166,39 @@ fn committed_edits_are_there_after_reopening() {
 fn blocks_that_wait_to_be_written_stay_within_their_budget() {
     const ITEMS: u64 = 3000;
     let device = new_device("");
-    let volume = open(&device, &options().cache_bytes(1 << 20));
-    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
-    let store = volume.node_store();
+    let opened = open_with_cache(&device, 1 << 20);
+    let store = opened.roots.node_store();
     let (nodesize, budget) = (store.nodesize() as u64, store.staged_budget_bytes());
     for (round, step) in [(0, 1), (1, 4)] {
         for number in (0..ITEMS).step_by(step) {
-            set(&volume, &tree, 256, number, &[round; 3900]);
+            opened.set(number, &[round; 3900]);
         }
-        let before = volume.writer_stats().unwrap();
-        volume.sync().unwrap();
-        let after = volume.writer_stats().unwrap();
+        let before = opened.manager.stats();
+        opened.commit();
+        let after = opened.manager.stats();
         assert_eq!(after.commits, before.commits + 1);
         let written = after.node_bytes - before.node_bytes;
         assert!(written > 4 * budget, "{written}");
         let most = store.most_staged_bytes();
         assert!((budget..=budget + nodesize).contains(&most), "{most}");
     }
-    drop(tree);
-    drop(volume);
-    let volume = open(&device, &OpenOptions::new());
-    let root = volume.root_dir(RootId::FS_TREE).unwrap();
-    let mut found = volume.xattrs(root).unwrap();
+    opened.close();
+    let mut found = committed_values(&device);
     assert_eq!(found.len() as u64, ITEMS);
-    found.retain(|(_, value)| value.iter().all(|&byte| byte == 1));
+    found.retain(|value| value.iter().all(|&byte| byte == 1));
     assert_eq!(found.len() as u64, ITEMS / 4);
 }
 
-/// A commit with nothing to do does not write.
 /// Before anything refers to them.
 #[test]
 fn extents_that_are_new_count_as_memory() {
     const COUNT: u64 = 1000;
-    let volume = open(&new_device(""), &options());
-    let manager = volume.inodes.transactions().unwrap();
+    let opened = open(&new_device(""));
+    let manager = &opened.manager;
     manager.space.reserve_data(COUNT * 4096).unwrap();
     let running = manager.running_transid();
     let before = manager.running.read().bytes();
-    let txn = volume
-        .inodes
+    let txn = manager
         .join_transaction(Reservation::already_made())
         .unwrap();
     for _ in 0..COUNT {
@@ -188,219 +211,11 @@ fn extents_that_are_new_count_as_memory() {
     assert!(grown >= 64 * COUNT, "{grown}");
 }
 
+/// A commit with nothing to do does not write.
 #[test]
-fn sync_without_edits_commits_nothing() {
-    let device = new_device("");
-    let volume = open(&device, &options());
-    let before = volume.superblock().generation.get();
-    volume.sync().unwrap();
-    assert_eq!(volume.superblock().generation.get(), before);
-}
-
-fn btrfs(args: &[&str]) {
-    let output = Command::new("btrfs").args(args).output().unwrap();
-    assert!(
-        output.status.success(),
-        "btrfs {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// Files, two generations of snapshots, and changes between them.
-fn fill_with_snapshots(mount: &KernelMount, seed: u64) {
-    let top = mount.path();
-    let live = top.join("live");
-    btrfs(&["subvolume", "create", text(&live)]);
-    hard_cases(&live, &Scale::tiny(), seed).unwrap();
-    btrfs(&["filesystem", "sync", text(top)]);
-    btrfs(&[
-        "subvolume",
-        "snapshot",
-        text(&live),
-        text(&top.join("first")),
-    ]);
-    for number in 0..300 {
-        let path = live.join(format!("file-{number}"));
-        std::fs::write(path, vec![number as u8; number * 40]).unwrap();
-    }
-    btrfs(&[
-        "subvolume",
-        "snapshot",
-        text(&live),
-        text(&top.join("second")),
-    ]);
-    let third = top.join("third");
-    btrfs(&[
-        "subvolume",
-        "snapshot",
-        text(&top.join("second")),
-        text(&third),
-    ]);
-    for number in (0..300).step_by(3) {
-        std::fs::write(third.join(format!("file-{number}")), b"other").unwrap();
-    }
-}
-
-/// Edits random inodes of every subvolume; some edits are taken back, some in another commit.
-fn edit_all(volume: &Volume, rng: &mut Rng, rounds: u64) {
-    for round in 0..rounds {
-        for info in volume.subvolumes().unwrap() {
-            if info.item.refs.get() == 0 {
-                continue;
-            }
-            let tree = volume.subvolume_tree(info.id).unwrap();
-            let mut inodes = Vec::new();
-            let mut cursor = tree.view.cursor();
-            let mut more = cursor.seek(&Key::MIN).unwrap();
-            while more && let Some((key, _)) = cursor.current() {
-                if key.item_type == KeyType::INODE_ITEM {
-                    inodes.push(key.objectid);
-                }
-                more = cursor.advance().unwrap();
-            }
-            for _ in 0..40 {
-                let ino = inodes[rng.below(inodes.len() as u64) as usize];
-                let number = rng.below(4);
-                let value = vec![round as u8; rng.below(600) as usize];
-                match rng.below(4) {
-                    0 => remove(volume, &tree, ino, number),
-                    _ => set(volume, &tree, ino, number, &value),
-                }
-            }
-        }
-        volume.sync().unwrap();
-    }
-}
-
-fn open_files(made: &KernelVolume) -> Arc<Volume> {
-    Volume::open(made.devices(), &options()).unwrap()
-}
-
-fn judge(made: &KernelVolume) {
-    made.check().unwrap();
-    let mount = made.mount("").unwrap();
-    btrfs(&["scrub", "start", "-B", text(mount.path())]);
-    let mut pending = vec![mount.path().to_owned()];
-    while let Some(dir) = pending.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let entry = entry.unwrap();
-            let kind = entry.file_type().unwrap();
-            if kind.is_dir() {
-                pending.push(entry.path());
-            } else if kind.is_file() {
-                std::fs::read(entry.path()).unwrap();
-            }
-        }
-    }
-    mount.unmount().unwrap();
-    made.check().unwrap();
-}
-
-/// BLOCKS-1 and BLOCKS-2
-#[test]
-fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
-    if !kernel::or_skip("edits of shared blocks") {
-        return;
-    }
-    let specs = [
-        MkfsSpec::new().nodesize(4096),
-        MkfsSpec::new(),
-        MkfsSpec::new()
-            .nodesize(4096)
-            .without(Feature::FreeSpaceTree)
-            .without(Feature::SkinnyMetadata),
-    ];
-    for (case, spec) in specs.into_iter().enumerate() {
-        let seed = ubtrfs_sim::seed("edits of shared blocks") + case as u64;
-        eprintln!("case {case} seed {seed}");
-        let made = KernelVolume::make(&spec).unwrap();
-        let mount = made.mount("").unwrap();
-        fill_with_snapshots(&mount, seed);
-        mount.unmount().unwrap();
-        let mut rng = Rng::new(seed);
-        let volume = open_files(&made);
-        edit_all(&volume, &mut rng, 3);
-        drop(volume);
-        judge(&made);
-        // What the kernel left half deleted goes on.
-        let mount = made.mount("").unwrap();
-        btrfs(&["subvolume", "delete", text(&mount.path().join("second"))]);
-        btrfs(&[
-            "subvolume",
-            "delete",
-            "-R",
-            text(&mount.path().join("live")),
-        ]);
-        mount.unmount().unwrap();
-        let volume = open_files(&made);
-        edit_all(&volume, &mut rng, 1);
-        volume.free_deleted_subvolumes().unwrap();
-        assert!(
-            volume
-                .subvolumes()
-                .unwrap()
-                .iter()
-                .all(|info| info.item.refs.get() > 0)
-        );
-        edit_all(&volume, &mut rng, 2);
-        drop(volume);
-        judge(&made);
-    }
-}
-
-#[test]
-fn kernel_accepts_chunks_that_commits_made_and_removed() {
-    if !kernel::or_skip("chunks that commits made") {
-        return;
-    }
-    let small = MkfsSpec::new().device_bytes(150 << 20);
-    for (spec, value_bytes) in [
-        (MkfsSpec::new().device_bytes(400 << 20), 7600),
-        (small.clone().metadata(Profile::Raid10).devices(4), 7600),
-        (small.with(Feature::MixedBg).nodesize(4096), 3600),
-    ] {
-        let made = KernelVolume::make(&spec).unwrap();
-        let volume = open_files(&made);
-        let chunks = || volume.pool().chunk_map().len();
-        let before = chunks();
-        let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
-        for round in 0..4 {
-            for number in 0..2000 {
-                set(
-                    &volume,
-                    &tree,
-                    256,
-                    round * 2000 + number,
-                    &vec![round as u8; value_bytes],
-                );
-            }
-            volume.sync().unwrap();
-        }
-        assert!(chunks() > before, "{spec:?}");
-        drop(tree);
-        drop(volume);
-        judge(&made);
-
-        let volume = open_files(&made);
-        let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
-        for number in 0..8000 {
-            remove(&volume, &tree, 256, number);
-        }
-        for round in 0..4 {
-            set(&volume, &tree, 256, round, b"again");
-            volume.sync().unwrap();
-        }
-        // One stays for what comes next.
-        let groups = volume.inodes.transactions().unwrap().space.groups();
-        let is_empty =
-            |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
-        assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");
-        drop(tree);
-        drop(volume);
-        judge(&made);
-    }
+fn commit_without_edits_writes_nothing() {
+    let opened = open(&new_device(""));
+    let before = opened.roots.superblock().generation.get();
+    opened.commit();
+    assert_eq!(opened.roots.superblock().generation.get(), before);
 }

@@ -15,6 +15,9 @@ mod statfs;
 mod subvolumes;
 mod trees;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 use ubtrfs_sim::{Rng, images, kernel, seed};
 
 use super::*;
-use crate::volume::{OpenOptions, Volume};
+use crate::roots::{Roots, test_roots};
 
 const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 4096;
@@ -271,7 +271,7 @@ fn ranges_that_touch_are_read_and_mended() {
 }
 
 /// The free ranges of all groups are what the extent tree leaves. Returns how many groups have bitmaps.
-fn assert_complements_extents(volume: &Volume, name: &str) -> usize {
+fn assert_complements_extents(volume: &Roots, name: &str) -> usize {
     let free_space = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
     let view = &free_space.view;
     let extents = volume.tree(RootId::EXTENT_TREE).unwrap();
@@ -325,7 +325,7 @@ fn free_space_of_kept_images_is_what_their_extents_leave() {
     let mut compared = 0;
     for name in images::names().unwrap() {
         let image = images::image(&name).unwrap();
-        let volume = Volume::open(&image.devices, &OpenOptions::new()).unwrap();
+        let volume = test_roots::open_paths(&image.devices);
         if volume.find_tree(RootId::FREE_SPACE_TREE).unwrap().is_some() {
             assert_complements_extents(&volume, &name);
             compared += 1;
@@ -351,7 +351,7 @@ fn bitmaps_of_the_kernel_are_read_and_written_alike() {
         fs::remove_file(file(number)).unwrap();
     }
     mount.unmount().unwrap();
-    let read = Volume::open(volume.devices(), &OpenOptions::new()).unwrap();
+    let read = test_roots::open_paths(volume.devices());
     assert_eq!(
         u64::from(read.superblock().sectorsize.get()) * 8 * FREE_SPACE_BITMAP_BYTES as u64,
         8 * MIB

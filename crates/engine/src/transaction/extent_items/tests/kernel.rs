@@ -21,9 +21,9 @@ use zerocopy::FromBytes;
 
 use super::tree::{BLOCK_GROUP, Decoded, Items, NOW, TestTree, colliding_offsets, extents};
 use crate::error::{ExtentShape, RefKey};
+use crate::roots::{Roots, test_roots};
 use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::item::ref_key;
-use crate::{OpenOptions, Volume};
 
 /// What was found in a volume.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ struct Seen {
 }
 
 /// All but the block groups, as if the transaction of the runs had made them.
-fn extent_items(volume: &Volume) -> Items {
+fn extent_items(volume: &Roots) -> Items {
     let tree = volume.tree(RootId::EXTENT_TREE).unwrap();
     let mut items = Items::new();
     let mut cursor = tree.view.cursor();
@@ -60,7 +60,7 @@ fn extent_items(volume: &Volume) -> Items {
 
 /// Makes every extent of the volume again.
 fn replay_all(paths: &[PathBuf]) -> Seen {
-    let volume = Volume::open(paths, &OpenOptions::new()).unwrap();
+    let volume = test_roots::open_paths(paths);
     let superblock = volume.superblock();
     let nodesize = superblock.nodesize.get() as usize;
     let skinny = superblock.incompat().contains(Incompat::SKINNY_METADATA);
@@ -246,7 +246,7 @@ fn colliding_references_lie_where_the_kernel_puts_them() {
     mount.unmount().unwrap();
     let seen = replay_all(volume.devices());
     assert_eq!((seen.inline, seen.keyed), (6, 35));
-    let items = extent_items(&Volume::open(volume.devices(), &OpenOptions::new()).unwrap());
+    let items = extent_items(&test_roots::open_paths(volume.devices()));
     let keys = items
         .keys()
         .filter(|key| key.item_type == KeyType::EXTENT_DATA_REF);

@@ -1,10 +1,9 @@
 //! An extent tree in memory, built anew after each run and read through the checker.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, MappedChunk, MemDevice};
+use ubtrfs_device::{Access, BlockDevice, MappedChunk, MemDevice};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, Transid, objectid};
@@ -20,12 +19,13 @@ use ubtrfs_tree::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::Error;
 use crate::error::RefKey;
+use crate::roots::{Roots, test_roots};
 use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::item::ref_key;
 use crate::transaction::extent_items::keyed::{decode, is_keyed_ref};
 use crate::transaction::extent_items::{ExtentBatch, ExtentContext, run};
-use crate::{Error, OpenOptions, Volume};
 
 pub(super) type Items = BTreeMap<Key, Vec<u8>>;
 
@@ -63,7 +63,7 @@ impl Decoded {
 
 pub(super) struct TestTree {
     /// Holds the pool.
-    volume: Arc<Volume>,
+    roots: Arc<Roots>,
     device: Arc<MemDevice>,
     chunk: Arc<MappedChunk>,
     format: BlockFormat,
@@ -86,12 +86,8 @@ impl TestTree {
         let plan = Plan::new(&options, &identity, &[bytes]).unwrap();
         let device = Arc::new(MemDevice::new(bytes));
         plan.write(&[device.as_ref()], false).unwrap();
-        let devices = vec![(
-            PathBuf::from("memory"),
-            device.clone() as Arc<dyn BlockDevice>,
-        )];
-        let volume = Volume::from_devices(devices, &OpenOptions::new()).unwrap();
-        let chunks = volume.pool().chunk_map().all();
+        let roots = test_roots::open(test_roots::pool_of(device.clone(), Access::Read));
+        let chunks = roots.pool().chunk_map().all();
         let metadata =
             |chunk: &&Arc<MappedChunk>| chunk.flags().contains(BlockGroupFlags::METADATA);
         let chunk = Arc::clone(chunks.iter().find(metadata).unwrap());
@@ -101,14 +97,14 @@ impl TestTree {
             chunk_tree_uuid: identity.chunk_tree_uuid,
             generation: NOW,
         };
-        let view = volume.tree(RootId::EXTENT_TREE).unwrap().view.clone();
+        let view = roots.tree(RootId::EXTENT_TREE).unwrap().view.clone();
         let group = BlockGroupItem {
             used: 0.into(),
             chunk_objectid: objectid::FIRST_CHUNK_TREE.into(),
             flags: BlockGroupFlags::DATA.bits().into(),
         };
         let mut tree = TestTree {
-            volume,
+            roots,
             device,
             chunk,
             format,
@@ -154,7 +150,7 @@ impl TestTree {
             bulk.push(*key, value).unwrap();
         }
         let root = bulk.finish().unwrap();
-        let pool = Arc::clone(self.volume.node_store().pool());
+        let pool = Arc::clone(self.roots.node_store().pool());
         let store = Arc::new(NodeStore::new(pool, &StoreOptions::default()));
         let committed = CommittedRoot {
             tree: RootId::EXTENT_TREE,
@@ -198,7 +194,7 @@ impl BlockSink for Blocks<'_> {
     }
 
     fn emit(&mut self, mut block: TreeBlock) -> Result<(), BuildError> {
-        let csum_type = self.tree.volume.superblock().csum_type();
+        let csum_type = self.tree.roots.superblock().csum_type();
         csum_type.seal_block(&mut block.bytes);
         let chunk = &self.tree.chunk;
         let physical = chunk.stripes()[0].physical.0 + (block.logical.0 - chunk.logical().0);

@@ -21,13 +21,11 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use zerocopy::IntoBytes;
 
-use super::{Commit, Lap};
 use crate::file_id::FileId;
 use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
 use crate::roots::Tree;
 use crate::space::{BlockKind, Space, SpaceTotals};
-use crate::transaction::stats::CommitPhases;
 use crate::transaction::{DataRef, DiskExtent, EditEstimate};
 use crate::{OpenOptions, Volume};
 
@@ -306,14 +304,13 @@ fn frozen_transaction_keeps_its_reservation_from_writers_of_data() {
     }
     let volume = Arc::clone(&place.volume);
     let manager = volume.inodes.transactions().unwrap();
-    let alone = manager.committing.lock();
-    let commit = Commit::freeze(manager).unwrap().unwrap();
-    assert!(place.touch(1));
     let space = place.space();
-    let reserved = reserve_all(&space);
-    let done = commit.finish(Lap::begin(), &mut CommitPhases::default());
-    done.unwrap();
-    drop(alone);
+    let mut reserved = 0;
+    let frozen = || {
+        assert!(place.touch(1));
+        reserved = reserve_all(&space);
+    };
+    assert!(manager.commit_with_pause(frozen).unwrap());
     space.release_data(reserved);
     place.assert_sound();
 }

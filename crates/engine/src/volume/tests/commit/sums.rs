@@ -50,10 +50,7 @@ fn sums_of_what_is_written_into_reserved_space_are_counted() {
 fn sums_of_new_data_are_edits() {
     let place = Place::empty(device(), 0);
     let volume = &place.volume;
-    let edits = || {
-        let running = volume.inodes.transactions().unwrap().running.read();
-        running.counts().edits
-    };
+    let edits = || volume.inodes.transactions().unwrap().running_edits();
     let before = edits();
     volume
         .write(place.file, 0, &vec![7; EXTENT as usize])
