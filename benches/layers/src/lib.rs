@@ -4,10 +4,10 @@
 
 mod blocks;
 mod sets;
+mod transactions;
 
 use std::hint::black_box;
 
-use ubtrfs_engine::layers;
 use ubtrfs_format::name_hash::name_hash;
 
 /// A piece of work.
@@ -41,23 +41,12 @@ pub const ALL: &[(&str, Make)] = &[
     ("put", sets::put),
     ("range", sets::range),
     ("apply", sets::apply_batch),
-    ("delayed-refs", delayed_refs),
-    ("allocator", allocator),
+    ("delayed-refs", transactions::delayed_refs),
+    ("allocator", transactions::allocator),
     ("name-hash", name_hashes),
 ];
 
 const MANY: u64 = 1000;
-
-fn delayed_refs() -> Work {
-    Work::new("delayed-refs", MANY, || {
-        black_box(layers::merge_refs(MANY));
-    })
-}
-
-fn allocator() -> Work {
-    let mut group = layers::FragmentedGroup::new();
-    Work::new("allocator", MANY, move || group.take_and_give_back(MANY))
-}
 
 fn name_hashes() -> Work {
     let names: Vec<String> = (0..MANY).map(|n| format!("a-usual-name-{n}.txt")).collect();

@@ -59,7 +59,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "engine",
+        "transaction",
         &[
             "file_id",
             "error",
@@ -67,14 +67,18 @@ const ORDERS: &[(&str, &[&str])] = &[
             "space roots",
             "csum_tree",
             "transaction",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            "error",
             "inode",
             "file",
             "namespace",
             "subvolume",
             "volume",
             "inspect",
-            // Of a benchmark.
-            "layers",
         ],
     ),
     (

@@ -3,13 +3,12 @@
 use std::ops::Range;
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+use ubtrfs_transaction::{EditEstimate, Reservation, TransactionHandle, lock};
 
 use super::Files;
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, inode_item_cached, kind_of, note_change};
-use crate::lock;
-use crate::transaction::{EditEstimate, Reservation, TransactionHandle};
 
 /// The largest file that Linux can handle.
 pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
+use ubtrfs_transaction::{EditEstimate, FileId, Reservation, lock};
 
 use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
@@ -20,10 +21,7 @@ use super::extent_edit::ExtentEdit;
 use super::read::Reader;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer};
-use crate::lock;
-use crate::transaction::{EditEstimate, Reservation};
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FileExtent, FileExtentHead, FileExtentKind, FileExtentRegular};
+use ubtrfs_transaction::{DataRef, DiskExtent, FileId};
 use zerocopy::IntoBytes;
 
 use crate::error::CorruptItem;
-use crate::file_id::FileId;
-use crate::transaction::{DataRef, DiskExtent};
 
 /// What one item says of its part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]

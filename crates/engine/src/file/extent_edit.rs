@@ -17,13 +17,12 @@ use std::ops::Range;
 
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::{DataRef, DiskExtent, FileId, TransactionHandle};
 use ubtrfs_tree::Edit;
 
 use super::extent::Extent;
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 use crate::inode::Inode;
-use crate::transaction::{DataRef, DiskExtent, TransactionHandle};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
 use ubtrfs_tree::Cursor;
 
 use super::Files;
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
-use crate::roots::Tree;
 
 /// The kernel compresses at most this much into one extent, and stores at most as much.
 pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;

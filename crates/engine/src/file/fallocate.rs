@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_transaction::{DiskExtent, EditEstimate, FREEING_ITEMS, FileId, Reservation};
 
 use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
@@ -18,11 +19,9 @@ use super::extent_edit::ExtentEdit;
 use super::extents::FileExtents;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, Wanted, WriteBuffer, put_inode,
 };
-use crate::transaction::{DiskExtent, EditEstimate, FREEING_ITEMS, Reservation};
 
 /// What is to become of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,10 +33,11 @@ pub(crate) use sync::Durable;
 
 use std::sync::Arc;
 
+use ubtrfs_transaction::SpaceReclaim;
+use ubtrfs_transaction::roots::{Rescue, Roots};
+
 use crate::error::Result;
 use crate::inode::Inodes;
-use crate::roots::{Rescue, Roots};
-use crate::transaction::SpaceReclaim;
 
 /// The data of a volume's regular files.
 #[derive(Debug)]

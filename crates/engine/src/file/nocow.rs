@@ -25,15 +25,15 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InlineRef, InodeFlags, decode_extent};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::DataRef;
+use ubtrfs_transaction::csum_tree::has_csums;
+use ubtrfs_transaction::space::NocowWrite;
 
 use super::Files;
 use super::extent::{DiskPart, Extent};
 use super::extent_edit::ExtentEdit;
-use crate::csum_tree::has_csums;
 use crate::error::Result;
 use crate::inode::{FileExtentsState, Inode};
-use crate::space::NocowWrite;
-use crate::transaction::DataRef;
 
 /// A part of a file that may be overwritten, as long as this is held.
 #[derive(Debug)]

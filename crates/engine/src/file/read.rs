@@ -15,16 +15,15 @@ use ubtrfs_format::compress::{self, Compression};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FileKind, InodeFlags};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::csum_tree::{RangeCsums, data_csums};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{FileId, lock};
 
 use super::Files;
 use super::change::read_file;
 use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
-use crate::csum_tree::{RangeCsums, data_csums};
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 use crate::inode::Attr;
-use crate::lock;
-use crate::roots::Tree;
 
 /// A part of the request that the devices have.
 struct Part {

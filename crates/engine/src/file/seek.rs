@@ -1,13 +1,13 @@
 //! SEEK_DATA and SEEK_HOLE. Preallocated space that was not written counts as a hole, what is buffered as
 //! data, in whole sectors.
 
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{FileId, lock};
+
 use super::Files;
 use super::extents::{FileExtents, FileRange};
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::WriteBuffer;
-use crate::lock;
-use crate::roots::Tree;
 
 impl Files {
     /// The first offset at or above `offset` that holds data; None if there is none before the end.

@@ -16,15 +16,15 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs_format::compress::Compression;
+use ubtrfs_transaction::csum_tree::CsumShape;
+use ubtrfs_transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 use super::Files;
 use super::extent::DiskPart;
 use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Taken};
 use super::store::Stored;
-use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
-use crate::transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 /// Items that an extent which is replaced costs: its own, and its reference.
 const REPLACED_ITEMS: u64 = 2;

@@ -13,6 +13,9 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::space::NocowWrite;
+use ubtrfs_transaction::{DiskExtent, TransactionManager};
 
 use super::Files;
 use super::encode::Encoded;
@@ -24,9 +27,6 @@ use crate::error::{Error, Result};
 use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES, Wanted,
 };
-use crate::roots::Tree;
-use crate::space::NocowWrite;
-use crate::transaction::{DiskExtent, TransactionManager};
 
 /// Bytes given to the devices at once.
 const BATCH_BYTES: u64 = 16 << 20;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_transaction::FileId;
 
 use super::Files;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{DirtyFiles, Inode, WritebackErrors, inode_item_cached};
 
 /// The part of a file that a sync makes durable.

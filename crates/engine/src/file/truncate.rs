@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
+use ubtrfs_transaction::{EditEstimate, FREEING_ITEMS, FileId, Reservation};
 
 use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
@@ -19,9 +20,7 @@ use super::extent_edit::ExtentEdit;
 use super::read::Reader;
 use super::write_back::enter_extent_edit;
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, put_inode};
-use crate::transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 
 /// Extents that one step drops.
 const STEP: usize = 512;

@@ -11,18 +11,16 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
+use ubtrfs_transaction::{FileId, Reservation, lock};
 
 use super::Files;
 use super::change::{end_of, note_write, read_file};
 use super::plan::Job;
 use super::sync::FILES_AT_ONCE;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{
     DelallocReservation, DirtyRanges, FileExtentsState, Inode, InodeState, WriteBuffer, note_times,
 };
-use crate::lock;
-use crate::transaction::Reservation;
 
 /// From this size on, whole sectors are not worth buffering.
 const LARGE_BYTES: usize = 1 << 20;

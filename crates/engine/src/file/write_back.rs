@@ -23,6 +23,8 @@ use std::sync::Arc;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
+use ubtrfs_transaction::csum_tree::CsumShape;
+use ubtrfs_transaction::{Reservation, TransactionHandle};
 
 use super::Files;
 use super::change::note_write;
@@ -30,12 +32,10 @@ use super::extent_edit::ExtentEdit;
 use super::plan::{Group, Job, Plan, Source, Taken};
 use super::split_insert::Entry;
 use super::store::{Store, Stored, StoredFile};
-use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
 use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, inode_item_cached, note_times, put_inode,
 };
-use crate::transaction::{Reservation, TransactionHandle};
 
 /// The sector of a file's end is written anew when the file grows.
 pub(super) const GROW_SECTORS: u64 = 1;

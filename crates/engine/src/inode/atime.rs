@@ -1,12 +1,11 @@
 //! Noting that a file was read.
 
 use ubtrfs_format::item::{FileTime, InodeFlags, InodeItem};
+use ubtrfs_transaction::{FileId, lock};
 
 use super::inode_item::inode_item_cached;
 use super::{Inodes, note_times};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::lock;
 
 /// When reading a file changes its access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -2,12 +2,11 @@
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+use ubtrfs_transaction::{FileId, lock};
 
 use super::Inodes;
 use super::inode_item::{inode_item_cached, kind_of};
 use crate::error::Result;
-use crate::file_id::FileId;
-use crate::lock;
 
 /// What `stat` and `statx` show of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

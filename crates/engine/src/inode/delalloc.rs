@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
 
 use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
-use crate::file_id::FileId;
-use crate::roots::Tree;
 
 impl Inodes {
     /// `stored` with what is buffered: the size and the bytes in use.

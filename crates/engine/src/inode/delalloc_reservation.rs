@@ -10,13 +10,13 @@ use std::thread;
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::Logical;
+use ubtrfs_transaction::csum_tree::CsumShape;
+use ubtrfs_transaction::space::SpaceError;
+use ubtrfs_transaction::{EditEstimate, TransactionManager};
 
 use super::Inodes;
 use super::dirty_ranges::WINDOW_BYTES;
-use crate::csum_tree::CsumShape;
 use crate::error::{Error, Result};
-use crate::space::SpaceError;
-use crate::transaction::{EditEstimate, TransactionManager};
 
 /// The most that one extent holds; the kernel makes none that is larger.
 pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;

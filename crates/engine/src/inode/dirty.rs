@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use ubtrfs_transaction::FileId;
 
 use super::Inode;
 use super::buffer_pool::BufferPool;
-use crate::file_id::FileId;
 
 /// What a listed file takes beside its data: many small files are many.
 const FILE_BYTES: u64 = 1024;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::roots::{Name, NameChanges, Tree};
+use ubtrfs_transaction::{Puts, TransactionHandle};
 use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
-use crate::roots::{Name, NameChanges, Tree};
-use crate::transaction::{Puts, TransactionHandle};
 
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {

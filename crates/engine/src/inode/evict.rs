@@ -7,16 +7,15 @@ use std::sync::Arc;
 use ubtrfs_format::ids::{InodeNr, Logical};
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::{
+    DataRef, DiskExtent, EditEstimate, FREEING_ITEMS, Reservation, TransactionHandle, lock,
+};
 use ubtrfs_tree::Edit;
 
 use super::inode_item::{decode, inode_key};
 use super::orphan::orphan_key;
 use super::{Inode, InodeState, Inodes};
 use crate::error::{CorruptItem, Error, Result};
-use crate::lock;
-use crate::transaction::{
-    DataRef, DiskExtent, EditEstimate, FREEING_ITEMS, Reservation, TransactionHandle,
-};
 
 /// With so many items an inode is evicted at once.
 pub(crate) const EVICTED_AT_ONCE: usize = FREEING_ITEMS as usize - NAME_EDITS;

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_transaction::{FileId, lock};
 
 use super::inode_flag_checks::may_write;
 use super::inode_item::{inode_item_cached, kind_of};
 use super::{Inode, Inodes, SeenErrors};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::lock;
 
 /// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.
 #[derive(Debug)]

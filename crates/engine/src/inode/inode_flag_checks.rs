@@ -3,11 +3,11 @@
 //! Not here: permissions of users (the kernel's, through the mount).
 
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
 
 use super::inode_item::kind_of;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::roots::Tree;
 
 /// Whether a directory may get another entry.
 pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {

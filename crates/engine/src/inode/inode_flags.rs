@@ -2,15 +2,13 @@
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::XattrMode;
 use super::{Inodes, property};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::lock;
-use crate::transaction::EditEstimate;
 
 /// Those that users set.
 const SETTABLE: InodeFlags = InodeFlags::SYNC

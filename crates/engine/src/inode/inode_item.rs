@@ -3,15 +3,14 @@
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{FileId, TransactionHandle};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Inode;
 use super::draft::{Draft, Stamps};
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
-use crate::roots::Tree;
-use crate::transaction::TransactionHandle;
 
 pub(crate) fn inode_key(ino: InodeNr) -> Key {
     Key::new(ino.0, KeyType::INODE_ITEM, 0)

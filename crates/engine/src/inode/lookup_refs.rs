@@ -9,11 +9,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
 
 use super::hold::InodeHold;
 use super::{Inode, InodeState, Inodes};
-use crate::file_id::FileId;
-use crate::roots::Tree;
 
 /// References to inodes outside the engine (FUSE: `nlookup`).
 ///

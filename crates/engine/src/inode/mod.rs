@@ -67,11 +67,12 @@ pub(crate) use xattr::find_xattr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use ubtrfs_transaction::roots::Roots;
+use ubtrfs_transaction::{
+    EditEstimate, FileId, Reservation, TransactionHandle, TransactionManager,
+};
 
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::roots::Roots;
-use crate::transaction::{EditEstimate, Reservation, TransactionHandle, TransactionManager};
 
 /// The inodes of a volume, and the data that is buffered for them.
 #[derive(Debug)]

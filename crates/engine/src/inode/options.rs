@@ -2,8 +2,7 @@
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
-
-use crate::roots::Rescue;
+use ubtrfs_transaction::roots::Rescue;
 
 /// How files are compressed that do not say it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,15 +10,14 @@ use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{InodeNr, objectid};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{EditEstimate, FileId};
 use ubtrfs_tree::Edit;
 
 use super::draft::{Draft, Stamps};
 use super::inode_item::read_inode;
 use super::{Inode, Inodes};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::roots::Tree;
-use crate::transaction::EditEstimate;
 
 pub(crate) fn orphan_key(ino: InodeNr) -> Key {
     Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, ino.0)

@@ -4,15 +4,13 @@
 
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::draft::Draft;
 use super::inode_item::{kind_of, note_change};
 use super::xattr::{XattrMode, find_xattr};
 use super::{Attr, Inodes, note_times};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::lock;
-use crate::transaction::EditEstimate;
 
 const SETUID: u32 = 0o4000;
 pub(crate) const SETGID: u32 = 0o2000;

@@ -23,13 +23,11 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::acl::Acl;
+use ubtrfs_transaction::roots::{Roots, Tree};
+use ubtrfs_transaction::{FileId, IdHasher, Reservation, TransactionHandle, lock};
 
 use super::{Inodes, WriteBuffer};
 use crate::error::{Error, Result};
-use crate::file_id::{FileId, IdHasher};
-use crate::lock;
-use crate::roots::{Roots, Tree};
-use crate::transaction::{Reservation, TransactionHandle};
 
 /// What the attributes of a directory hand on to new inodes in it.
 #[derive(Debug, Default)]

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
+use ubtrfs_transaction::{EditEstimate, FileId, Reservation};
 
 use super::{Inode, Inodes, put_inode};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
-use crate::transaction::{EditEstimate, Reservation};
 
 /// Inodes whose lazy times are fetched at once.
 const BATCH: usize = 64;

@@ -8,6 +8,7 @@ use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
@@ -17,10 +18,7 @@ use super::inode_item::{kind_of, note_change};
 use super::setattr::SETGID;
 use super::{InodeState, Inodes, property};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{MAX_NAME_BYTES, TRANSID_AT, has_room};
-use crate::lock;
-use crate::transaction::EditEstimate;
 
 const HEAD_BYTES: usize = size_of::<DirHead>();
 

@@ -6,10 +6,10 @@ use std::ops::{ControlFlow, Range};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::FileId;
 
 use super::resolve::RootsOfBlocks;
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// Bytes of a file's extents outside the trees, preallocated ones included, holes and inline data not.

@@ -17,12 +17,12 @@ use ubtrfs_format::item::{
     decode_extent,
 };
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::FileId;
 use ubtrfs_tree::{Block, View};
 use zerocopy::FromBytes;
 
 use super::blocks;
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 use crate::volume::Volume;
 
 /// How many roots of blocks are remembered at most, a block that has none counted as one.

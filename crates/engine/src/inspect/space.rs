@@ -154,7 +154,7 @@ impl Volume {
             Ok(manager) => {
                 let groups = manager.space.groups();
                 let groups = groups.iter();
-                groups.for_each(|group| add(group.flags(), group.len(), group.allocated()));
+                groups.for_each(|group| add(group.flags(), group.len_bytes(), group.allocated()));
             }
             Err(_) => {
                 self.for_each_block_group(&mut |group| add(group.flags, group.length, group.used))?;

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use ubtrfs_format::item::{FileTime, InodeItem};
+use ubtrfs_transaction::{EditEstimate, FileId, Reservation, lock};
 
 use super::entry::{NewEntry, check_name, next_index};
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState};
-use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::{EditEstimate, Reservation};
 
 impl Namespace {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.

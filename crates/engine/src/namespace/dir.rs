@@ -8,13 +8,12 @@ use std::ops::ControlFlow;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeRefs, RootRef};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::roots::{Name, inode_of};
+use ubtrfs_transaction::{FileId, lock};
 
 use super::entry::{entry_key, find_entry_at, next_index};
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
-use crate::lock;
 use crate::namespace::Namespace;
-use crate::roots::{Name, inode_of};
 
 /// One entry of a listing; "." and ".." are not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,16 +8,16 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::inode_of;
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 pub(crate) use crate::inode::{
     Bytes, Draft, EntryChange, Inode, InodeState, MAX_NAME_BYTES, Stamps, TRANSID_AT,
     check_mutable, has_room, may_add, may_remove, must_be_dir, note_entry,
 };
-use crate::roots::inode_of;
 
 /// The first two are those of "." and "..", which have no items.
 const FIRST_INDEX: u64 = 2;

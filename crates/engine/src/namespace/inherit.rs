@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, InodeFlags, InodeItem};
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
 
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::property::Wish;
 use crate::inode::{Inherited, Inode, InodeState, find_xattr, property};
 use crate::namespace::Namespace;
-use crate::roots::Tree;
 
 const SETGID: u32 = 0o2000;
 

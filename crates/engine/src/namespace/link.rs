@@ -2,13 +2,12 @@
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::{FileKind, FileTime};
+use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::entry::{NewEntry, check_name, next_index};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{Attr, Draft, Locked, check_mutable, inode_item_cached, kind_of, note_change};
 use crate::namespace::Namespace;
-use crate::transaction::EditEstimate;
 
 /// The kernel's limit.
 const MAX_LINKS: u32 = 65_535;

@@ -18,6 +18,8 @@ mod unlink;
 
 use std::sync::Arc;
 
+use ubtrfs_transaction::roots::Roots;
+
 pub use dir::DirEntry;
 pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
 pub use new_inode::NewInode;
@@ -28,7 +30,6 @@ pub(crate) use unlink::{Rmdir, check_empty};
 
 use crate::file::Files;
 use crate::inode::Inodes;
-use crate::roots::Roots;
 
 /// The names of a volume.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_transaction::roots::Tree;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::inherit::{flags_in, group_and_mode};
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::inode::property::Wish;
 use crate::inode::{Draft, Inherited, Stamps, XattrMode, property};
 use crate::namespace::Namespace;
-use crate::roots::Tree;
 
 /// An inode to be made.
 #[derive(Clone, Copy, Debug)]

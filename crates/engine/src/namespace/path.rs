@@ -5,10 +5,10 @@
 //! - LOOKUP-2: links of one walk share one budget, so that every walk ends.
 
 use ubtrfs_format::item::FileKind;
+use ubtrfs_transaction::FileId;
 
 use super::entry::MAX_NAME_BYTES;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::namespace::Namespace;
 
 /// Links followed on one path before it counts as a loop; the kernel's limit.

@@ -1,9 +1,9 @@
 //! Symbolic links: the target is the inode's data, inline.
 
 use ubtrfs_format::item::FileKind;
+use ubtrfs_transaction::FileId;
 
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::namespace::Namespace;
 
 /// The longest target that Linux makes or follows.

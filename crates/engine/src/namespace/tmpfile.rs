@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use ubtrfs_format::item::{FileKind, FileTime};
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::inherit::inherited;
 use super::new_inode::{NewInode, Parent};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{Draft, InodeHold, may_write, must_be_dir};
-use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::EditEstimate;
 
 impl Namespace {
     /// Makes a regular file without a name that takes over from `dir` what one made in it would. It goes with

@@ -9,17 +9,16 @@ use parking_lot::MutexGuard;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::{EditEstimate, FileId, Reservation, TransactionHandle};
 use ubtrfs_tree::View;
 
 use super::entry::check_name;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{
     Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, ItemDeletions, Locked, all_items,
     kind_of, must_be_dir, note_change,
 };
 use crate::namespace::Namespace;
-use crate::transaction::{EditEstimate, Reservation, TransactionHandle};
 
 /// What kind of file a call takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,16 +11,15 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, FileTime, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{EditEstimate, FileId, Origin, PendingSubvolume, TransactionHandle};
 use zerocopy::FromZeros;
 
 use super::Subvolumes;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
-use crate::roots::Tree;
-use crate::transaction::{EditEstimate, Origin, PendingSubvolume, TransactionHandle};
 
 /// What the commit shall make.
 enum Plan<'a> {

@@ -6,15 +6,13 @@ use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileTime, RootItemFlags};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::uuid_tree::UuidKind;
 use super::{SubvolumeInfo, SubvolumePlace, Subvolumes};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{Draft, Inode, Locked};
-use crate::lock;
 use crate::namespace::{Rmdir, check_empty, check_name, find_entry, search_index};
-use crate::transaction::EditEstimate;
 
 impl Subvolumes {
     /// Deletes the subvolume that stands in `dir` as `name`, with all that is in it. Later commits free its blocks.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use ubtrfs_format::ids::{RootId, Transid, objectid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::{Roots, SubvolumePlace};
 
 use crate::error::{CorruptItem, Error, Result};
 use crate::file::Files;
-use crate::file_id::FileId;
 use crate::inode::Inodes;
 use crate::namespace::{Namespace, find_entry};
-use crate::roots::{Roots, SubvolumePlace};
 
 pub use properties::ReceivedFrom;
 

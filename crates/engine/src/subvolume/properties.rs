@@ -6,13 +6,12 @@ use ubtrfs_format::ids::{RootId, Transid, objectid};
 use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_transaction::{EditEstimate, lock};
 
 use super::Subvolumes;
 use super::uuid_tree::UuidKind;
 use crate::error::{Error, Result};
 use crate::inode::Draft;
-use crate::lock;
-use crate::transaction::EditEstimate;
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_transaction::roots::Tree;
 
 use super::Subvolumes;
 use crate::error::Result;
 use crate::inode::Draft;
-use crate::roots::Tree;
 
 /// The kind of a subvolume's UUID: its own, or that of the subvolume it was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_transaction::FileId;
 
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::{AtimePolicy, Attr, LookupRefs, SetAttr, XattrMode};
 
 use super::Volume;

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ubtrfs_device::nonblocking;
+use ubtrfs_transaction::roots::LONGEST;
+use ubtrfs_transaction::{TransactionManager, Wakening};
 
 use super::Volume;
 use crate::error::{Error, Result};
-use crate::roots::LONGEST;
-use crate::transaction::{TransactionManager, Wakening};
 
 const QUIESCE_TRIES: usize = 8;
 

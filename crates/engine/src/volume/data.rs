@@ -1,9 +1,10 @@
 //! Data of regular files.
 
+use ubtrfs_transaction::FileId;
+
 use super::{OpenFile, Volume};
 use crate::error::Result;
 use crate::file::{CacheStats, Fallocate};
-use crate::file_id::FileId;
 
 impl Volume {
     /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use ubtrfs_transaction::Lifetime;
+
 use super::Volume;
 use crate::error::Error;
-use crate::transaction::Lifetime;
 
 impl Volume {
     /// None of a volume that is only read.

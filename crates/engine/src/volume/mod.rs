@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, Pool, nonblocking};
 use ubtrfs_format::superblock::Superblock;
+use ubtrfs_transaction::roots::{Roots, backups, check_writable};
+use ubtrfs_transaction::{SpaceReclaim, TransactionManager, WriterStats};
 
 pub use memory::LEAST_MEMORY_BYTES;
 pub use open_file::OpenFile;
@@ -33,9 +35,7 @@ use crate::error::Result;
 use crate::file::Files;
 use crate::inode::Inodes;
 use crate::namespace::Namespace;
-use crate::roots::{Roots, backups, check_writable};
 use crate::subvolume::Subvolumes;
-use crate::transaction::{SpaceReclaim, TransactionManager, WriterStats};
 use statfs::KnownStatFs;
 
 /// An open volume. Shared by threads as `Arc<Volume>`.

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use ubtrfs_transaction::FileId;
+
 use super::{OpenFile, Volume};
 use crate::error::Result;
-use crate::file_id::FileId;
 use crate::inode::Attr;
 use crate::namespace::{DirEntry, NewInode, PathEnd, RenameMode};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
+use ubtrfs_transaction::FileId;
 
 use super::Volume;
 use crate::error::Result;
 use crate::file::Durable;
-use crate::file_id::FileId;
 use crate::inode::{InodeHold, WritebackErrors};
 
 /// A hold on an inode. If it is the last one of an inode without a name, dropping it deletes the inode.

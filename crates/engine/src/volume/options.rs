@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ubtrfs_device::{Access, CopyChoice, PoolOptions};
+use ubtrfs_transaction::TransactionOptions;
+use ubtrfs_transaction::roots::{Rescue, RootsOptions};
 use ubtrfs_tree::StoreOptions;
 
 use crate::inode::{Compress, DataOptions};
-use crate::roots::{Rescue, RootsOptions};
-use crate::transaction::TransactionOptions;
 
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
 #[derive(Clone, Debug)]

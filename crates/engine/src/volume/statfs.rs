@@ -4,10 +4,10 @@
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::Transid;
+use ubtrfs_transaction::TransactionManager;
+use ubtrfs_transaction::space::SpaceTotals;
 
 use crate::error::Result;
-use crate::space::SpaceTotals;
-use crate::transaction::TransactionManager;
 
 /// Sizes in bytes, as `statfs` reports them for btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::FileTime;
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::SubvolumePlace;
 
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::namespace::NewInode;
-use crate::roots::SubvolumePlace;
 use crate::subvolume::{ReceivedFrom, SubvolumeInfo};
 
 use super::Volume;

@@ -18,12 +18,12 @@ use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::Rng;
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_transaction::EditEstimate;
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::space::BlockGroup;
 use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
-use crate::roots::Tree;
-use crate::space::BlockGroup;
-use crate::transaction::EditEstimate;
 use crate::{OpenOptions, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 512 << 20;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ubtrfs_device::Pool;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
+use ubtrfs_transaction::roots::{BlockGroup, Tree};
 use ubtrfs_tree::{NodeStore, View};
 
 use super::Volume;
 use crate::error::Result;
-use crate::roots::{BlockGroup, Tree};
 
 impl Volume {
     /// Whether POSIX ACLs count: an option of the volume.

@@ -7,10 +7,10 @@ use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Recorded, options};
 use crate::file::Fallocate;
-use crate::file_id::FileId;
 use crate::inode::{SetAttr, XattrMode};
 use crate::namespace::RenameMode;
 use crate::{OpenOptions, Volume};

@@ -6,12 +6,11 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Request;
+use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::rig::{MIB, Rig, options};
 use crate::file::plan::Job;
 use crate::file::store::Store;
-use crate::file_id::FileId;
-use crate::transaction::EditEstimate;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};
 
 const SECTOR: u64 = 4096;

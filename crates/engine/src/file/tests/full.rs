@@ -5,11 +5,11 @@ use std::thread;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Rig, options};
 use crate::SpaceKind;
 use crate::file::Fallocate;
-use crate::file_id::FileId;
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
 

@@ -5,10 +5,10 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
-use crate::file_id::FileId;
 use crate::inode::Compress;
 use crate::{Error, OpenOptions};
 

@@ -9,12 +9,12 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::record::Event;
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Recorded, Rig, is_write, options};
 use crate::file::Fallocate;
 use crate::file::extent::Extent;
 use crate::file::extent_edit::ExtentEdit;
-use crate::file_id::FileId;
 use crate::{Result, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -9,13 +9,12 @@ use std::time::Duration;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Request, Rng, seed};
+use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
-use crate::file_id::FileId;
 use crate::inode::DelallocReservation;
-use crate::transaction::EditEstimate;
 use crate::{SpaceKind, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -11,12 +11,11 @@ use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::record::{Event, Recorder};
 use ubtrfs_sim::{HookedDevice, ThrottledDevice};
+use ubtrfs_transaction::{EditEstimate, FileId};
 use zerocopy::IntoBytes;
 
-use crate::file_id::FileId;
 use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
-use crate::transaction::EditEstimate;
 use crate::{OpenOptions, Volume};
 
 pub(super) const MIB: u64 = 1 << 20;

@@ -2,10 +2,10 @@
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
-use crate::file_id::FileId;
 
 /// A few tree blocks more or fewer.
 const NEAR: u64 = MIB;

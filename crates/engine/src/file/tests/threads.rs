@@ -6,10 +6,10 @@ use std::time::Duration;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
+use ubtrfs_transaction::FileId;
 
 use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
-use crate::file_id::FileId;
 use crate::{OpenOptions, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);

@@ -1,11 +1,12 @@
 //! Exchanging what two names lead to.
 
+use ubtrfs_transaction::Reservation;
+
 use super::Rename;
 use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
 use crate::inode::{Locked, note_change};
 use crate::namespace::entry::next_index;
-use crate::transaction::Reservation;
 
 impl<'a> Rename<'a> {
     pub(super) fn exchange(

@@ -14,17 +14,15 @@ mod replace;
 use std::sync::Arc;
 
 use ubtrfs_format::item::FileTime;
+use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::entry::check_name;
 use super::new_inode::NewInode;
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{
     Inode, Locked, check_mutable, inode_item_cached, may_remove, may_write, must_be_dir,
 };
-use crate::lock;
 use crate::namespace::Namespace;
-use crate::transaction::EditEstimate;
 use place::{Drafts, Place};
 
 /// What becomes of the new name if there is one.

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileKind;
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{FileId, TransactionHandle};
 
 use crate::error::{CorruptItem, Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{Draft, Inode};
 use crate::namespace::Namespace;
 use crate::namespace::entry::{FoundEntry, NewEntry, entry_key, search_index};
 use crate::namespace::root_ref::RootPlace;
-use crate::roots::Tree;
-use crate::transaction::TransactionHandle;
 
 /// A name and what it leads to.
 #[derive(Debug)]

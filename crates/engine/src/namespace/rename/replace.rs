@@ -1,17 +1,16 @@
 //! Moving a name, perhaps over another.
 
 use ubtrfs_format::item::InodeItem;
+use ubtrfs_transaction::{FileId, Reservation};
 
 use super::Rename;
 use super::place::{Drafts, Place};
 use crate::error::{Error, Result};
-use crate::file_id::FileId;
 use crate::inode::{EntryChange, Locked, may_add, must_be_dir, note_change, note_entry};
 use crate::namespace::entry::{NewEntry, next_index};
 use crate::namespace::inherit::inherited;
 use crate::namespace::new_inode::{NewInode, Parent};
 use crate::namespace::unlink::AfterUnlink;
-use crate::transaction::Reservation;
 
 impl<'a> Rename<'a> {
     /// `new` is what stands at the new name.

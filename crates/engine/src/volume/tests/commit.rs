@@ -19,14 +19,13 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::space::{BlockKind, Space, SpaceTotals};
+use ubtrfs_transaction::{DataRef, DiskExtent, EditEstimate, FileId};
 use zerocopy::IntoBytes;
 
-use crate::file_id::FileId;
 use crate::inode::{inode_item_cached, inode_key};
 use crate::namespace::NewInode;
-use crate::roots::Tree;
-use crate::space::{BlockKind, Space, SpaceTotals};
-use crate::transaction::{DataRef, DiskExtent, EditEstimate};
 use crate::{OpenOptions, Volume};
 
 const NODESIZE: u64 = 4096;

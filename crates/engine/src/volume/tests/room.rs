@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec};
+use ubtrfs_transaction::EditEstimate;
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::space::SpaceTotals;
 
 use super::{device_of, open, open_files, options, xattr};
-use crate::roots::Tree;
-use crate::space::SpaceTotals;
-use crate::transaction::EditEstimate;
 use crate::{Fallocate, FileId, NewInode, SpaceKind, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;

@@ -1,0 +1,77 @@
+//! The handle of an inode: its subvolume and its number.
+//!
+//! A snapshot copies the directory entries of nested subvolumes, but no ROOT_REF names them there.
+//! Such an entry reads as an empty directory, which has no inode on disk. Its handle carries the
+//! directory that it stands in, behind a bit that no inode number has.
+
+use std::hash::Hasher;
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::key::{Key, KeyType};
+
+const STUB: u64 = 1 << 63;
+
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Ord, PartialOrd)]
+pub struct FileId {
+    pub root: RootId,
+    pub ino: InodeNr,
+}
+
+impl FileId {
+    pub fn new(root: RootId, ino: InodeNr) -> FileId {
+        FileId { root, ino }
+    }
+
+    /// The handle of an inode that an item names; None for a number that only stubs have.
+    pub fn stored(root: RootId, ino: u64) -> Option<FileId> {
+        (ino & STUB == 0).then_some(FileId::new(root, InodeNr(ino)))
+    }
+
+    /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
+    pub fn stub_in(dir: FileId) -> FileId {
+        FileId {
+            root: dir.root,
+            ino: InodeNr(dir.ino.0 | STUB),
+        }
+    }
+
+    /// The directory that holds this stub; None for anything else.
+    pub fn stub_parent(self) -> Option<FileId> {
+        (self.ino.0 & STUB != 0).then_some(FileId {
+            ino: InodeNr(self.ino.0 & !STUB),
+            ..self
+        })
+    }
+
+    /// The key that an entry for it holds.
+    pub fn location(self) -> Key {
+        Key::new(self.ino.0, KeyType::INODE_ITEM, 0)
+    }
+
+    /// Whether it stands for a nested subvolume that a snapshot did not copy.
+    pub fn is_stub(self) -> bool {
+        self.stub_parent().is_some()
+    }
+}
+
+/// A hasher for the numbers of trees and inodes, without protection against deliberate collisions: the numbers are
+/// assigned in sequence.
+#[derive(Debug, Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,22 @@
+//! The trees, the space and the transactions of a volume: all that a file system is stored through.
+//!
+//! From low to high: `space` and `roots` (trees by id) < `csum_tree` < `transaction`. Reading goes through views of the
+//! trees. Edits join the running transaction, and a commit makes them durable.
+//!
+//! Not here: what the items mean together, such as inodes and names (`engine`).
+
+pub mod csum_tree;
+mod error;
+mod file_id;
+pub mod lock;
+pub mod roots;
+pub mod space;
+mod transaction;
+
+pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
+pub use file_id::{FileId, IdHasher};
+pub use transaction::{
+    CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, FREEING_ITEMS, Lifetime, Origin,
+    PendingSubvolume, Puts, Reservation, SpaceReclaim, TransactionHandle, TransactionManager,
+    TransactionOptions, Waits, Wakening, WriterStats,
+};

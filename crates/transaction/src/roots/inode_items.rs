@@ -1,0 +1,208 @@
+//! INODE_ITEMs that were read or changed lately, so that a call on an inode in use searches no tree for it.
+//!
+//! A slot serves all inodes of one hash and keeps the last one's item. Times that are in no item yet lie over it
+//! (`lazy_times`).
+//!
+//! Invariants
+//! - ITEMS-1: an item that is shown is what the tree's view gives, but for such times. Edits put theirs here while
+//!   they hold the tree's mutable set. Items that a commit changes by itself are forgotten when it is published.
+//! - ITEMS-2: what was read from a tree enters only if its slot has not changed since before it was read.
+//! - ITEMS-3: `changed_in` of a slot is no older than the last transaction that changed anything but times of its inode.
+//!
+//! Locks: each slot's, a leaf, held for one copy.
+//! Not here: what was written and has no extent yet, and so is in no item (`inode::buffer`).
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::item::InodeItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::Edit;
+use zerocopy::FromBytes;
+
+use super::lazy_times::LazyTimes;
+use crate::file_id::FileId;
+
+#[cfg(test)]
+mod tests;
+
+/// Memory is taken page by page, as slots come into use. So many pages at most, a power of two.
+const MOST_PAGES: usize = 512;
+const PAGE_SLOTS: usize = 256;
+
+/// The inode items that are kept beside the trees of a volume.
+#[derive(Debug)]
+pub struct InodeItemCache {
+    pub lazy: Arc<LazyTimes>,
+    pages: Vec<OnceLock<Vec<Mutex<Slot>>>>,
+}
+
+impl InodeItemCache {
+    /// Makes as many slots as there is memory for, within reason.
+    pub(super) fn new(budget_bytes: u64) -> Self {
+        let pages = pages_of(
+            budget_bytes,
+            PAGE_SLOTS * size_of::<Mutex<Slot>>(),
+            MOST_PAGES,
+        );
+        InodeItemCache {
+            lazy: Arc::default(),
+            pages: (0..pages).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+impl Default for InodeItemCache {
+    fn default() -> Self {
+        Self::new(u64::MAX)
+    }
+}
+
+/// How many pages fit a budget: a power of two.
+pub(super) fn pages_of(budget_bytes: u64, page_bytes: usize, most: usize) -> usize {
+    let fit = budget_bytes / page_bytes as u64;
+    let fit = usize::try_from(fit).unwrap_or(most).clamp(1, most);
+    1 << fit.ilog2()
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// How often it was edited.
+    version: u64,
+    id: (u64, u64),
+    item: Option<InodeItem>,
+    /// ITEMS-3. None: nobody knows.
+    changed_in: Option<Transid>,
+}
+
+/// What an edit of an INODE_ITEM stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemChange {
+    /// Other fields than times, or other items of the inode with it.
+    Any,
+    /// Times and what counts their changes.
+    Times,
+}
+
+/// Leave to enter what is read from a tree after it was given.
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    version: u64,
+}
+
+impl InodeItemCache {
+    fn slot(&self, (root, ino): (u64, u64)) -> &Mutex<Slot> {
+        // Neighbours, which are used together, get slots of their own.
+        let spread = root.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+        let at = (ino ^ spread) as usize;
+        let page = self.pages[(at / PAGE_SLOTS) & (self.pages.len() - 1)].get_or_init(|| {
+            let slots = std::iter::repeat_with(Mutex::default);
+            slots.take(PAGE_SLOTS).collect()
+        });
+        &page[at % PAGE_SLOTS]
+    }
+
+    /// The item, or leave to enter it.
+    pub fn get(&self, root: RootId, ino: u64) -> Result<InodeItem, Ticket> {
+        self.look(root, ino, |item| *item)
+    }
+
+    /// What `look` makes of the item, so that nothing else of it is copied; or leave to enter it.
+    #[inline]
+    pub fn look<T>(
+        &self,
+        root: RootId,
+        ino: u64,
+        look: impl FnOnce(&InodeItem) -> T,
+    ) -> Result<T, Ticket> {
+        if let Some(item) = self.lazy.get(FileId::new(root, InodeNr(ino))) {
+            return Ok(look(&item));
+        }
+        let id = (root.0, ino);
+        let slot = self.slot(id).lock();
+        match &slot.item {
+            Some(item) if slot.id == id => Ok(look(item)),
+            _ => Err(Ticket {
+                version: slot.version,
+            }),
+        }
+    }
+
+    /// Enters what was read (ITEMS-2).
+    pub fn enter(&self, ticket: Ticket, root: RootId, ino: u64, item: &InodeItem) {
+        let id = (root.0, ino);
+        let mut slot = self.slot(id).lock();
+        if slot.version == ticket.version {
+            let known = slot.changed_in.filter(|_| slot.id == id);
+            (slot.id, slot.item, slot.changed_in) = (id, Some(*item), known);
+        }
+    }
+
+    /// The last transaction that changed anything but times of an inode, or a later one; or leave to say so, if that is
+    /// not known.
+    pub fn changed_in(&self, id: FileId) -> Result<Transid, Ticket> {
+        let id = (id.root.0, id.ino.0);
+        let slot = self.slot(id).lock();
+        match slot.changed_in {
+            Some(transid) if slot.id == id => Ok(transid),
+            _ => Err(Ticket {
+                version: slot.version,
+            }),
+        }
+    }
+
+    /// Notes that the inode was last changed in `transid` or before: the transaction that ran after the ticket was given.
+    pub fn note_changed_by(&self, ticket: Ticket, id: FileId, transid: Transid) {
+        let id = (id.root.0, id.ino.0);
+        let mut slot = self.slot(id).lock();
+        if slot.version == ticket.version && slot.id == id {
+            slot.changed_in = Some(transid);
+        }
+    }
+
+    /// Follows an edit of a tree by transaction `transid`; called while its mutable set is held (ITEMS-1).
+    pub(crate) fn follow(&self, root: RootId, edit: &Edit, change: ItemChange, transid: Transid) {
+        let (key, value) = match edit {
+            Edit::Insert(key, value) | Edit::Put(key, value) => (key, Some(value)),
+            Edit::Delete(key) => (key, None),
+        };
+        if is_inode_item(key) {
+            let item = value.and_then(|value| InodeItem::read_from_bytes(value).ok());
+            self.set((root.0, key.objectid), item, change, Some(transid));
+        }
+    }
+
+    /// The tree shows another item from now on.
+    pub(crate) fn forget(&self, root: RootId, ino: u64) {
+        self.set((root.0, ino), None, ItemChange::Any, None);
+    }
+
+    fn set(
+        &self,
+        id: (u64, u64),
+        item: Option<InodeItem>,
+        change: ItemChange,
+        changed_in: Option<Transid>,
+    ) {
+        {
+            let mut slot = self.slot(id).lock();
+            slot.version += 1;
+            if item.is_some() || slot.id == id {
+                // What was changed before is unknown of an inode that comes anew, and may be of this transaction.
+                let is_known = slot.id == id && slot.changed_in.is_some();
+                if change == ItemChange::Any || !is_known {
+                    slot.changed_in = changed_in;
+                }
+                (slot.id, slot.item) = (id, item);
+            }
+        }
+        // Last: whoever does not find it there any more finds what was set.
+        self.lazy.forget(FileId::new(RootId(id.0), InodeNr(id.1)));
+    }
+}
+
+pub fn is_inode_item(key: &Key) -> bool {
+    key.item_type == KeyType::INODE_ITEM && key.offset == 0
+}

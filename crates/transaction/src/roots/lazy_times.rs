@@ -1,0 +1,148 @@
+//! Times of inodes that no item has yet (`lazytime`).
+//!
+//! Changes of times alone wait in memory until the item is written anyway, or a caller has them written (`inode::times`).
+//!
+//! Invariants
+//! - LAZY-1: an inode's item in the tree differs from the one in here by times and their count only. Every edit of
+//!   the item takes the inode out, while it holds the tree's mutable set.
+//! - LAZY-2: at most [`MOST`] are kept: the oldest ones have to go before others come.
+//! - LAZY-3: for each there is room in the running transaction, as for what is owed.
+//!
+//! Locks: a shard's, which is held while an inode comes or goes, then the order's; both are leaves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ubtrfs_format::item::InodeItem;
+
+use crate::file_id::{FileId, IdHasher};
+
+#[cfg(test)]
+mod tests;
+
+/// About 4 MiB.
+const MOST: usize = 8192;
+const SHARDS: usize = 16;
+/// Linux keeps times in memory for no longer.
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Debug, Default)]
+pub struct LazyTimes {
+    is_wanted: AtomicBool,
+    count: AtomicUsize,
+    shards: [Mutex<HashMap<FileId, Kept, BuildHasherDefault<IdHasher>>>; SHARDS],
+    order: Mutex<Order>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    item: InodeItem,
+    turn: u64,
+}
+
+/// The order in which inodes came.
+#[derive(Debug, Default)]
+struct Order {
+    next: u64,
+    turns: BTreeMap<u64, (FileId, Instant)>,
+}
+
+impl LazyTimes {
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// From now on; what is kept already stays.
+    pub fn set_wanted(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    fn shard(&self, id: FileId) -> &Mutex<HashMap<FileId, Kept, BuildHasherDefault<IdHasher>>> {
+        &self.shards[id.ino.0 as usize % SHARDS]
+    }
+
+    /// The item with the newest times, if they are in here.
+    pub fn get(&self, id: FileId) -> Option<InodeItem> {
+        if self.count() == 0 {
+            return None;
+        }
+        self.shard(id).lock().get(&id).map(|kept| kept.item)
+    }
+
+    /// Keeps the times of an inode that is locked. False: they are not wanted, or there is no place for one more.
+    #[must_use]
+    pub fn keep(&self, id: FileId, item: &InodeItem) -> bool {
+        if !self.is_wanted() {
+            return false;
+        }
+        let mut shard = self.shard(id).lock();
+        if let Some(kept) = shard.get_mut(&id) {
+            kept.item = *item;
+            return true;
+        }
+        if self.count() >= MOST {
+            return false;
+        }
+        let turn = {
+            let mut order = self.order.lock();
+            let turn = order.next;
+            order.next += 1;
+            order.turns.insert(turn, (id, Instant::now()));
+            turn
+        };
+        shard.insert(id, Kept { item: *item, turn });
+        self.count.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// The item has been written (LAZY-1), or the inode is gone.
+    pub fn forget(&self, id: FileId) {
+        if self.count() == 0 {
+            return;
+        }
+        let mut shard = self.shard(id).lock();
+        if let Some(kept) = shard.remove(&id) {
+            self.order.lock().turns.remove(&kept.turn);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A turn that comes after all that are kept now.
+    pub fn next_turn(&self) -> u64 {
+        self.order.lock().next
+    }
+
+    /// Up to `most` of those that came in `turns`, in that order.
+    pub fn of_turns(&self, turns: Range<u64>, most: usize) -> Vec<(u64, FileId)> {
+        let order = self.order.lock();
+        let some = order.turns.range(turns).take(most);
+        some.map(|(&turn, &(id, _))| (turn, id)).collect()
+    }
+
+    /// A turn that comes after those that are older than `age`.
+    pub fn turn_at_age(&self, age: Duration) -> u64 {
+        let order = self.order.lock();
+        let mut turns = order.turns.iter();
+        let young = turns.find(|(_, (_, since))| since.elapsed() <= age);
+        young.map_or(order.next, |(&turn, _)| turn)
+    }
+
+    /// Some of the oldest, if they should go so that others find a place (LAZY-2).
+    pub fn surplus(&self) -> Vec<FileId> {
+        /// More than one, as it may be in use.
+        const SOME: usize = 4;
+        if self.count() <= MOST - MOST / 8 {
+            return Vec::new();
+        }
+        let order = self.order.lock();
+        order.turns.values().take(SOME).map(|&(id, _)| id).collect()
+    }
+}

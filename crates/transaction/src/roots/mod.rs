@@ -1,0 +1,379 @@
+//! The roots of a volume: its devices, its node cache, its superblock, and its trees by id.
+//!
+//! Opening reads the superblocks, the chunk tree and the root tree's root. Everything else is read when asked for, so that
+//! a volume of any size opens in a few reads.
+//!
+//! Locks: none held across IO but the caches' per-key waits.
+//! Not here: transactions, and what the items of subvolumes mean.
+
+mod block_groups;
+mod inode_items;
+mod lazy_times;
+mod mapping;
+mod names;
+mod rescue;
+mod subvolumes;
+mod tree;
+mod tree_table;
+mod writable;
+
+#[cfg(test)]
+pub(crate) mod test_roots;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use ubtrfs_device::Pool;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::{Chunk, DevItem, InodeFlags, RootItem};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::Superblock;
+use ubtrfs_format::uuid::Uuid;
+use ubtrfs_tree::{BlockFormat, CommittedRoot, LiveTree, NodeStore, StoreOptions, View};
+use zerocopy::{FromBytes, FromZeros};
+
+pub use block_groups::BlockGroup;
+use inode_items::InodeItemCache;
+pub use inode_items::{ItemChange, is_inode_item};
+pub use lazy_times::{LONGEST, LazyTimes};
+use names::NameCache;
+pub use names::{Name, NameChanges};
+pub use rescue::Rescue;
+pub use rescue::backups;
+pub use subvolumes::SubvolumePlace;
+pub use subvolumes::inode_of;
+pub use tree::Tree;
+use tree::TreeUse;
+pub use tree_table::TreeRef;
+use tree_table::TreeTable;
+pub use writable::check_writable;
+
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+
+/// How the roots of a volume are opened.
+#[derive(Debug)]
+pub struct RootsOptions {
+    /// Whether trees are edited.
+    pub writable: bool,
+    /// Whether POSIX ACLs count.
+    pub acls: bool,
+    /// Flags that new regular files begin with.
+    pub new_file_flags: InodeFlags,
+    pub lazy_times: bool,
+    /// Budget of the inode items and of the names that are kept beside the trees, each.
+    pub lookup_bytes: u64,
+    pub store: StoreOptions,
+}
+
+/// The trees of an open volume. Shared as `Arc<Roots>`.
+#[derive(Debug)]
+pub struct Roots {
+    pool: Arc<Pool>,
+    store: Arc<NodeStore>,
+    /// The state of the last commit.
+    superblock: ArcSwap<Superblock>,
+    chunk_tree: Arc<Tree>,
+    root_tree: Arc<Tree>,
+    trees: TreeTable,
+    /// In the headers of new blocks.
+    chunk_tree_uuid: Uuid,
+    /// These two of the superblock never change.
+    sectorsize: u64,
+    csum_bytes: u64,
+    tree_use: TreeUse,
+}
+
+impl Roots {
+    /// Opens the trees that `superblock` leads to.
+    pub fn open(pool: &Arc<Pool>, superblock: Superblock, options: &RootsOptions) -> Result<Roots> {
+        let pool = Arc::clone(pool);
+        let store = Arc::new(NodeStore::new(Arc::clone(&pool), &options.store));
+        let tree_use = TreeUse {
+            writable: options.writable,
+            acls: options.acls,
+            new_file_flags: Arc::new(options.new_file_flags.bits().into()),
+            inode_items: Arc::new(InodeItemCache::new(options.lookup_bytes)),
+            names: Arc::new(NameCache::new(options.lookup_bytes)),
+            sharing: Arc::default(),
+        };
+        tree_use.inode_items.lazy.set_wanted(options.lazy_times);
+        let tree = |committed| Arc::new(open_tree(&store, committed, &tree_use, 0, None));
+        let mut roots = Roots {
+            chunk_tree: tree(chunk_root(&superblock)),
+            root_tree: tree(tree_root(&superblock)),
+            superblock: ArcSwap::from_pointee(superblock),
+            trees: TreeTable::default(),
+            chunk_tree_uuid: Uuid::default(),
+            sectorsize: u64::from(pool.superblock().sectorsize.get()),
+            csum_bytes: pool.superblock().csum_type().size_bytes() as u64,
+            tree_use,
+            pool,
+            store,
+        };
+        roots.load_chunks()?;
+        let root = roots.root_tree().read_root()?;
+        roots.chunk_tree_uuid = root.node().header().chunk_tree_uuid;
+        Ok(roots)
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.tree_use.writable
+    }
+
+    /// What the options of the volume add to the flags of new regular files, from now on.
+    pub fn set_new_file_flags(&self, flags: InodeFlags) {
+        self.tree_use
+            .new_file_flags
+            .store(flags.bits(), Ordering::Relaxed);
+    }
+
+    /// Whether any tree in memory may share blocks with a snapshot.
+    pub(crate) fn sharing(&self) -> &Arc<AtomicBool> {
+        &self.tree_use.sharing
+    }
+
+    /// Whether POSIX ACLs count: an option of the volume.
+    pub fn counts_acls(&self) -> bool {
+        self.tree_use.acls
+    }
+
+    /// Feeds the chunk tree to the device layer, then asks whether all of it can be read.
+    fn load_chunks(&self) -> Result<()> {
+        let view = self.chunk_tree();
+        let corrupt = |key| Error::Corrupt {
+            tree: RootId::CHUNK_TREE,
+            key,
+            what: CorruptItem::Undecodable,
+        };
+        let mut cursor = view.cursor().sequential();
+        let mut more = cursor.seek(&Key::MIN)?;
+        while more {
+            if let Some((key, bytes)) = cursor.current() {
+                match key.item_type {
+                    KeyType::DEV_ITEM => {
+                        let (item, _) =
+                            DevItem::ref_from_prefix(bytes).map_err(|_| corrupt(key))?;
+                        self.pool.add_dev_item(item)?;
+                    }
+                    KeyType::CHUNK_ITEM => {
+                        let (chunk, stripes, _) =
+                            Chunk::split(bytes).ok_or_else(|| corrupt(key))?;
+                        self.pool.add_chunk(Logical(key.offset), chunk, stripes)?;
+                    }
+                    _ => {}
+                }
+            }
+            more = cursor.advance()?;
+        }
+        self.store.adopt_seeds();
+        Ok(self.pool.check_devices()?)
+    }
+
+    /// The superblock as of the last commit.
+    pub fn superblock(&self) -> Arc<Superblock> {
+        self.superblock.load_full()
+    }
+
+    /// Times that are in no item yet.
+    pub fn lazy_times(&self) -> &Arc<LazyTimes> {
+        &self.tree_use.inode_items.lazy
+    }
+
+    /// The device layer: devices, chunk map, read errors seen.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn chunk_tree_uuid(&self) -> Uuid {
+        self.chunk_tree_uuid
+    }
+
+    /// The cache that all trees of the volume are read through.
+    pub fn node_store(&self) -> &Arc<NodeStore> {
+        &self.store
+    }
+
+    /// Whether files may have holes that no item tells of.
+    pub fn has_no_holes(&self) -> bool {
+        self.superblock().incompat().contains(Incompat::NO_HOLES)
+    }
+
+    pub fn sectorsize(&self) -> u64 {
+        self.sectorsize
+    }
+
+    /// Bytes of one checksum.
+    pub fn csum_bytes(&self) -> u64 {
+        self.csum_bytes
+    }
+
+    pub fn chunk_tree(&self) -> View {
+        self.chunk_tree.view.clone()
+    }
+
+    pub fn root_tree(&self) -> View {
+        self.root_tree.view.clone()
+    }
+
+    /// The root tree for edits.
+    pub fn root_tree_object(&self) -> &Arc<Tree> {
+        &self.root_tree
+    }
+
+    /// A tree that the root tree names, or None.
+    pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
+        if let Some(tree) = self.trees.get(id) {
+            return Ok(Some(Arc::clone(&tree)));
+        }
+        let root_tree = self.root_tree();
+        let mut cursor = root_tree.cursor();
+        // A snapshot's root item has the transaction that made it as key offset; there is only one.
+        if !cursor.seek_floor(&Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX))? {
+            return Ok(None);
+        }
+        let Some((key, bytes)) = cursor.current() else {
+            return Ok(None);
+        };
+        if (key.objectid, key.item_type) != (id.0, KeyType::ROOT_ITEM) {
+            return Ok(None);
+        }
+        let item = RootItem::decode(bytes).ok_or(Error::Corrupt {
+            tree: RootId::ROOT_TREE,
+            key,
+            what: CorruptItem::Undecodable,
+        })?;
+        let root = CommittedRoot {
+            tree: id,
+            bytenr: item.bytenr(),
+            level: item.level,
+            generation: Some(item.transid()),
+        };
+        let tree = open_tree(&self.store, root, &self.tree_use, key.offset, Some(item));
+        let committed = self.superblock().transid().0;
+        Ok(Some(self.trees.get_or_insert(tree, committed)))
+    }
+
+    /// A tree that is in memory.
+    pub fn known_tree(&self, id: RootId) -> Option<TreeRef> {
+        self.trees.get(id)
+    }
+
+    /// Has `find_tree` know a tree that the commit has just made, or know it anew.
+    pub(crate) fn forget_tree(&self, id: RootId) {
+        self.trees.remove(id);
+    }
+
+    pub(crate) fn publish_superblock(&self, superblock: Superblock) {
+        self.superblock.store(Arc::new(superblock));
+    }
+
+    /// A tree that must exist.
+    pub fn tree(&self, id: RootId) -> Result<Arc<Tree>> {
+        self.find_tree(id)?.ok_or(Error::NoSuchTree(id))
+    }
+
+    /// The deleted subvolumes that are not to be freed yet (TREE-3).
+    pub(crate) fn subvolumes_in_use(&self) -> Vec<RootId> {
+        self.trees.kept()
+    }
+
+    /// The tree that an inode is in. Most calls ask for it: what they do with one that is at hand is to become one piece
+    /// of code with this.
+    #[inline]
+    pub fn tree_of(&self, id: FileId) -> Result<TreeRef> {
+        let tree = match self.trees.get(id.root) {
+            Some(tree) => tree,
+            None => self.find_tree_of(id)?,
+        };
+        match id.root.is_subvolume() && tree.check_alive().is_ok() {
+            true => Ok(tree),
+            false => Err(Error::NoSuchSubvolume(id.root)),
+        }
+    }
+
+    #[cold]
+    fn find_tree_of(&self, id: FileId) -> Result<TreeRef> {
+        let tree = self.find_tree(id.root)?;
+        tree.map(TreeRef::from)
+            .ok_or(Error::NoSuchSubvolume(id.root))
+    }
+
+    /// The tree of a subvolume that can be entered: one that has not been deleted.
+    pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
+        match self.find_tree(id)? {
+            Some(tree) if id.is_subvolume() && !tree.is_deleted() => Ok(tree),
+            _ => Err(Error::NoSuchSubvolume(id)),
+        }
+    }
+
+    /// A tree for the commit: also those that the superblock names.
+    pub fn tree_for_commit(&self, id: RootId) -> Result<Arc<Tree>> {
+        match id {
+            RootId::ROOT_TREE => Ok(Arc::clone(&self.root_tree)),
+            RootId::CHUNK_TREE => Ok(Arc::clone(&self.chunk_tree)),
+            _ => self.tree(id),
+        }
+    }
+
+    /// Has the volume know a tree that a commit has just built and that no root item names yet.
+    pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
+        let tree = open_tree(&self.store, root, &self.tree_use, 0, Some(item));
+        self.trees.get_or_insert(tree, u64::MAX)
+    }
+
+    /// What the blocks of a transaction have in common.
+    pub(crate) fn block_format(&self, generation: Transid) -> BlockFormat {
+        let superblock = self.superblock();
+        BlockFormat {
+            nodesize: superblock.nodesize.get() as usize,
+            fsid: *superblock.metadata_fsid(),
+            chunk_tree_uuid: self.chunk_tree_uuid,
+            generation,
+        }
+    }
+}
+
+fn chunk_root(sb: &Superblock) -> CommittedRoot {
+    CommittedRoot {
+        tree: RootId::CHUNK_TREE,
+        bytenr: Logical(sb.chunk_root.get()),
+        level: sb.chunk_root_level,
+        generation: Some(Transid(sb.chunk_root_generation.get())),
+    }
+}
+
+fn tree_root(sb: &Superblock) -> CommittedRoot {
+    CommittedRoot {
+        tree: RootId::ROOT_TREE,
+        bytenr: Logical(sb.root.get()),
+        level: sb.root_level,
+        generation: Some(sb.transid()),
+    }
+}
+
+/// `item` is None for the trees that the superblock names.
+fn open_tree(
+    store: &Arc<NodeStore>,
+    root: CommittedRoot,
+    tree_use: &TreeUse,
+    key_offset: u64,
+    item: Option<RootItem>,
+) -> Tree {
+    let live = tree_use
+        .writable
+        .then(|| LiveTree::new(Arc::clone(store), root));
+    let view = match &live {
+        Some(live) => live.view(),
+        None => View::new(Arc::clone(store), root),
+    };
+    Tree::new(
+        view,
+        live,
+        key_offset,
+        item.unwrap_or_else(RootItem::new_zeroed),
+        tree_use,
+    )
+}

@@ -1,0 +1,47 @@
+//! Ways to read a damaged volume: `rescue=` of a mount. Only the roots of an earlier transaction may be written to.
+
+use ubtrfs_format::superblock::Superblock;
+
+use crate::error::Error;
+
+/// What is passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rescue {
+    /// Begin with the roots of an earlier transaction if those of the last one cannot be read. What follows is written as
+    /// if the last one had never been. A reader takes another copy of the superblock if the first is not valid.
+    pub use_backup_root: bool,
+    /// Go on without trees that cannot be read, where files can be read without them.
+    pub ignore_bad_roots: bool,
+    /// Give data unverified.
+    pub ignore_data_csums: bool,
+    /// Believe tree blocks whose sums are wrong, if all else of them is right.
+    pub ignore_meta_csums: bool,
+    /// Read what has flags in its superblock that nobody knows.
+    pub ignore_super_flags: bool,
+}
+
+impl Rescue {
+    /// Whether to go on without a tree whose reading gave `error`: what is only not at hand is not damaged.
+    pub fn goes_on_without(&self, error: &Error) -> bool {
+        self.ignore_bad_roots && !error.is_would_block()
+    }
+}
+
+/// The superblock with the roots of each transaction that it remembers, the newest first. What a later one
+/// changed may lie over their blocks, whose generations tell.
+pub fn backups(newest: &Superblock) -> Vec<Superblock> {
+    let mut roots: Vec<_> = newest.super_roots.iter().collect();
+    roots.retain(|roots| roots.tree_root.get() != 0);
+    roots.sort_by_key(|roots| std::cmp::Reverse(roots.tree_root_gen.get()));
+    let with_roots = roots.into_iter().map(|roots| {
+        let mut superblock = newest.clone();
+        superblock.root = roots.tree_root;
+        superblock.generation = roots.tree_root_gen;
+        superblock.root_level = roots.tree_root_level;
+        superblock.chunk_root = roots.chunk_root;
+        superblock.chunk_root_generation = roots.chunk_root_gen;
+        superblock.chunk_root_level = roots.chunk_root_level;
+        superblock
+    });
+    with_roots.collect()
+}

@@ -1,0 +1,62 @@
+//! Where subvolumes stand, as the root tree says.
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::RootRef;
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::Roots;
+use crate::error::{CorruptItem, Error, Result};
+use crate::file_id::FileId;
+
+/// Where a subvolume stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubvolumePlace {
+    /// The directory that holds it.
+    pub dir: FileId,
+    pub name: Vec<u8>,
+    /// Its index in that directory.
+    pub sequence: u64,
+}
+
+impl Roots {
+    /// The root directory of a subvolume.
+    pub fn root_dir(&self, id: RootId) -> Result<FileId> {
+        let tree = self.subvolume_tree(id)?;
+        let key = Key::new(id.0, KeyType::ROOT_ITEM, 0);
+        inode_of(id, tree.item().root_dirid.get(), key)
+    }
+
+    /// Where a subvolume stands; None for the top level and for one that is nowhere.
+    pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
+        let root_tree = self.root_tree();
+        let mut cursor = root_tree.cursor();
+        if !cursor.seek(&Key::new(id.0, KeyType::ROOT_BACKREF, 0))? {
+            return Ok(None);
+        }
+        let Some((key, bytes)) = cursor.current() else {
+            return Ok(None);
+        };
+        if (key.objectid, key.item_type) != (id.0, KeyType::ROOT_BACKREF) {
+            return Ok(None);
+        }
+        let reference = RootRef::decode(bytes).ok_or(Error::Corrupt {
+            tree: RootId::ROOT_TREE,
+            key,
+            what: CorruptItem::Undecodable,
+        })?;
+        Ok(Some(SubvolumePlace {
+            dir: inode_of(RootId(key.offset), reference.dirid, key)?,
+            name: reference.name.to_vec(),
+            sequence: reference.sequence,
+        }))
+    }
+}
+
+/// The handle of the inode that the item at `key` names.
+pub fn inode_of(root: RootId, ino: u64, key: Key) -> Result<FileId> {
+    FileId::stored(root, ino).ok_or(Error::Corrupt {
+        tree: root,
+        key,
+        what: CorruptItem::InodeNumber(InodeNr(ino)),
+    })
+}

@@ -1,0 +1,270 @@
+//! The trees of a volume by id, and what the root tree says of them.
+//!
+//! Invariants
+//! - TREE-1: a tree of a writable volume is one object as long as anyone holds it or it has edits that
+//!   are not committed. Its delta is nowhere else.
+//! - TREE-2: the item of a tree of a writable volume is the truth. The one in the root tree is as of the
+//!   last commit, and only commits write it.
+//! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
+//!   any, nobody can again; only then its blocks are freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{LiveTree, View};
+
+use super::inode_items::InodeItemCache;
+use super::names::NameCache;
+use crate::error::{Error, Result};
+
+/// What the trees of a volume have in common.
+#[derive(Debug)]
+pub(super) struct TreeUse {
+    /// Whether they are edited.
+    pub(super) writable: bool,
+    /// Whether ACLs count.
+    pub(super) acls: bool,
+    /// Bits of `InodeFlags` that regular files which are made in them begin with.
+    pub(super) new_file_flags: Arc<AtomicU64>,
+    pub(super) inode_items: Arc<InodeItemCache>,
+    pub(super) names: Arc<NameCache>,
+    /// One of those in memory may share blocks with a snapshot.
+    pub(super) sharing: Arc<AtomicBool>,
+}
+
+/// A tree with its root item.
+#[derive(Debug)]
+pub struct Tree {
+    pub view: View,
+    pub(crate) id: RootId,
+    /// The offset of its ROOT_ITEM's key: the transaction that made it, for a snapshot.
+    pub(crate) key_offset: u64,
+    item: RwLock<RootItem>,
+    /// What calls ask of the item each time: whether the subvolume has been deleted, and whether it is read-only.
+    /// Set while `item` is locked.
+    deleted: AtomicBool,
+    read_only: AtomicBool,
+    /// None on a volume that is only read.
+    live: Option<Arc<LiveTree>>,
+    /// Whether ACLs count.
+    pub acls: bool,
+    /// What the volume's options have regular files that are made in it begin with.
+    new_file_flags: Arc<AtomicU64>,
+    /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
+    snapshot_in: AtomicU64,
+    sharing: Arc<AtomicBool>,
+    /// The last transaction that edits of this tree were made in.
+    pub(crate) dirty_in: AtomicU64,
+    /// The next inode number to be given out; 0 until the tree is written to.
+    next_ino: AtomicU64,
+    /// Whether inodes without a name that were left in it have been looked for.
+    pub orphans_finished: AtomicBool,
+    /// Holds on its inodes (TREE-3).
+    holders: AtomicU64,
+    /// Held shared by writers without copy on write, exclusively by the creation of a snapshot.
+    ///
+    /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed meanwhile.
+    pub nocow_lock: RwLock<()>,
+    /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
+    /// `InodeTable::rename_lock` held, which creations release before.
+    pub snapshot_lock: RwLock<()>,
+    pub inode_items: Arc<InodeItemCache>,
+    pub names: Arc<NameCache>,
+}
+
+impl Tree {
+    pub(super) fn new(
+        view: View,
+        live: Option<Arc<LiveTree>>,
+        key_offset: u64,
+        item: RootItem,
+        tree_use: &TreeUse,
+    ) -> Tree {
+        let tree = Tree {
+            id: view.tree(),
+            view,
+            key_offset,
+            deleted: AtomicBool::new(is_deleted(&item)),
+            read_only: AtomicBool::new(is_read_only(&item)),
+            snapshot_in: AtomicU64::new(0),
+            sharing: Arc::clone(&tree_use.sharing),
+            item: RwLock::new(item),
+            live,
+            acls: tree_use.acls,
+            new_file_flags: Arc::clone(&tree_use.new_file_flags),
+            dirty_in: AtomicU64::new(0),
+            next_ino: AtomicU64::new(0),
+            orphans_finished: AtomicBool::new(false),
+            holders: AtomicU64::new(0),
+            nocow_lock: RwLock::new(()),
+            snapshot_lock: RwLock::new(()),
+            inode_items: Arc::clone(&tree_use.inode_items),
+            names: Arc::clone(&tree_use.names),
+        };
+        tree.note_snapshot(item.last_snapshot.get());
+        tree
+    }
+
+    pub fn id(&self) -> RootId {
+        self.id
+    }
+
+    /// What the root tree says of it, with changes that are not committed yet.
+    pub fn item(&self) -> RootItem {
+        *self.item.read()
+    }
+
+    pub(crate) fn change_item(&self, change: impl FnOnce(&mut RootItem)) {
+        let mut item = self.item.write();
+        change(&mut item);
+        self.deleted.store(is_deleted(&item), Ordering::Release);
+        self.read_only.store(is_read_only(&item), Ordering::Release);
+    }
+
+    /// The key of its ROOT_ITEM.
+    pub fn root_key(&self) -> Key {
+        Key::new(self.id.0, KeyType::ROOT_ITEM, self.key_offset)
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Acquire)
+    }
+
+    /// Refuses a subvolume that has been deleted.
+    pub fn check_undeleted(&self) -> Result<()> {
+        match self.is_deleted() {
+            true => Err(Error::NoSuchSubvolume(self.id)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a subvolume that has been deleted and that nobody holds.
+    pub fn check_alive(&self) -> Result<()> {
+        match self.is_deleted() && !self.is_held() {
+            true => Err(Error::NoSuchSubvolume(self.id)),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.holders.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a hold on an inode.
+    pub fn hold(&self) -> Result<()> {
+        // Who deletes it waits, and meets the hold.
+        let item = self.item.read();
+        let held = self
+            .holders
+            .try_update(Ordering::AcqRel, Ordering::Acquire, |holders| {
+                (holders > 0 || item.refs.get() > 0).then_some(holders + 1)
+            });
+        match held {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::NoSuchSubvolume(self.id)),
+        }
+    }
+
+    /// Lets go of a hold. True if it was the last one of a subvolume that has been deleted.
+    pub fn let_go(&self) -> bool {
+        self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
+    }
+
+    /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
+    /// of it.
+    pub fn check_writable(&self) -> Result<()> {
+        self.check_alive()?;
+        match self.is_read_only() {
+            true => Err(Error::ReadOnlySubvolume(self.id)),
+            false => Ok(()),
+        }
+    }
+
+    /// What the volume's options add to the flags of an inode of `kind` that is made in it.
+    pub fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
+        match kind {
+            FileKind::Regular => {
+                InodeFlags::from_bits_retain(self.new_file_flags.load(Ordering::Relaxed))
+            }
+            _ => InodeFlags::empty(),
+        }
+    }
+
+    /// The transaction of the last snapshot of it.
+    pub fn last_snapshot(&self) -> u64 {
+        self.item.read().last_snapshot.get()
+    }
+
+    /// That transaction makes or has made a snapshot of it.
+    pub fn note_snapshot(&self, transid: u64) {
+        if self.id.is_subvolume() && transid > 0 {
+            self.snapshot_in.fetch_max(transid, Ordering::Relaxed);
+            self.sharing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The generation up to which its blocks may be shared; 0 if none is.
+    pub(crate) fn shared_up_to(&self) -> Transid {
+        Transid(self.snapshot_in.load(Ordering::Relaxed))
+    }
+
+    /// The tree's edits. Only trees of writable volumes are edited, see `TransactionManager::join_transaction`.
+    pub(crate) fn live(&self) -> &Arc<LiveTree> {
+        self.live
+            .as_ref()
+            .expect("edited trees are of writable volumes")
+    }
+
+    /// Gives out an object id above all that were in use when the tree was first written to, or given out since.
+    ///
+    /// So caches never take a new inode for a deleted one of the same id.
+    pub fn next_objectid(&self) -> Result<u64> {
+        self.note_objectids()?;
+        let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
+        let given = self
+            .next_ino
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, give_out);
+        given.map_err(|_| Error::NoSpace)
+    }
+
+    /// Notes which object ids are in use. Called before anything is deleted from the tree.
+    pub fn note_objectids(&self) -> Result<()> {
+        if self.next_ino.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        let above = self.highest_objectid()?.saturating_add(1);
+        let first = above.max(RootId::FIRST_FREE);
+        // Another thread may have been faster.
+        let _ = self
+            .next_ino
+            .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn highest_objectid(&self) -> Result<u64> {
+        let mut cursor = self.view.cursor();
+        let end = Key::new(RootId::LAST_FREE, KeyType(u8::MAX), u64::MAX);
+        cursor.seek_floor(&end)?;
+        Ok(cursor.current().map_or(0, |(key, _)| key.objectid))
+    }
+
+    pub(crate) fn is_committed(&self, committed: u64) -> bool {
+        self.dirty_in.load(Ordering::Acquire) <= committed
+    }
+}
+
+fn is_deleted(item: &RootItem) -> bool {
+    item.refs.get() == 0
+}
+
+fn is_read_only(item: &RootItem) -> bool {
+    item.flags().contains(RootItemFlags::RDONLY)
+}

@@ -1,0 +1,113 @@
+//! The trees in memory, by id.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::RwLock;
+use ubtrfs_format::ids::RootId;
+
+use super::tree::Tree;
+use crate::file_id::IdHasher;
+
+/// A tree for the length of a call. It shares no counter with other threads, unless they have the table change.
+#[derive(Debug)]
+pub struct TreeRef(Guard<Option<Arc<Tree>>>);
+
+impl From<Arc<Tree>> for TreeRef {
+    fn from(tree: Arc<Tree>) -> TreeRef {
+        TreeRef(Guard::from_inner(Some(tree)))
+    }
+}
+
+impl Deref for TreeRef {
+    type Target = Arc<Tree>;
+
+    fn deref(&self) -> &Arc<Tree> {
+        self.0.as_ref().expect("made of a tree")
+    }
+}
+
+type Trees = HashMap<RootId, Arc<Tree>, BuildHasherDefault<IdHasher>>;
+
+/// The trees in memory.
+#[derive(Debug)]
+pub(super) struct TreeTable {
+    trees: RwLock<Trees>,
+    /// Some of `trees`, each in the place that its id says; changed while those are locked.
+    recent: [ArcSwapOption<Tree>; RECENT_TREES],
+}
+
+const RECENT_TREES: usize = 64;
+
+/// How many trees stay although nobody holds them; a volume may have far more subvolumes.
+const KEPT_TREES: usize = 4096;
+
+impl Default for TreeTable {
+    fn default() -> Self {
+        TreeTable {
+            trees: RwLock::default(),
+            recent: std::array::from_fn(|_| ArcSwapOption::empty()),
+        }
+    }
+}
+
+impl TreeTable {
+    fn recent(&self, id: RootId) -> &ArcSwapOption<Tree> {
+        // Snapshots that are made regularly have numbers at regular distances.
+        let mixed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.recent[(mixed >> 58) as usize % RECENT_TREES]
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: RootId) -> Option<TreeRef> {
+        let recent = self.recent(id).load();
+        match recent.as_ref().is_some_and(|tree| tree.id == id) {
+            true => Some(TreeRef(recent)),
+            false => self.find(id),
+        }
+    }
+
+    #[cold]
+    fn find(&self, id: RootId) -> Option<TreeRef> {
+        let trees = self.trees.read();
+        let tree = trees.get(&id)?;
+        self.recent(id).store(Some(Arc::clone(tree)));
+        Some(TreeRef::from(Arc::clone(tree)))
+    }
+
+    /// The tree of this id from now on: `tree`, unless somebody else was faster.
+    pub(super) fn get_or_insert(&self, tree: Tree, committed: u64) -> Arc<Tree> {
+        let mut trees = self.trees.write();
+        if trees.len() >= KEPT_TREES {
+            // TREE-1
+            trees.retain(|_, tree| Arc::strong_count(tree) > 1 || !tree.is_committed(committed));
+        }
+        let id = tree.id;
+        Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
+    }
+
+    /// The deleted subvolumes that are held, or parts of which are being overwritten.
+    pub(super) fn kept(&self) -> Vec<RootId> {
+        let trees = self.trees.read();
+        let deleted = trees
+            .values()
+            .filter(|tree| tree.id.is_subvolume() && tree.is_deleted());
+        // See `is_deleted` in what ends an overwriting.
+        fence(Ordering::SeqCst);
+        let kept = deleted.filter(|tree| tree.is_held() || tree.nocow_lock.try_write().is_none());
+        kept.map(|tree| tree.id).collect()
+    }
+
+    pub(super) fn remove(&self, id: RootId) {
+        let mut trees = self.trees.write();
+        trees.remove(&id);
+        let recent = self.recent(id);
+        if recent.load().as_ref().is_some_and(|tree| tree.id == id) {
+            recent.store(None);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What must hold before a volume is written to, and what is read of it for that.
+
+use ubtrfs_device::MappedChunk;
+use ubtrfs_device::chunk_layout::DeviceSpace;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{DevId, objectid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::ITEM_HEAD_SIZE;
+use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
+
+use super::Roots;
+use super::mapping::PlacedExtent;
+use crate::error::{Error, Result};
+
+/// Refuses by name what this code reads but does not keep true when writing.
+pub fn check_writable(sb: &Superblock) -> Result<()> {
+    let refuse = |why: String| Err(Error::Unwritable(why));
+    let unknown = sb.read_only_features();
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        return refuse(format!("it uses {}", names.join(", ")));
+    }
+    if sb.incompat().contains(Incompat::SIMPLE_QUOTA) {
+        return refuse("it uses squota".to_owned());
+    }
+    let changing = flags::CHANGING_FSID
+        | flags::CHANGING_FSID_V2
+        | flags::CHANGING_BG_TREE
+        | flags::CHANGING_DATA_CSUM
+        | flags::CHANGING_META_CSUM;
+    if sb.flags.get() & changing != 0 {
+        return refuse("a conversion of it was broken off".to_owned());
+    }
+    if sb.flags.get() & flags::SEEDING != 0 {
+        return Err(Error::Seed);
+    }
+    if sb.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0 {
+        return refuse("it is a dump of metadata".to_owned());
+    }
+    if sb.log_root.get() != 0 {
+        return Err(Error::LogTree);
+    }
+    Ok(())
+}
+
+impl Roots {
+    /// What all trees take at most: blocks that snapshots share count once for each. Mixed block groups do not tell.
+    pub(crate) fn most_tree_bytes(&self) -> Result<u64> {
+        const ROOT_TREE_BLOCKS: u64 = 16;
+        let nodesize = u64::from(self.superblock().nodesize.get());
+        // The root tree has no item: its blocks are half full at least.
+        let mut bytes = ROOT_TREE_BLOCKS * nodesize;
+        let mut cursor = self.root_tree.view.cursor().sequential();
+        let mut more = cursor.seek(&Key::new(0, KeyType(0), 0))?;
+        while more && let Some((key, value)) = cursor.current() {
+            bytes = bytes.saturating_add(2 * (ITEM_HEAD_SIZE + value.len()) as u64);
+            if key.item_type == KeyType::ROOT_ITEM
+                && let Some(item) = RootItem::decode(value)
+            {
+                bytes = bytes.saturating_add(item.bytes_used.get());
+            }
+            more = cursor.advance()?;
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn refuse_parity(&self) -> Result<()> {
+        let chunks = self.pool.chunk_map().all();
+        match chunks.iter().find(|chunk| MappedChunk::has_parity(chunk)) {
+            None => Ok(()),
+            Some(chunk) => Err(Error::Unwritable(format!(
+                "chunk {} is {}, which is only read",
+                chunk.logical(),
+                chunk.profile().name()
+            ))),
+        }
+    }
+
+    pub(crate) fn device_spaces(&self, extents: &[PlacedExtent]) -> Vec<DeviceSpace> {
+        let (items, superblock) = (self.pool.dev_items(), self.superblock());
+        let own = |fsid: &Uuid| fsid == superblock.metadata_fsid();
+        let of = |devid: u64| extents.iter().filter(move |extent| extent.devid.0 == devid);
+        items
+            .iter()
+            .filter(|item| own(&item.fsid))
+            .map(|item| DeviceSpace {
+                devid: DevId(item.devid.get()),
+                uuid: item.uuid,
+                total_bytes: item.total_bytes.get(),
+                extents: of(item.devid.get())
+                    .map(|extent| (extent.physical, extent.len))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// Subvolumes that wait to be freed are named by orphan items of the root tree.
+    pub(crate) fn has_deleted_subvolumes(&self) -> Result<bool> {
+        let view = self.root_tree();
+        let mut cursor = view.cursor();
+        let first = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, 0);
+        if !cursor.seek(&first)? {
+            return Ok(false);
+        }
+        let key = cursor
+            .current()
+            .map(|(key, _)| (key.objectid, key.item_type));
+        Ok(key == Some((first.objectid, first.item_type)))
+    }
+}

@@ -1,0 +1,227 @@
+//! The choice of space for tree blocks and data.
+//!
+//! Tree blocks: clusters, taken from front to end, so that the blocks of one commit lie side by side. Data:
+//! behind the file's last extent, else behind what was allocated last. In both cases a long run in some group
+//! comes first, then a new chunk, then pieces.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
+use ubtrfs_format::ids::{Logical, Transid};
+
+use super::block_group::BlockGroup;
+use super::free_space::Wanted;
+use super::space_info::release;
+use super::{Space, SpaceError};
+
+/// A run of this length is worth going to another group or making a chunk.
+const CLUSTER_BYTES: u64 = 1 << 20;
+
+/// The two kinds of tree blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    Metadata,
+    /// A block of the chunk tree.
+    System,
+}
+
+impl BlockKind {
+    fn space(self) -> SpaceKind {
+        match self {
+            BlockKind::Metadata => SpaceKind::Metadata,
+            BlockKind::System => SpaceKind::System,
+        }
+    }
+}
+
+/// Where the last allocations ended.
+#[derive(Debug, Default)]
+pub(super) struct Cursors {
+    metadata: Mutex<Cluster>,
+    system: Mutex<Cluster>,
+    data: AtomicU64,
+}
+
+/// A run that was free when it was found, from which blocks are taken one by one.
+#[derive(Debug, Default)]
+struct Cluster {
+    next: u64,
+    end: u64,
+}
+
+impl Space {
+    /// One tree block for the commit of a transaction, which takes over groups that the next one began.
+    pub fn allocate_block(
+        &self,
+        kind: BlockKind,
+        committing: Transid,
+    ) -> Result<Logical, SpaceError> {
+        let nodesize = u64::from(self.params.nodesize);
+        let mut cluster = match kind {
+            BlockKind::Metadata => self.cursors.metadata.lock(),
+            BlockKind::System => self.cursors.system.lock(),
+        };
+        if !self.continue_cluster(&cluster, nodesize, committing) {
+            let flags = match kind {
+                BlockKind::Metadata => BlockGroupFlags::METADATA,
+                BlockKind::System => BlockGroupFlags::SYSTEM,
+            };
+            let wanted = Wanted {
+                bytes: CLUSTER_BYTES.max(nodesize),
+                min_bytes: nodesize,
+                align: nodesize,
+                hint: Some(cluster.next),
+            };
+            let take = |group: &BlockGroup, wanted: &Wanted| {
+                group.take_over(committing);
+                group.allocate_front(wanted, nodesize, &*self.source)
+            };
+            let (start, len) = self.search(kind.space(), flags, &wanted, committing, take)?;
+            *cluster = Cluster {
+                next: start,
+                end: start + len,
+            };
+        }
+        let block = Logical(cluster.next);
+        cluster.next += nodesize;
+        Ok(block)
+    }
+
+    /// Takes the next block of a cluster.
+    fn continue_cluster(&self, cluster: &Cluster, nodesize: u64, committing: Transid) -> bool {
+        if cluster.next + nodesize > cluster.end {
+            return false;
+        }
+        let group = self.find(Logical(cluster.next));
+        group.is_some_and(|group| {
+            group.take_over(committing);
+            group.allocate_at(cluster.next, nodesize, &*self.source)
+        })
+    }
+
+    /// Contiguous space for data, between `min` and `want` bytes, whole sectors. The caller has reserved at
+    /// least as much as it gets; that much is no longer reserved.
+    pub fn allocate_data(
+        &self,
+        want: u64,
+        min: u64,
+        hint: Option<Logical>,
+        running: Transid,
+    ) -> Result<(Logical, u64), SpaceError> {
+        let last = self.cursors.data.load(Ordering::Relaxed);
+        let wanted = Wanted {
+            bytes: want,
+            min_bytes: min,
+            align: u64::from(self.params.sectorsize),
+            hint: Some(hint.map_or(last, |hint| hint.0)),
+        };
+        let take = |group: &BlockGroup, wanted: &Wanted| match group.claim(running) {
+            true => group.allocate(wanted, &*self.source),
+            false => None,
+        };
+        let kind = SpaceKind::Data;
+        let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;
+        self.cursors.data.store(start + len, Ordering::Relaxed);
+        release(&self.info(kind).reserved_data, len);
+        Ok((Logical(start), len))
+    }
+
+    /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
+    pub fn piece_of_data(&self) -> Option<u64> {
+        if self.info(SpaceKind::Data).unallocated_bytes() > 0 {
+            return None;
+        }
+        let groups = self.groups();
+        let data = groups
+            .iter()
+            .filter(|group| group.flags().contains(BlockGroupFlags::DATA))
+            .map(|group| group.room_and_runs());
+        let sum = |(bytes, count): (u64, u64), (free_bytes, runs): (u64, u64)| {
+            (bytes + free_bytes, count + runs)
+        };
+        let (bytes, count) = data.fold((0, 0), sum);
+        bytes.checked_div(count)
+    }
+
+    fn search(
+        &self,
+        kind: SpaceKind,
+        flags: BlockGroupFlags,
+        wanted: &Wanted,
+        transid: Transid,
+        take: impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+    ) -> Result<(u64, u64), SpaceError> {
+        let long = Wanted {
+            min_bytes: wanted.bytes.min(CLUSTER_BYTES).max(wanted.min_bytes),
+            ..*wanted
+        };
+        let mut grown = None;
+        loop {
+            let made = self.chunks_made();
+            if let Some(found) = self.search_groups(flags, &long, &take) {
+                return Ok(found);
+            }
+            if (grown.is_some() || self.likes_pieces(kind))
+                && let Some(found) = self.search_groups(flags, wanted, &take)
+            {
+                return Ok(found);
+            }
+            let no_space = SpaceError::NoSpace {
+                kind,
+                bytes: wanted.min_bytes,
+            };
+            // Others may have taken what the new chunk had, unless it was too short from the start.
+            if grown.is_some_and(|len| len < wanted.min_bytes) {
+                return Err(no_space);
+            }
+            let mut chunks = self.chunks.lock();
+            // Another thread may have waited for the same chunk and made it.
+            if self.chunks_made() != made {
+                continue;
+            }
+            match self.grow(&mut chunks, kind, Some(transid)) {
+                Ok(len) => grown = Some(len),
+                Err(error) => {
+                    drop(chunks);
+                    let pieces = self.search_groups(flags, wanted, &take);
+                    return pieces.ok_or(match error {
+                        SpaceError::NoSpace { .. } => no_space,
+                        other => other,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether pieces are better than a new chunk.
+    ///
+    /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system chunks.
+    fn likes_pieces(&self, kind: SpaceKind) -> bool {
+        let info = self.info(kind);
+        match kind {
+            SpaceKind::System => true,
+            SpaceKind::Metadata => info.free_bytes() >= info.total.load(Ordering::Relaxed) / 4,
+            SpaceKind::Data => false,
+        }
+    }
+
+    /// Asks the group of the hint, then those behind it, then those before.
+    fn search_groups(
+        &self,
+        flags: BlockGroupFlags,
+        wanted: &Wanted,
+        take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+    ) -> Option<(u64, u64)> {
+        let groups = self.groups();
+        let hint = wanted.hint.unwrap_or(0);
+        let first = groups.partition_point(|group| group.end().0 <= hint);
+        let (before, from) = groups.split_at(first);
+        let usable = |group: &&Arc<BlockGroup>| {
+            group.flags().contains(flags) && group.longest() >= wanted.min_bytes
+        };
+        let mut groups = from.iter().chain(before).filter(usable);
+        groups.find_map(|group| take(group, wanted))
+    }
+}

@@ -1,0 +1,486 @@
+//! One block group: what is used, free and pinned in it.
+//!
+//! Free space is loaded when something is first allocated in the group. Until then its size follows from
+//! the length and what is used, so that a volume of thousands of groups opens without reading any.
+//!
+//! Invariants
+//! - GROUP-1: what superblock copies take and what is pinned is not in the free space.
+//! - GROUP-2: the free space of a group that is not loaded is what the source says when it is loaded, less
+//!   what is pinned then. The source shows a committed state, and what it calls free though it is pinned
+//!   comes back by `unpin`.
+//! - GROUP-3: a group whose free space cannot be loaded, contradicts itself or is more than what is used leaves gives
+//!   nothing any more. An extent that the extent tree has lost would be overwritten.
+//!
+//! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
+//! Not here: which group is asked (`alloc`), the order of pinning and commits.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
+use ubtrfs_format::ids::{Logical, Transid};
+
+use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
+use super::nocow::NocowWriters;
+use super::space_info::{SpaceInfo, replace};
+use crate::error::Error;
+
+#[cfg(test)]
+mod tests;
+
+/// Tells what is free in a block group.
+pub trait FreeSpaceSource: Send + Sync {
+    /// Calls `each` with the free ranges (start, length) of the block group, ascending, as of the last
+    /// published commit at the time of the call.
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<(), Error>;
+}
+
+/// The `created` of a group that no transaction has used yet.
+const UNCLAIMED: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub struct BlockGroup {
+    start: Logical,
+    len: u64,
+    flags: BlockGroupFlags,
+    sectorsize: u64,
+    created: AtomicU64,
+    used: AtomicU64,
+    /// Where superblock copies lie.
+    superblocks: Box<[Range<u64>]>,
+    info: Arc<SpaceInfo>,
+    /// Copies of the state's, readable without its lock; hints for the choice of a group.
+    free_bytes: AtomicU64,
+    longest: AtomicU64,
+    runs: AtomicU64,
+    allocated: AtomicU64,
+    nocow_writers: NocowWriters,
+    state: Mutex<GroupState>,
+}
+
+#[derive(Debug)]
+struct GroupState {
+    free: Free,
+    pinned: u64,
+    /// What `SpaceInfo::free_bytes` has of this group.
+    counted_room: u64,
+    counted_used: u64,
+    removed: bool,
+}
+
+#[derive(Debug)]
+enum Free {
+    /// Start to end of what is pinned, which the source may call free.
+    NotLoaded(BTreeMap<u64, u64>),
+    Loaded(FreeSpace),
+    /// GROUP-3
+    Unusable,
+}
+
+/// What a block group is made of.
+#[derive(Clone, Debug)]
+pub(super) struct NewGroup {
+    pub(super) start: Logical,
+    pub(super) len: u64,
+    pub(super) flags: BlockGroupFlags,
+    pub(super) used: u64,
+    pub(super) superblocks: Vec<Range<u64>>,
+}
+
+impl BlockGroup {
+    /// One that the volume has, or (`created` by nobody yet) one that is made now, empty.
+    pub(super) fn new(
+        new: NewGroup,
+        created: Option<Transid>,
+        sectorsize: u64,
+        info: Arc<SpaceInfo>,
+    ) -> Arc<BlockGroup> {
+        let group = BlockGroup {
+            start: new.start,
+            len: new.len,
+            flags: new.flags,
+            sectorsize,
+            created: AtomicU64::new(created.map_or(UNCLAIMED, |created| created.0)),
+            used: AtomicU64::new(new.used),
+            superblocks: new.superblocks.into(),
+            info,
+            free_bytes: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
+            nocow_writers: NocowWriters::default(),
+            state: Mutex::new(GroupState {
+                free: Free::NotLoaded(BTreeMap::new()),
+                pinned: 0,
+                counted_room: 0,
+                counted_used: 0,
+                removed: false,
+            }),
+        };
+        group.info.total.fetch_add(group.len, Ordering::SeqCst);
+        {
+            let mut state = group.state.lock();
+            if created.is_none_or(|created| created.0 != 0) {
+                let mut free = group.empty_space();
+                group.fill(&mut free, |each| {
+                    each(group.start.0, group.len);
+                    Ok(())
+                });
+                state.free = free;
+            }
+            group.recount(&mut state);
+        }
+        Arc::new(group)
+    }
+
+    /// Keeps others from whatever needs the group's lock.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn hold(&self) -> impl Drop {
+        self.state.lock()
+    }
+
+    pub fn start(&self) -> Logical {
+        self.start
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// The first address after it.
+    pub fn end(&self) -> Logical {
+        Logical(self.start.0.saturating_add(self.len))
+    }
+
+    pub fn flags(&self) -> BlockGroupFlags {
+        self.flags
+    }
+
+    pub fn kind(&self) -> SpaceKind {
+        SpaceKind::of(self.flags)
+    }
+
+    pub(crate) fn contains(&self, logical: Logical) -> bool {
+        self.start <= logical && logical < self.end()
+    }
+
+    /// The transaction that made it: 0 for one that was there at opening, None before its first use.
+    pub(crate) fn created(&self) -> Option<Transid> {
+        let created = self.created.load(Ordering::SeqCst);
+        (created != UNCLAIMED).then_some(Transid(created))
+    }
+
+    /// Whether a transaction up to `upto` uses it. Others have no items yet, and are forgotten with what is in memory.
+    pub(crate) fn is_of(&self, upto: Transid) -> bool {
+        self.created().is_some_and(|created| created <= upto)
+    }
+
+    /// Bytes in extent items, as of the commit in progress.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in extent items, and bytes that were allocated and are in none yet.
+    ///
+    /// Extents that the commit in progress has freed are not among them.
+    pub fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// The commit's to call: what it inserted less what it deleted. What it deletes is pinned before.
+    pub(crate) fn change_used(&self, delta: i64) {
+        let mut state = self.state.lock();
+        let used = self.used();
+        let new = used.saturating_add_signed(delta);
+        if new > self.len || i128::from(used) + i128::from(delta) != i128::from(new) {
+            tracing::error!(group = %self.start, used, delta, "used bytes of a block group are wrong");
+        }
+        self.used.store(new, Ordering::Relaxed);
+        self.recount(&mut state);
+    }
+
+    pub(super) fn nocow_writers(&self) -> &NocowWriters {
+        &self.nocow_writers
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.nocow_writers.is_closed()
+    }
+
+    /// Nothing is allocated in it any more; returns when no nocow write is in progress.
+    pub(crate) fn set_read_only(&self) {
+        self.nocow_writers.close();
+        self.recount(&mut self.state.lock());
+    }
+
+    /// Makes it read-only, unless a nocow write is in progress. Returns whether it did.
+    pub(crate) fn try_set_read_only(&self) -> bool {
+        let closed = self.nocow_writers.try_close();
+        self.recount(&mut self.state.lock());
+        closed
+    }
+
+    pub(crate) fn set_writable(&self) {
+        self.nocow_writers.open();
+        self.recount(&mut self.state.lock());
+    }
+
+    /// The longest free run, as of a moment ago; what fits at best, if it is not loaded.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest.load(Ordering::Relaxed)
+    }
+
+    /// Free bytes and how many runs they are in, as of a moment ago; one, if it is not loaded.
+    pub(super) fn room_and_runs(&self) -> (u64, u64) {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        (get(&self.free_bytes), get(&self.runs))
+    }
+
+    /// Whether a transaction may use it; a group that nobody used becomes its own.
+    pub(super) fn claim(&self, transid: Transid) -> bool {
+        let claimed =
+            self.created
+                .compare_exchange(UNCLAIMED, transid.0, Ordering::SeqCst, Ordering::SeqCst);
+        claimed.is_ok() || claimed.is_err_and(|created| created <= transid.0)
+    }
+
+    /// Claims the group for a commit.
+    ///
+    /// The commit then makes the items of the group, even if only later transactions have used it so far. The space that
+    /// was reserved for the commit may lie there.
+    pub(super) fn take_over(&self, transid: Transid) {
+        if self.created.load(Ordering::SeqCst) > transid.0 {
+            self.created.fetch_min(transid.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Finds space and takes it.
+    pub(super) fn allocate(
+        &self,
+        wanted: &Wanted,
+        source: &dyn FreeSpaceSource,
+    ) -> Option<(u64, u64)> {
+        self.with_free(source, |free| free.allocate(wanted))
+    }
+
+    /// Takes the first `bytes` of the space found.
+    pub(super) fn allocate_front(
+        &self,
+        wanted: &Wanted,
+        bytes: u64,
+        source: &dyn FreeSpaceSource,
+    ) -> Option<(u64, u64)> {
+        self.with_free(source, |free| {
+            let (start, len) = free.find(wanted)?;
+            free.remove(start, bytes).ok()?;
+            Some((start, len))
+        })
+    }
+
+    /// Takes exactly this, if it is free.
+    pub(super) fn allocate_at(&self, start: u64, len: u64, source: &dyn FreeSpaceSource) -> bool {
+        let taken = self.with_free(source, |free| free.remove(start, len).ok());
+        taken.is_some()
+    }
+
+    fn with_free<T>(
+        &self,
+        source: &dyn FreeSpaceSource,
+        take: impl FnOnce(&mut FreeSpace) -> Option<T>,
+    ) -> Option<T> {
+        let mut state = self.state.lock();
+        if self.nocow_writers.is_closed() || state.removed {
+            return None;
+        }
+        self.load(&mut state, source);
+        let taken = match &mut state.free {
+            Free::Loaded(free) => take(free),
+            Free::NotLoaded(_) | Free::Unusable => None,
+        };
+        self.recount(&mut state);
+        taken
+    }
+
+    fn load(&self, state: &mut GroupState, source: &dyn FreeSpaceSource) {
+        let Free::NotLoaded(pinned) = &state.free else {
+            return;
+        };
+        let mut free = self.empty_space();
+        let mut free_bytes = 0u64;
+        self.fill(&mut free, |each| {
+            source.load(self.start, self.len, &mut |start, len| {
+                free_bytes = free_bytes.saturating_add(len);
+                each(start, len);
+            })
+        });
+        // What is used only falls until the group is loaded, and falls before the source shows it.
+        if free_bytes > self.len.saturating_sub(self.used()) {
+            tracing::error!(
+                group = %self.start, used = self.used(), free_bytes,
+                "more of a block group is called free than what is used leaves: nothing is written there"
+            );
+            free = Free::Unusable;
+        }
+        if let Free::Loaded(free) = &mut free {
+            // GROUP-2
+            for (&start, &end) in pinned {
+                free.exclude(start, end - start);
+            }
+        }
+        state.free = free;
+    }
+
+    fn empty_space(&self) -> Free {
+        Free::Loaded(FreeSpace::new(self.start.0, self.len, self.sectorsize))
+    }
+
+    /// GROUP-1 for superblocks, GROUP-3.
+    fn fill(
+        &self,
+        into: &mut Free,
+        load: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<(), Error>,
+    ) {
+        let Free::Loaded(free) = into else { return };
+        let mut wrong = Ok(());
+        let loaded = load(&mut |start, len| wrong = wrong.and_then(|()| free.add(start, len)));
+        for range in &self.superblocks {
+            free.exclude(range.start, range.end - range.start);
+        }
+        if let Err(error) = &loaded {
+            tracing::error!(group = %self.start, %error, "cannot load the free space of a block group");
+        }
+        if let Err(error) = &wrong {
+            tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
+        }
+        if loaded.is_err() || wrong.is_err() {
+            *into = Free::Unusable;
+        }
+    }
+
+    /// What was taken and not used is free again.
+    pub(super) fn give_back(&self, start: u64, len: u64) {
+        let mut state = self.state.lock();
+        if let Free::Loaded(free) = &mut state.free {
+            let added = free.add(start, len);
+            self.judge(&mut state, added);
+        }
+        self.recount(&mut state);
+    }
+
+    pub(super) fn pin(&self, start: u64, len: u64) {
+        let mut state = self.state.lock();
+        match &mut state.free {
+            Free::NotLoaded(pinned) => {
+                pinned.insert(start, start.saturating_add(len));
+            }
+            // Blocks of a log are pinned at the mount, though the free-space tree calls them free.
+            Free::Loaded(free) => {
+                free.exclude(start, len);
+            }
+            Free::Unusable => {}
+        }
+        state.pinned += len;
+        self.info.pinned.fetch_add(len, Ordering::SeqCst);
+        self.recount(&mut state);
+    }
+
+    /// What was pinned may be given out again.
+    pub(super) fn unpin(&self, ranges: &[Range<u64>]) {
+        let mut state = self.state.lock();
+        let mut bytes = 0;
+        let mut wrong = Ok(());
+        for range in ranges {
+            bytes += range.end - range.start;
+            match &mut state.free {
+                Free::NotLoaded(pinned) => {
+                    let mut later = pinned.split_off(&range.start);
+                    pinned.append(&mut later.split_off(&range.end));
+                }
+                Free::Loaded(free) => {
+                    let added = free.add(range.start, range.end - range.start);
+                    wrong = wrong.and(added);
+                }
+                Free::Unusable => {}
+            }
+        }
+        state.pinned = state.pinned.saturating_sub(bytes);
+        self.info.pinned.fetch_sub(bytes, Ordering::SeqCst);
+        self.judge(&mut state, wrong);
+        self.recount(&mut state);
+    }
+
+    /// GROUP-3
+    fn judge(&self, state: &mut GroupState, result: Result<(), FreeSpaceError>) {
+        if let Err(error) = result {
+            tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
+            state.free = Free::Unusable;
+        }
+    }
+
+    /// Takes an empty group out of the sums. False if something is in it, or on its way.
+    pub(super) fn retire(&self) -> bool {
+        let mut state = self.state.lock();
+        let full = self.len - self.superblock_bytes();
+        let is_empty = match &state.free {
+            Free::NotLoaded(_) => true,
+            Free::Loaded(free) => free.free_bytes() == full,
+            Free::Unusable => false,
+        };
+        if !is_empty || self.used() != 0 || state.pinned != 0 || state.removed {
+            return false;
+        }
+        state.removed = true;
+        self.info.total.fetch_sub(self.len, Ordering::SeqCst);
+        self.recount(&mut state);
+        true
+    }
+
+    /// Takes `retire` back.
+    pub(super) fn reinstate(&self) {
+        let mut state = self.state.lock();
+        state.removed = false;
+        self.info.total.fetch_add(self.len, Ordering::SeqCst);
+        self.recount(&mut state);
+    }
+
+    fn superblock_bytes(&self) -> u64 {
+        let lens = self.superblocks.iter().map(|range| range.end - range.start);
+        lens.sum::<u64>().min(self.len)
+    }
+
+    /// SPACE-INFO-1
+    fn recount(&self, state: &mut GroupState) {
+        let (mut free_bytes, mut longest, mut runs) = match &state.free {
+            Free::NotLoaded(_) => {
+                let taken = self.used().saturating_add(state.pinned);
+                let taken = taken.saturating_add(self.superblock_bytes());
+                let free_bytes = self.len.saturating_sub(taken);
+                (free_bytes, free_bytes, 1)
+            }
+            Free::Loaded(free) => (free.free_bytes(), free.longest_bytes(), free.run_count()),
+            Free::Unusable => (0, 0, 0),
+        };
+        let allocated = match &state.free {
+            Free::Loaded(_) => {
+                let not_allocated = free_bytes.saturating_add(state.pinned);
+                self.len
+                    .saturating_sub(not_allocated.saturating_add(self.superblock_bytes()))
+            }
+            Free::NotLoaded(_) | Free::Unusable => self.used(),
+        };
+        if self.nocow_writers.is_closed() || state.removed {
+            (free_bytes, longest, runs) = (0, 0, 0);
+        }
+        let used = if state.removed { 0 } else { self.used() };
+        replace(&self.info.free_bytes, state.counted_room, free_bytes);
+        replace(&self.info.used, state.counted_used, used);
+        (state.counted_room, state.counted_used) = (free_bytes, used);
+        self.free_bytes.store(free_bytes, Ordering::Relaxed);
+        self.longest.store(longest, Ordering::Relaxed);
+        self.runs.store(runs, Ordering::Relaxed);
+        self.allocated.store(allocated, Ordering::Relaxed);
+    }
+}

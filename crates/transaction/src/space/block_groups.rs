@@ -1,0 +1,96 @@
+//! All block groups of a volume by address.
+//!
+//! The map is read all the time and changed hardly ever. Readers look into a sorted snapshot and take no lock, so a
+//! lookup costs the same among thousands of groups as among a few.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use ubtrfs_format::ids::Logical;
+
+use super::block_group::BlockGroup;
+
+#[cfg(test)]
+mod tests;
+
+/// The starts are apart, so that a search touches nothing else.
+#[derive(Debug, Default)]
+struct Snapshot {
+    starts: Vec<Logical>,
+    groups: Arc<Vec<Arc<BlockGroup>>>,
+}
+
+impl Snapshot {
+    fn of(groups: Vec<Arc<BlockGroup>>) -> Arc<Snapshot> {
+        Arc::new(Snapshot {
+            starts: groups.iter().map(|group| group.start()).collect(),
+            groups: Arc::new(groups),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct BlockGroups {
+    snapshot: ArcSwap<Snapshot>,
+    /// Taken by those who replace the snapshot.
+    changing: Mutex<()>,
+    #[cfg(any(test, feature = "testing"))]
+    lookups: std::sync::atomic::AtomicU64,
+}
+
+impl BlockGroups {
+    pub(super) fn new(groups: Vec<Arc<BlockGroup>>) -> BlockGroups {
+        let mut groups = groups;
+        groups.sort_by_key(|group| group.start());
+        BlockGroups {
+            snapshot: ArcSwap::new(Snapshot::of(groups)),
+            changing: Mutex::new(()),
+            #[cfg(any(test, feature = "testing"))]
+            lookups: Default::default(),
+        }
+    }
+
+    /// The group that holds an address.
+    pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
+        #[cfg(any(test, feature = "testing"))]
+        self.lookups
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let snapshot = self.snapshot.load();
+        let after = snapshot.starts.partition_point(|&start| start <= logical);
+        let group = snapshot.groups.get(after.checked_sub(1)?)?;
+        group.contains(logical).then(|| Arc::clone(group))
+    }
+
+    /// All in order of address.
+    pub(super) fn all(&self) -> Arc<Vec<Arc<BlockGroup>>> {
+        Arc::clone(&self.snapshot.load().groups)
+    }
+
+    pub(super) fn insert(&self, group: Arc<BlockGroup>) {
+        let _changing = self.changing.lock();
+        let mut groups = Vec::clone(&self.all());
+        let at = groups.partition_point(|other| other.start() < group.start());
+        groups.insert(at, group);
+        self.snapshot.store(Snapshot::of(groups));
+    }
+
+    /// How often a group was looked for.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn lookups(&self) -> u64 {
+        self.lookups.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Keeps others from replacing the snapshot.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn hold(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    pub(super) fn remove(&self, start: Logical) {
+        let _changing = self.changing.lock();
+        let mut groups = Vec::clone(&self.all());
+        groups.retain(|group| group.start() != start);
+        self.snapshot.store(Snapshot::of(groups));
+    }
+}

@@ -1,0 +1,363 @@
+//! Chunks made while the volume is in use, and such as are removed.
+//!
+//! Invariants
+//! - NEWCHUNK-1: a logical address is given to one chunk only as long as the volume is open. So the
+//!   items of a removed chunk and of a new one never have the same key.
+//! - NEWCHUNK-2: what a removed chunk took on the devices is free when the commit that deletes its items is
+//!   durable (`free_device_space`).
+//! - NEWCHUNK-3: a chunk is in the pool before it is among the groups.
+//!
+//! Not here: sizes and places, the items' bytes (`device::chunk_layout`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ubtrfs_device::chunk_layout::{
+    ChunkItems, ChunkLayout, ChunkLimits, DeviceHoles, DeviceSpace, RESERVED_BYTES, chunk_head,
+    forecast, superblock_ranges,
+};
+use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
+use ubtrfs_format::item::{Chunk, Stripe};
+use ubtrfs_format::key::DiskKey;
+use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
+
+use super::block_group::{BlockGroup, NewGroup};
+use super::{Space, SpaceError};
+
+/// System chunks keep room for a new copy of the chunk tree and for so many more of its blocks.
+const SYSTEM_SPARE_BLOCKS: u64 = 16;
+
+/// What new chunks are made of.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    devices: Vec<DeviceHoles>,
+    /// NEWCHUNK-1
+    next_logical: u64,
+    /// Those whose items no commit has taken yet.
+    new: Vec<(Arc<BlockGroup>, ChunkItems)>,
+}
+
+impl Chunks {
+    pub(super) fn new(devices: Vec<DeviceSpace>, pool: &Pool) -> Chunks {
+        let last = pool.chunk_map().all().last().map(|chunk| chunk.end().0);
+        let present = devices
+            .into_iter()
+            .filter(|device| pool.device(device.devid).is_some());
+        Chunks {
+            devices: present.map(DeviceHoles::new).collect(),
+            next_logical: last.unwrap_or(RESERVED_BYTES).max(RESERVED_BYTES),
+            new: Vec::new(),
+        }
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let bytes = self.devices.iter().map(|device| device.total_bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    fn device(&mut self, devid: DevId) -> Option<&mut DeviceHoles> {
+        self.devices.iter_mut().find(|device| device.devid == devid)
+    }
+}
+
+/// A chunk without any extent that is gone.
+#[derive(Debug)]
+pub struct RemovedGroup {
+    /// The keys of the items to delete, and by how much each device's `bytes_used` falls.
+    pub(crate) items: ChunkItems,
+    extents: Vec<(DevId, Physical)>,
+    stripe_bytes: u64,
+}
+
+impl RemovedGroup {
+    fn give_back(&self, chunks: &mut Chunks) {
+        for &(devid, physical) in &self.extents {
+            if let Some(device) = chunks.device(devid) {
+                device.give_back(physical.0, self.stripe_bytes);
+            }
+        }
+    }
+}
+
+impl Space {
+    /// How many chunks were made since the volume was opened.
+    pub(super) fn chunks_made(&self) -> u64 {
+        self.chunks_made.load(Ordering::SeqCst)
+    }
+
+    /// The profile of the newest group of a kind.
+    pub(super) fn newest_profile(&self, kind: SpaceKind) -> Option<Profile> {
+        let groups = self.groups();
+        let newest = groups.iter().rev().find(|group| group.kind() == kind)?;
+        newest.flags().profile()
+    }
+
+    /// Type and profile of the next chunk of a kind.
+    pub(super) fn next_flags(
+        &self,
+        kind: SpaceKind,
+    ) -> Result<(BlockGroupFlags, Profile), SpaceError> {
+        let types = match kind {
+            SpaceKind::System => BlockGroupFlags::SYSTEM,
+            _ if self.params.mixed => BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
+            SpaceKind::Data => BlockGroupFlags::DATA,
+            SpaceKind::Metadata => BlockGroupFlags::METADATA,
+        };
+        let profile = self.newest_profile(SpaceKind::of(types));
+        let profile = profile.unwrap_or(Profile::Single);
+        if profile.parities() > 0 {
+            return Err(SpaceError::ReadOnlyProfile { kind, profile });
+        }
+        Ok((types | profile.flag(), profile))
+    }
+
+    /// Makes a chunk for a transaction, or for whoever uses it first. Returns its length.
+    pub(super) fn grow(
+        &self,
+        chunks: &mut Chunks,
+        kind: SpaceKind,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        if kind != SpaceKind::System {
+            let system = self.info(SpaceKind::System);
+            let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
+            if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
+                self.make_chunk(chunks, SpaceKind::System, created)?;
+            }
+        }
+        self.make_chunk(chunks, kind, created)
+    }
+
+    fn make_chunk(
+        &self,
+        chunks: &mut Chunks,
+        kind: SpaceKind,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        let (flags, profile) = self.next_flags(kind)?;
+        let nodesize = self.params.nodesize as usize;
+        let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
+        let no_space = SpaceError::NoSpace { kind, bytes: 0 };
+        let Some(layout) = ChunkLayout::choose(&chunks.devices, profile, &limits) else {
+            return Err(no_space);
+        };
+        if kind == SpaceKind::System {
+            self.check_system_chunks(layout.stripes.len())?;
+        }
+        layout.take(&mut chunks.devices);
+        self.update_forecasts(chunks);
+        let made = match self.may_take_from_metadata(kind) {
+            true => self.add_chunk(chunks, flags, profile, &layout, created),
+            false => Err(no_space),
+        };
+        if made.is_err() {
+            layout.give_back(&mut chunks.devices);
+            self.update_forecasts(chunks);
+        }
+        made
+    }
+
+    /// Tells the pool and the groups of a new chunk.
+    fn add_chunk(
+        &self,
+        chunks: &mut Chunks,
+        flags: BlockGroupFlags,
+        profile: Profile,
+        layout: &ChunkLayout,
+        created: Option<Transid>,
+    ) -> Result<u64, SpaceError> {
+        let stripes: Vec<Stripe> = layout
+            .stripes
+            .iter()
+            .map(|&(device, start)| Stripe {
+                devid: chunks.devices[device].devid.0.into(),
+                offset: start.into(),
+                dev_uuid: chunks.devices[device].uuid,
+            })
+            .collect();
+        let (sectorsize, count) = (self.params.sectorsize, stripes.len());
+        let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
+        let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
+        // NEWCHUNK-3
+        self.pool.add_chunk(logical, &head, &stripes)?;
+        let chunk = self.pool.chunk_map().get(logical)?;
+        chunks.next_logical = chunk.end().0;
+        let new = NewGroup {
+            start: logical,
+            len: chunk.len_bytes(),
+            flags,
+            used: 0,
+            superblocks: superblock_ranges(&chunk),
+        };
+        let info = Arc::clone(&self.infos[SpaceKind::of(flags) as usize]);
+        let group = BlockGroup::new(new, created, u64::from(sectorsize), info);
+        let items = self.items_of(&chunk);
+        chunks.new.push((Arc::clone(&group), items));
+        self.groups.insert(group);
+        self.chunks_made.fetch_add(1, Ordering::SeqCst);
+        tracing::info!(%logical, len = chunk.len_bytes(), ?flags, "new chunk");
+        Ok(chunk.len_bytes())
+    }
+
+    fn items_of(&self, chunk: &MappedChunk) -> ChunkItems {
+        ChunkItems::new(chunk, self.params.sectorsize, self.params.chunk_tree_uuid)
+    }
+
+    /// Whether the superblock can name another system chunk of so many stripes.
+    fn check_system_chunks(&self, stripes: usize) -> Result<(), SpaceError> {
+        let chunks = self.pool.chunk_map().all();
+        let others = chunks
+            .iter()
+            .filter(|chunk| chunk.flags().contains(BlockGroupFlags::SYSTEM))
+            .map(|chunk| chunk.stripes().len());
+        let bytes: usize = others
+            .chain([stripes])
+            .map(|stripes| {
+                size_of::<DiskKey>() + size_of::<Chunk>() + stripes * size_of::<Stripe>()
+            })
+            .sum();
+        match bytes <= SYS_CHUNK_ARRAY_SIZE {
+            true => Ok(()),
+            false => Err(SpaceError::SystemChunkArray),
+        }
+    }
+
+    /// SPACE-INFO-2: whether what a new chunk took was not reserved to metadata.
+    fn may_take_from_metadata(&self, kind: SpaceKind) -> bool {
+        let own_kind = kind != SpaceKind::Data || self.params.mixed;
+        own_kind || self.info(SpaceKind::Metadata).fits_reservations()
+    }
+
+    /// What chunks could add to each type, now that the devices' free space has changed.
+    pub(super) fn update_forecasts(&self, chunks: &Chunks) {
+        for kind in SpaceKind::ALL {
+            let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
+                let nodesize = self.params.nodesize as usize;
+                let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
+                forecast(&chunks.devices, profile, &limits)
+            });
+            self.infos[kind as usize]
+                .unallocated_bytes
+                .store(unallocated_bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// The chunks made since the last call that transactions up to `upto` have used. A commit calls this
+    /// until nothing comes, the last time after its last allocation.
+    pub(crate) fn take_new_chunks(&self, upto: Transid) -> Vec<ChunkItems> {
+        let mut chunks = self.chunks.lock();
+        let new = std::mem::take(&mut chunks.new);
+        let (taken, left) = new
+            .into_iter()
+            .partition(|(group, _)| group.created().is_some_and(|created| created <= upto));
+        chunks.new = left;
+        let taken: Vec<(Arc<BlockGroup>, ChunkItems)> = taken;
+        taken.into_iter().map(|(_, items)| items).collect()
+    }
+
+    /// Unmakes the chunks of data that nobody has used yet, as far as no promise rests on them.
+    pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
+        let data = self.info(SpaceKind::Data);
+        let mut left = Vec::new();
+        for (group, items) in std::mem::take(&mut chunks.new) {
+            let is_spare = group.created().is_none()
+                && std::ptr::eq(self.info(group.kind()), data)
+                && !self.is_last_of_kind(&group)
+                && self.retire(&group);
+            match self.pool.chunk_map().get(group.start()) {
+                Ok(chunk) if is_spare => self.unmap(&chunk).give_back(chunks),
+                _ => left.push((group, items)),
+            }
+        }
+        chunks.new = left;
+        self.update_forecasts(chunks);
+    }
+
+    /// Takes a chunk that is retired out of the maps.
+    fn unmap(&self, chunk: &MappedChunk) -> RemovedGroup {
+        self.groups.remove(chunk.logical());
+        self.pool.remove_chunk(chunk.logical());
+        let stripes = chunk.stripes().iter();
+        RemovedGroup {
+            items: self.items_of(chunk),
+            extents: stripes
+                .map(|stripe| (stripe.devid, stripe.physical))
+                .collect(),
+            stripe_bytes: chunk.stripe_bytes(),
+        }
+    }
+
+    /// The groups that nothing is in after transaction `upto`, but for one of each kind, which stays for what comes
+    /// next. System groups stay: the superblock names their chunks.
+    pub fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
+        let groups = self.groups();
+        let of_kind = |kind| {
+            let is_empty = move |group: &&Arc<BlockGroup>| {
+                group.kind() == kind && group.used() == 0 && group.is_of(upto)
+            };
+            groups.iter().filter(is_empty).skip(1)
+        };
+        let kinds = [SpaceKind::Data, SpaceKind::Metadata];
+        kinds.into_iter().flat_map(of_kind).cloned().collect()
+    }
+
+    /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
+    ///
+    /// `InUse`: something is in it or pinned, its items are not inserted yet, it is the last of its kind, or
+    /// promises rest on it.
+    pub(crate) fn remove_group(&self, start: Logical) -> Result<RemovedGroup, SpaceError> {
+        let chunks = self.chunks.lock();
+        let group = self.find(start).filter(|group| group.start() == start);
+        let group = group.ok_or(SpaceError::NoBlockGroup { start })?;
+        let is_new = chunks.new.iter().any(|(new, _)| new.start() == start);
+        if is_new || self.is_last_of_kind(&group) || !self.retire(&group) {
+            return Err(SpaceError::InUse { start });
+        }
+        let chunk = self.pool.chunk_map().get(start)?;
+        Ok(self.unmap(&chunk))
+    }
+
+    /// The last one tells the profile of those to come.
+    fn is_last_of_kind(&self, group: &BlockGroup) -> bool {
+        let groups = self.groups();
+        let mut others = groups.iter().filter(|other| other.start() != group.start());
+        !others.any(|other| other.kind() == group.kind())
+    }
+
+    /// Closes a group for good, if it is empty and promises can be kept without it.
+    fn retire(&self, group: &BlockGroup) -> bool {
+        let was_read_only = group.is_read_only();
+        if !group.try_set_read_only() {
+            return false;
+        }
+        // Looked at afterwards, as by who makes a promise (SPACE-INFO-2).
+        let retired = group.retire();
+        if retired && self.keeps_promises_of(group.kind()) {
+            return true;
+        }
+        if retired {
+            group.reinstate();
+        }
+        if !was_read_only {
+            group.set_writable();
+        }
+        false
+    }
+
+    fn keeps_promises_of(&self, kind: SpaceKind) -> bool {
+        let info = self.info(kind);
+        match kind {
+            SpaceKind::Data => info.reserved() <= info.free_bytes(),
+            SpaceKind::Metadata | SpaceKind::System => info.fits_reservations(),
+        }
+    }
+
+    /// NEWCHUNK-2
+    pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
+        let mut chunks = self.chunks.lock();
+        removed.give_back(&mut chunks);
+        self.update_forecasts(&chunks);
+    }
+}

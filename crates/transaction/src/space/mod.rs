@@ -1,0 +1,308 @@
+//! Block groups, their free space, and who gets it.
+//!
+//! [`Space`] serves the running transaction and the commit of the one before at the same time. What the
+//! trees on disk say of free space follows from the extent items of each commit, not from here.
+//!
+//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that deletes
+//! the item calls `pin`. `unpin` is called when that commit is durable and nobody reads the state before it.
+//!
+//! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The commit of
+//! that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is under way and
+//! allocates in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when the reservation that
+//! it was made for cannot be met.
+//!
+//! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
+//! group's held; nothing else here does IO.
+//! Not here: extent items, the commit, when space is discarded.
+
+mod alloc;
+mod block_group;
+mod block_groups;
+mod chunk_alloc;
+mod free_space;
+pub(crate) mod free_space_tree;
+mod nocow;
+mod reserve;
+mod space_info;
+
+#[cfg(test)]
+mod test_volume;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_device::Pool;
+use ubtrfs_device::chunk_layout::{DeviceSpace, superblock_ranges};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::{Logical, Transid};
+use ubtrfs_format::superblock::Superblock;
+use ubtrfs_format::uuid::Uuid;
+
+use alloc::Cursors;
+use block_group::NewGroup;
+use block_groups::BlockGroups;
+use chunk_alloc::Chunks;
+use space_info::SpaceInfo;
+
+pub use crate::error::SpaceError;
+
+pub use alloc::BlockKind;
+pub use block_group::{BlockGroup, FreeSpaceSource};
+pub use chunk_alloc::RemovedGroup;
+pub use free_space::{FreeSpace, Wanted};
+pub use nocow::NocowWrite;
+pub use space_info::SpaceTotals;
+
+/// What does not change while a volume is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpaceParams {
+    pub(crate) sectorsize: u32,
+    pub(crate) nodesize: u32,
+    /// Data and metadata share their groups.
+    pub(crate) mixed: bool,
+    /// In the headers of the chunk tree's blocks, and in device extents.
+    pub(crate) chunk_tree_uuid: Uuid,
+}
+
+impl SpaceParams {
+    pub(crate) fn of(superblock: &Superblock, chunk_tree_uuid: Uuid) -> SpaceParams {
+        SpaceParams {
+            sectorsize: superblock.sectorsize.get(),
+            nodesize: superblock.nodesize.get(),
+            mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
+            chunk_tree_uuid,
+        }
+    }
+}
+
+/// The space of one volume. Shared as `Arc<Space>`.
+pub struct Space {
+    params: SpaceParams,
+    pool: Arc<Pool>,
+    source: Arc<dyn FreeSpaceSource>,
+    groups: BlockGroups,
+    /// By `SpaceKind`.
+    infos: [Arc<SpaceInfo>; 3],
+    cursors: Cursors,
+    chunks: Mutex<Chunks>,
+    chunks_made: AtomicU64,
+    /// Used bytes of mixed groups that hold data.
+    mixed_data: AtomicU64,
+    pinned: Mutex<Vec<Range<u64>>>,
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Space")
+            .field("params", &self.params)
+            .field("totals", &self.totals())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was pinned up to some moment.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned(Vec<Range<u64>>);
+
+impl Space {
+    /// Makes the space of a volume with these block groups: start, length, flags, used bytes.
+    ///
+    /// `pool` knows their chunks. Chunks may be made on `devices`.
+    pub(crate) fn new(
+        params: SpaceParams,
+        groups: Vec<(Logical, u64, BlockGroupFlags, u64)>,
+        devices: Vec<DeviceSpace>,
+        pool: Arc<Pool>,
+        source: Arc<dyn FreeSpaceSource>,
+    ) -> Space {
+        let infos: [Arc<SpaceInfo>; 3] = std::array::from_fn(|_| Arc::default());
+        let sectorsize = u64::from(params.sectorsize);
+        let groups = groups.into_iter().map(|(start, len, flags, used)| {
+            let chunk = pool.chunk_map().find(start);
+            let chunk = chunk.filter(|chunk| chunk.logical() == start && chunk.len_bytes() == len);
+            let new = NewGroup {
+                start,
+                len,
+                flags,
+                used,
+                superblocks: chunk.as_deref().map(superblock_ranges).unwrap_or_default(),
+            };
+            let info = &infos[SpaceKind::of(flags) as usize];
+            let group = BlockGroup::new(new, Some(Transid(0)), sectorsize, Arc::clone(info));
+            if chunk.is_none() {
+                tracing::error!(group = %start, len, "a block group is not that of a chunk");
+                group.set_read_only();
+            }
+            group
+        });
+        let groups = BlockGroups::new(groups.collect());
+        let space = Space {
+            params,
+            chunks: Mutex::new(Chunks::new(devices, &pool)),
+            chunks_made: AtomicU64::new(0),
+            mixed_data: AtomicU64::new(0),
+            pool,
+            source,
+            groups,
+            infos,
+            cursors: Cursors::default(),
+            pinned: Mutex::new(Vec::new()),
+        };
+        space.update_forecasts(&space.chunks.lock());
+        space
+    }
+
+    /// All block groups in order of address.
+    pub fn groups(&self) -> Arc<Vec<Arc<BlockGroup>>> {
+        self.groups.all()
+    }
+
+    /// The block group that holds an address; takes no lock.
+    pub fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
+        self.groups.find(logical)
+    }
+
+    /// How often a block group was looked for by an address.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn group_lookups(&self) -> u64 {
+        self.groups.lookups()
+    }
+
+    /// Does something while all locks of block groups, of their list and of chunks are held.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn with_groups_locked<T>(&self, during: impl FnOnce() -> T) -> T {
+        let groups = self.groups();
+        let _chunks = self.chunks.lock();
+        let _list = self.groups.hold();
+        let _groups: Vec<_> = groups.iter().map(|group| group.hold()).collect();
+        during()
+    }
+
+    /// Whether data and metadata share their groups.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.params.mixed
+    }
+
+    /// Bytes of tree blocks in extent items, those of the chunk tree apart.
+    pub(crate) fn metadata_used(&self) -> u64 {
+        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        used.saturating_sub(self.mixed_data.load(Ordering::SeqCst))
+    }
+
+    /// Tells how many bytes tree blocks take in mixed groups, as they were opened.
+    pub(crate) fn set_metadata_used(&self, bytes: u64) {
+        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let data = used.saturating_sub(bytes);
+        self.mixed_data.store(data, Ordering::SeqCst);
+    }
+
+    /// The commit's to call: data extents in extent items have become more, or fewer.
+    pub(crate) fn change_data_used(&self, delta: i64) {
+        if self.params.mixed {
+            let data = self.mixed_data.load(Ordering::SeqCst);
+            let data = data.saturating_add_signed(delta);
+            self.mixed_data.store(data, Ordering::SeqCst);
+        }
+    }
+
+    /// Announces a write to where data lies. None if it must go elsewhere.
+    pub fn begin_nocow_write(&self, logical: Logical) -> Option<NocowWrite> {
+        NocowWrite::begin(self.find(logical)?)
+    }
+
+    fn info(&self, kind: SpaceKind) -> &SpaceInfo {
+        let kind = match kind {
+            SpaceKind::Data if self.params.mixed => SpaceKind::Metadata,
+            kind => kind,
+        };
+        &self.infos[kind as usize]
+    }
+
+    /// What was allocated and nothing ever referred to is free again at once.
+    pub fn give_back(&self, start: Logical, len: u64) {
+        if let Some(group) = self.group_of(start, len) {
+            group.give_back(start.0, len);
+        }
+    }
+
+    /// The committing transaction no longer needs it; it is not handed out before `unpin`. A log tree's
+    /// blocks, which no tree calls used, are pinned before the first allocation.
+    pub(crate) fn pin(&self, start: Logical, len: u64) {
+        if let Some(group) = self.group_of(start, len) {
+            group.pin(start.0, len);
+            self.pinned.lock().push(start.0..start.0 + len);
+        }
+    }
+
+    /// What was pinned since the last call.
+    pub(crate) fn take_pinned(&self) -> Pinned {
+        Pinned(std::mem::take(&mut *self.pinned.lock()))
+    }
+
+    /// The commit that pinned it is durable, and nobody reads an older state.
+    pub(crate) fn unpin(&self, pinned: Pinned) {
+        let mut ranges = pinned.0;
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut rest = &ranges[..];
+        while let Some(first) = rest.first() {
+            let Some(group) = self.find(Logical(first.start)) else {
+                // A group is not removed while something in it is pinned.
+                rest = &rest[1..];
+                continue;
+            };
+            let end = group.end().0;
+            let (of_group, others) = rest.split_at(rest.partition_point(|range| range.start < end));
+            group.unpin(&joined(of_group));
+            rest = others;
+        }
+    }
+
+    /// The group that holds a whole range.
+    fn group_of(&self, start: Logical, len: u64) -> Option<Arc<BlockGroup>> {
+        let end = start.checked_add(len);
+        let group = self
+            .find(start)
+            .filter(|group| end.is_some_and(|end| end <= group.end()));
+        if group.is_none() {
+            tracing::error!(%start, len, "space is in no block group");
+        }
+        group
+    }
+
+    /// The sums of each type that has groups.
+    pub fn totals(&self) -> Vec<SpaceTotals> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let totals = SpaceKind::ALL.into_iter().filter_map(|kind| {
+            let info = &self.infos[kind as usize];
+            let total = info.total.load(Relaxed);
+            (total > 0).then(|| SpaceTotals {
+                kind,
+                profile: self.newest_profile(kind).unwrap_or(Profile::Single),
+                total,
+                used: info.used.load(Relaxed),
+                pinned: info.pinned.load(Relaxed),
+                reserved: info.reserved(),
+                free_bytes: info.free_bytes(),
+                unallocated_bytes: info.unallocated_bytes(),
+            })
+        });
+        totals.collect()
+    }
+}
+
+/// Joins ranges that touch.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range.clone()),
+        }
+    }
+    joined
+}

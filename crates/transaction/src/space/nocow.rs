@@ -1,0 +1,84 @@
+//! Writes without copy on write (nocow), and the switch that keeps them out of a block group.
+//!
+//! A write looks its block group up once and holds a [`NocowWrite`] until it is done. Neither taking nor dropping one takes
+//! a lock, unless a thread waits for the last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::block_group::BlockGroup;
+
+const READ_ONLY: u64 = 1 << 63;
+
+/// The nocow writers of a block group, and whether more may come.
+#[derive(Debug, Default)]
+pub(super) struct NocowWriters {
+    /// The number of writers, and `READ_ONLY`.
+    state: AtomicU64,
+    empty: Mutex<()>,
+    emptied: Condvar,
+}
+
+impl NocowWriters {
+    fn enter(&self) -> bool {
+        if self.state.fetch_add(1, Ordering::Acquire) & READ_ONLY == 0 {
+            return true;
+        }
+        self.leave();
+        false
+    }
+
+    fn leave(&self) {
+        if self.state.fetch_sub(1, Ordering::Release) == READ_ONLY | 1 {
+            let _empty = self.empty.lock();
+            self.emptied.notify_all();
+        }
+    }
+
+    /// Lets nobody in any more and waits for those who are in.
+    pub(super) fn close(&self) {
+        self.state.fetch_or(READ_ONLY, Ordering::AcqRel);
+        let mut empty = self.empty.lock();
+        while self.state.load(Ordering::Acquire) != READ_ONLY {
+            self.emptied.wait(&mut empty);
+        }
+    }
+
+    /// Closes if nobody is in.
+    pub(super) fn try_close(&self) -> bool {
+        let closed = self
+            .state
+            .compare_exchange(0, READ_ONLY, Ordering::AcqRel, Ordering::Acquire);
+        closed.is_ok() || closed == Err(READ_ONLY)
+    }
+
+    pub(super) fn open(&self) {
+        self.state.fetch_and(!READ_ONLY, Ordering::AcqRel);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) & READ_ONLY != 0
+    }
+}
+
+/// A nocow write in progress. While it is held the block group does not become read-only.
+#[derive(Debug)]
+pub struct NocowWrite {
+    group: Arc<BlockGroup>,
+}
+
+impl NocowWrite {
+    /// None if the group is read-only: the data must be written elsewhere.
+    pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<NocowWrite> {
+        // Not `then_some`: a write that is made and dropped leaves the nocow_writers.
+        group.nocow_writers().enter().then(|| NocowWrite { group })
+    }
+}
+
+impl Drop for NocowWrite {
+    fn drop(&mut self) {
+        self.group.nocow_writers().leave();
+    }
+}

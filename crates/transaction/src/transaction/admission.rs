@@ -1,0 +1,276 @@
+//! Reserving memory and metadata space for operations, and reclaiming space for them.
+//!
+//! Locks: none may be held by callers of `reserve_metadata`: it may wait for a commit, which writes back files.
+//! Not here: the sums that reservations count in (`reservation`).
+
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use ubtrfs_device::nonblocking;
+use ubtrfs_format::ids::Transid;
+
+use super::estimate::EditEstimate;
+use super::handle::Reservation;
+use super::manager::TransactionManager;
+use super::published::{READERS_TAKE, READERS_TRIES};
+use super::reclaim::{SpaceReclaim, assert_outside_transactions};
+use super::reservation_cache::Units;
+use super::running::Running;
+use super::worst_case::EditCounts;
+use crate::error::{Error, Result};
+
+/// How often an operation reclaims space while others use it up; more often if it frees space.
+const TRIES: usize = 4;
+const FREEING_TRIES: usize = 100;
+
+impl TransactionManager {
+    /// Reserves memory and metadata space for an operation. Waits only if the memory for deltas is used up, or if a commit
+    /// must show whether there is space. Call it before any inode lock is taken.
+    ///
+    /// Errors: aborted transaction, no space for `cost`.
+    pub fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
+        self.check_alive()?;
+        if self.is_quiesced() {
+            self.set_quiesced(false);
+        }
+        if let Some(reservation) = self.take_cached(cost) {
+            return Ok(reservation);
+        }
+        let (asks, full, reservation) = {
+            let running = self.running.read();
+            let bytes = running.bytes();
+            // Early, so that the next transaction's room is there when it is needed.
+            let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
+            let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
+            let batch = match full {
+                None => self.take_batch(&running, cost),
+                Some(_) => None,
+            };
+            (
+                asks,
+                full,
+                batch.or_else(|| self.try_reserve_beside(&running, cost)),
+            )
+        };
+        if asks {
+            self.threads.want_commit();
+        }
+        if let Some(transid) = full {
+            nonblocking::check()?;
+            self.wait_for_freeze(transid)?;
+        }
+        if let Some(reservation) = reservation {
+            return Ok(reservation);
+        }
+        nonblocking::check()?;
+        match self.retry_with_exact_sharing(cost)? {
+            Some(reservation) => Ok(reservation),
+            None => self.reclaim_space(cost),
+        }
+    }
+
+    /// Reclaims space and retries.
+    ///
+    /// A commit makes freed extents allocatable and replaces worst-case reservations by actual usage. A failed write-back
+    /// is reported by the next fsync of the file. Operations that free space retry up to `FREEING_TRIES` times, so that
+    /// competing writers do not starve them.
+    fn reclaim_space(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
+        assert_outside_transactions();
+        let mut waits = READERS_TRIES;
+        for _ in 0..if cost.frees { FREEING_TRIES } else { TRIES } {
+            // ORPHAN-QUEUE-2
+            if !cost.frees {
+                self.evict_orphans();
+            }
+            if self.reservations.has_reserved() {
+                let _ = self.write_back_dirty();
+            }
+            self.write_lazy_times()?;
+            if let Some(reservation) = self.retry_with_exact_sharing(cost)? {
+                return Ok(reservation);
+            }
+            self.commit_running()?;
+            // The next one, which keeps room for itself, or one that the cleaner has alone.
+            let comes_more = self.reservations.is_committing() || self.needs_cleaner();
+            if let Some(reservation) = self.retry_after_release(cost, &mut waits) {
+                return Ok(reservation);
+            }
+            let has_reserved = self.reservations.has_reserved();
+            let is_all_there = self.running.read().edits() == 0 && !has_reserved;
+            if !comes_more && (is_all_there || !cost.frees && !has_reserved) {
+                break;
+            }
+            if has_reserved {
+                // By operations that are about to leave, perhaps.
+                thread::sleep(READERS_TAKE);
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Sets the layer above that can free space.
+    pub fn set_reclaim(&self, reclaim: Weak<dyn SpaceReclaim>) {
+        let _ = self.reclaim.set(reclaim);
+    }
+
+    /// None as long as nothing above has anything to free, and from when it is gone.
+    fn reclaim(&self) -> Option<Arc<dyn SpaceReclaim>> {
+        self.reclaim.get().and_then(Weak::upgrade)
+    }
+
+    /// Writes back all buffered data ([`SpaceReclaim::write_back_dirty`]).
+    pub fn write_back_dirty(&self) -> Result<()> {
+        assert_outside_transactions();
+        self.reclaim()
+            .map_or(Ok(()), |above| above.write_back_dirty())
+    }
+
+    fn evict_orphans(&self) {
+        if let Some(above) = self.reclaim() {
+            above.evict_orphans();
+        }
+    }
+
+    fn write_lazy_times(&self) -> Result<()> {
+        self.reclaim()
+            .map_or(Ok(()), |above| above.write_lazy_times())
+    }
+
+    /// Reserves once readers have let go of what was freed, if there is space then. Waits for them as often as `waits` says.
+    fn retry_after_release(&self, cost: EditEstimate, waits: &mut u32) -> Option<Reservation<'_>> {
+        loop {
+            self.release_freed();
+            let reservation = self.try_reserve(cost);
+            if reservation.is_some() || *waits == 0 || self.pinned_by_epoch.lock().is_empty() {
+                return reservation;
+            }
+            *waits -= 1;
+            thread::sleep(READERS_TAKE);
+        }
+    }
+
+    /// Counts edits that come later, until they are made or given up.
+    pub fn reserve(&self, cost: EditEstimate) {
+        self.reservations.reserve(cost);
+    }
+
+    pub fn release(&self, cost: EditEstimate) {
+        self.reservations.release(cost);
+    }
+
+    /// Reserves `cost` if there is space without a commit.
+    pub fn try_reserve(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
+        self.try_reserve_beside(&self.running.read(), cost)
+    }
+
+    /// Whether there is space for `cost` without a commit.
+    pub fn fits_now(&self, cost: EditEstimate) -> bool {
+        self.try_reserve(cost).is_some()
+    }
+
+    /// Whether edits of `cost` fit the memory for deltas beside what has entered.
+    pub fn has_memory_for(&self, cost: EditEstimate) -> bool {
+        let bytes = self.running.read().bytes();
+        bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
+    }
+
+    /// Whether edits of `cost` take so little of the memory for deltas that others go on beside them.
+    pub fn would_hold(&self, cost: EditEstimate) -> bool {
+        cost.bytes <= self.delta_budget_bytes / 2
+    }
+
+    /// Whether a commit should come before edits of `cost`. For callers that cannot wait in `reserve_metadata`, as they hold
+    /// the extents of a file.
+    pub fn wants_commit(&self, cost: EditEstimate) -> bool {
+        let running = self.running.read();
+        running.bytes() > self.delta_budget_bytes / 2
+            || self.try_reserve_beside(&running, cost).is_none()
+    }
+
+    /// Reserves for the cleaner, and returns how many references it may change in the commit of `counts`. None if there is
+    /// not enough space, and something else that needs it.
+    pub(super) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
+        const REF_BYTES: u64 = 640;
+        let most = self.delta_budget_bytes / REF_BYTES;
+        let running = self.running.read();
+        let refs = self
+            .reservations
+            .reserve_for_cleaner(counts, running.counts(), most);
+        // Nothing else makes room where there is none.
+        let is_alone = counts.edits == 0 && running.edits() == 0;
+        // A leaf is dropped as a whole.
+        let leaf = self.reservations.extents_of_leaf();
+        refs.map(|refs| refs.saturating_sub(leaf))
+            .or(is_alone.then_some(0))
+    }
+
+    /// Whether the commit of `counts` may change `more` as well, which nobody was reserved room for.
+    pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
+        let running = self.running.read();
+        self.reservations
+            .extend_commit_reservation(counts, more, running.counts())
+    }
+
+    /// Releases what is not needed any more: a commit is done, or an operation has given up.
+    pub fn shrink_reservation(&self) {
+        let running = self.running.write();
+        self.reservations
+            .shrink_to(running.running().counts(), self.lazy());
+    }
+
+    /// Reserves `cost` if there is space for it, for all edits so far and for all other reservations.
+    fn try_reserve_beside(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
+        let reservation = Reservation::make(self, cost);
+        let reserved = || {
+            self.reservations
+                .reserve_space(running, self.lazy(), cost.frees)
+        };
+        (reserved() || self.reservations.drain_cache() && reserved()).then_some(reservation)
+    }
+
+    /// Reserves for a small operation from the cache of its thread.
+    fn take_cached(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
+        let units = Units::of(cost)?;
+        let taken = self.reservations.take_cached(units);
+        taken.then(|| Reservation::of_units(self, units))
+    }
+
+    /// Reserves for a small operation, and a batch for those that follow.
+    fn take_batch(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
+        let units = Units::of(cost)?;
+        let taken = self.reservations.take_batch(running, self.lazy(), units);
+        taken.then(|| Reservation::of_units(self, units))
+    }
+
+    /// The estimate for times that are in no item yet.
+    fn lazy(&self) -> EditEstimate {
+        // LAZY-3
+        EditEstimate::items(self.lazy_times.count() as u64)
+    }
+
+    /// Reserves after a recount of the shared leaves, which may read.
+    fn retry_with_exact_sharing(&self, cost: EditEstimate) -> Result<Option<Reservation<'_>>> {
+        let running = Arc::clone(&self.running.read());
+        Ok(match running.measure_sharing()? {
+            true => self.try_reserve(cost),
+            false => None,
+        })
+    }
+
+    fn wait_for_freeze(&self, full: Transid) -> Result<()> {
+        let _waiting = self.counters.delta_waits.begin();
+        let mut wake = self.threads.wake.lock();
+        wake.commit = true;
+        self.threads.wanted.notify_one();
+        while self.running.read().transid == full {
+            self.check_alive()?;
+            if !self.threads.has_background() {
+                // Nobody else would commit, or not any more.
+                drop(wake);
+                return self.commit_running();
+            }
+            self.threads.frozen.wait(&mut wake);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,291 @@
+//! The commit: from the edits of one transaction to a new superblock.
+//!
+//! The phases are the lines of [`Commit::finish`]. Operations go on from the freeze on; what they edit
+//! belongs to the next transaction.
+//!
+//! Invariants
+//! - COMMIT-1: nothing on disk that the last durable superblock leads to is overwritten.
+//! - COMMIT-2: the superblock is written only after everything that it leads to was flushed.
+//! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit. They
+//!   never follow from the allocator, which already serves the next transaction.
+//! - COMMIT-4: every changed block went through the checker before it is written.
+//! - COMMIT-5: a commit to a device that another program has made something else of fails before it writes.
+//!
+//! Locks: `TransactionManager::committing` throughout; the freeze guard alone for the pointer swaps.
+//! Not here: when to commit (`background`), what a block shared with a snapshot costs (`blocks`).
+
+mod blocks;
+mod cleaner;
+mod converge;
+mod empty_groups;
+mod freeze;
+mod output;
+mod publish;
+mod rebuild;
+mod space_items;
+mod subvolumes;
+
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use ubtrfs_device::nonblocking;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
+
+use super::manager::TransactionManager;
+use super::pending_subvolumes::{PendingSubvolume, Puts};
+use super::stats::CommitPhases;
+use super::superblock_edits::SuperblockEdits;
+use super::worst_case::EditCounts;
+use crate::error::{Error, Result};
+use crate::roots::{Roots, Tree};
+use crate::space::RemovedGroup;
+use blocks::{BlockIo, Blocks};
+pub(crate) use rebuild::free_by_extents;
+use space_items::GroupChanges;
+
+/// A tree as the commit knows it.
+#[derive(Debug)]
+struct CommitTree {
+    tree: Arc<Tree>,
+    root: CommittedRoot,
+    /// The root item, taken at the freeze.
+    item: RootItem,
+    frozen: Option<Arc<FrozenSet>>,
+    /// Blocks made less blocks given up.
+    blocks: i64,
+    /// The item in the root tree is not what it should be.
+    item_is_stale: bool,
+}
+
+/// A commit under way.
+struct Commit<'v> {
+    roots: &'v Roots,
+    manager: &'v TransactionManager,
+    transid: Transid,
+    /// What operations have changed.
+    counts: EditCounts,
+    trees: BTreeMap<RootId, CommitTree>,
+    pending_subvolumes: Vec<PendingSubvolume>,
+    /// For the UUID tree, which the volume lacks.
+    uuids: Puts,
+    blocks: Blocks<'v>,
+    /// What the extent items that came and went mean for block groups and the free-space tree.
+    groups: BTreeMap<Logical, GroupChanges>,
+    /// Data extents whose checksums go.
+    freed_data: Vec<(Logical, u64)>,
+    /// Inodes that it changed by itself: directories of subvolumes that it made.
+    changed_inodes: Vec<(Arc<Tree>, u64)>,
+    /// Subvolumes whose last block it has freed.
+    dropped_roots: Vec<RootId>,
+    /// The free-space tree was made anew.
+    rebuilt: bool,
+    /// Deleted subvolumes wait to be freed.
+    needs_cleaner: bool,
+    /// Those that were held at the freeze, and may have been changed since.
+    roots_in_use: Vec<RootId>,
+    removed_groups: Vec<RemovedGroup>,
+    edits: SuperblockEdits,
+    /// Entries for the superblock's array, key and item.
+    new_system_chunks: Vec<Vec<u8>>,
+}
+
+/// Time since the end of the phase before.
+struct Lap(Instant);
+
+impl Lap {
+    fn begin() -> Lap {
+        Lap(Instant::now())
+    }
+
+    /// Adds what the phase that ends now took.
+    fn end(&mut self, phase: &mut Duration) {
+        let now = Instant::now();
+        *phase += now - self.0;
+        self.0 = now;
+    }
+}
+
+impl TransactionManager {
+    /// Commits what has entered so far, without writing back buffered data. What was written is durable then, also where
+    /// nothing has entered for it.
+    pub fn commit_running(&self) -> Result<()> {
+        nonblocking::check()?;
+        let wanted = self.running_transid();
+        let alone = self.committing.lock();
+        self.check_alive()?;
+        // The commit that another thread has made meanwhile flushed what was written before.
+        match self.committed() >= wanted {
+            true => Ok(()),
+            false => self.commit_alone(alone),
+        }
+    }
+
+    /// Makes durable what entered up to transaction `wanted`, and what was written. That is a flush where `wanted` is
+    /// committed already, and none where nothing was written since the last one.
+    pub fn commit_through(&self, wanted: Transid) -> Result<()> {
+        nonblocking::check()?;
+        let alone = self.committing.lock();
+        self.check_alive()?;
+        match self.committed() >= wanted {
+            true => self.flush_data(),
+            false => self.commit_alone(alone),
+        }
+    }
+
+    fn commit_alone(&self, alone: MutexGuard<'_, ()>) -> Result<()> {
+        // WRITER-1: `alone` is the lock of `committing`.
+        let outcome = self.commit_or_panic();
+        if let Err(error) = &outcome {
+            self.abort(error);
+        }
+        drop(alone);
+        if !self.threads.has_background() {
+            self.retired_sets.free();
+        }
+        outcome
+    }
+
+    /// Commits, and returns a panic as an error. So threads that wait for the commit get the error, and no other
+    /// commit begins with half-done changes of this one (WRITER-2).
+    fn commit_or_panic(&self) -> Result<()> {
+        panic::catch_unwind(AssertUnwindSafe(|| self.commit())).unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            Err(Error::CommitPanicked(text.unwrap_or("").to_owned()))
+        })
+    }
+
+    /// Commits the running transaction, and makes data durable. The caller holds `committing`.
+    fn commit(&self) -> Result<()> {
+        let mut lap = Lap::begin();
+        let mut phases = *self.counters.phases.lock();
+        let Some(commit) = Commit::freeze(self)? else {
+            // Data that was written in place may be all that has changed.
+            return self.flush_data();
+        };
+        lap.end(&mut phases.freeze);
+        commit.finish(lap, &mut phases)?;
+        *self.counters.phases.lock() = phases;
+        Ok(())
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl TransactionManager {
+    /// Commits, and calls `frozen` between the freeze and the other phases. False: there was nothing to commit.
+    pub fn commit_with_pause(&self, frozen: impl FnOnce()) -> Result<bool> {
+        let _alone = self.committing.lock();
+        let Some(commit) = Commit::freeze(self)? else {
+            return Ok(false);
+        };
+        frozen();
+        commit.finish(Lap::begin(), &mut CommitPhases::default())?;
+        Ok(true)
+    }
+}
+
+impl Commit<'_> {
+    /// All phases but the freeze.
+    fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
+        let pool = self.roots.pool();
+        // COMMIT-5
+        pool.check_unchanged()?;
+        self.rebuild_free_space_tree()?;
+        self.apply_subvolumes()?;
+        self.create_pending_subvolumes()?;
+        self.clean_deleted_subvolumes()?;
+        self.remove_empty_groups()?;
+        lap.end(&mut phases.apply);
+        self.converge()?;
+        lap.end(&mut phases.converge);
+        self.write_blocks()?;
+        // COMMIT-2
+        self.manager.flush()?;
+        lap.end(&mut phases.write);
+        let superblock = self.superblock()?;
+        pool.commit_superblock(&superblock)?;
+        lap.end(&mut phases.superblock);
+        self.publish(superblock);
+        lap.end(&mut phases.publish);
+        Ok(())
+    }
+}
+
+impl<'v> Commit<'v> {
+    /// The tree of this id as the commit knows it, opened if it took no part so far.
+    fn tree(&mut self, id: RootId) -> Result<&mut CommitTree> {
+        if !self.trees.contains_key(&id) {
+            let tree = self.roots.tree_for_commit(id)?;
+            self.trees.insert(id, CommitTree::unchanged(tree));
+        }
+        Ok(self.trees.get_mut(&id).expect("inserted above"))
+    }
+
+    /// A tree's state within this commit.
+    fn view(&mut self, id: RootId) -> Result<View> {
+        let root = self.tree(id)?.root;
+        Ok(View::new(Arc::clone(self.roots.node_store()), root))
+    }
+
+    /// Makes `changes`, which ascend, in a tree.
+    fn apply(&mut self, id: RootId, changes: &[Change<'_>]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if id != RootId::EXTENT_TREE {
+            self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
+        }
+        let tree = self.tree(id)?;
+        let last_snapshot = Transid(tree.item.last_snapshot.get());
+        let root = tree.root;
+        let mut io = BlockIo::new(&mut self.blocks, root, last_snapshot);
+        let format = io.format();
+        let new = apply(&format, &root, changes, &mut io)?;
+        let blocks = io.net_blocks();
+        let tree = self.tree(id)?;
+        tree.blocks += blocks;
+        tree.item_is_stale |= tree.root != new || blocks != 0;
+        tree.root = new;
+        if id == RootId::EXTENT_TREE {
+            self.blocks.extent_root = new;
+        }
+        Ok(())
+    }
+
+    fn apply_owned(&mut self, id: RootId, changes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
+        let changes: Vec<Change<'_>> = changes
+            .iter()
+            .map(|(key, value)| Change {
+                key: *key,
+                value: value.as_deref(),
+            })
+            .collect();
+        self.apply(id, &changes)
+    }
+}
+
+impl CommitTree {
+    /// Bytes of the tree's blocks, as its item will say.
+    fn bytes_used(&self, nodesize: u64) -> u64 {
+        let change = self.blocks.saturating_mul(nodesize as i64);
+        let used = self.item.bytes_used.get().saturating_add_signed(change);
+        used.max(nodesize)
+    }
+
+    fn unchanged(tree: Arc<Tree>) -> CommitTree {
+        CommitTree {
+            root: tree.view.committed(),
+            item: tree.item(),
+            tree,
+            frozen: None,
+            blocks: 0,
+            item_is_stale: false,
+        }
+    }
+}

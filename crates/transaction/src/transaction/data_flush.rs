@@ -1,0 +1,54 @@
+//! The order of data writes, flushes and the closing of a volume.
+//!
+//! Invariants
+//! - WRITER-4: data that was written is `unflushed` until a flush begins that covers it. Flushes come one at a time. So a
+//!   thread that holds `committing` and finds nothing unflushed had written before a flush began that has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{RwLock, RwLockWriteGuard};
+use ubtrfs_format::ids::Logical;
+
+use super::manager::TransactionManager;
+use crate::error::Result;
+
+/// Data on its way to the devices.
+#[derive(Debug, Default)]
+pub(super) struct DataFlush {
+    /// Held shared while data is written, exclusively to close the volume.
+    way: RwLock<()>,
+    unflushed: AtomicBool,
+}
+
+impl DataFlush {
+    /// Waits for data on its way. None is written as long as the guard lives.
+    pub(super) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
+        self.way.write()
+    }
+}
+
+impl TransactionManager {
+    /// Puts data on the devices; durable after the next flush.
+    pub fn write_data(&self, writes: &[(Logical, &[u8])]) -> Result<()> {
+        let _open = self.data_flush.way.read();
+        self.check_alive()?;
+        let written = self.roots.pool().write(writes);
+        // WRITER-4: after the write. Always an exchange, so that a flush sees what all before have written.
+        self.data_flush.unflushed.swap(true, Ordering::AcqRel);
+        Ok(written?)
+    }
+
+    /// Makes durable what was written. The caller holds `committing`.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.data_flush.unflushed.swap(false, Ordering::AcqRel);
+        Ok(self.roots.pool().flush()?)
+    }
+
+    /// Makes durable what was written, if no flush is known to cover it. The caller holds `committing`.
+    pub(super) fn flush_data(&self) -> Result<()> {
+        match self.data_flush.unflushed.load(Ordering::Acquire) {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+}

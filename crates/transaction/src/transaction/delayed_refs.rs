@@ -1,0 +1,297 @@
+//! Changes of reference counts that the extent tree does not have yet.
+//!
+//! A count is a sum, not a value that the last writer sets. So changes are kept as differences, merged per extent and
+//! reference. The commit makes them in the extent tree. Differences that add up to 0 are forgotten.
+//!
+//! Invariants
+//! - REFS-1: no reference is kept with a difference of 0, and no extent with nothing to do.
+//! - REFS-2: an extent that is new here has no item in the extent tree yet.
+//! - REFS-3: a change that contradicts an earlier one of the same extent is kept as a [`Disagreement`], which fails
+//!   the commit. A damaged volume can cause it, because it may name any extent.
+//!
+//! Locks: none. A caller that shares a [`DelayedRefs`] protects it by a lock of its own.
+//! Not here: what becomes of the items (`extent_items`).
+
+use std::collections::{BTreeMap, btree_map};
+
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::key::Key;
+
+use crate::error::{ExtentShape, RefKey};
+
+#[cfg(test)]
+mod tests;
+
+/// Whether an extent is new, and if so its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NewExtent {
+    /// Its item is in the extent tree.
+    No,
+    Data,
+    /// The item names the first key if the volume lacks SKINNY_METADATA.
+    Block {
+        owner: RootId,
+        first_key: Key,
+    },
+}
+
+impl NewExtent {
+    fn is_new(&self) -> bool {
+        *self != NewExtent::No
+    }
+}
+
+/// Two changes that cannot both be of one extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Disagreement {
+    Shape(ExtentShape),
+    /// It was made twice.
+    NewExtent,
+}
+
+/// What is pending for one extent.
+#[derive(Clone, Debug)]
+pub struct Head {
+    pub(crate) shape: ExtentShape,
+    pub(crate) new_extent: NewExtent,
+    pub(crate) full_backref: bool,
+    pub(crate) disagreement: Option<Disagreement>,
+    changes: RefChanges,
+}
+
+impl Head {
+    fn new(shape: ExtentShape) -> Head {
+        Head {
+            shape,
+            new_extent: NewExtent::No,
+            full_backref: false,
+            disagreement: None,
+            changes: RefChanges::default(),
+        }
+    }
+
+    /// The differences, none of them 0.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (RefKey, i64)> {
+        self.changes.iter()
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.new_extent.is_new()
+    }
+
+    /// The sum of the differences.
+    pub(crate) fn refs(&self) -> i64 {
+        self.changes()
+            .fold(0, |sum, (_, delta)| sum.saturating_add(delta))
+    }
+
+    fn is_idle(&self) -> bool {
+        let changed = self.is_new() || self.full_backref || self.disagreement.is_some();
+        !changed && self.changes.len() == 0
+    }
+
+    fn expect_shape(&mut self, shape: ExtentShape) {
+        // REFS-3
+        if self.shape != shape {
+            self.disagreement.get_or_insert(Disagreement::Shape(shape));
+        }
+    }
+
+    fn set_new(&mut self, new_extent: NewExtent) {
+        if self.is_new() {
+            self.disagreement.get_or_insert(Disagreement::NewExtent);
+        }
+        self.new_extent = new_extent;
+    }
+}
+
+/// Most extents have one reference at a time, which then needs no memory of its own.
+#[derive(Clone, Debug)]
+enum RefChanges {
+    One(RefKey, i64),
+    Several(BTreeMap<RefKey, i64>),
+}
+
+impl Default for RefChanges {
+    fn default() -> Self {
+        RefChanges::Several(BTreeMap::new())
+    }
+}
+
+impl RefChanges {
+    fn add(&mut self, key: RefKey, delta: i64) {
+        match self {
+            RefChanges::One(only, sum) if *only == key => {
+                *sum = sum.saturating_add(delta);
+                // REFS-1
+                if *sum == 0 {
+                    *self = RefChanges::default();
+                }
+            }
+            RefChanges::One(only, sum) => {
+                *self = RefChanges::Several(BTreeMap::from([(*only, *sum), (key, delta)]));
+            }
+            RefChanges::Several(map) if map.is_empty() => *self = RefChanges::One(key, delta),
+            RefChanges::Several(map) => match map.entry(key) {
+                btree_map::Entry::Vacant(entry) => {
+                    entry.insert(delta);
+                }
+                btree_map::Entry::Occupied(mut entry) => {
+                    *entry.get_mut() = entry.get().saturating_add(delta);
+                    // REFS-1
+                    if *entry.get() == 0 {
+                        entry.remove();
+                    }
+                }
+            },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            RefChanges::One(..) => 1,
+            RefChanges::Several(map) => map.len(),
+        }
+    }
+
+    /// How many of them have memory of their own.
+    fn spilled(&self) -> usize {
+        match self {
+            RefChanges::One(..) => 0,
+            RefChanges::Several(map) => map.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (RefKey, i64)> {
+        let (one, several) = match self {
+            RefChanges::One(key, delta) => (Some((*key, *delta)), None),
+            RefChanges::Several(map) => (None, Some(map)),
+        };
+        let several = several.into_iter().flatten();
+        one.into_iter()
+            .chain(several.map(|(key, delta)| (*key, *delta)))
+    }
+}
+
+/// What is pending against an extent's item in the extent tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pending {
+    pub(crate) refs: i64,
+    /// Set by a change; an item that has the flag keeps it.
+    pub(crate) full_backref: bool,
+    /// There is no item yet.
+    pub(crate) is_new: bool,
+}
+
+/// Sorted by address.
+#[derive(Clone, Debug, Default)]
+pub struct DelayedRefs {
+    heads: BTreeMap<Logical, Head>,
+    /// References that have memory of their own.
+    spilled: usize,
+}
+
+impl DelayedRefs {
+    /// A data extent that this transaction made. Its references come through [`DelayedRefs::change`];
+    /// if none does, or they go again, it is reported as freed without ever having had an item.
+    pub fn new_data(&mut self, bytenr: Logical, num_bytes: u64) {
+        let shape = ExtentShape::Data { len: num_bytes };
+        self.edit(bytenr, shape, |head| head.set_new(NewExtent::Data));
+    }
+
+    /// A tree block that this commit made, with the reference to it. If the same address held a block with
+    /// an item, the run that deletes the item comes first.
+    pub(crate) fn new_block(
+        &mut self,
+        bytenr: Logical,
+        level: u8,
+        owner: RootId,
+        reference: RefKey,
+        first_key: Key,
+    ) {
+        assert!(!reference.is_data(), "files do not refer to tree blocks");
+        self.edit(bytenr, ExtentShape::Block { level }, |head| {
+            head.set_new(NewExtent::Block { owner, first_key });
+            head.changes.add(reference, 1);
+        });
+    }
+
+    /// Adds `delta` references from `key`. A tree block's `level` is known to whoever refers to it;
+    /// data has none.
+    pub fn change(
+        &mut self,
+        bytenr: Logical,
+        num_bytes: u64,
+        key: RefKey,
+        delta: i64,
+        level: Option<u8>,
+    ) {
+        assert_eq!(key.is_data(), level.is_none(), "only blocks have a level");
+        if delta == 0 {
+            return;
+        }
+        let shape = match level {
+            Some(level) => ExtentShape::Block { level },
+            None => ExtentShape::Data { len: num_bytes },
+        };
+        self.edit(bytenr, shape, |head| head.changes.add(key, delta));
+    }
+
+    /// The children of the tree block are from now on referenced by the block itself.
+    pub(crate) fn set_full_backref(&mut self, bytenr: Logical, level: u8) {
+        let shape = ExtentShape::Block { level };
+        self.edit(bytenr, shape, |head| head.full_backref = true);
+    }
+
+    pub(crate) fn pending(&self, bytenr: Logical) -> Option<Pending> {
+        self.heads.get(&bytenr).map(|head| Pending {
+            refs: head.refs(),
+            full_backref: head.full_backref,
+            is_new: head.is_new(),
+        })
+    }
+
+    /// Takes out all there is, in address order.
+    pub fn take(&mut self) -> BTreeMap<Logical, Head> {
+        std::mem::take(self).heads
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// How many extents something is pending for.
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// An estimate of the memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        // Nodes of a sorted map are about two thirds full.
+        let head_bytes = size_of::<(Logical, Head)>() * 3 / 2;
+        let ref_bytes = size_of::<(RefKey, i64)>() * 3 / 2;
+        self.len() * head_bytes + self.spilled * ref_bytes
+    }
+
+    fn edit(&mut self, bytenr: Logical, shape: ExtentShape, edit: impl FnOnce(&mut Head)) {
+        match self.heads.entry(bytenr) {
+            btree_map::Entry::Vacant(entry) => {
+                let mut head = Head::new(shape);
+                edit(&mut head);
+                self.spilled += head.changes.spilled();
+                entry.insert(head);
+            }
+            btree_map::Entry::Occupied(mut entry) => {
+                let head = entry.get_mut();
+                self.spilled -= head.changes.spilled();
+                head.expect_shape(shape);
+                edit(head);
+                self.spilled += head.changes.spilled();
+                // REFS-1
+                if head.is_idle() {
+                    entry.remove();
+                }
+            }
+        }
+    }
+}

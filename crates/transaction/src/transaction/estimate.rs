@@ -1,0 +1,119 @@
+//! The worst-case size of an operation's edits, and the extents and references that edits name.
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+
+use crate::error::RefKey;
+
+/// The number of items that the global reserve covers for an operation that frees space. An operation that frees more
+/// items works in steps. They are no larger than this when there is no space for larger ones.
+pub const FREEING_ITEMS: u64 = 40;
+/// The leaves in which these items lie side by side, and the leaves of a name.
+const FREEING_LEAVES: u64 = 8;
+
+/// What an operation may change at worst.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EditEstimate {
+    /// Items that it inserts, replaces or deletes.
+    pub items: u64,
+    /// Bytes of the values that it inserts.
+    pub bytes: u64,
+    /// Leaves of subvolumes that these items lie in.
+    pub leaves: u64,
+    /// Whether it is there to free space, and so may use what is kept back for that.
+    pub frees: bool,
+}
+
+impl EditEstimate {
+    pub fn items(items: u64) -> EditEstimate {
+        EditEstimate {
+            items,
+            bytes: items * 128,
+            leaves: items,
+            frees: false,
+        }
+    }
+
+    /// So many items that lie side by side, such as those of one inode.
+    pub fn neighbours(items: u64) -> EditEstimate {
+        EditEstimate::items(items).in_leaves(2 + items / 32)
+    }
+
+    #[must_use]
+    pub fn in_leaves(mut self, leaves: u64) -> EditEstimate {
+        self.leaves = leaves.min(self.items);
+        self
+    }
+
+    #[must_use]
+    pub fn bytes(mut self, bytes: u64) -> EditEstimate {
+        self.bytes += bytes;
+        self
+    }
+
+    /// Both together; it frees if either does.
+    #[must_use]
+    pub fn and(self, other: EditEstimate) -> EditEstimate {
+        EditEstimate {
+            items: self.items.saturating_add(other.items),
+            bytes: self.bytes.saturating_add(other.bytes),
+            leaves: self.leaves.saturating_add(other.leaves),
+            frees: self.frees || other.frees,
+        }
+    }
+
+    /// Takes `part` away, as far as it is there, and returns it.
+    pub fn take(&mut self, part: EditEstimate) -> EditEstimate {
+        let mut take = |from: fn(&mut EditEstimate) -> &mut u64, wanted: u64| {
+            let left = from(self);
+            let taken = wanted.min(*left);
+            *left -= taken;
+            taken
+        };
+        EditEstimate {
+            items: take(|cost| &mut cost.items, part.items),
+            bytes: take(|cost| &mut cost.bytes, part.bytes),
+            leaves: take(|cost| &mut cost.leaves, part.leaves),
+            frees: self.frees,
+        }
+    }
+
+    /// The most of an operation that frees space, or of one step of it.
+    pub fn of_freeing() -> EditEstimate {
+        EditEstimate::items(FREEING_ITEMS)
+            .in_leaves(FREEING_LEAVES)
+            .freeing()
+    }
+
+    #[must_use]
+    pub fn freeing(mut self) -> EditEstimate {
+        self.frees = true;
+        self
+    }
+}
+
+/// A data extent on disk, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskExtent {
+    pub start: Logical,
+    pub len: u64,
+}
+
+/// A reference to a data extent, held by the file extent item of (root, ino) at `offset` + the item's own offset into
+/// the extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRef {
+    pub root: RootId,
+    pub ino: InodeNr,
+    /// The item's file offset less its offset into the extent; may wrap below zero.
+    pub offset: u64,
+}
+
+impl From<DataRef> for RefKey {
+    fn from(data: DataRef) -> RefKey {
+        RefKey::DataRoot {
+            root: data.root,
+            ino: data.ino,
+            offset: data.offset,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Joining the running transaction.
+//!
+//! An operation reserves what it may need (it may wait there), takes its inode locks, reads what it needs, joins, edits,
+//! and leaves. Between joining and leaving there is no IO and no waiting: a freeze waits for those inside.
+//!
+//! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The
+//! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are
+//! acquired before the guard. So edits of an older transaction never follow those of a newer one.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+use ubtrfs_format::ids::Transid;
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::Key;
+use ubtrfs_tree::Edit;
+
+use super::delayed_refs::DelayedRefs;
+use super::estimate::{DataRef, DiskExtent, EditEstimate};
+use super::manager::TransactionManager;
+use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
+use super::reclaim::HandleCount;
+use super::reservation_cache::Units;
+use super::running::Running;
+use super::superblock_edits::SuperblockEdits;
+use crate::error::Result;
+use crate::roots::{ItemChange, NameChanges, Tree};
+
+/// A reservation of one operation, which lets it join the running transaction. Dropping it releases it.
+#[derive(Debug)]
+#[must_use]
+pub struct Reservation<'v> {
+    reserved: Option<(&'v TransactionManager, Reserved)>,
+}
+
+#[derive(Debug)]
+enum Reserved {
+    Edits(EditEstimate),
+    /// Units of a batch that was reserved before.
+    Units(Units),
+}
+
+impl<'v> Reservation<'v> {
+    /// For work that an earlier operation has reserved, such as writing back what it buffered.
+    pub fn already_made() -> Reservation<'v> {
+        Reservation { reserved: None }
+    }
+
+    /// Reserves `cost`, whether there is room for it or not.
+    pub(super) fn make(manager: &'v TransactionManager, cost: EditEstimate) -> Reservation<'v> {
+        manager.reserve(cost);
+        Reservation {
+            reserved: Some((manager, Reserved::Edits(cost))),
+        }
+    }
+
+    /// Makes a reservation of `units` that were taken from the cache.
+    pub(super) fn of_units(manager: &'v TransactionManager, units: Units) -> Reservation<'v> {
+        Reservation {
+            reserved: Some((manager, Reserved::Units(units))),
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        match self.reserved {
+            Some((manager, Reserved::Edits(cost))) => manager.release(cost),
+            Some((manager, Reserved::Units(units))) => manager.reservations.consume_cached(units),
+            None => {}
+        }
+    }
+}
+
+/// A handle of the running transaction, which does not freeze while this lives.
+#[derive(Debug)]
+pub struct TransactionHandle<'v> {
+    guard: RwLockReadGuard<'v, Arc<Running>>,
+    /// Until the edits count.
+    _reservation: Reservation<'v>,
+    _count: HandleCount,
+}
+
+impl TransactionManager {
+    /// Joins the running transaction. Waits for nothing but the pointer swaps of a freeze.
+    pub fn join_transaction<'v>(
+        &'v self,
+        reservation: Reservation<'v>,
+    ) -> Result<TransactionHandle<'v>> {
+        // RUN-2
+        let guard = self.running.read();
+        self.check_alive()?;
+        Ok(TransactionHandle {
+            guard,
+            _reservation: reservation,
+            _count: HandleCount::one_more(),
+        })
+    }
+}
+
+impl TransactionHandle<'_> {
+    pub fn transid(&self) -> Transid {
+        self.guard.transid
+    }
+
+    /// The key must be absent.
+    pub fn insert(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Insert(key, value.into())]);
+    }
+
+    /// The key may be there already.
+    pub fn put(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edit(tree, [Edit::Put(key, value.into())]);
+    }
+
+    /// Puts an INODE_ITEM that differs by times only from the one before.
+    pub fn put_times(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
+        let edit = [Edit::Put(key, value.into())];
+        self.edit_as(tree, edit, None, ItemChange::Times);
+    }
+
+    /// Several edits of one tree under one lock. None changes a name.
+    pub fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.edit_names(tree, edits, None);
+    }
+
+    /// Makes several edits of one tree under one lock. `names` tells of all names that are changed.
+    pub fn edit_names<I>(&self, tree: &Arc<Tree>, edits: I, names: Option<&NameChanges>)
+    where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        self.edit_as(tree, edits, names, ItemChange::Any);
+    }
+
+    #[inline]
+    fn edit_as<I>(
+        &self,
+        tree: &Arc<Tree>,
+        edits: I,
+        names: Option<&NameChanges>,
+        change: ItemChange,
+    ) where
+        I: IntoIterator<Item = Edit>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let transid = self.guard.transid;
+        let edits = edits.into_iter();
+        let count = edits.len() as u64;
+        let items = &tree.inode_items;
+        let mut tickets = None;
+        let edits = edits.inspect(|edit| {
+            // The first one: the mutable set is held from here on.
+            if let (None, Some(names)) = (&tickets, names) {
+                tickets = Some(names.take_out(&tree.names));
+            }
+            items.follow(tree.id(), edit, change, transid);
+        });
+        let grown = tree.live().edit(edits);
+        if let (Some(tickets), Some(names)) = (tickets, names) {
+            names.enter(&tree.names, tickets);
+        }
+        self.guard.grew(grown, count);
+        if tree.shared_up_to().0 > 0 {
+            self.guard.edited_shared(count);
+        }
+        self.guard.touch(tree);
+    }
+
+    /// An extent that this transaction has written. Its references are added apart.
+    pub fn new_data_extent(&self, extent: DiskExtent) {
+        self.edit_refs(0, |refs| refs.new_data(extent.start, extent.len));
+    }
+
+    pub fn add_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, 1);
+    }
+
+    pub fn drop_data_ref(&self, extent: DiskExtent, data: DataRef) {
+        self.change_data_ref(extent, data, -1);
+    }
+
+    fn change_data_ref(&self, extent: DiskExtent, data: DataRef, delta: i64) {
+        self.edit_refs(1, |refs| {
+            refs.change(extent.start, extent.len, data.into(), delta, None);
+        });
+    }
+
+    fn edit_refs(&self, items: u64, edit: impl FnOnce(&mut DelayedRefs)) {
+        let mut refs = self.guard.refs.lock();
+        let before = refs.bytes() as i64;
+        edit(&mut refs);
+        self.guard.grew(refs.bytes() as i64 - before, items);
+    }
+
+    /// Changes what the root tree says of `tree`, its place apart.
+    pub fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
+        // TREE-2: the root tree hears of it with the commit.
+        tree.change_item(change);
+        self.guard.touch(tree);
+    }
+
+    pub fn edit_superblock(&self, edit: impl FnOnce(&mut SuperblockEdits)) {
+        edit(&mut self.guard.superblock.lock());
+    }
+
+    /// Has the commit make the UUID tree, which the volume lacks, with these items.
+    pub fn make_uuid_tree(&self, puts: Puts) {
+        self.guard.uuids.lock().extend(puts);
+    }
+
+    /// Has the commit create a subvolume.
+    pub fn queue_subvolume(&self, pending: PendingSubvolume) {
+        // So that their items enter the commit as of the freeze.
+        self.guard.touch(&pending.dir_tree);
+        if let Origin::Snapshot(source) = &pending.origin {
+            self.guard.touch(source);
+        }
+        self.guard.queue_subvolume(pending);
+    }
+}

@@ -1,0 +1,153 @@
+//! The transactions of a writable volume: the running one, and the state of its commits.
+//!
+//! Invariants
+//! - WRITER-1: one commit runs at a time, under `committing`.
+//! - WRITER-2: once aborted, no operation joins and nothing commits any more; what was durable stays.
+//! - WRITER-3: the same holds once closed: another program may have the devices then.
+//!
+//! Locks, in this order: `committing`; `data_flush` (shared while data is written, exclusive to close it); `running` (shared
+//! in operations, exclusive for the freeze).
+//! Not here: reservations (`admission`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
+//! commit (`commit`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use ubtrfs_format::ids::{RootId, Transid};
+
+use super::cleaner_state::CleanerState;
+use super::data_flush::DataFlush;
+use super::gate::Gate;
+use super::lifetime::Lifetime;
+use super::published::{PinnedByEpoch, RetiredSets};
+use super::reclaim::SpaceReclaim;
+use super::reservation::MetadataReservations;
+use super::running::Running;
+use super::shared_extents::SharedExtents;
+use super::stats::{Counters, WriterStats};
+use super::threads::Threads;
+use crate::error::{Error, Result};
+use crate::roots::{LazyTimes, Roots};
+use crate::space::Space;
+
+/// The transactions of a writable volume. Shared as `Arc<TransactionManager>`.
+#[derive(Debug)]
+pub struct TransactionManager {
+    pub(super) roots: Arc<Roots>,
+    pub(super) reclaim: OnceLock<Weak<dyn SpaceReclaim>>,
+    pub space: Arc<Space>,
+    pub(super) running: Gate,
+    pub committing: Mutex<()>,
+    /// The last transaction whose superblock is durable.
+    pub(super) committed: AtomicU64,
+    /// Space that commits freed and readers may still look at.
+    pub(super) pinned_by_epoch: Mutex<PinnedByEpoch>,
+    pub retired_sets: RetiredSets,
+    pub shared_extents: SharedExtents,
+    pub(super) lifetime: Lifetime,
+    pub(super) data_flush: DataFlush,
+    pub(super) delta_budget_bytes: u64,
+    pub(super) reservations: MetadataReservations,
+    pub(super) lazy_times: Arc<LazyTimes>,
+    pub counters: Counters,
+    pub threads: Threads,
+    pub(super) cleaner: CleanerState,
+}
+
+impl TransactionManager {
+    pub(super) fn new(
+        roots: Arc<Roots>,
+        delta_budget_bytes: u64,
+        space: Arc<Space>,
+    ) -> Result<TransactionManager> {
+        let extent_tree = roots.tree(RootId::EXTENT_TREE)?.item().bytes_used.get();
+        let reservations = MetadataReservations::new(
+            &space,
+            u64::from(roots.superblock().nodesize.get()),
+            extent_tree,
+            Arc::clone(roots.sharing()),
+        );
+        let committed = roots.superblock().transid();
+        let lazy_times = Arc::clone(roots.lazy_times());
+        let running = Running::new(Transid(committed.0 + 1));
+        reservations.keep_global_reserve();
+        Ok(TransactionManager {
+            roots,
+            reclaim: OnceLock::new(),
+            running: Gate::new(running),
+            committing: Mutex::new(()),
+            committed: AtomicU64::new(committed.0),
+            pinned_by_epoch: Mutex::default(),
+            retired_sets: RetiredSets::default(),
+            shared_extents: SharedExtents::default(),
+            lifetime: Lifetime::default(),
+            data_flush: DataFlush::default(),
+            delta_budget_bytes,
+            reservations,
+            lazy_times,
+            counters: Counters::default(),
+            threads: Threads::default(),
+            cleaner: CleanerState::default(),
+            space,
+        })
+    }
+
+    /// The superblock of `transid` is durable.
+    pub(super) fn note_commit(&self, transid: Transid) {
+        self.committed.store(transid.0, Ordering::Release);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn committed(&self) -> Transid {
+        Transid(self.committed.load(Ordering::Acquire))
+    }
+
+    /// The transaction that an operation would enter now.
+    pub fn running_transid(&self) -> Transid {
+        self.running.read().transid
+    }
+
+    #[inline]
+    pub fn check_alive(&self) -> Result<()> {
+        self.lifetime.check_alive()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.lifetime.is_closed()
+    }
+
+    pub fn lifetime(&self) -> &Lifetime {
+        &self.lifetime
+    }
+
+    /// WRITER-3. Waits for a commit and for data under way.
+    pub fn close(&self) {
+        let _alone = self.committing.lock();
+        let _nobody = self.data_flush.stop();
+        self.lifetime.close();
+        self.threads.notify_frozen();
+    }
+
+    /// WRITER-2. The first reason stays.
+    pub fn abort(&self, reason: &Error) {
+        tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
+        self.lifetime.abort(reason);
+        self.threads.notify_frozen();
+    }
+
+    /// Why a transaction was aborted, if one was.
+    pub fn abort_reason(&self) -> Option<Arc<String>> {
+        self.lifetime.abort_reason()
+    }
+
+    /// Ends the background threads, and waits for them but for the one that asks.
+    pub fn stop_background(&self) {
+        self.lifetime.begin_close();
+        self.threads.stop();
+    }
+
+    pub fn stats(&self) -> WriterStats {
+        self.counters.stats()
+    }
+}

@@ -1,0 +1,48 @@
+//! Transactions: entering the running one, and committing it.
+//!
+//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `gate`,
+//! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state` <
+//! `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
+
+mod admission;
+mod cleaner_state;
+mod commit;
+mod data_flush;
+pub(crate) mod delayed_refs;
+mod estimate;
+pub(crate) mod extent_items;
+mod gate;
+mod handle;
+mod lifetime;
+mod manager;
+mod open;
+mod pending_subvolumes;
+mod published;
+mod reclaim;
+mod reservation;
+mod reservation_cache;
+mod running;
+mod shared_extents;
+mod stats;
+mod stripes;
+mod superblock_edits;
+mod threads;
+mod waits;
+mod worst_case;
+
+#[cfg(any(test, feature = "testing"))]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use delayed_refs::DelayedRefs;
+pub use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};
+pub use handle::{Reservation, TransactionHandle};
+pub use lifetime::Lifetime;
+pub use manager::TransactionManager;
+pub use open::TransactionOptions;
+pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
+pub use reclaim::SpaceReclaim;
+pub use stats::{CommitPhases, WriterStats};
+pub use threads::Wakening;
+pub use waits::Waits;

@@ -1,0 +1,158 @@
+//! The transactions of a volume that is opened for writing: what must hold before, and what they keep in memory.
+
+use std::sync::Arc;
+
+use ubtrfs_format::features::CompatRo;
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::QgroupStatusItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::commit::free_by_extents;
+use super::estimate::EditEstimate;
+use super::manager::TransactionManager;
+use crate::error::Result;
+use crate::roots::Roots;
+use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
+
+const QGROUP_STATUS_ON: u64 = 1 << 0;
+const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
+
+/// How a volume is written to.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionOptions {
+    /// Budget of the changes of one transaction in memory, in bytes.
+    pub delta_bytes: u64,
+    /// Distrust the free-space tree, and make it anew.
+    pub clear_free_space_tree: bool,
+    /// Make a free-space tree where there is none.
+    pub free_space_tree: bool,
+}
+
+impl TransactionManager {
+    /// Makes the trees of `roots` writable.
+    ///
+    /// Errors: parity, or a mapping that does not agree with itself; a tree that cannot be read.
+    pub fn open(roots: &Arc<Roots>, options: &TransactionOptions) -> Result<TransactionManager> {
+        roots.refuse_parity()?;
+        let manager = TransactionManager::new(
+            Arc::clone(roots),
+            options.delta_bytes,
+            Arc::new(open_space(roots, options.clear_free_space_tree)?),
+        )?;
+        let superblock = roots.superblock();
+        let has_tree = superblock.compat_ro().contains(CompatRo::FREE_SPACE_TREE);
+        let makes_tree = match has_tree {
+            true => options.clear_free_space_tree,
+            false => options.free_space_tree,
+        };
+        if makes_tree {
+            manager.clear_free_space_tree();
+        } else if !has_tree {
+            tracing::info!(
+                "the volume has no free-space tree: what is free is read from the extent tree"
+            );
+        }
+        manager.distrust_quotas()?;
+        roots.root_tree_object().note_objectids()?;
+        if roots.has_deleted_subvolumes()? {
+            manager.wake_cleaner();
+        }
+        Ok(manager)
+    }
+
+    /// Says that the sums of quota groups are not to be relied on: they are not kept here.
+    fn distrust_quotas(&self) -> Result<()> {
+        let Some(tree) = self.roots.find_tree(RootId::QUOTA_TREE)? else {
+            return Ok(());
+        };
+        let key = Key::new(0, KeyType::QGROUP_STATUS, 0);
+        let Some(item) = tree.view.get(&key)? else {
+            return Ok(());
+        };
+        // Items of volumes without simple quotas end before the last field.
+        let mut status = QgroupStatusItem::new_zeroed();
+        let len = item.len().min(size_of::<QgroupStatusItem>());
+        status.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
+        let flags = status.flags.get();
+        if flags & QGROUP_STATUS_ON == 0 || flags & QGROUP_STATUS_INCONSISTENT != 0 {
+            return Ok(());
+        }
+        tracing::warn!(
+            "quotas are on: their sums are not kept, run a rescan on a mount by the kernel"
+        );
+        status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
+        // A full volume must be opened, so that something of it can be deleted.
+        let reservation = self.reserve_metadata(EditEstimate::items(1).freeing())?;
+        self.join_transaction(reservation)?
+            .put(&tree, key, &status.as_bytes()[..len]);
+        Ok(())
+    }
+}
+
+/// Reads the block groups, and refuses those that chunks and device extents do not agree with.
+fn open_space(roots: &Roots, clears_tree: bool) -> Result<Space> {
+    let mut groups = Vec::new();
+    roots.for_each_block_group(&mut |group| groups.push(group))?;
+    let extents = roots.device_extents()?;
+    roots.check_mapping(&groups, &extents)?;
+    let groups = groups
+        .into_iter()
+        .map(|group| (group.start, group.length, group.flags, group.used))
+        .collect();
+    let space = Space::new(
+        SpaceParams::of(&roots.superblock(), roots.chunk_tree_uuid()),
+        groups,
+        roots.device_spaces(&extents),
+        Arc::clone(roots.pool()),
+        free_space_source(roots, clears_tree)?,
+    );
+    if space.is_mixed() {
+        space.set_metadata_used(roots.most_tree_bytes()?);
+    }
+    Ok(space)
+}
+
+fn free_space_source(roots: &Roots, clears_tree: bool) -> Result<Arc<dyn FreeSpaceSource>> {
+    let compat = roots.superblock().compat_ro();
+    let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
+    if clears_tree || !compat.contains(whole) {
+        // If a commit makes the tree, this does until the volume is closed.
+        let tree = roots.tree(RootId::EXTENT_TREE)?;
+        return Ok(Arc::new(FreeByExtents {
+            nodesize: u64::from(roots.superblock().nodesize.get()),
+            view: tree.live().committed_view(),
+        }));
+    }
+    let tree = roots.tree(RootId::FREE_SPACE_TREE)?;
+    let superblock = roots.superblock();
+    Ok(Arc::new(CommittedFreeSpace {
+        view: tree.live().committed_view(),
+        sectorsize: superblock.sectorsize.get(),
+    }))
+}
+
+/// Free space where no tree says it.
+struct FreeByExtents {
+    nodesize: u64,
+    view: View,
+}
+
+impl FreeSpaceSource for FreeByExtents {
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        free_by_extents(&self.view, self.nodesize, (start, len), each)
+    }
+}
+
+/// Free space as the last commit left it.
+struct CommittedFreeSpace {
+    view: View,
+    sectorsize: u32,
+}
+
+impl FreeSpaceSource for CommittedFreeSpace {
+    fn load(&self, start: Logical, len: u64, each: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        free_space_tree::free_ranges(&self.view, start, len, self.sectorsize, each)
+    }
+}

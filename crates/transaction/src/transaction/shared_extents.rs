@@ -1,0 +1,35 @@
+//! References to data extents that clones have added and that the extent tree may lack.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use ubtrfs_format::ids::{Logical, Transid};
+
+/// Extents to which a clone has added a reference, by the transaction that did, until it is committed.
+#[derive(Debug, Default)]
+pub struct SharedExtents {
+    added: Mutex<HashMap<Logical, Transid>>,
+}
+
+impl SharedExtents {
+    pub fn add(&self, extent: Logical, transid: Transid) {
+        self.added.lock().insert(extent, transid);
+    }
+
+    /// The extent tree that everybody sees has what transactions up to `committed` added.
+    pub(super) fn forget(&self, committed: Transid) {
+        let mut added = self.added.lock();
+        added.retain(|_, transid| *transid > committed);
+        added.shrink_to_fit();
+    }
+
+    /// Whether there is a reference that the extent tree may lack.
+    pub fn contains(&self, extent: Logical) -> bool {
+        self.added.lock().contains_key(&extent)
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    pub fn len(&self) -> usize {
+        self.added.lock().len()
+    }
+}

@@ -1,0 +1,63 @@
+//! Changes of the superblock that operations ask for; the commit makes them.
+
+use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Clone, Debug, Default)]
+pub struct SuperblockEdits {
+    pub label: Option<[u8; LABEL_SIZE]>,
+    /// Features that the volume uses from now on.
+    pub(crate) incompat: u64,
+    pub(crate) compat_ro: u64,
+    /// The free-space tree is not kept true any more, unless it is one of these features again.
+    pub(crate) distrusts_free_space_tree: bool,
+    /// Caches of the first version are gone for good.
+    pub(crate) drops_v1_cache: bool,
+    pub(crate) uuid_tree_made: bool,
+}
+
+impl SuperblockEdits {
+    pub fn use_feature(&mut self, feature: Incompat) {
+        self.incompat |= feature.bits();
+    }
+
+    pub(crate) fn use_compat_ro(&mut self, feature: CompatRo) {
+        self.compat_ro |= feature.bits();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.label.is_none()
+            && self.incompat == 0
+            && self.compat_ro == 0
+            && !self.distrusts_free_space_tree
+            && !self.drops_v1_cache
+            && !self.uuid_tree_made
+    }
+
+    /// `sb.generation` is that of the commit already.
+    pub(super) fn apply(&self, sb: &mut Superblock) {
+        if let Some(label) = self.label {
+            sb.label = label;
+        }
+        sb.incompat_flags = (sb.incompat_flags.get() | self.incompat).into();
+        if self.distrusts_free_space_tree {
+            let rest = sb.compat_ro() - CompatRo::FREE_SPACE_TREE_VALID;
+            sb.compat_ro_flags = rest.bits().into();
+        }
+        sb.compat_ro_flags = (sb.compat_ro_flags.get() | self.compat_ro).into();
+        let cached = sb.cache_generation.get();
+        if self.drops_v1_cache {
+            sb.cache_generation = 0.into();
+        } else if cached != 0 && cached >= sb.generation.get() {
+            // After a return to earlier roots, caches of the state that was given up would be taken for current.
+            sb.cache_generation = u64::MAX.into();
+        }
+        if self.uuid_tree_made || sb.uuid_tree_generation.get() != 0 {
+            // The kernel scans all subvolumes at a mount if the two differ.
+            sb.uuid_tree_generation = sb.generation;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The background threads of a volume: starting and ending them, waking them, and waiting for a freeze.
+//!
+//! Locks: `wake` is held for moments only.
+//! Not here: what the threads do (`volume::background`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// The threads that commit and write back, and how they are woken.
+#[derive(Debug)]
+pub struct Threads {
+    pub(super) wake: Mutex<Wake>,
+    /// Wakes the thread that commits.
+    pub(super) wanted: Condvar,
+    /// Wakes operations that wait for room in the delta.
+    pub(super) frozen: Condvar,
+    /// Wakes the thread that writes back and evicts orphans.
+    evicts: Condvar,
+    /// The threads, and whether there are any.
+    background: Mutex<Vec<JoinHandle<()>>>,
+    has_background: AtomicBool,
+    commit_interval_ns: AtomicU64,
+}
+
+/// Requests to the threads.
+#[derive(Debug, Default)]
+pub(super) struct Wake {
+    pub(super) commit: bool,
+    evict: bool,
+    stop: bool,
+}
+
+/// Why the background thread woke.
+#[derive(Clone, Copy, Debug)]
+pub enum Wakening {
+    Stop,
+    /// Somebody waits for a commit.
+    Pressed,
+    /// It is time to look.
+    Due,
+}
+
+/// How often the background thread looks whether something is due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads {
+            wake: Mutex::default(),
+            wanted: Condvar::new(),
+            frozen: Condvar::new(),
+            evicts: Condvar::new(),
+            background: Mutex::default(),
+            has_background: AtomicBool::new(false),
+            commit_interval_ns: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Threads {
+    /// Those that waited for room go on.
+    pub(crate) fn notify_frozen(&self) {
+        let _wake = self.wake.lock();
+        self.frozen.notify_all();
+    }
+
+    /// Asks the background thread for a commit.
+    pub fn want_commit(&self) {
+        self.wake.lock().commit = true;
+        self.wanted.notify_one();
+    }
+
+    pub fn has_background(&self) -> bool {
+        self.has_background.load(Ordering::Relaxed)
+    }
+
+    pub fn add_background(&self, thread: JoinHandle<()>) {
+        self.background.lock().push(thread);
+        self.has_background.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the background threads, and waits for them but for the one that asks.
+    pub(crate) fn stop(&self) {
+        self.has_background.store(false, Ordering::Relaxed);
+        let mut wake = self.wake.lock();
+        wake.stop = true;
+        // Who waits for room makes it.
+        self.frozen.notify_all();
+        drop(wake);
+        self.wanted.notify_one();
+        self.evicts.notify_one();
+        let threads = std::mem::take(&mut *self.background.lock());
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+                tracing::error!("a background thread has panicked");
+            }
+        }
+    }
+
+    /// Asks for inodes without a name to be deleted.
+    pub fn want_eviction(&self) {
+        self.wake.lock().evict = true;
+        self.evicts.notify_one();
+    }
+
+    /// Returns when somebody asked for it, or after `within`. False: the volume is being closed.
+    pub fn next_eviction(&self, within: Duration) -> bool {
+        let mut wake = self.wake.lock();
+        if !wake.evict && !wake.stop {
+            self.evicts.wait_for(&mut wake, within);
+        }
+        wake.evict = false;
+        !wake.stop
+    }
+
+    pub fn next_wake(&self) -> Wakening {
+        let mut wake = self.wake.lock();
+        if !wake.commit && !wake.stop {
+            self.wanted
+                .wait_for(&mut wake, self.commit_interval().min(LOOK_EVERY));
+        }
+        match *wake {
+            Wake { stop: true, .. } => Wakening::Stop,
+            Wake { commit: true, .. } => {
+                wake.commit = false;
+                Wakening::Pressed
+            }
+            _ => Wakening::Due,
+        }
+    }
+
+    /// How long a change may stay uncommitted.
+    pub fn commit_interval(&self) -> Duration {
+        Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
+    }
+
+    /// From now on.
+    pub fn set_commit_interval(&self, interval: Duration) {
+        let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        self.commit_interval_ns.store(ns, Ordering::Relaxed);
+        // Who waits for the end of one that was longer looks again.
+        let _wake = self.wake.lock();
+        self.evicts.notify_one();
+    }
+}

@@ -1,0 +1,50 @@
+//! How often callers waited, and how long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Waits of one kind since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// With those that go on.
+    pub count: u64,
+    /// Nanoseconds of those that have ended, together.
+    pub ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounter {
+    count: AtomicU64,
+    ns: AtomicU64,
+}
+
+/// A wait that ends when this is dropped.
+#[derive(Debug)]
+pub struct Waiting<'c> {
+    counter: &'c WaitCounter,
+    since: Instant,
+}
+
+impl WaitCounter {
+    pub(crate) fn begin(&self) -> Waiting<'_> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Waiting {
+            counter: self,
+            since: Instant::now(),
+        }
+    }
+
+    pub(crate) fn so_far(&self) -> Waits {
+        Waits {
+            count: self.count.load(Ordering::Relaxed),
+            ns: self.ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited = self.since.elapsed().as_nanos() as u64;
+        self.counter.ns.fetch_add(waited, Ordering::Relaxed);
+    }
+}
