@@ -18,16 +18,19 @@ pub struct FileId {
 }
 
 impl FileId {
+    #[inline]
     pub fn new(root: RootId, ino: InodeNr) -> FileId {
         FileId { root, ino }
     }
 
     /// The handle of an inode that an item names; None for a number that only stubs have.
+    #[inline]
     pub fn stored(root: RootId, ino: u64) -> Option<FileId> {
         (ino & STUB == 0).then_some(FileId::new(root, InodeNr(ino)))
     }
 
     /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
+    #[inline]
     pub fn stub_in(dir: FileId) -> FileId {
         FileId {
             root: dir.root,
@@ -36,6 +39,7 @@ impl FileId {
     }
 
     /// The directory that holds this stub; None for anything else.
+    #[inline]
     pub fn stub_parent(self) -> Option<FileId> {
         (self.ino.0 & STUB != 0).then_some(FileId {
             ino: InodeNr(self.ino.0 & !STUB),
@@ -44,11 +48,13 @@ impl FileId {
     }
 
     /// The key that an entry for it holds.
+    #[inline]
     pub fn location(self) -> Key {
         Key::new(self.ino.0, KeyType::INODE_ITEM, 0)
     }
 
     /// Whether it stands for a nested subvolume that a snapshot did not copy.
+    #[inline]
     pub fn is_stub(self) -> bool {
         self.stub_parent().is_some()
     }
@@ -66,11 +72,13 @@ impl Hasher for IdHasher {
         }
     }
 
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         let mixed = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }

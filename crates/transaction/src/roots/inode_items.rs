@@ -93,6 +93,7 @@ pub struct Ticket {
 }
 
 impl InodeItemCache {
+    #[inline]
     fn slot(&self, (root, ino): (u64, u64)) -> &Mutex<Slot> {
         // Neighbours, which are used together, get slots of their own.
         let spread = root.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
@@ -105,6 +106,7 @@ impl InodeItemCache {
     }
 
     /// The item, or leave to enter it.
+    #[inline]
     pub fn get(&self, root: RootId, ino: u64) -> Result<InodeItem, Ticket> {
         self.look(root, ino, |item| *item)
     }
@@ -142,6 +144,7 @@ impl InodeItemCache {
 
     /// The last transaction that changed anything but times of an inode, or a later one; or leave to say so, if that is
     /// not known.
+    #[inline]
     pub fn changed_in(&self, id: FileId) -> Result<Transid, Ticket> {
         let id = (id.root.0, id.ino.0);
         let slot = self.slot(id).lock();

@@ -52,6 +52,7 @@ struct Order {
 }
 
 impl LazyTimes {
+    #[inline]
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
@@ -70,6 +71,7 @@ impl LazyTimes {
     }
 
     /// The item with the newest times, if they are in here.
+    #[inline]
     pub fn get(&self, id: FileId) -> Option<InodeItem> {
         if self.count() == 0 {
             return None;

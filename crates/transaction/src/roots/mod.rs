@@ -173,11 +173,13 @@ impl Roots {
     }
 
     /// The superblock as of the last commit.
+    #[inline]
     pub fn superblock(&self) -> Arc<Superblock> {
         self.superblock.load_full()
     }
 
     /// Times that are in no item yet.
+    #[inline]
     pub fn lazy_times(&self) -> &Arc<LazyTimes> {
         &self.tree_use.inode_items.lazy
     }
@@ -197,6 +199,7 @@ impl Roots {
     }
 
     /// Whether files may have holes that no item tells of.
+    #[inline]
     pub fn has_no_holes(&self) -> bool {
         self.superblock().incompat().contains(Incompat::NO_HOLES)
     }

@@ -130,6 +130,7 @@ impl NameCache {
         }
     }
 
+    #[inline]
     fn set(&self, name: &Name) -> &Mutex<Set> {
         let at = name.set as usize;
         let page = self.pages[(at / PAGE_SETS) & (self.pages.len() - 1)].get_or_init(|| {
@@ -140,11 +141,13 @@ impl NameCache {
     }
 
     /// Has the processor bring the memory for what will be asked or changed of a name soon.
+    #[inline]
     pub fn touch(&self, name: &Name) {
         std::hint::black_box(self.set(name).is_locked());
     }
 
     /// The inode that a name leads to, or leave to enter it.
+    #[inline]
     pub fn get(&self, name: &Name) -> Result<InodeNr, Ticket> {
         let set = self.set(name).lock();
         let mut kept = set.ways.iter().flatten();

@@ -130,15 +130,18 @@ impl Tree {
         Key::new(self.id.0, KeyType::ROOT_ITEM, self.key_offset)
     }
 
+    #[inline]
     pub fn is_read_only(&self) -> bool {
         self.read_only.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Acquire)
     }
 
     /// Refuses a subvolume that has been deleted.
+    #[inline]
     pub fn check_undeleted(&self) -> Result<()> {
         match self.is_deleted() {
             true => Err(Error::NoSuchSubvolume(self.id)),
@@ -147,6 +150,7 @@ impl Tree {
     }
 
     /// Refuses a subvolume that has been deleted and that nobody holds.
+    #[inline]
     pub fn check_alive(&self) -> Result<()> {
         match self.is_deleted() && !self.is_held() {
             true => Err(Error::NoSuchSubvolume(self.id)),
@@ -154,6 +158,7 @@ impl Tree {
         }
     }
 
+    #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.holders.load(Ordering::Acquire) > 0
     }
@@ -180,6 +185,7 @@ impl Tree {
 
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
     /// of it.
+    #[inline]
     pub fn check_writable(&self) -> Result<()> {
         self.check_alive()?;
         match self.is_read_only() {
@@ -189,6 +195,7 @@ impl Tree {
     }
 
     /// What the volume's options add to the flags of an inode of `kind` that is made in it.
+    #[inline]
     pub fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
         match kind {
             FileKind::Regular => {
@@ -217,6 +224,7 @@ impl Tree {
     }
 
     /// The tree's edits. Only trees of writable volumes are edited, see `TransactionManager::join_transaction`.
+    #[inline]
     pub(crate) fn live(&self) -> &Arc<LiveTree> {
         self.live
             .as_ref()

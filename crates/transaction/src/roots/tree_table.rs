@@ -26,6 +26,7 @@ impl From<Arc<Tree>> for TreeRef {
 impl Deref for TreeRef {
     type Target = Arc<Tree>;
 
+    #[inline]
     fn deref(&self) -> &Arc<Tree> {
         self.0.as_ref().expect("made of a tree")
     }

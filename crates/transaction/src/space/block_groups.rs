@@ -52,6 +52,7 @@ impl BlockGroups {
     }
 
     /// The group that holds an address.
+    #[inline]
     pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         #[cfg(any(test, feature = "testing"))]
         self.lookups

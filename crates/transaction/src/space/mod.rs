@@ -163,6 +163,7 @@ impl Space {
     }
 
     /// The block group that holds an address; takes no lock.
+    #[inline]
     pub fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         self.groups.find(logical)
     }

@@ -34,6 +34,7 @@ impl TransactionManager {
         !self.is_quiesced() && self.cleaner.needs_cleaner.swap(false, Ordering::AcqRel)
     }
 
+    #[inline]
     pub fn needs_cleaner(&self) -> bool {
         !self.is_quiesced() && self.cleaner.needs_cleaner.load(Ordering::Acquire)
     }
@@ -65,6 +66,7 @@ impl TransactionManager {
             .store(false, Ordering::Release);
     }
 
+    #[inline]
     pub fn is_quiesced(&self) -> bool {
         self.cleaner.quiesced.load(Ordering::Relaxed)
     }

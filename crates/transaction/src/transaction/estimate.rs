@@ -24,6 +24,7 @@ pub struct EditEstimate {
 }
 
 impl EditEstimate {
+    #[inline]
     pub fn items(items: u64) -> EditEstimate {
         EditEstimate {
             items,
@@ -34,17 +35,20 @@ impl EditEstimate {
     }
 
     /// So many items that lie side by side, such as those of one inode.
+    #[inline]
     pub fn neighbours(items: u64) -> EditEstimate {
         EditEstimate::items(items).in_leaves(2 + items / 32)
     }
 
     #[must_use]
+    #[inline]
     pub fn in_leaves(mut self, leaves: u64) -> EditEstimate {
         self.leaves = leaves.min(self.items);
         self
     }
 
     #[must_use]
+    #[inline]
     pub fn bytes(mut self, bytes: u64) -> EditEstimate {
         self.bytes += bytes;
         self
@@ -52,6 +56,7 @@ impl EditEstimate {
 
     /// Both together; it frees if either does.
     #[must_use]
+    #[inline]
     pub fn and(self, other: EditEstimate) -> EditEstimate {
         EditEstimate {
             items: self.items.saturating_add(other.items),
@@ -78,6 +83,7 @@ impl EditEstimate {
     }
 
     /// The most of an operation that frees space, or of one step of it.
+    #[inline]
     pub fn of_freeing() -> EditEstimate {
         EditEstimate::items(FREEING_ITEMS)
             .in_leaves(FREEING_LEAVES)
@@ -85,6 +91,7 @@ impl EditEstimate {
     }
 
     #[must_use]
+    #[inline]
     pub fn freeing(mut self) -> EditEstimate {
         self.frees = true;
         self

@@ -27,6 +27,7 @@ impl Gate {
         }
     }
 
+    #[inline]
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Arc<Running>> {
         self.running.mine().read()
     }

@@ -42,6 +42,7 @@ enum Reserved {
 
 impl<'v> Reservation<'v> {
     /// For work that an earlier operation has reserved, such as writing back what it buffered.
+    #[inline]
     pub fn already_made() -> Reservation<'v> {
         Reservation { reserved: None }
     }
@@ -55,6 +56,7 @@ impl<'v> Reservation<'v> {
     }
 
     /// Makes a reservation of `units` that were taken from the cache.
+    #[inline]
     pub(super) fn of_units(manager: &'v TransactionManager, units: Units) -> Reservation<'v> {
         Reservation {
             reserved: Some((manager, Reserved::Units(units))),
@@ -63,6 +65,7 @@ impl<'v> Reservation<'v> {
 }
 
 impl Drop for Reservation<'_> {
+    #[inline]
     fn drop(&mut self) {
         match self.reserved {
             Some((manager, Reserved::Edits(cost))) => manager.release(cost),
@@ -83,6 +86,7 @@ pub struct TransactionHandle<'v> {
 
 impl TransactionManager {
     /// Joins the running transaction. Waits for nothing but the pointer swaps of a freeze.
+    #[inline]
     pub fn join_transaction<'v>(
         &'v self,
         reservation: Reservation<'v>,
@@ -99,6 +103,7 @@ impl TransactionManager {
 }
 
 impl TransactionHandle<'_> {
+    #[inline]
     pub fn transid(&self) -> Transid {
         self.guard.transid
     }

@@ -47,6 +47,7 @@ impl Lifetime {
     }
 
     /// Errors: the volume is closed, or a transaction was aborted.
+    #[inline]
     pub(super) fn check_alive(&self) -> Result<()> {
         match self.abort_reason() {
             None if self.is_closed() => Err(Error::Closed),
@@ -55,10 +56,12 @@ impl Lifetime {
         }
     }
 
+    #[inline]
     pub(super) fn abort_reason(&self) -> Option<Arc<String>> {
         self.0.aborted.load_full()
     }
 
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::Acquire)
     }

@@ -99,11 +99,13 @@ impl TransactionManager {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
     }
 
+    #[inline]
     pub fn committed(&self) -> Transid {
         Transid(self.committed.load(Ordering::Acquire))
     }
 
     /// The transaction that an operation would enter now.
+    #[inline]
     pub fn running_transid(&self) -> Transid {
         self.running.read().transid
     }

@@ -49,6 +49,7 @@ mod held {
 pub(super) struct HandleCount(());
 
 impl HandleCount {
+    #[inline]
     pub(super) fn one_more() -> HandleCount {
         #[cfg(debug_assertions)]
         held::count(1);

@@ -73,6 +73,7 @@ impl Running {
     }
 
     /// Notes that `tree` has edits (RUN-1).
+    #[inline]
     pub(super) fn touch(&self, tree: &Arc<Tree>) {
         if tree.dirty_in.load(Ordering::Relaxed) != self.transid.0
             && tree.dirty_in.swap(self.transid.0, Ordering::AcqRel) != self.transid.0
@@ -81,6 +82,7 @@ impl Running {
         }
     }
 
+    #[inline]
     pub(super) fn grew(&self, bytes: i64, edits: u64) {
         let tally = self.tallies.mine();
         tally.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -88,6 +90,7 @@ impl Running {
     }
 
     /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
+    #[inline]
     pub(super) fn edited_shared(&self, edits: u64) {
         let tally = self.tallies.mine();
         tally.shared.fetch_add(edits, Ordering::Relaxed);

@@ -23,6 +23,7 @@ impl<T> Striped<T> {
     }
 
     /// The calling thread's.
+    #[inline]
     pub(super) fn mine(&self) -> &T {
         &self.stripes[my_stripe()].0
     }
@@ -39,6 +40,7 @@ impl<T: Default> Default for Striped<T> {
     }
 }
 
+#[inline]
 fn my_stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
