@@ -1,6 +1,7 @@
 //! The file system: what the items of the trees mean together.
 //!
-//! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `volume` (the public face) < `inspect` (reports).
+//! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the public
+//! face) < `inspect` (reports).
 //! Reading goes through views of the trees and never blocks a reader on another's IO except for the same cold block.
 //!
 //! Not here: trees by id, space and transactions (`ubtrfs-transaction`).
@@ -9,6 +10,7 @@ mod error;
 mod file;
 mod inode;
 pub mod inspect;
+mod log;
 mod namespace;
 mod subvolume;
 mod volume;

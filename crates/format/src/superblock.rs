@@ -335,6 +335,17 @@ impl Superblock {
         CsumType::from_raw(self.csum_type.get()).expect("validated superblock")
     }
 
+    /// Whether an fsync log goes on from the last commit.
+    pub fn has_log(&self) -> bool {
+        self.log_root.get() != 0
+    }
+
+    /// Leaves the last commit without an fsync log.
+    pub fn clear_log(&mut self) {
+        self.log_root = 0.into();
+        self.log_root_level = 0;
+    }
+
     /// What the headers of nodes and the device items carry as fsid.
     pub fn metadata_fsid(&self) -> &Uuid {
         if self.incompat().contains(Incompat::METADATA_UUID) {

@@ -16,7 +16,7 @@ mod transaction;
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
 pub use transaction::{
-    CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, FREEING_ITEMS, Lifetime, Origin,
-    PendingSubvolume, Puts, Reservation, SpaceReclaim, TransactionHandle, TransactionManager,
-    TransactionOptions, Waits, Wakening, WriterStats,
+    CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, EditTarget, EditsInMemory,
+    FREEING_ITEMS, Lifetime, Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim,
+    TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
 };

@@ -116,6 +116,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         EngineError::Space(error) => space_kind(error),
         EngineError::Thread(source) => source.kind(),
         EngineError::DataRead { source, .. } => read_kind(source),
+        EngineError::LogRead(source) | EngineError::LogItem { source, .. } => engine_kind(source),
         EngineError::NotFound
         | EngineError::NoSuchInode(_)
         | EngineError::NoSuchSubvolume(_)
@@ -131,7 +132,6 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         | EngineError::Aborted(_)
         | EngineError::Closed
         | EngineError::Unwritable(_)
-        | EngineError::LogTree
         | EngineError::Seed => Kind::ReadOnlyFilesystem,
         EngineError::NotPermitted(_) | EngineError::DefaultSubvolume(_) => Kind::PermissionDenied,
         EngineError::CrossSubvolume => Kind::CrossesDevices,

@@ -77,6 +77,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "file",
             "namespace",
             "subvolume",
+            "log",
             "volume",
             "inspect",
         ],

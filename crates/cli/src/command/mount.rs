@@ -301,13 +301,14 @@ fn is_write_protected(error: &anyhow::Error) -> bool {
     engine.is_some_and(ubtrfs_engine::Error::is_write_protected)
 }
 
-/// Adds how to mount it to the news that a volume cannot be written. It is not done unasked: what a log tree holds was
+/// Adds how to mount it to the news that a volume cannot be written. It is not done unasked: what the log holds was
 /// synced, and would seem lost.
 fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(ubtrfs_engine::Error::LogTree) => {
-            anyhow::anyhow!("{}; -o ro shows the last commit, without it", Told(&error))
-        }
+        Some(engine) if ubtrfs_engine::Error::is_of_log(engine) => anyhow::anyhow!(
+            "{}; -o ro,rescue=nologreplay shows the last commit, without it",
+            Told(&error)
+        ),
         Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {
             anyhow::anyhow!("{}; -o ro mounts it for reading", Told(&error))
         }

@@ -15,7 +15,7 @@ use crate::error::CorruptItem;
 
 /// What one item says of its part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(crate) enum Extent {
     Inline(InlineExtent),
     Disk(DiskPart),
     /// An explicit hole of this many bytes.
@@ -27,31 +27,31 @@ pub(super) enum Extent {
 
 /// Data in the item itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InlineExtent {
-    pub(super) generation: u64,
-    pub(super) ram_bytes: u64,
-    pub(super) compression: Compression,
-    pub(super) stored: Arc<[u8]>,
+pub(crate) struct InlineExtent {
+    pub(crate) generation: u64,
+    pub(crate) ram_bytes: u64,
+    pub(crate) compression: Compression,
+    pub(crate) stored: Arc<[u8]>,
 }
 
 /// A part of an extent on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DiskPart {
-    pub(super) generation: u64,
+pub(crate) struct DiskPart {
+    pub(crate) generation: u64,
     /// Bytes of the whole extent, decompressed.
-    pub(super) ram_bytes: u64,
-    pub(super) compression: Compression,
+    pub(crate) ram_bytes: u64,
+    pub(crate) compression: Compression,
     /// Reserved, and never written.
-    pub(super) prealloc: bool,
-    pub(super) disk: DiskExtent,
+    pub(crate) prealloc: bool,
+    pub(crate) disk: DiskExtent,
     /// Where in the decompressed extent this part begins.
-    pub(super) offset: u64,
-    pub(super) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 impl Extent {
     /// `sectorsize` is what inline data is rounded up to when it takes its place in the file.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Extent, CorruptItem> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Extent, CorruptItem> {
         let extent = FileExtent::decode(bytes).ok_or(CorruptItem::Undecodable)?;
         let head = extent.head();
         let compression = Compression::from_raw(head.compression)
@@ -92,7 +92,7 @@ impl Extent {
         Ok(Extent::Disk(part))
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let head =
             |kind: FileExtentKind, generation: u64, ram_bytes: u64, compression| FileExtentHead {
                 generation: generation.into(),
@@ -145,7 +145,7 @@ impl Extent {
     }
 
     /// How much of the file it takes, which for inline data is whole sectors.
-    pub(super) fn len(&self, sectorsize: u64) -> u64 {
+    pub(crate) fn len(&self, sectorsize: u64) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes.next_multiple_of(sectorsize),
             Extent::Disk(part) => part.len,
@@ -154,7 +154,7 @@ impl Extent {
     }
 
     /// What it adds to the inode's `nbytes`.
-    pub(super) fn nbytes(&self) -> u64 {
+    pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes,
             Extent::Disk(part) => part.len,
@@ -163,7 +163,7 @@ impl Extent {
     }
 
     /// Whether reading it may give anything but zeros.
-    pub(super) fn has_data(&self) -> bool {
+    pub(crate) fn has_data(&self) -> bool {
         match self {
             Extent::Inline(_) => true,
             Extent::Disk(part) => !part.prealloc,
@@ -173,7 +173,7 @@ impl Extent {
 
     /// The part of it that takes `range` of the `len` bytes that it stands for. None for inline data, which
     /// cannot be cut.
-    pub(super) fn slice(&self, range: Range<u64>) -> Option<Extent> {
+    pub(crate) fn slice(&self, range: Range<u64>) -> Option<Extent> {
         match self {
             Extent::Inline(_) => None,
             Extent::Disk(part) => Some(Extent::Disk(DiskPart {
@@ -190,7 +190,7 @@ impl Extent {
 
     /// The two as one, if `next` goes on where `self` ends. It counts as being as old as the older: a snapshot between
     /// the two shares that.
-    pub(super) fn joined(&self, next: &Extent) -> Option<Extent> {
+    pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
         match (self, next) {
             (Extent::Disk(this), Extent::Disk(next)) => {
                 let follows = this.disk == next.disk
@@ -234,12 +234,22 @@ impl DiskPart {
     }
 
     /// Where its first byte lies, if it is not compressed.
-    pub(super) fn logical(&self) -> Logical {
+    pub(crate) fn logical(&self) -> Logical {
         Logical(self.disk.start.0.saturating_add(self.offset))
     }
 
+    /// The range of the volume whose checksums it needs.
+    pub(crate) fn summed(&self) -> Range<Logical> {
+        let (offset, len) = match self.compression {
+            Compression::None => (self.offset, self.len),
+            _ => (0, self.disk.len),
+        };
+        let start = self.disk.start.0.saturating_add(offset);
+        Logical(start)..Logical(start.saturating_add(len))
+    }
+
     /// Where space that follows it on the devices begins.
-    pub(super) fn end(&self) -> Logical {
+    pub(crate) fn end(&self) -> Logical {
         let end = match self.compression {
             Compression::None => self.offset.saturating_add(self.len),
             _ => self.disk.len,
@@ -248,7 +258,7 @@ impl DiskPart {
     }
 
     /// The reference that the item at file offset `start` holds.
-    pub(super) fn data_ref(&self, file: FileId, start: u64) -> DataRef {
+    pub(crate) fn data_ref(&self, file: FileId, start: u64) -> DataRef {
         DataRef {
             root: file.root,
             ino: file.ino,

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_transaction::{DataRef, DiskExtent, FileId, TransactionHandle};
+use ubtrfs_transaction::{DataRef, DiskExtent, EditTarget, FileId};
 use ubtrfs_tree::Edit;
 
 use super::extent::Extent;
@@ -31,7 +31,7 @@ type Extents = BTreeMap<u64, Extent>;
 
 /// Extents of one file by file offset, before and after.
 #[derive(Clone, Debug)]
-pub(super) struct ExtentEdit {
+pub(crate) struct ExtentEdit {
     file: FileId,
     sectorsize: u64,
     before: Extents,
@@ -54,7 +54,7 @@ impl ExtentEdit {
     }
 
     /// Loads the extents that overlap or touch `range`, and the one before.
-    pub(super) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<ExtentEdit> {
+    pub(crate) fn load(inode: &Inode, sectorsize: u64, range: Range<u64>) -> Result<ExtentEdit> {
         ExtentEdit::load_all(inode, sectorsize, std::iter::once(range))
     }
 
@@ -126,7 +126,7 @@ impl ExtentEdit {
 
     /// Loads the last extents of the file, `most` of them at most, that reach beyond `from`. Second, whether
     /// these are all.
-    pub(super) fn load_tail(
+    pub(crate) fn load_tail(
         inode: &Inode,
         sectorsize: u64,
         from: u64,
@@ -190,7 +190,7 @@ impl ExtentEdit {
     }
 
     /// The extents as they are to be.
-    pub(super) fn extents(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
+    pub(crate) fn extents(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
         self.after
             .iter()
             .map(|(&start, extent)| (start..start + extent.len(self.sectorsize), extent))
@@ -235,7 +235,7 @@ impl ExtentEdit {
     /// Takes `range` out of the file's extents.
     ///
     /// Errors: it cuts inline data (EXTENT-EDIT-2), which only a damaged file has there.
-    pub(super) fn clear(&mut self, range: Range<u64>) -> Result<()> {
+    pub(crate) fn clear(&mut self, range: Range<u64>) -> Result<()> {
         let hit: Vec<u64> = self
             .overlapping(range.clone())
             .map(|(at, _)| at.start)
@@ -286,7 +286,7 @@ impl ExtentEdit {
     }
 
     /// Another state of the extent at `start`, in no more place.
-    pub(super) fn set(&mut self, start: u64, extent: Extent) {
+    pub(crate) fn set(&mut self, start: u64, extent: Extent) {
         self.after.insert(start, extent);
     }
 
@@ -311,27 +311,27 @@ impl ExtentEdit {
     }
 
     /// Whether nothing changes.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.before == self.after
     }
 
     /// How the inode's `nbytes` changes.
-    pub(super) fn nbytes_delta(&self) -> i64 {
+    pub(crate) fn nbytes_delta(&self) -> i64 {
         let sum = |extents: &Extents| extents.values().map(Extent::nbytes).sum::<u64>();
         sum(&self.after).wrapping_sub(sum(&self.before)) as i64
     }
 
     /// Makes it so.
-    pub(super) fn enter(&self, txn: &TransactionHandle<'_>, inode: &Inode) {
+    pub(crate) fn enter(&self, target: &dyn EditTarget, inode: &Inode) {
         let edits = self.edits();
         if !edits.is_empty() {
-            txn.edit(&inode.tree, edits);
+            target.edit_items(&inode.tree, edits, None);
         }
         for (disk, data, count) in self.ref_changes() {
             for _ in 0..count.unsigned_abs() {
                 match count > 0 {
-                    true => txn.add_data_ref(disk, data),
-                    false => txn.drop_data_ref(disk, data),
+                    true => target.add_data_ref(disk, data),
+                    false => target.drop_data_ref(disk, data),
                 }
             }
         }

@@ -14,10 +14,10 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::roots::{Name, NameChanges, Tree};
-use ubtrfs_transaction::{Puts, TransactionHandle};
+use ubtrfs_transaction::{EditTarget, Puts, TransactionHandle};
 use ubtrfs_tree::{Edit, Item};
 
 use crate::error::Result;
@@ -41,6 +41,33 @@ struct Change {
     /// None deletes it; then it is there.
     value: Option<Arc<[u8]>>,
     stamps: Stamps,
+}
+
+impl Change {
+    /// The edit by transaction `transid`.
+    #[inline]
+    fn into_edit(self, transid: Transid) -> Edit {
+        let Change {
+            key,
+            there,
+            value,
+            stamps,
+        } = self;
+        let Some(mut value) = value else {
+            return Edit::Delete(key);
+        };
+        if stamps.len > 0 {
+            let transid = transid.0.to_le_bytes();
+            let bytes = Arc::make_mut(&mut value);
+            for offset in stamps.iter() {
+                bytes[offset..offset + 8].copy_from_slice(&transid);
+            }
+        }
+        match there {
+            true => Edit::Put(key, value),
+            false => Edit::Insert(key, value),
+        }
+    }
 }
 
 /// An item's bytes, drafted or in the tree.
@@ -256,31 +283,18 @@ impl<'t> Draft<'t> {
 
     /// Makes the changes in the running transaction, all at once.
     pub(crate) fn enter(self, txn: &TransactionHandle<'_>) {
-        let transid = txn.transid().0.to_le_bytes();
-        let edits = self.changes.into_iter().map(|change| {
-            let Change {
-                key,
-                there,
-                value,
-                stamps,
-            } = change;
-            match value {
-                None => Edit::Delete(key),
-                Some(mut value) => {
-                    if stamps.len > 0 {
-                        let bytes = Arc::make_mut(&mut value);
-                        for offset in stamps.iter() {
-                            bytes[offset..offset + 8].copy_from_slice(&transid);
-                        }
-                    }
-                    match there {
-                        true => Edit::Put(key, value),
-                        false => Edit::Insert(key, value),
-                    }
-                }
-            }
-        });
+        let transid = txn.transid();
+        let edits = self.changes.into_iter();
+        let edits = edits.map(|change| change.into_edit(transid));
         txn.edit_names(self.tree, edits, Some(&self.names));
+    }
+
+    /// Makes the changes, all at once.
+    pub(crate) fn enter_into(self, target: &dyn EditTarget) {
+        let transid = target.transid();
+        let edits = self.changes.into_iter();
+        let edits = edits.map(|change| change.into_edit(transid)).collect();
+        target.edit_items(self.tree, edits, Some(&self.names));
     }
 
     /// The values as they shall be, by ascending key, for a new subvolume: the changes delete nothing.

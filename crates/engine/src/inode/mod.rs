@@ -46,15 +46,15 @@ pub(crate) use draft::{Bytes, Draft, Stamps};
 pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
 pub(crate) use hold::InodeHold;
 pub(crate) use inode_flag_checks::{check_mutable, may_add, may_remove, may_write, must_be_dir};
-#[cfg(test)]
-pub(crate) use inode_item::inode_key;
 pub(crate) use inode_item::{
-    EntryChange, inode_item_cached, kind_of, note_change, note_entry, note_times, put_inode,
+    EntryChange, decode as decode_inode, inode_item_cached, inode_key, kind_of, note_change,
+    note_entry, note_times, put_inode,
 };
 pub use lookup_refs::LookupRefs;
 pub(crate) use name_items::{MAX_NAME_BYTES, TRANSID_AT, has_room};
 pub use options::Compress;
 pub(crate) use options::DataOptions;
+pub(crate) use orphan::orphan_key;
 use orphan_queue::OrphanQueue;
 pub use setattr::{SetAttr, SetTime};
 use settings::Settings;

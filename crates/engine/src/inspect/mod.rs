@@ -3,7 +3,6 @@
 //! These functions answer a person's questions. They read whole trees where the question needs it and
 //! are no part of serving files.
 
-mod blocks;
 mod du;
 mod quota;
 mod resolve;

@@ -18,10 +18,10 @@ use ubtrfs_format::item::{
 };
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::blocks;
 use ubtrfs_tree::{Block, View};
 use zerocopy::FromBytes;
 
-use super::blocks;
 use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
 

@@ -11,9 +11,9 @@ use ubtrfs_format::key::KeyType;
 use ubtrfs_format::node::Node;
 use ubtrfs_tree::View;
 
-use super::blocks;
 use crate::error::Result;
 use crate::volume::Volume;
+use ubtrfs_transaction::roots::blocks;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeStats {

@@ -9,6 +9,7 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{InodeExtrefHead, InodeExtrefs, InodeRefHead, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::extref_hash;
+use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use super::entry::has_room;
@@ -45,7 +46,7 @@ impl Draft<'_> {
     /// One more name. `extrefs`: whether the volume has INODE_EXTREFs.
     ///
     /// Errors: the names in this directory fill their item.
-    pub(super) fn add_ref(
+    pub(crate) fn add_ref(
         &mut self,
         ino: InodeNr,
         dir: InodeNr,
@@ -79,7 +80,7 @@ impl Draft<'_> {
     }
 
     /// Takes a name out and returns the index of its entry.
-    pub(super) fn remove_ref(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<u64> {
+    pub(crate) fn remove_ref(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<u64> {
         let key = ref_key(ino, dir);
         if let Some(old) = self.get(&key)?
             && let Some((index, start, len)) = find_ref(&old, name)
@@ -100,6 +101,16 @@ impl Draft<'_> {
             what: CorruptItem::NoName(ino),
         })
     }
+}
+
+/// Whether an inode's items in `view` have the name.
+pub(crate) fn has_ref(view: &View, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<bool> {
+    let item = view.get(&ref_key(ino, dir))?;
+    if item.is_some_and(|item| find_ref(&item, name).is_some()) {
+        return Ok(true);
+    }
+    let item = view.get(&extref_key(ino, dir, name))?;
+    Ok(item.is_some_and(|item| find_extref(&item, dir, name).is_some()))
 }
 
 /// The entry's index, and where the record is.

@@ -76,6 +76,25 @@ pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Optio
     Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
 }
 
+/// The entry at an index of a directory, with its name.
+pub(crate) fn find_listed(
+    view: &View,
+    dir: u64,
+    index: u64,
+) -> Result<Option<(Vec<u8>, FoundEntry)>> {
+    let Some(item) = view.get(&index_key(dir, index))? else {
+        return Ok(None);
+    };
+    let entry = DirEntries::new(&item).next();
+    Ok(entry.map(|entry| {
+        let found = FoundEntry {
+            location: entry.location(),
+            kind: entry.head.type_,
+        };
+        (entry.name.to_vec(), found)
+    }))
+}
+
 struct Record {
     entry: FoundEntry,
     start: usize,

@@ -20,8 +20,9 @@ use std::sync::Arc;
 
 use ubtrfs_transaction::roots::Roots;
 
+pub(crate) use back_ref::has_ref;
 pub use dir::DirEntry;
-pub(crate) use entry::{NewEntry, check_name, find_entry, next_index, search_index};
+pub(crate) use entry::{NewEntry, check_name, find_entry, find_listed, next_index, search_index};
 pub use new_inode::NewInode;
 pub use path::{LastName, PathEnd};
 pub use rename::RenameMode;

@@ -34,6 +34,7 @@ pub use statfs::StatFs;
 use crate::error::Result;
 use crate::file::Files;
 use crate::inode::Inodes;
+use crate::log;
 use crate::namespace::Namespace;
 use crate::subvolume::Subvolumes;
 use statfs::KnownStatFs;
@@ -92,7 +93,8 @@ impl Volume {
         if options.writable {
             check_writable(&superblock)?;
         }
-        let roots = Arc::new(Roots::open(pool, superblock, &options.roots_options())?);
+        let roots_options = options.roots_options(superblock.has_log());
+        let roots = Arc::new(Roots::open(pool, superblock, &roots_options)?);
         let transactions = options.transaction_options();
         let manager = match options.writable {
             true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),
@@ -116,6 +118,11 @@ impl Volume {
             namespace,
         };
         let volume = Arc::new(volume);
+        match options.writable {
+            true => log::replay(&volume.inodes)?,
+            false if options.shows_log() => log::replay_in_memory(&volume.inodes)?,
+            false => {}
+        }
         if let Ok(manager) = volume.inodes.transactions() {
             let reclaim: Arc<dyn SpaceReclaim> = Arc::clone(&volume.files) as _;
             manager.set_reclaim(Arc::downgrade(&reclaim));
@@ -124,10 +131,6 @@ impl Volume {
                 let started = volume.start_background(interval);
                 started.inspect_err(|_| manager.close())?;
             }
-        } else if volume.roots.superblock().log_root.get() != 0 {
-            tracing::warn!(
-                "the volume has a log tree: showing the state of the last commit, without it"
-            );
         }
         Ok(volume)
     }

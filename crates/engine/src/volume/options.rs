@@ -205,9 +205,16 @@ impl OpenOptions {
             })
     }
 
-    pub(super) fn roots_options(&self) -> RootsOptions {
+    /// Whether a reader sees what the fsync log holds.
+    pub(super) fn shows_log(&self) -> bool {
+        !self.data.rescue.no_log_replay
+    }
+
+    /// `has_log`: whether the volume has an fsync log.
+    pub(super) fn roots_options(&self, has_log: bool) -> RootsOptions {
         RootsOptions {
             writable: self.writable,
+            edits_trees: self.shows_log() && has_log,
             acls: self.acls,
             new_file_flags: self.data.new_file_flags(),
             lazy_times: self.lazy_times,

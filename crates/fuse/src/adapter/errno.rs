@@ -30,13 +30,16 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::TooManySymlinks => Errno::LOOP,
         // The kernel holds a node whose file, or whose subvolume, is gone.
         Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Errno::STALE,
-        Error::Corrupt { .. } | Error::NoSuchTree(_) | Error::Ref(_) => Errno::UCLEAN,
+        Error::Corrupt { .. }
+        | Error::NoSuchTree(_)
+        | Error::Ref(_)
+        | Error::LogRead(_)
+        | Error::LogItem { .. } => Errno::UCLEAN,
         Error::ReadOnly
         | Error::ReadOnlySubvolume(_)
         | Error::Aborted(_)
         | Error::Closed
         | Error::Seed
-        | Error::LogTree
         | Error::Unwritable(_) => Errno::ROFS,
         Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
         Error::Space(SpaceError::Device(_)) => Errno::IO,

@@ -328,7 +328,6 @@ impl Rescue {
         others != Rescue::default()
     }
 
-    /// A log tree is never replayed.
     fn of_engine(&self) -> ubtrfs_engine::Rescue {
         ubtrfs_engine::Rescue {
             use_backup_root: self.use_backup_root,
@@ -336,6 +335,7 @@ impl Rescue {
             ignore_data_csums: self.ignore_data_csums,
             ignore_meta_csums: self.ignore_meta_csums,
             ignore_super_flags: self.ignore_super_flags,
+            no_log_replay: self.no_log_replay,
         }
     }
 

@@ -99,7 +99,7 @@ fn committed_before(
 }
 
 /// What removing the sums of `ranges` changes. The ranges ascend and do not overlap.
-pub(crate) fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Changes> {
+pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Changes> {
     let mut changes: Changes = Vec::new();
     let mut cursor = view.cursor();
     let mut next = 0;

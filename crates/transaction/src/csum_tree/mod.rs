@@ -5,12 +5,15 @@
 mod join;
 mod lookup;
 
+use std::ops::Range;
+
 use ubtrfs_format::ids::{Logical, objectid};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_format::superblock::Superblock;
 
-pub(crate) use join::{join, remove};
+pub(crate) use join::join;
+pub use join::remove;
 pub use lookup::{RangeCsums, data_csums, has_csums};
 
 /// The shape of the items of a volume's checksum tree.
@@ -47,6 +50,19 @@ impl CsumShape {
     /// Bytes of data that so many bytes of sums cover.
     fn covered(&self, bytes: usize) -> u64 {
         (bytes / self.size_bytes) as u64 * self.sectorsize
+    }
+
+    /// The sums of an item at `at` that lie in a range, and where they begin.
+    pub fn part<'s>(
+        &self,
+        at: u64,
+        sums: &'s [u8],
+        range: &Range<Logical>,
+    ) -> Option<(Logical, &'s [u8])> {
+        let end = at.saturating_add(self.covered(sums.len()));
+        let (start, end) = (range.start.0.max(at), range.end.0.min(end));
+        let index = |logical: u64| ((logical - at) / self.sectorsize) as usize * self.size_bytes;
+        (start < end).then(|| (Logical(start), &sums[index(start)..index(end)]))
     }
 
     /// The items for a run of sums whose first sector is at `logical`.

@@ -43,10 +43,20 @@ pub enum Error {
     Closed,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
+    /// The volume has an fsync log, which cannot be read. The state of the last commit can be had without it.
+    #[error("the fsync log cannot be read: {0}")]
+    LogRead(#[source] Box<Error>),
+    /// An item of the fsync log cannot be replayed. The state of the last commit can be had without the log.
     #[error(
-        "the volume cannot be written: it has a log tree, which must be replayed first: a mount by the kernel does so"
+        "the fsync log of subvolume {subvolume} cannot be replayed: block {block}, item {key}: {source}"
     )]
-    LogTree,
+    LogItem {
+        subvolume: RootId,
+        block: Logical,
+        key: Key,
+        #[source]
+        source: Box<Error>,
+    },
     #[error("the volume is a seed, which is only read")]
     Seed,
     #[error("no space left on device")]
@@ -166,13 +176,18 @@ impl Error {
     /// Whether it says that a volume may be opened for reading only.
     pub fn is_unwritable(&self) -> bool {
         match self {
-            Error::Unwritable(_) | Error::LogTree | Error::Seed => true,
+            Error::Unwritable(_) | Error::Seed => true,
             Error::Device(source) => matches!(
                 source,
                 DeviceError::Foreign { .. } | DeviceError::TotalBytes { .. }
             ),
             _ => false,
         }
+    }
+
+    /// Whether it says that the fsync log cannot be replayed.
+    pub fn is_of_log(&self) -> bool {
+        matches!(self, Error::LogRead(_) | Error::LogItem { .. })
     }
 
     /// Whether it says that the volume is full.
@@ -233,4 +248,16 @@ pub enum CorruptItem {
     NotFree,
     #[error("directories or subvolumes form a loop")]
     Loop,
+    #[error("it is of inode {0}, which does not exist")]
+    LogNoInode(InodeNr),
+    #[error("it needs an inode of another kind")]
+    LogKind,
+    #[error("it would change the entry of a subvolume")]
+    LogSubvolumeEntry,
+    #[error("index {0} of the directory is another entry's")]
+    LogIndexTaken(u64),
+    #[error("a directory would have {0} names")]
+    LogDirectoryNames(u32),
+    #[error("the extent at {0} lies in space that is in use, or that is none for data")]
+    LogExtentInUse(Logical),
 }

@@ -7,6 +7,7 @@
 //! Not here: transactions, and what the items of subvolumes mean.
 
 mod block_groups;
+pub mod blocks;
 mod inode_items;
 mod lazy_times;
 mod mapping;
@@ -56,8 +57,10 @@ use crate::file_id::FileId;
 /// How the roots of a volume are opened.
 #[derive(Debug)]
 pub struct RootsOptions {
-    /// Whether trees are edited.
+    /// Whether transactions edit trees.
     pub writable: bool,
+    /// Whether trees take edits. Those of a volume that is only read stay in memory.
+    pub edits_trees: bool,
     /// Whether POSIX ACLs count.
     pub acls: bool,
     /// Flags that new regular files begin with.
@@ -93,6 +96,7 @@ impl Roots {
         let store = Arc::new(NodeStore::new(Arc::clone(&pool), &options.store));
         let tree_use = TreeUse {
             writable: options.writable,
+            edited: options.writable || options.edits_trees,
             acls: options.acls,
             new_file_flags: Arc::new(options.new_file_flags.bits().into()),
             inode_items: Arc::new(InodeItemCache::new(options.lookup_bytes)),
@@ -366,7 +370,7 @@ fn open_tree(
     item: Option<RootItem>,
 ) -> Tree {
     let live = tree_use
-        .writable
+        .edited
         .then(|| LiveTree::new(Arc::clone(store), root));
     let view = match &live {
         Some(live) => live.view(),

@@ -18,6 +18,8 @@ pub struct Rescue {
     pub ignore_meta_csums: bool,
     /// Read what has flags in its superblock that nobody knows.
     pub ignore_super_flags: bool,
+    /// Show the state of the last commit, without the fsync log.
+    pub no_log_replay: bool,
 }
 
 impl Rescue {
@@ -41,6 +43,10 @@ pub fn backups(newest: &Superblock) -> Vec<Superblock> {
         superblock.chunk_root = roots.chunk_root;
         superblock.chunk_root_generation = roots.chunk_root_gen;
         superblock.chunk_root_level = roots.chunk_root_level;
+        // The log goes on from the newest transaction only.
+        if superblock.generation != newest.generation {
+            superblock.clear_log();
+        }
         superblock
     });
     with_roots.collect()

@@ -29,6 +29,7 @@ pub(crate) fn open_with(pool: Pool, writable: bool, cache_bytes: u64) -> Arc<Roo
     let superblock = pool.superblock().clone();
     let options = RootsOptions {
         writable,
+        edits_trees: false,
         acls: true,
         new_file_flags: InodeFlags::empty(),
         lazy_times: false,

@@ -15,17 +15,19 @@ use parking_lot::RwLock;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_tree::{LiveTree, View};
+use ubtrfs_tree::{Edit, LiveTree, View};
 
-use super::inode_items::InodeItemCache;
-use super::names::NameCache;
+use super::inode_items::{InodeItemCache, ItemChange};
+use super::names::{NameCache, NameChanges};
 use crate::error::{Error, Result};
 
 /// What the trees of a volume have in common.
 #[derive(Debug)]
 pub(super) struct TreeUse {
-    /// Whether they are edited.
+    /// Whether transactions edit them.
     pub(super) writable: bool,
+    /// Whether they are edited at all, be it in memory only.
+    pub(super) edited: bool,
     /// Whether ACLs count.
     pub(super) acls: bool,
     /// Bits of `InodeFlags` that regular files which are made in them begin with.
@@ -48,7 +50,7 @@ pub struct Tree {
     /// Set while `item` is locked.
     deleted: AtomicBool,
     read_only: AtomicBool,
-    /// None on a volume that is only read.
+    /// None on a volume whose trees are not edited.
     live: Option<Arc<LiveTree>>,
     /// Whether ACLs count.
     pub acls: bool,
@@ -223,12 +225,40 @@ impl Tree {
         Transid(self.snapshot_in.load(Ordering::Relaxed))
     }
 
-    /// The tree's edits. Only trees of writable volumes are edited, see `TransactionManager::join_transaction`.
+    /// The tree's edits: by transactions, or by a replay of the log in memory (`RootsOptions::edits_trees`).
     #[inline]
     pub(crate) fn live(&self) -> &Arc<LiveTree> {
-        self.live
-            .as_ref()
-            .expect("edited trees are of writable volumes")
+        self.live.as_ref().expect("the volume was opened for edits")
+    }
+
+    /// The tree as of the last commit.
+    pub fn committed_view(&self) -> View {
+        self.live().committed_view()
+    }
+
+    /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by how
+    /// many bytes the mutable set grew.
+    #[inline]
+    pub(crate) fn edit(
+        &self,
+        edits: impl IntoIterator<Item = Edit>,
+        names: Option<&NameChanges>,
+        change: ItemChange,
+        transid: Transid,
+    ) -> i64 {
+        let mut tickets = None;
+        let edits = edits.into_iter().inspect(|edit| {
+            // The first one: the mutable set is held from here on.
+            if let (None, Some(names)) = (&tickets, names) {
+                tickets = Some(names.take_out(&self.names));
+            }
+            self.inode_items.follow(self.id, edit, change, transid);
+        });
+        let grown = self.live().edit(edits);
+        if let (Some(tickets), Some(names)) = (tickets, names) {
+            names.enter(&self.names, tickets);
+        }
+        grown
     }
 
     /// Gives out an object id above all that were in use when the tree was first written to, or given out since.

@@ -39,9 +39,6 @@ pub fn check_writable(sb: &Superblock) -> Result<()> {
     if sb.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0 {
         return refuse("it is a dump of metadata".to_owned());
     }
-    if sb.log_root.get() != 0 {
-        return Err(Error::LogTree);
-    }
     Ok(())
 }
 

@@ -128,6 +128,18 @@ impl Space {
         Ok((Logical(start), len))
     }
 
+    /// Takes an extent of data that was given out before, as the log tells. False if it is not free, or data does not
+    /// lie there.
+    pub fn take_data(&self, start: Logical, len: u64) -> bool {
+        let group = self.find(start);
+        let group = group.filter(|group| group.flags().contains(BlockGroupFlags::DATA));
+        let end = start.0.checked_add(len);
+        group.is_some_and(|group| {
+            end.is_some_and(|end| end <= group.end().0)
+                && group.allocate_at(start.0, len, &*self.source)
+        })
+    }
+
     /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
     pub fn piece_of_data(&self) -> Option<u64> {
         if self.info(SpaceKind::Data).unallocated_bytes() > 0 {

@@ -233,7 +233,7 @@ impl Space {
 
     /// The committing transaction no longer needs it; it is not handed out before `unpin`. A log tree's
     /// blocks, which no tree calls used, are pinned before the first allocation.
-    pub(crate) fn pin(&self, start: Logical, len: u64) {
+    pub fn pin(&self, start: Logical, len: u64) {
         if let Some(group) = self.group_of(start, len) {
             group.pin(start.0, len);
             self.pinned.lock().push(start.0..start.0 + len);

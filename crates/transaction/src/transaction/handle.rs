@@ -153,22 +153,9 @@ impl TransactionHandle<'_> {
         I: IntoIterator<Item = Edit>,
         I::IntoIter: ExactSizeIterator,
     {
-        let transid = self.guard.transid;
         let edits = edits.into_iter();
         let count = edits.len() as u64;
-        let items = &tree.inode_items;
-        let mut tickets = None;
-        let edits = edits.inspect(|edit| {
-            // The first one: the mutable set is held from here on.
-            if let (None, Some(names)) = (&tickets, names) {
-                tickets = Some(names.take_out(&tree.names));
-            }
-            items.follow(tree.id(), edit, change, transid);
-        });
-        let grown = tree.live().edit(edits);
-        if let (Some(tickets), Some(names)) = (tickets, names) {
-            names.enter(&tree.names, tickets);
-        }
+        let grown = tree.edit(edits, names, change, self.guard.transid);
         self.guard.grew(grown, count);
         if tree.shared_up_to().0 > 0 {
             self.guard.edited_shared(count);

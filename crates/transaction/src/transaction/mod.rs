@@ -9,6 +9,7 @@ mod cleaner_state;
 mod commit;
 mod data_flush;
 pub(crate) mod delayed_refs;
+mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;
 mod gate;
@@ -36,6 +37,7 @@ mod testing;
 mod tests;
 
 pub use delayed_refs::DelayedRefs;
+pub use edit_target::{EditTarget, EditsInMemory};
 pub use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};
 pub use handle::{Reservation, TransactionHandle};
 pub use lifetime::Lifetime;

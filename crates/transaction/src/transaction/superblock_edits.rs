@@ -17,6 +17,8 @@ pub struct SuperblockEdits {
     /// Caches of the first version are gone for good.
     pub(crate) drops_v1_cache: bool,
     pub(crate) uuid_tree_made: bool,
+    /// The log that the superblock names has been replayed. Every commit drops it; this asks for one.
+    pub log_replayed: bool,
 }
 
 impl SuperblockEdits {
@@ -35,10 +37,12 @@ impl SuperblockEdits {
             && !self.distrusts_free_space_tree
             && !self.drops_v1_cache
             && !self.uuid_tree_made
+            && !self.log_replayed
     }
 
     /// `sb.generation` is that of the commit already.
     pub(super) fn apply(&self, sb: &mut Superblock) {
+        sb.clear_log();
         if let Some(label) = self.label {
             sb.label = label;
         }

@@ -82,7 +82,6 @@ fn errors_of_files_and_volumes_have_the_kinds_of_std() {
         EngineError::Aborted(String::new()),
         EngineError::Closed,
         EngineError::Unwritable(String::new()),
-        EngineError::LogTree,
         EngineError::Seed,
     ] {
         check(error, Kind::ReadOnlyFilesystem);

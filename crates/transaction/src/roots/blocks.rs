@@ -8,7 +8,7 @@ use ubtrfs_tree::{Block, TreeError, View};
 use crate::error::Result;
 
 /// Calls `each` with every block of a tree, each node before what is below it.
-pub(super) fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
+pub fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
     let root = view.read_root()?;
     each(&root);
     let mut path = vec![Step::at(root, None)];
@@ -29,7 +29,7 @@ pub(super) fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
 }
 
 /// The block of `view` on `level` that holds `key`, if the tree has that level.
-pub(super) fn find(view: &View, key: &Key, level: u8) -> Result<Option<Block>> {
+pub fn find(view: &View, key: &Key, level: u8) -> Result<Option<Block>> {
     let mut step = Step::at(view.read_root()?, None);
     while step.block.node().level() > level {
         let slot = step.block.node().child_slot(key);

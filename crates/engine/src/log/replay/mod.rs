@@ -1,0 +1,189 @@
+//! Replay: the items of a log enter the trees that they are copies of.
+//!
+//! The stages, for each subvolume: inodes; entries of directories; all other items; link counts. The order is the
+//! kernel's, since names count by what the log does not list, and each stage relies on those before.
+//!
+//! A volume that is opened for writing commits what was replayed. On one that is opened for reading it stays in memory.
+//!
+//! Invariants
+//! - REPLAY-1: blocks and data of the log are not given out before what was replayed is committed.
+//! - REPLAY-2: nothing is written before all of the log was replayed. A log that cannot be replayed leaves the volume as
+//!   it was.
+//!
+//! Not here: what is copied into a log.
+
+mod extent_table;
+mod extents;
+mod inodes;
+mod links;
+mod names;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::View;
+
+use super::read::{Log, SubvolumeLog};
+use crate::error::{Error, Result};
+use crate::inode::Inodes;
+use extent_table::ExtentTable;
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::{Roots, Tree, blocks};
+use ubtrfs_transaction::{EditTarget, EditsInMemory, Reservation};
+
+/// Replays the log of a volume that is opened for writing, if there is one, and commits.
+pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
+    let manager = inodes.transactions()?;
+    let Some(log) = Log::open(&inodes.roots).map_err(unreadable)? else {
+        return Ok(());
+    };
+    tracing::info!(subvolumes = log.subvolumes.len(), "replaying the fsync log");
+    let nodesize = inodes.roots.node_store().nodesize() as u64;
+    // REPLAY-1: unpinned after the commit.
+    for block in log.blocks().map_err(unreadable)? {
+        manager.space.pin(block, nodesize);
+    }
+    // A full volume must be opened, and the kernel reserves nothing here either.
+    let txn = manager.join_transaction(Reservation::already_made())?;
+    let replayed = replay_into(inodes, &log, &txn, Some(ExtentTable::new(inodes, &txn)?));
+    txn.edit_superblock(|edits| edits.log_replayed = true);
+    drop(txn);
+    // REPLAY-2
+    if let Err(error) = &replayed {
+        manager.abort(error);
+    }
+    replayed?;
+    manager.commit_running()
+}
+
+/// Shows a volume that is opened for reading with its log. Nothing is written.
+pub(crate) fn replay_in_memory(inodes: &Inodes) -> Result<()> {
+    let Some(log) = Log::open(&inodes.roots).map_err(unreadable)? else {
+        return Ok(());
+    };
+    let target = EditsInMemory {
+        transid: log.transid,
+    };
+    replay_into(inodes, &log, &target, None)
+}
+
+fn replay_into(
+    inodes: &Inodes,
+    log: &Log,
+    target: &dyn EditTarget,
+    mut extents: Option<ExtentTable<'_>>,
+) -> Result<()> {
+    for log in log.subvolumes.iter().rev() {
+        let tree = match inodes.roots.find_tree(log.subvolume)? {
+            Some(tree) if log.subvolume.is_subvolume() && !tree.is_deleted() => tree,
+            _ => {
+                tracing::warn!(subvolume = %log.subvolume, "the log of a subvolume that does not exist is skipped");
+                continue;
+            }
+        };
+        let subvolume = Replay {
+            inodes,
+            log: &log.view,
+            tree,
+            target,
+            extents: extents.as_mut(),
+            skipped: HashSet::new(),
+            recount: BTreeSet::new(),
+            nbytes: None,
+        };
+        subvolume.run(log)?;
+    }
+    Ok(())
+}
+
+/// The replay of one subvolume's log.
+struct Replay<'r, 'v> {
+    inodes: &'r Inodes,
+    log: &'r View,
+    tree: Arc<Tree>,
+    target: &'r dyn EditTarget,
+    /// The extents on disk; None where no references are kept.
+    extents: Option<&'r mut ExtentTable<'v>>,
+    /// Inodes that the log says have no name: nothing of them is replayed.
+    skipped: HashSet<u64>,
+    /// Inodes whose names are counted at the end.
+    recount: BTreeSet<InodeNr>,
+    /// How much more an inode holds, not yet in its item.
+    nbytes: Option<(InodeNr, i64)>,
+}
+
+/// A stage: what becomes of one item.
+type Stage<'r, 'v> = fn(&mut Replay<'r, 'v>, Key, &[u8]) -> Result<()>;
+
+impl<'r, 'v> Replay<'r, 'v> {
+    fn run(mut self, log: &SubvolumeLog) -> Result<()> {
+        let stages: [Stage<'r, 'v>; 3] = [
+            Replay::replay_inode,
+            Replay::replay_entry,
+            Replay::replay_other,
+        ];
+        for stage in stages {
+            self.for_each_item(log, stage)?;
+        }
+        self.count_links()
+    }
+
+    fn for_each_item(&mut self, log: &SubvolumeLog, stage: Stage<'r, 'v>) -> Result<()> {
+        let view = self.log;
+        let mut cursor = view.cursor().sequential();
+        let mut more = cursor.seek(&Key::MIN)?;
+        while more && let Some((key, bytes)) = cursor.current() {
+            if !self.skipped.contains(&key.objectid) {
+                stage(self, key, bytes).map_err(|source| at_item(log, key, source))?;
+            }
+            more = cursor.advance()?;
+        }
+        self.flush_nbytes()
+    }
+
+    /// All items but those of inodes themselves and of directories.
+    fn replay_other(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
+        match key.item_type {
+            KeyType::INODE_REF | KeyType::INODE_EXTREF => self.replay_refs(key, bytes),
+            KeyType::XATTR_ITEM => self.replay_xattr(key, bytes),
+            KeyType::EXTENT_DATA => self.replay_extent(key, bytes),
+            // Checksums are taken with the extents that they are of.
+            _ => Ok(()),
+        }
+    }
+
+    fn roots(&self) -> &'r Roots {
+        &self.inodes.roots
+    }
+
+    fn root(&self) -> RootId {
+        self.tree.id()
+    }
+
+    fn file(&self, ino: InodeNr) -> FileId {
+        FileId::new(self.root(), ino)
+    }
+}
+
+fn unreadable(source: Error) -> Error {
+    match source.is_would_block() {
+        true => source,
+        false => Error::LogRead(Box::new(source)),
+    }
+}
+
+/// The error with the item of the log at which it was met, and the item's block.
+fn at_item(log: &SubvolumeLog, key: Key, source: Error) -> Error {
+    if source.is_would_block() {
+        return source;
+    }
+    let block = blocks::find(&log.view, &key, 0).ok().flatten();
+    Error::LogItem {
+        subvolume: log.subvolume,
+        block: block.map_or(Logical(0), |block| block.node().bytenr()),
+        key,
+        source: Box::new(source),
+    }
+}

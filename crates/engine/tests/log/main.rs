@@ -1,0 +1,9 @@
+//! The fsync log, replayed by the engine and by the kernel: both show the same, and `btrfs check` is content.
+//!
+//! `UBTRFS_SOAK` takes more kinds of volumes.
+
+mod refused;
+mod replay;
+mod scenarios;
+#[path = "../scripts/shown.rs"]
+mod shown;
