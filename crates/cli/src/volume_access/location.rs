@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
-use ubtrfs_engine::{FileId, OpenOptions, Volume};
+use ubtrfs_engine::{FileId, OpenOptions, Rescue, Volume};
 use ubtrfs_format::ids::RootId;
 
 use crate::presentation::quoting::Escaped;
@@ -238,6 +238,9 @@ pub(crate) struct DeviceOptions {
     /// The volume's other devices are not looked for beside those that are named.
     #[arg(skip)]
     only_named: bool,
+    /// The state of the last commit is asked for, without the fsync log.
+    #[arg(skip)]
+    as_committed: bool,
 }
 
 impl DeviceOptions {
@@ -253,6 +256,14 @@ impl DeviceOptions {
     /// Takes no devices but those that are named.
     pub(crate) fn only_named(self, only_named: bool) -> DeviceOptions {
         DeviceOptions { only_named, ..self }
+    }
+
+    /// For commands that show what lies on the devices, also where the fsync log cannot be replayed.
+    pub(crate) fn as_committed(&self) -> DeviceOptions {
+        DeviceOptions {
+            as_committed: true,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
@@ -318,7 +329,11 @@ impl DeviceOptions {
             // A command commits when it has done its work.
             Access::Write => OpenOptions::new().writable(true).commit_interval(None),
         };
-        let options = options.limit_memory(memory_limit());
+        let rescue = Rescue {
+            no_log_replay: self.as_committed,
+            ..Rescue::default()
+        };
+        let options = options.limit_memory(memory_limit()).rescue(rescue);
         let open = || self.open_with(images, access, options.clone());
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
     }

@@ -97,7 +97,7 @@ impl DumpSuper {
                 paths.push(location.image.clone());
                 continue;
             }
-            let volume = DeviceOptions::default().open(location)?;
+            let volume = DeviceOptions::default().as_committed().open(location)?;
             let devices = volume.pool().devices();
             paths.extend(devices.into_iter().filter_map(|device| device.path));
         }

@@ -85,7 +85,7 @@ struct RowJson {
 
 impl ListChunks {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location)?;
+        let volume = self.devices.as_committed().open(&self.location)?;
         let chunks = volume.chunk_uses()?.into_iter().map(|found| {
             let chunk = &found.chunk;
             let stripes = chunk.stripes().iter();

@@ -46,7 +46,7 @@ struct MinDevSizeJson {
 
 impl MinDevSize {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location)?;
+        let volume = self.devices.as_committed().open(&self.location)?;
         self.print(console, &extents_on(&volume, self.id)?)
     }
 

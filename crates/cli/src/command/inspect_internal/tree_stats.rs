@@ -37,7 +37,7 @@ pub(crate) struct TreeStats {
 
 impl TreeStats {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location)?;
+        let volume = self.devices.as_committed().open(&self.location)?;
         let trees = match self.tree {
             Some(id) => vec![(RootId(id), format!("tree ({id})"))],
             None => vec![

@@ -87,7 +87,8 @@ impl DumpTree {
         // What can be read of devices is shown, whatever is missing.
         let is_mount = self.images.iter().any(|image| image.session().is_some());
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded || !is_mount)
-            .only_named(self.noscan);
+            .only_named(self.noscan)
+            .as_committed();
         let volume = options.open_locations(&self.images)?;
         self.check_blocks(&volume.superblock())?;
         let dump = Dump {
