@@ -17,8 +17,8 @@ use crate::volume_access::location::{Location, VolumeOptions};
 pub(crate) struct Truncate {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     locations: Vec<Location>,
-    /// The new size, with K, M, G, ... for powers of 1024, or KB, MB, ... for powers of 1000; after + or - a
-    /// difference, after < at most, after > at least, after / or % rounded down or up to a multiple
+    /// The new size, with K, M, G, ... for powers of 1024, or KB, MB, ... for powers of 1000.
+    /// After + or - it is a difference, after < at most, after > at least. After / or % sizes are rounded down or up to a multiple of it
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
     size: NewSize,
     /// Do not make files

@@ -25,7 +25,7 @@ pub(crate) const PROGRAM: Program = Program {
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
 /// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The groups device, filesystem,
-/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is; many of their commands
+/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is. Many of their commands take
 /// a path in a mount of the kernel's btrfs as well.
 #[derive(Debug, Parser)]
 #[command(
@@ -69,7 +69,7 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) log: Option<LogLevel>,
-    /// Wait until nobody else has the volume open, at most for this long; without it a command waits for another for 10
+    /// Wait until nobody else has the volume open, at most for this long. Without it a command waits for another for 10
     /// seconds, and for no mount
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           help_heading = "Global options")]

@@ -29,9 +29,9 @@ const TEMPORARY: &str = "/var/tmp";
 pub(super) struct RootdirArgs {
     /// Fill the volume with the files of a folder or a tar archive; "-" reads one from standard input
     ///
-    /// An archive may be compressed by gzip, zstd, xz or bzip2. With SOURCE_DATE_EPOCH in the environment the volume is the
-    /// same, byte for byte, each time that it is made of the same files with the same options: without -U its UUIDs follow
-    /// from these as well, so that two such volumes cannot be mounted at the same time.
+    /// An archive may be compressed by gzip, zstd, xz or bzip2. With SOURCE_DATE_EPOCH in the environment, the same
+    /// files and options make the same volume, byte for byte. Without -U its UUIDs follow from these as well. Two such
+    /// volumes cannot be mounted at the same time.
     #[arg(short, long, value_name = "DIR|TAR|-", help_heading = "Creation")]
     rootdir: Option<PathBuf>,
     /// Compress files by algorithm and level: no, zlib (1-9), lzo, zstd (1-15)
