@@ -17,6 +17,7 @@ pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, Space
 pub use file_id::{FileId, IdHasher};
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, EditTarget, EditsInMemory,
-    FREEING_ITEMS, Lifetime, Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim,
-    TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening, WriterStats,
+    FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts, Reservation,
+    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening,
+    WriterStats,
 };

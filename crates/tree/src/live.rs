@@ -9,6 +9,7 @@
 //! Locks: `switch` before the mutable set's. Neither is held across IO.
 //! Not here: what a set is (`delta`), new roots (`apply`), the order of a commit.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -163,6 +164,25 @@ impl LiveTree {
     /// The keys in the mutable set, ascending.
     pub fn edited_keys(&self) -> Vec<Key> {
         self.layers.load().mutable.keys()
+    }
+
+    /// The entries of the mutable set in a range of keys, ascending. None stands for a deletion.
+    pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
+        const AT_ONCE: usize = 256;
+        let mutable = Arc::clone(&self.layers.load().mutable);
+        let (mut from, last) = (Some(*range.start()), *range.end());
+        let mut entries: Vec<(Key, Option<Arc<[u8]>>)> = Vec::new();
+        while let Some(key) = from {
+            let before = entries.len();
+            mutable.above(key, AT_ONCE, &mut entries);
+            let is_all = entries.len() - before < AT_ONCE;
+            from = match entries.last() {
+                Some((key, _)) if !is_all && *key < last => key.next(),
+                _ => None,
+            };
+        }
+        entries.truncate(entries.partition_point(|(key, _)| *key <= last));
+        entries
     }
 
     /// The size of the mutable set.

@@ -163,6 +163,17 @@ impl Pool {
         self.write_copies(superblock, Copies::Others)
     }
 
+    /// Writes the first copy of every device's superblock, which names another log than before. Returns when it is
+    /// durable.
+    ///
+    /// Everything that it leads to must have been flushed.
+    pub fn write_log_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        nonblocking::check()?;
+        // COPIES-1
+        self.write_copies(superblock, Copies::First)?;
+        self.flush()
+    }
+
     fn write_copies(&self, superblock: &Superblock, copies: Copies) -> Result<(), DeviceError> {
         for device in self.devices.load().values() {
             let (Some(block), Some(path), Some(item)) =

@@ -217,7 +217,7 @@ impl ExtentEdit {
     }
 
     /// The parts of `range` that no extent covers, not even a hole.
-    pub(super) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+    pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
         for (place, _) in self.overlapping(range.clone()) {

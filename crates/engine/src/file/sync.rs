@@ -46,19 +46,12 @@ impl Files {
     pub(crate) fn fsync(&self, id: FileId) -> Result<()> {
         nonblocking::check()?;
         let inode = self.inodes.get(id)?;
-        self.sync_inode(&inode, Durable::All, WritebackErrors::report)
+        self.write_back_for_sync(&inode, Durable::All, WritebackErrors::report)?;
+        self.inodes.transactions()?.commit_running()
     }
 
-    /// Makes a file's data durable, with all that is needed to read it again: not its times. If nothing else was changed,
-    /// as where data was overwritten in place, this is a flush of the devices.
-    pub(crate) fn fdatasync(&self, id: FileId) -> Result<()> {
-        nonblocking::check()?;
-        let inode = self.inodes.get(id)?;
-        self.sync_inode(&inode, Durable::Data, WritebackErrors::report)
-    }
-
-    /// Makes `what` durable; `report` takes a write-back error that is to be returned.
-    pub(crate) fn sync_inode(
+    /// Has items say all that a sync makes durable; `report` takes a write-back error that is to be returned.
+    pub(crate) fn write_back_for_sync(
         &self,
         inode: &Arc<Inode>,
         what: Durable,
@@ -77,25 +70,7 @@ impl Files {
             let file = inode.id;
             return Err(Error::DataLost { file, reason });
         }
-        written?;
-        match what {
-            Durable::All => self.inodes.transactions()?.commit_running(),
-            Durable::Data => self.commit_data_of(inode),
-        }
-    }
-
-    /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.
-    fn commit_data_of(&self, inode: &Inode) -> Result<()> {
-        let items = &inode.tree.inode_items;
-        match items.changed_in(inode.id) {
-            Ok(changed) => self.inodes.transactions()?.commit_through(changed),
-            Err(ticket) => {
-                let running = self.inodes.transactions()?.running_transid();
-                self.inodes.transactions()?.commit_through(running)?;
-                items.note_changed_by(ticket, inode.id, running);
-                Ok(())
-            }
-        }
+        written
     }
 
     /// Whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is asked

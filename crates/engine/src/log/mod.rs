@@ -7,5 +7,7 @@
 
 mod read;
 mod replay;
+mod write;
 
 pub(crate) use replay::{replay, replay_in_memory};
+pub(crate) use write::TreeLog;

@@ -4,7 +4,8 @@ use ubtrfs_transaction::FileId;
 
 use super::{OpenFile, Volume};
 use crate::error::Result;
-use crate::file::{CacheStats, Fallocate};
+use crate::file::{CacheStats, Durable, Fallocate};
+use crate::inode::WritebackErrors;
 
 impl Volume {
     /// Has `len` bytes of `dst` from `dst_offset` on share the extents of `src` from `src_offset` on.
@@ -95,7 +96,8 @@ impl Volume {
     /// Errors: a failed commit; a failed write-back of this file. The latter is returned until a call has returned it
     /// and later data of the file has been stored.
     pub fn fsync(&self, id: FileId) -> Result<()> {
-        self.files.fsync(id)
+        let inode = self.inodes.get(id)?;
+        self.log.sync(&inode, Durable::All, WritebackErrors::report)
     }
 
     /// Makes a file's data durable, with all that is needed to read it again: not its times.
@@ -104,7 +106,9 @@ impl Volume {
     ///
     /// Errors: as [`Volume::fsync`].
     pub fn fdatasync(&self, id: FileId) -> Result<()> {
-        self.files.fdatasync(id)
+        let inode = self.inodes.get(id)?;
+        self.log
+            .sync(&inode, Durable::Data, WritebackErrors::report)
     }
 
     /// Makes a regular file `size` bytes long; new bytes read as zeros.

@@ -34,7 +34,7 @@ pub use statfs::StatFs;
 use crate::error::Result;
 use crate::file::Files;
 use crate::inode::Inodes;
-use crate::log;
+use crate::log::{self, TreeLog};
 use crate::namespace::Namespace;
 use crate::subvolume::Subvolumes;
 use statfs::KnownStatFs;
@@ -46,6 +46,7 @@ pub struct Volume {
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) files: Arc<Files>,
     pub(crate) namespace: Arc<Namespace>,
+    pub(crate) log: TreeLog,
     pub(crate) subvolumes: Subvolumes,
     pub(crate) known_statfs: KnownStatFs,
 }
@@ -111,6 +112,7 @@ impl Volume {
         let namespace = Arc::new(Namespace::new(&files));
         let volume = Volume {
             subvolumes: Subvolumes::new(&namespace),
+            log: TreeLog::new(&files, options.fsync_log),
             known_statfs: KnownStatFs::default(),
             roots,
             inodes,

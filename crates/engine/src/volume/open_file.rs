@@ -67,9 +67,7 @@ impl OpenFile {
     fn sync(&self, what: Durable) -> Result<()> {
         nonblocking::check()?;
         let report = |errors: &mut WritebackErrors| errors.report_to(self.hold.seen_errors());
-        self.volume
-            .files
-            .sync_inode(self.hold.inode(), what, report)
+        self.volume.log.sync(self.hold.inode(), what, report)
     }
 }
 

@@ -28,6 +28,7 @@ pub struct OpenOptions {
     pub(super) clear_free_space_tree: bool,
     pub(super) free_space_tree: bool,
     pub(super) acls: bool,
+    pub(super) fsync_log: bool,
     pub(super) data: DataOptions,
 }
 
@@ -47,6 +48,7 @@ impl Default for OpenOptions {
             clear_free_space_tree: false,
             free_space_tree: false,
             acls: true,
+            fsync_log: false,
             data: DataOptions::default(),
         }
     }
@@ -129,6 +131,14 @@ impl OpenOptions {
     #[must_use]
     pub fn free_space_tree(mut self, wanted: bool) -> Self {
         self.free_space_tree = wanted;
+        self
+    }
+
+    /// Has fsync write a log in place of a commit, where the log can say what was changed. It can for the data and attributes
+    /// of regular files, and for new files in directories that are committed. All else is a commit.
+    #[must_use]
+    pub fn fsync_log(mut self, wanted: bool) -> Self {
+        self.fsync_log = wanted;
         self
     }
 

@@ -2,8 +2,10 @@
 //!
 //! `UBTRFS_SOAK` takes more kinds of volumes.
 
+mod cut;
 mod refused;
 mod replay;
 mod scenarios;
 #[path = "../scripts/shown.rs"]
 mod shown;
+mod written;

@@ -21,6 +21,11 @@ impl RangeCsums {
         self.present.iter().position(|present| !present)
     }
 
+    /// The sums, one behind the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.sums
+    }
+
     /// Whether `sector` is what was written as the sector at `index`.
     pub fn matches(&self, index: usize, sector: &[u8]) -> bool {
         let size = self.kind.size_bytes();

@@ -8,6 +8,7 @@
 //! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
 //!   any, nobody can again; only then its blocks are freed.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -234,6 +235,11 @@ impl Tree {
     /// The tree as of the last commit.
     pub fn committed_view(&self) -> View {
         self.live().committed_view()
+    }
+
+    /// What the running transaction has changed in a range of keys, ascending. None stands for a deletion.
+    pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
+        self.live().edited_in(range)
     }
 
     /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by how

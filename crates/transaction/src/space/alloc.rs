@@ -42,6 +42,7 @@ pub(super) struct Cursors {
     metadata: Mutex<Cluster>,
     system: Mutex<Cluster>,
     data: AtomicU64,
+    log: AtomicU64,
 }
 
 /// A run that was free when it was found, from which blocks are taken one by one.
@@ -87,6 +88,29 @@ impl Space {
         let block = Logical(cluster.next);
         cluster.next += nodesize;
         Ok(block)
+    }
+
+    /// One tree block for a log, in a chunk that the last commit knows, beside what is reserved. None without room.
+    pub(crate) fn allocate_log_block(&self, committed: Transid) -> Option<Logical> {
+        let nodesize = u64::from(self.params.nodesize);
+        let reserved = self.info(SpaceKind::Metadata).reserved();
+        if !self.fits_metadata(reserved.saturating_add(nodesize)) {
+            return None;
+        }
+        let wanted = Wanted {
+            bytes: nodesize,
+            min_bytes: nodesize,
+            align: nodesize,
+            hint: Some(self.cursors.log.load(Ordering::Relaxed)),
+        };
+        // LOG-4
+        let take = |group: &BlockGroup, wanted: &Wanted| match group.is_of(committed) {
+            true => group.allocate(wanted, &*self.source),
+            false => None,
+        };
+        let (start, len) = self.search_groups(BlockGroupFlags::METADATA, &wanted, &take)?;
+        self.cursors.log.store(start + len, Ordering::Relaxed);
+        Some(Logical(start))
     }
 
     /// Takes the next block of a cluster.

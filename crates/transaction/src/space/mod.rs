@@ -184,6 +184,12 @@ impl Space {
         during()
     }
 
+    /// Whether transactions after `committed` have made a chunk, which the last commit does not know.
+    pub fn has_new_groups(&self, committed: Transid) -> bool {
+        let groups = self.groups();
+        groups.iter().any(|group| !group.is_of(committed))
+    }
+
     /// Whether data and metadata share their groups.
     pub(crate) fn is_mixed(&self) -> bool {
         self.params.mixed

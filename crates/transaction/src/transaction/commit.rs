@@ -46,6 +46,7 @@ use crate::error::{Error, Result};
 use crate::roots::{Roots, Tree};
 use crate::space::RemovedGroup;
 use blocks::{BlockIo, Blocks};
+pub(super) use output::write as write_blocks;
 pub(crate) use rebuild::free_by_extents;
 use space_items::GroupChanges;
 
@@ -138,7 +139,7 @@ impl TransactionManager {
         }
     }
 
-    fn commit_alone(&self, alone: MutexGuard<'_, ()>) -> Result<()> {
+    pub(super) fn commit_alone(&self, alone: MutexGuard<'_, ()>) -> Result<()> {
         // WRITER-1: `alone` is the lock of `committing`.
         let outcome = self.commit_or_panic();
         if let Err(error) = &outcome {

@@ -20,6 +20,7 @@ use super::cleaner_state::CleanerState;
 use super::data_flush::DataFlush;
 use super::gate::Gate;
 use super::lifetime::Lifetime;
+use super::log_trees::LogTrees;
 use super::published::{PinnedByEpoch, RetiredSets};
 use super::reclaim::SpaceReclaim;
 use super::reservation::MetadataReservations;
@@ -46,6 +47,7 @@ pub struct TransactionManager {
     pub retired_sets: RetiredSets,
     pub shared_extents: SharedExtents,
     pub(super) lifetime: Lifetime,
+    pub(super) logs: LogTrees,
     pub(super) data_flush: DataFlush,
     pub(super) delta_budget_bytes: u64,
     pub(super) reservations: MetadataReservations,
@@ -82,6 +84,7 @@ impl TransactionManager {
             retired_sets: RetiredSets::default(),
             shared_extents: SharedExtents::default(),
             lifetime: Lifetime::default(),
+            logs: LogTrees::default(),
             data_flush: DataFlush::default(),
             delta_budget_bytes,
             reservations,

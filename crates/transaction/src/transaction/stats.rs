@@ -18,6 +18,10 @@ pub struct WriterStats {
     pub buffer_waits: Waits,
     /// Bytes of tree blocks written, one copy of each.
     pub node_bytes: u64,
+    /// Logs written in place of commits.
+    pub logs: u64,
+    /// Bytes of log blocks written, one copy of each.
+    pub log_bytes: u64,
     /// Bytes of data written, one copy of each.
     pub data_bytes: u64,
     pub phases: CommitPhases,
@@ -60,6 +64,8 @@ pub struct Counters {
     pub(super) delta_waits: WaitCounter,
     buffer_waits: WaitCounter,
     pub(super) node_bytes: AtomicU64,
+    pub(super) logs: AtomicU64,
+    pub(super) log_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
     pub(super) phases: Mutex<CommitPhases>,
 }
@@ -81,6 +87,8 @@ impl Counters {
             delta_waits: self.delta_waits.so_far(),
             buffer_waits: self.buffer_waits.so_far(),
             node_bytes: get(&self.node_bytes),
+            logs: get(&self.logs),
+            log_bytes: get(&self.log_bytes),
             data_bytes: get(&self.data_bytes),
             phases: *self.phases.lock(),
         }

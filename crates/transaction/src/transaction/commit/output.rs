@@ -15,7 +15,7 @@ const WRITE_BYTES: usize = 1 << 20;
 const BATCH_BYTES: usize = 16 << 20;
 
 /// Writes blocks, which ascend by address. Returns their bytes.
-pub(super) fn write(roots: &Roots, blocks: &[Block]) -> Result<u64> {
+pub(in crate::transaction) fn write(roots: &Roots, blocks: &[Block]) -> Result<u64> {
     let mut total = 0;
     let mut rest = blocks;
     while !rest.is_empty() {

@@ -55,6 +55,7 @@ impl Commit<'_> {
         for removed in &removed_groups {
             manager.space.free_device_space(removed);
         }
+        manager.logs.end(&manager.space, nodesize);
         let pinned = manager.space.take_pinned();
         manager.pinned_by_epoch.lock().push(epoch, pinned);
         manager.release_freed();

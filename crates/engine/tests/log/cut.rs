@@ -1,0 +1,145 @@
+//! Power cuts of a volume that writes logs: what was synced is there.
+
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, DeviceError, MemDevice};
+use ubtrfs_engine::{Error, NewInode, OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder};
+
+use crate::written::pattern;
+
+const VERSIONS: u8 = 12;
+const FILE_BYTES: usize = 20_000;
+
+fn made() -> MemDevice {
+    let created = Timespec {
+        sec: 1_700_000_000.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[1 << 30]).unwrap();
+    let device = MemDevice::new(1 << 30);
+    plan.write(&[&device as &dyn BlockDevice], false).unwrap();
+    device
+}
+
+fn open(device: Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
+    let options = OpenOptions::new()
+        .writable(writable)
+        .commit_interval(None)
+        .cache_bytes(4 << 20)
+        .fsync_log(true);
+    Volume::from_devices(vec![("memory".into(), device)], &options)
+}
+
+fn versions() -> impl Iterator<Item = Vec<u8>> {
+    (0..=VERSIONS).map(|version| pattern(version, FILE_BYTES))
+}
+
+/// The version that the file has, in a volume that is opened for reading or for writing.
+fn version(volume: &Volume) -> usize {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.lookup(top, b"file").unwrap().unwrap();
+    let mut bytes = vec![0; FILE_BYTES + 1];
+    let len = volume.read(file, 0, &mut bytes).unwrap();
+    let found = versions().position(|version| version == bytes[..len]);
+    let found = found.expect("the file is one of its versions");
+    for number in (3..=found).step_by(3) {
+        let name = format!("new {number}");
+        let new = volume.lookup(top, name.as_bytes()).unwrap();
+        let new = new.unwrap_or_else(|| panic!("{name} is gone"));
+        let len = volume.read(new, 0, &mut bytes).unwrap();
+        assert_eq!(bytes[..len], pattern(number as u8, 100 * number)[..]);
+    }
+    found
+}
+
+fn judge(state: &CrashState) -> bool {
+    let device = || Arc::new(state.devices[0].clone()) as Arc<dyn BlockDevice>;
+    let synced = state.marks().last().map_or(0, |&mark| mark as usize);
+    let read = match open(device(), false) {
+        Ok(read) => read,
+        // The cut tore the superblock.
+        Err(Error::Device(DeviceError::FirstSuperblock { .. })) => return false,
+        Err(error) => panic!("{state}: {error}"),
+    };
+    let found = version(&read);
+    assert!(
+        found >= synced,
+        "{state}: version {found}, and {synced} was synced"
+    );
+    let written = open(device(), true).unwrap_or_else(|error| panic!("{state}: {error}"));
+    assert_eq!(version(&written), found, "{state}");
+    assert!(!written.superblock().has_log());
+    written.close().unwrap();
+    true
+}
+
+/// LOG-1, LOG-2, LOG-3
+#[test]
+fn what_was_synced_survives_every_cut() {
+    let recorder = Recorder::new();
+    let device = recorder.device(made());
+    let volume = open(device, true).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
+    volume.write(file, 0, &pattern(0, FILE_BYTES)).unwrap();
+    volume.sync().unwrap();
+    let before = recorder.recording().flushes();
+    recorder.mark(0_u64);
+    for version in 1..=VERSIONS {
+        if version.is_multiple_of(3) {
+            let name = format!("new {version}");
+            let new = volume
+                .create(top, name.as_bytes(), &NewInode::file(0o644))
+                .unwrap();
+            volume
+                .write(new, 0, &pattern(version, 100 * usize::from(version)))
+                .unwrap();
+            volume.fsync(new).unwrap();
+        }
+        volume
+            .write(file, 0, &pattern(version, FILE_BYTES))
+            .unwrap();
+        match version {
+            7 => volume.sync().unwrap(),
+            _ => volume.fsync(file).unwrap(),
+        }
+        recorder.mark(u64::from(version));
+    }
+    let stats = volume.writer_stats().unwrap();
+    assert!(stats.logs >= 12, "{stats:?}");
+    let recording = recorder.recording();
+    assert!(recording.flushes() > before);
+    let plan = CrashPlan::new(1).since(0_u64).random_states(150);
+    let states: Vec<bool> = recording
+        .crash_states(&plan)
+        .map(|state| judge(&state))
+        .collect();
+    let judged = states.iter().filter(|judged| **judged).count();
+    println!("{judged} of {} states", states.len());
+    assert!(judged * 2 > states.len());
+}
+
+/// LOG-4
+#[test]
+fn new_chunks_are_committed() {
+    let volume = open(Arc::new(made()), true).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
+    volume.sync().unwrap();
+    let chunks = || volume.pool().chunk_map().all().len();
+    let (before, commits) = (chunks(), volume.writer_stats().unwrap().commits);
+    let mut offset = 0;
+    while chunks() == before {
+        volume.write(file, offset, &pattern(1, 4 << 20)).unwrap();
+        offset += 4 << 20;
+        assert!(offset < 1 << 30);
+    }
+    volume.fsync(file).unwrap();
+    assert!(volume.writer_stats().unwrap().commits > commits);
+    assert!(!volume.superblock().has_log());
+}

@@ -1,0 +1,179 @@
+//! Logs that the engine wrote: the kernel and the engine replay them.
+
+use std::fs;
+use std::sync::Arc;
+
+use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume, XattrMode};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::kernel::{Feature, KernelMount, KernelVolume, MkfsSpec, or_skip, progs_verdict};
+use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
+
+use crate::replay::open;
+use crate::shown;
+
+type Step = fn(&Arc<Volume>, FileId);
+
+pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    let mut state = u32::from(seed) + 1;
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// What is done to a file of 1 MiB that is committed, and then synced.
+const STEPS: [(&str, &[Step]); 12] = [
+    (
+        "append",
+        &[|v, f| v.write(f, 1 << 20, &pattern(1, 9000)).unwrap()],
+    ),
+    (
+        "overwrite",
+        &[|v, f| v.write(f, 300_000, &pattern(2, 50_000)).unwrap()],
+    ),
+    ("truncate down", &[|v, f| v.truncate(f, 100_001).unwrap()]),
+    ("truncate up", &[|v, f| v.truncate(f, 3 << 20).unwrap()]),
+    ("truncate to nothing", &[|v, f| v.truncate(f, 0).unwrap()]),
+    (
+        "down and up",
+        &[
+            |v, f| v.truncate(f, 5000).unwrap(),
+            |v, f| v.truncate(f, 1 << 20).unwrap(),
+        ],
+    ),
+    (
+        "hole",
+        &[|v, f| {
+            v.fallocate(f, Fallocate::PunchHole, 65_536, 262_144)
+                .unwrap()
+        }],
+    ),
+    (
+        "hole, then data in it",
+        &[
+            |v, f| {
+                v.fallocate(f, Fallocate::PunchHole, 65_536, 262_144)
+                    .unwrap()
+            },
+            |v, f| v.write(f, 100_000, &pattern(3, 10_000)).unwrap(),
+        ],
+    ),
+    (
+        "data, then hole in it",
+        &[
+            |v, f| v.write(f, 2 << 20, &pattern(4, 200_000)).unwrap(),
+            |v, f| {
+                v.fallocate(f, Fallocate::PunchHole, (2 << 20) + 40_960, 40_960)
+                    .unwrap()
+            },
+        ],
+    ),
+    (
+        "attributes",
+        &[
+            |v, f| v.set_xattr(f, b"user.b", b"2", XattrMode::Any).unwrap(),
+            |v, f| v.remove_xattr(f, b"user.a").unwrap(),
+        ],
+    ),
+    (
+        "reserved beyond the end",
+        &[|v, f| {
+            v.fallocate(f, Fallocate::Reserve { keep_size: true }, 1 << 20, 1 << 20)
+                .unwrap()
+        }],
+    ),
+    (
+        "many small writes",
+        &[|v, f| {
+            for number in 0..40u64 {
+                v.write(f, number * 40_000 + 7, &pattern(number as u8, 5000))
+                    .unwrap();
+                v.fsync(f).unwrap();
+            }
+        }],
+    ),
+];
+
+/// The directory of a new file is not synced with it.
+const OF_DIRECTORIES: [Field; 2] = [Field::Mtime, Field::Ctime];
+
+fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
+    let live = shown::manifest(volume);
+    let copy = made.dir().join("copy.img");
+    fs::copy(&made.devices()[0], &copy).unwrap();
+    let devices = [copy.clone()];
+    let what = format!("{test}: {name}");
+    let read = open(&devices, false).unwrap();
+    assert!(read.superblock().has_log(), "{what}");
+    assert_same(&what, &live, &shown::manifest(&read), &OF_DIRECTORIES);
+    drop(read);
+    progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: before: {said}"));
+    let mount = KernelMount::new(&devices, "").unwrap();
+    let theirs = Manifest::of_dir(mount.path()).unwrap();
+    mount.unmount().unwrap();
+    assert_same(&what, &live, &theirs, &OF_DIRECTORIES);
+    progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: after: {said}"));
+    fs::remove_file(copy).unwrap();
+}
+
+fn kernel_replays(test: &str, spec: &MkfsSpec) {
+    if !or_skip(test) {
+        return;
+    }
+    let made = KernelVolume::make(spec).unwrap();
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(None)
+        .fsync_log(true);
+    let volume = Volume::open(made.devices(), &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    for (name, steps) in STEPS {
+        let file = volume
+            .create(top, name.as_bytes(), &NewInode::file(0o644))
+            .unwrap();
+        volume.write(file, 0, &pattern(0, 1 << 20)).unwrap();
+        volume
+            .set_xattr(file, b"user.a", b"1", XattrMode::Any)
+            .unwrap();
+        volume.sync().unwrap();
+        let before = volume.writer_stats().unwrap();
+        for step in steps {
+            step(&volume, file);
+            volume.fsync(file).unwrap();
+        }
+        let after = volume.writer_stats().unwrap();
+        assert_eq!(after.commits, before.commits, "{name}");
+        assert!(after.logs > before.logs, "{name}");
+        judge(test, name, &made, &volume);
+        // Nothing is left to write.
+        volume.fsync(file).unwrap();
+        assert_eq!(volume.writer_stats().unwrap().logs, after.logs, "{name}");
+    }
+    for number in 0..20u8 {
+        let name = format!("new {number}");
+        let file = volume
+            .create(top, name.as_bytes(), &NewInode::file(0o644))
+            .unwrap();
+        volume
+            .write(file, 0, &pattern(number, 700 * usize::from(number)))
+            .unwrap();
+        volume.fsync(file).unwrap();
+    }
+    judge(test, "new files", &made, &volume);
+    volume.close().unwrap();
+    drop(volume);
+    made.check().unwrap();
+}
+
+/// LOG-WRITE-1
+#[test]
+fn kernel_replays_logs_of_files() {
+    kernel_replays("kernel_replays_logs_of_files", &MkfsSpec::new());
+}
+
+#[test]
+fn kernel_replays_logs_of_files_with_holes() {
+    let spec = MkfsSpec::new().without(Feature::NoHoles).nodesize(4096);
+    kernel_replays("kernel_replays_logs_of_files_with_holes", &spec);
+}

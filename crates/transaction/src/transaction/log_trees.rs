@@ -1,0 +1,288 @@
+//! The logs of the running transaction: trees of items that were synced since the last commit.
+//!
+//! Each subvolume that was synced has a log tree; the log root tree names them, and the superblock names that. All items of
+//! a log are kept in memory as well, where they share bytes with the sets that they were copied from.
+//!
+//! Invariants
+//! - LOG-1: a log goes on from the last durable superblock. It is written while no commit is in progress, and ends with
+//!   the next one.
+//! - LOG-2: a block of a log that was written is not changed, and its place is not given out before the next commit is
+//!   durable.
+//! - LOG-3: the superblock that names a log is written after its blocks, and all data written before, were flushed.
+//! - LOG-4: blocks of a log lie in chunks that the last commit knows.
+//!
+//! Locks: `committing`, then the state.
+//! Not here: which items are synced (`log` of the engine), replay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Mutex, MutexGuard};
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{Logical, RootId, Transid};
+use ubtrfs_format::item::RootItem;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{
+    ApplyIo, Block, BlockFormat, BlockSink, BulkTree, Change, CommittedRoot, TreeBlock, apply,
+};
+use zerocopy::IntoBytes;
+
+use super::commit::write_blocks;
+use super::manager::TransactionManager;
+use crate::error::{Error, Result};
+use crate::roots::Roots;
+use crate::space::Space;
+
+/// The logs since the last commit.
+#[derive(Debug, Default)]
+pub(super) struct LogTrees {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    subvolumes: BTreeMap<RootId, LogTree>,
+    /// The log root tree.
+    roots: LogTree,
+    /// The places of all blocks that were written (LOG-2).
+    places: Vec<Logical>,
+}
+
+/// One tree of a log.
+#[derive(Debug, Default)]
+struct LogTree {
+    items: BTreeMap<Key, Arc<[u8]>>,
+    /// The keys whose items differ from what was written.
+    changed: BTreeSet<Key>,
+    root: Option<CommittedRoot>,
+}
+
+impl LogTrees {
+    /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
+    pub(super) fn end(&self, space: &Space, nodesize: u64) {
+        let state = std::mem::take(&mut *self.state.lock());
+        for place in state.places {
+            space.pin(place, nodesize);
+        }
+    }
+}
+
+/// The right to write a log: no commit is in progress while this lives.
+#[derive(Debug)]
+pub struct LogSession<'m> {
+    manager: &'m TransactionManager,
+    transid: Transid,
+    state: MutexGuard<'m, State>,
+    alone: MutexGuard<'m, ()>,
+}
+
+/// What became of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOutcome {
+    Written,
+    /// There is no room for it in the chunks that the last commit knows.
+    NoRoom,
+}
+
+impl TransactionManager {
+    /// Begins to write the log of the running transaction. Waits for a commit in progress (LOG-1).
+    pub fn log_session(&self) -> Result<LogSession<'_>> {
+        let alone = self.committing.lock();
+        self.check_alive()?;
+        Ok(LogSession {
+            manager: self,
+            transid: self.running_transid(),
+            state: self.logs.state.lock(),
+            alone,
+        })
+    }
+}
+
+impl LogSession<'_> {
+    /// The transaction that the log is of.
+    pub fn transid(&self) -> Transid {
+        self.transid
+    }
+
+    /// The item that the log of a subvolume has.
+    pub fn get(&self, subvolume: RootId, key: &Key) -> Option<&Arc<[u8]>> {
+        self.state.subvolumes.get(&subvolume)?.items.get(key)
+    }
+
+    /// The keys of the log of a subvolume in a range.
+    pub fn keys_in(&self, subvolume: RootId, range: RangeInclusive<Key>) -> Vec<Key> {
+        let tree = self.state.subvolumes.get(&subvolume);
+        tree.map_or_else(Vec::new, |tree| {
+            tree.items.range(range).map(|(key, _)| *key).collect()
+        })
+    }
+
+    pub fn put(&mut self, subvolume: RootId, key: Key, item: Arc<[u8]>) {
+        let tree = self.state.subvolumes.entry(subvolume).or_default();
+        tree.put(key, item);
+    }
+
+    pub fn delete(&mut self, subvolume: RootId, key: Key) {
+        if let Some(tree) = self.state.subvolumes.get_mut(&subvolume)
+            && tree.items.remove(&key).is_some()
+        {
+            tree.changed.insert(key);
+        }
+    }
+
+    /// Commits in place of the log.
+    pub fn commit_instead(self) -> Result<()> {
+        drop(self.state);
+        self.manager.commit_alone(self.alone)
+    }
+
+    /// Makes durable what the log has, and the data written before.
+    ///
+    /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void.
+    pub fn write(&mut self) -> Result<LogOutcome> {
+        let manager = self.manager;
+        let format = manager.roots.block_format(self.transid);
+        let state = &mut *self.state;
+        let mut io = LogIo {
+            manager,
+            committed: manager.committed(),
+            places: &mut state.places,
+            is_full: false,
+        };
+        let nodesize = manager.roots.superblock().nodesize.get();
+        let mut is_changed = false;
+        let mut built = || -> Result<()> {
+            for (subvolume, tree) in &mut state.subvolumes {
+                if let Some(root) = tree.build(&format, &mut io)? {
+                    is_changed = true;
+                    let key = Key::new(RootId::TREE_LOG.0, KeyType::ROOT_ITEM, subvolume.0);
+                    let item = root_item(&root, nodesize);
+                    state.roots.put(key, item.as_bytes().into());
+                }
+            }
+            state.roots.build(&format, &mut io)?;
+            Ok(())
+        };
+        match built() {
+            Err(Error::NoSpace) if io.is_full => return Ok(LogOutcome::NoRoom),
+            outcome => outcome?,
+        }
+        let Some(root) = state.roots.root.filter(|_| is_changed) else {
+            manager.flush_data()?;
+            return Ok(LogOutcome::Written);
+        };
+        let roots = &*manager.roots;
+        let written = write_blocks(roots, &roots.node_store().staged())?;
+        roots.node_store().settle();
+        manager
+            .counters
+            .log_bytes
+            .fetch_add(written, Ordering::Relaxed);
+        // LOG-3
+        manager.flush()?;
+        let mut superblock = (*roots.superblock()).clone();
+        superblock.log_root = root.bytenr.0.into();
+        superblock.log_root_level = root.level;
+        roots.pool().write_log_superblock(&superblock)?;
+        manager.counters.logs.fetch_add(1, Ordering::Relaxed);
+        Ok(LogOutcome::Written)
+    }
+}
+
+impl LogTree {
+    fn put(&mut self, key: Key, item: Arc<[u8]>) {
+        if self.items.get(&key).is_none_or(|old| **old != *item) {
+            self.items.insert(key, item);
+            self.changed.insert(key);
+        }
+    }
+
+    /// Builds the blocks that differ from what was written. None if none does.
+    fn build(&mut self, format: &BlockFormat, io: &mut LogIo<'_>) -> Result<Option<CommittedRoot>> {
+        if self.changed.is_empty() {
+            return Ok(None);
+        }
+        let root = match &self.root {
+            Some(root) => {
+                let item = |key: &Key| self.items.get(key).map(|item| &**item);
+                let changes: Vec<Change<'_>> = self
+                    .changed
+                    .iter()
+                    .map(|key| Change {
+                        key: *key,
+                        value: item(key),
+                    })
+                    .collect();
+                apply(format, root, &changes, io)?
+            }
+            None => {
+                let mut tree = BulkTree::new(format, RootId::TREE_LOG, io);
+                for (key, item) in &self.items {
+                    tree.push(*key, item)?;
+                }
+                let root = tree.finish()?;
+                CommittedRoot {
+                    tree: RootId::TREE_LOG,
+                    bytenr: root.logical,
+                    level: root.level,
+                    generation: Some(format.generation),
+                }
+            }
+        };
+        self.changed.clear();
+        self.root = Some(root);
+        Ok(Some(root))
+    }
+}
+
+/// What the log root tree says of a log tree.
+fn root_item(root: &CommittedRoot, nodesize: u32) -> RootItem {
+    let mut item = RootItem::new_internal(nodesize);
+    let transid = root.generation.unwrap_or_default().0;
+    item.bytenr = root.bytenr.0.into();
+    item.level = root.level;
+    item.generation = transid.into();
+    item.generation_v2 = transid.into();
+    item.refs = 0.into();
+    item
+}
+
+/// The blocks of a log.
+struct LogIo<'m> {
+    manager: &'m TransactionManager,
+    committed: Transid,
+    places: &'m mut Vec<Logical>,
+    is_full: bool,
+}
+
+impl LogIo<'_> {
+    fn roots(&self) -> &Roots {
+        &self.manager.roots
+    }
+}
+
+impl BlockSink for LogIo<'_> {
+    type Error = Error;
+
+    fn place(&mut self, _: u8) -> Result<Logical> {
+        // LOG-2: nothing is given back, so that the places of blocks that were written before stay.
+        let place = self.manager.space.allocate_log_block(self.committed);
+        self.is_full |= place.is_none();
+        let place = place.ok_or(Error::NoSpace)?;
+        self.places.push(place);
+        Ok(place)
+    }
+
+    fn emit(&mut self, block: TreeBlock) -> Result<()> {
+        self.roots().node_store().stage(block)?;
+        Ok(())
+    }
+}
+
+impl ApplyIo for LogIo<'_> {
+    fn read(&mut self, expect: &Expect) -> Result<Block> {
+        Ok(self.roots().node_store().read(RootId::TREE_LOG, expect)?)
+    }
+}
