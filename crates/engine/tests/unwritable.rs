@@ -72,12 +72,6 @@ fn sound_volume_is_written() {
 }
 
 #[test]
-fn log_tree_that_waits_for_replay() {
-    let said = refusal_of(|superblock| superblock.log_root = superblock.root);
-    assert!(said.contains("log tree"), "{said}");
-}
-
-#[test]
 fn dumps_of_metadata() {
     for flag in [flags::METADUMP, flags::METADUMP_V2] {
         let said =
