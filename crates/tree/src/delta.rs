@@ -36,6 +36,15 @@ pub enum Edit {
     Delete(Key),
 }
 
+impl Edit {
+    #[inline]
+    pub fn key(&self) -> Key {
+        match self {
+            Edit::Insert(key, _) | Edit::Put(key, _) | Edit::Delete(key) => *key,
+        }
+    }
+}
+
 /// How large a set is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeltaSize {

@@ -5,6 +5,7 @@
 //!
 //! Not here: blocks of trees (`ubtrfs_tree`), when a commit is due (`volume`).
 
+mod logged_name;
 mod read;
 mod replay;
 mod write;

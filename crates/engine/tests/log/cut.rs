@@ -14,7 +14,7 @@ use crate::written::pattern;
 const VERSIONS: u8 = 12;
 const FILE_BYTES: usize = 20_000;
 
-fn made() -> MemDevice {
+pub(crate) fn made() -> MemDevice {
     let created = Timespec {
         sec: 1_700_000_000.into(),
         nsec: 0.into(),
@@ -26,7 +26,7 @@ fn made() -> MemDevice {
     device
 }
 
-fn open(device: Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
+pub(crate) fn open(device: Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
     let options = OpenOptions::new()
         .writable(writable)
         .commit_interval(None)

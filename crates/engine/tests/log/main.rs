@@ -8,4 +8,5 @@ mod replay;
 mod scenarios;
 #[path = "../scripts/shown.rs"]
 mod shown;
+mod workloads;
 mod written;

@@ -96,7 +96,7 @@ const STEPS: [(&str, &[Step]); 12] = [
 ];
 
 /// The directory of a new file is not synced with it.
-const OF_DIRECTORIES: [Field; 2] = [Field::Mtime, Field::Ctime];
+pub(crate) const OF_DIRECTORIES: [Field; 2] = [Field::Mtime, Field::Ctime];
 
 fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
     let live = shown::manifest(volume);

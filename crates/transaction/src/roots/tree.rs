@@ -19,6 +19,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Edit, LiveTree, View};
 
 use super::inode_items::{InodeItemCache, ItemChange};
+use super::log_journal::LogJournal;
 use super::names::{NameCache, NameChanges};
 use crate::error::{Error, Result};
 
@@ -77,6 +78,7 @@ pub struct Tree {
     pub snapshot_lock: RwLock<()>,
     pub inode_items: Arc<InodeItemCache>,
     pub names: Arc<NameCache>,
+    pub log_journal: LogJournal,
 }
 
 impl Tree {
@@ -107,6 +109,7 @@ impl Tree {
             snapshot_lock: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
             names: Arc::clone(&tree_use.names),
+            log_journal: LogJournal::default(),
         };
         tree.note_snapshot(item.last_snapshot.get());
         tree
@@ -253,14 +256,22 @@ impl Tree {
         transid: Transid,
     ) -> i64 {
         let mut tickets = None;
+        let is_logged = self.log_journal.is_active();
+        let mut edited = Vec::new();
         let edits = edits.into_iter().inspect(|edit| {
             // The first one: the mutable set is held from here on.
             if let (None, Some(names)) = (&tickets, names) {
                 tickets = Some(names.take_out(&self.names));
             }
             self.inode_items.follow(self.id, edit, change, transid);
+            if is_logged {
+                edited.push(edit.key());
+            }
         });
         let grown = self.live().edit(edits);
+        if is_logged {
+            self.log_journal.note(edited);
+        }
         if let (Some(tickets), Some(names)) = (tickets, names) {
             names.enter(&self.names, tickets);
         }

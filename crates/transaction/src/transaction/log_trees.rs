@@ -32,7 +32,7 @@ use zerocopy::IntoBytes;
 use super::commit::write_blocks;
 use super::manager::TransactionManager;
 use crate::error::{Error, Result};
-use crate::roots::Roots;
+use crate::roots::{Roots, Tree};
 use crate::space::Space;
 
 /// The logs since the last commit.
@@ -53,6 +53,8 @@ struct State {
 /// One tree of a log.
 #[derive(Debug, Default)]
 struct LogTree {
+    /// None for the log root tree.
+    subvolume: Option<Arc<Tree>>,
     items: BTreeMap<Key, Arc<[u8]>>,
     /// The keys whose items differ from what was written.
     changed: BTreeSet<Key>,
@@ -63,6 +65,10 @@ impl LogTrees {
     /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
+        let trees = state.subvolumes.values();
+        for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
+            subvolume.log_journal.end();
+        }
         for place in state.places {
             space.pin(place, nodesize);
         }
@@ -106,21 +112,40 @@ impl LogSession<'_> {
         self.transid
     }
 
+    /// Does something while no operation edits any tree.
+    ///
+    /// Nothing in it may join the transaction, and it should not wait: all operations wait for it.
+    pub fn without_edits<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let manager = self.manager;
+        let _nobody = manager.running.write();
+        work(self)
+    }
+
     /// The item that the log of a subvolume has.
     pub fn get(&self, subvolume: RootId, key: &Key) -> Option<&Arc<[u8]>> {
         self.state.subvolumes.get(&subvolume)?.items.get(key)
     }
 
-    /// The keys of the log of a subvolume in a range.
-    pub fn keys_in(&self, subvolume: RootId, range: RangeInclusive<Key>) -> Vec<Key> {
+    /// The items of the log of a subvolume in a range of keys, ascending.
+    pub fn items_in(
+        &self,
+        subvolume: RootId,
+        range: RangeInclusive<Key>,
+    ) -> impl DoubleEndedIterator<Item = (&Key, &Arc<[u8]>)> {
         let tree = self.state.subvolumes.get(&subvolume);
-        tree.map_or_else(Vec::new, |tree| {
-            tree.items.range(range).map(|(key, _)| *key).collect()
-        })
+        tree.into_iter()
+            .flat_map(move |tree| tree.items.range(range.clone()))
     }
 
-    pub fn put(&mut self, subvolume: RootId, key: Key, item: Arc<[u8]>) {
-        let tree = self.state.subvolumes.entry(subvolume).or_default();
+    pub fn put(&mut self, subvolume: &Arc<Tree>, key: Key, item: Arc<[u8]>) {
+        let of = |tree| LogTree {
+            subvolume: Some(tree),
+            ..LogTree::default()
+        };
+        let trees = &mut self.state.subvolumes;
+        let tree = trees
+            .entry(subvolume.id())
+            .or_insert_with(|| of(Arc::clone(subvolume)));
         tree.put(key, item);
     }
 

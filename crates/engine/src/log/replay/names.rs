@@ -2,22 +2,15 @@
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
+use ubtrfs_format::item::{DirEntries, FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::Edit;
 
 use super::Replay;
 use crate::error::{CorruptItem, Result};
 use crate::inode::{Draft, inode_key, kind_of};
+use crate::log::logged_name::{LoggedName, names_of};
 use crate::namespace::{NewEntry, find_entry, find_listed, has_ref};
-
-/// A name that an item of the log gives an inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct LoggedName {
-    dir: InodeNr,
-    index: u64,
-    name: Vec<u8>,
-}
 
 impl Replay<'_, '_> {
     /// Replays a DIR_INDEX, unless a back reference in the log will.
@@ -223,24 +216,4 @@ impl Replay<'_, '_> {
 enum Ref {
     InLog,
     Missing,
-}
-
-/// The names in an INODE_REF or INODE_EXTREF.
-fn names_of(key: Key, item: &[u8]) -> Vec<LoggedName> {
-    match key.item_type {
-        KeyType::INODE_REF => InodeRefs::new(item)
-            .map(|name| LoggedName {
-                dir: InodeNr(key.offset),
-                index: name.index,
-                name: name.name.to_vec(),
-            })
-            .collect(),
-        _ => InodeExtrefs::new(item)
-            .map(|name| LoggedName {
-                dir: InodeNr(name.parent),
-                index: name.index,
-                name: name.name.to_vec(),
-            })
-            .collect(),
-    }
 }

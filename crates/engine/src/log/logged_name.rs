@@ -1,0 +1,33 @@
+//! Names as back references in a log have them.
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{InodeExtrefs, InodeRefs};
+use ubtrfs_format::key::{Key, KeyType};
+
+/// A name that a back reference gives an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LoggedName {
+    pub(super) dir: InodeNr,
+    pub(super) index: u64,
+    pub(super) name: Vec<u8>,
+}
+
+/// The names in an INODE_REF or INODE_EXTREF.
+pub(super) fn names_of(key: Key, item: &[u8]) -> Vec<LoggedName> {
+    match key.item_type {
+        KeyType::INODE_REF => InodeRefs::new(item)
+            .map(|name| LoggedName {
+                dir: InodeNr(key.offset),
+                index: name.index,
+                name: name.name.to_vec(),
+            })
+            .collect(),
+        _ => InodeExtrefs::new(item)
+            .map(|name| LoggedName {
+                dir: InodeNr(name.parent),
+                index: name.index,
+                name: name.name.to_vec(),
+            })
+            .collect(),
+    }
+}

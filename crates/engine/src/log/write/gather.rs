@@ -1,0 +1,356 @@
+//! Gathering what a log must have of some inodes, and of all others without which a replay would lose something.
+//!
+//! What was changed since the last commit follows from the mutable set of the subvolume. An inode that is logged may need
+//! others: new directories above it, the inode that had its name, the directory that has lost it. They are queued, and each
+//! may need others again.
+//!
+//! Invariants
+//! - LOG-WRITE-3: a log takes a name from an inode only if it has the inode's other names, or the inode has none left.
+//!
+//! Not here: when a log is written.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{FileKind, InodeItem};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{FileId, LogSession};
+use ubtrfs_tree::View;
+use zerocopy::IntoBytes;
+
+use super::edits::{Edits, LogEdits, keys_of};
+use super::{LoggedInode, LoggedInodes, Part, Stop, Unlogged};
+use crate::error::Result;
+use crate::inode::{Inode, Inodes, decode_inode, inode_key, kind_of};
+
+/// With more inodes a commit takes the place of the log.
+const MOST_INODES: usize = 20_000;
+
+pub(super) type Step = std::result::Result<(), Stop>;
+
+/// The gathering of one subvolume's log.
+pub(super) struct Gather<'g> {
+    pub(super) inodes: &'g Inodes,
+    pub(super) tree: &'g Arc<Tree>,
+    /// The subvolume as of the last commit, which a replay goes on from.
+    pub(super) committed: View,
+    pub(super) log: LogEdits<'g>,
+    known: &'g LoggedInodes,
+    /// What becomes of `known`. None: not logged any more.
+    changes: HashMap<u64, Option<LoggedInode>>,
+    /// The back references of logged inodes that were changed since.
+    renamed: BTreeMap<u64, Vec<Key>>,
+    queue: Vec<(u64, Part)>,
+    /// Inodes whose last committed name a replay takes away.
+    pub(super) hidden: HashSet<u64>,
+    /// Directories that were looked at for being moved.
+    pub(super) climbed: HashSet<u64>,
+    /// Inodes that the log has all of what was changed.
+    complete: Vec<u64>,
+    visited: usize,
+}
+
+/// What a log gets.
+pub(super) struct Gathered {
+    edits: Edits,
+    changes: HashMap<u64, Option<LoggedInode>>,
+    complete: Vec<u64>,
+}
+
+/// An inode that is logged.
+pub(super) struct Subject {
+    pub(super) ino: u64,
+    pub(super) item: InodeItem,
+    pub(super) kind: FileKind,
+    /// The last commit does not know it.
+    pub(super) is_new: bool,
+}
+
+impl<'g> Gather<'g> {
+    pub(super) fn new(
+        inodes: &'g Inodes,
+        tree: &'g Arc<Tree>,
+        known: &'g LoggedInodes,
+        session: &'g LogSession<'g>,
+    ) -> Gather<'g> {
+        Gather {
+            inodes,
+            tree,
+            committed: tree.committed_view(),
+            log: LogEdits::new(session, tree.id()),
+            known,
+            changes: HashMap::new(),
+            renamed: BTreeMap::new(),
+            queue: Vec::new(),
+            hidden: HashSet::new(),
+            climbed: HashSet::new(),
+            complete: Vec::new(),
+            visited: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, inodes: &[&Arc<Inode>]) -> std::result::Result<Gathered, Stop> {
+        self.follow_names()?;
+        let wanted = inodes.iter().map(|inode| (inode.id.ino.0, Part::All));
+        self.queue.extend(wanted);
+        while let Some((ino, part)) = self.queue.pop() {
+            self.visit()?;
+            self.add(ino, part)?;
+        }
+        Ok(Gathered {
+            edits: self.log.into_edits(),
+            changes: self.changes,
+            complete: self.complete,
+        })
+    }
+
+    pub(super) fn visit(&mut self) -> Step {
+        self.visited += 1;
+        match self.visited > MOST_INODES {
+            true => Err(Stop::Unlogged(Unlogged::TooMany)),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes up the changes of names that the log has.
+    fn follow_names(&mut self) -> Step {
+        for key in self.tree.log_journal.names() {
+            if key.item_type != KeyType::DIR_INDEX {
+                self.renamed.entry(key.objectid).or_default().push(key);
+                continue;
+            }
+            if self.tree.view.get(&key)?.is_none() {
+                self.log.delete(key);
+            }
+            if self.part(key.objectid) == Some(Part::All) {
+                let logged = self.logged(key.objectid);
+                logged.entries.insert(key.offset);
+            }
+        }
+        let renamed = self.renamed.keys().map(|ino| (*ino, Part::Existence));
+        self.queue.extend(renamed);
+        Ok(())
+    }
+
+    /// The part of an inode that the log has.
+    fn part(&self, ino: u64) -> Option<Part> {
+        match self.changes.get(&ino) {
+            Some(change) => change.as_ref().map(|logged| logged.what),
+            None => self.known.get(&ino).map(|logged| logged.what),
+        }
+    }
+
+    /// What is noted of an inode that the log has from now on.
+    fn logged(&mut self, ino: u64) -> &mut LoggedInode {
+        let known = self.known;
+        let change = self
+            .changes
+            .entry(ino)
+            .or_insert_with(|| known.get(&ino).cloned());
+        change.get_or_insert_with(|| LoggedInode {
+            what: Part::Existence,
+            entries: BTreeSet::new(),
+        })
+    }
+
+    /// Has the log get this part of an inode.
+    pub(super) fn need(&mut self, ino: u64, part: Part) {
+        if self.part(ino).is_none_or(|known| known < part) {
+            self.queue.push((ino, part));
+        }
+    }
+
+    pub(super) fn file(&self, ino: u64) -> FileId {
+        FileId::new(self.tree.id(), InodeNr(ino))
+    }
+
+    /// The inode in the subvolume as it is, unless it has no name.
+    pub(super) fn find(&self, ino: u64) -> Result<Option<InodeItem>> {
+        let Some(bytes) = self.tree.view.get(&inode_key(InodeNr(ino)))? else {
+            return Ok(None);
+        };
+        let item = decode_inode(self.file(ino), &bytes)?;
+        Ok((item.nlink.get() > 0).then_some(item))
+    }
+
+    fn add(&mut self, ino: u64, part: Part) -> Step {
+        let known = self.part(ino);
+        let names = match known {
+            None => {
+                let names = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
+                let edited = self.tree.edited_in(names);
+                edited.into_iter().map(|(key, _)| key).collect()
+            }
+            Some(_) => self.renamed.remove(&ino).unwrap_or_default(),
+        };
+        if known >= Some(part) && part == Part::Existence && names.is_empty() {
+            return Ok(());
+        }
+        let Some(item) = self.find(ino)? else {
+            return self.add_nameless(ino);
+        };
+        let subject = Subject {
+            ino,
+            item,
+            kind: kind_of(self.file(ino), &item)?,
+            is_new: self.committed.get(&inode_key(InodeNr(ino)))?.is_none(),
+        };
+        let part = match subject.kind {
+            FileKind::Symlink if subject.is_new => Part::All,
+            _ => part,
+        };
+        if known.is_none() && !subject.is_new && part == Part::All && !self.is_changed(ino) {
+            return Ok(());
+        }
+        self.add_items(&subject, part, known)?;
+        for key in names {
+            self.add_names(&subject, key)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the running transaction has changed anything of an inode.
+    fn is_changed(&self, ino: u64) -> bool {
+        // Few items first: a file may have many extents.
+        let types = [
+            KeyType(0)..=KeyType::XATTR_ITEM,
+            KeyType::XATTR_ITEM..=KeyType(u8::MAX),
+        ];
+        let mut keys = types.into_iter().map(|types| keys_of(ino, types));
+        keys.any(|keys| !self.tree.edited_in(keys).is_empty())
+    }
+
+    /// The inode itself, and all that is no name of it.
+    fn add_items(&mut self, subject: &Subject, part: Part, known: Option<Part>) -> Step {
+        let ino = subject.ino;
+        let changed = match known {
+            Some(_) => self.tree.log_journal.items_of(ino),
+            None => Vec::new(),
+        };
+        let logged_size = match known {
+            Some(Part::All) => self.logged_size(ino)?,
+            _ => u64::MAX,
+        };
+        let is_attributes = |key: &Key| key.item_type == KeyType::XATTR_ITEM;
+        match (part, known) {
+            (Part::Existence, Some(_)) => return Ok(()),
+            (Part::Existence, None) => self.add_existence(subject)?,
+            (Part::All, _) => self
+                .log
+                .put(inode_key(InodeNr(ino)), subject.item.as_bytes()),
+        }
+        if known.is_none() || changed.iter().any(is_attributes) {
+            self.add_xattrs(ino)?;
+        }
+        let entries = match part {
+            Part::All => std::mem::take(&mut self.logged(ino).entries),
+            Part::Existence => BTreeSet::new(),
+        };
+        let logged = self.logged(ino);
+        logged.what = logged.what.max(part);
+        self.complete.push(ino);
+        if part == Part::Existence {
+            return Ok(());
+        }
+        let edited = |types: KeyType| -> Vec<Key> {
+            let edited = self.tree.edited_in(keys_of(ino, types..=types));
+            edited.into_iter().map(|(key, _)| key).collect()
+        };
+        match (subject.kind, known) {
+            (FileKind::Directory, Some(Part::All)) => {
+                let key = |index| Key::new(ino, KeyType::DIR_INDEX, index);
+                let keys = entries.into_iter().map(key).collect();
+                self.add_entries(keys)
+            }
+            (FileKind::Directory, _) => self.add_entries(edited(KeyType::DIR_INDEX)),
+            (FileKind::Regular, Some(Part::All)) => self.add_extents(subject, changed, logged_size),
+            (FileKind::Regular | FileKind::Symlink, _) => {
+                self.add_extents(subject, edited(KeyType::EXTENT_DATA), logged_size)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The size that the log has of an inode.
+    fn logged_size(&self, ino: u64) -> Result<u64> {
+        match self.log.get(&inode_key(InodeNr(ino))) {
+            Some(bytes) => Ok(decode_inode(self.file(ino), bytes)?.size.get()),
+            None => Ok(u64::MAX),
+        }
+    }
+
+    /// An inode of which nothing else is taken if the last commit knows it.
+    fn add_existence(&mut self, subject: &Subject) -> Step {
+        let mut item = subject.item;
+        item.generation = 0.into();
+        item.size = 0.into();
+        self.log
+            .put(inode_key(InodeNr(subject.ino)), item.as_bytes());
+        if subject.kind == FileKind::Regular && !subject.is_new {
+            self.keep_reserved_extents(subject.ino)?;
+        }
+        Ok(())
+    }
+
+    /// All attributes: a replay deletes those that the log lacks.
+    fn add_xattrs(&mut self, ino: u64) -> Step {
+        let range = keys_of(ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
+        let mut gone: BTreeSet<Key> = self
+            .log
+            .items_in(range.clone())
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        let mut cursor = self.tree.view.cursor();
+        let mut more = cursor.seek(range.start())?;
+        while more
+            && let Some((key, bytes)) = cursor.current()
+            && range.contains(&key)
+        {
+            self.log.put(key, bytes);
+            gone.remove(&key);
+            more = cursor.advance()?;
+        }
+        for key in gone {
+            self.log.delete(key);
+        }
+        Ok(())
+    }
+
+    /// An inode that has no name any more. A replay takes those away that it had.
+    fn add_nameless(&mut self, ino: u64) -> Step {
+        let all = keys_of(ino, KeyType(0)..=KeyType(u8::MAX));
+        for (key, _) in self.log.items_in(all) {
+            self.log.delete(key);
+        }
+        if self.part(ino).is_some() {
+            self.changes.insert(ino, None);
+        }
+        self.hide_committed_names(ino)
+    }
+}
+
+impl Gathered {
+    /// Enters it into the log. No operation edits the subvolume meanwhile.
+    pub(super) fn enter(
+        self,
+        tree: &Arc<Tree>,
+        known: &mut LoggedInodes,
+        session: &mut LogSession<'_>,
+    ) {
+        self.edits.enter(tree, session);
+        let journal = &tree.log_journal;
+        journal.logged_names();
+        for ino in self.complete {
+            journal.logged_items(ino);
+        }
+        for (ino, change) in self.changes {
+            match change {
+                Some(logged) => known.insert(ino, logged),
+                None => known.remove(&ino),
+            };
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Names in a log: those that an inode has got, and those that it has lost.
+//!
+//! A name that was got is said by a back reference. A name that was lost is said by a range of indexes of its directory in
+//! which the log is complete.
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::item::{DirEntries, DirLogItem, FileKind};
+use ubtrfs_format::key::{Key, KeyType};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::edits::keys_of;
+use super::gather::{Gather, Step, Subject};
+use super::{Part, Stop, Unlogged};
+use crate::error::Result;
+use crate::inode::inode_key;
+use crate::log::logged_name::{LoggedName, names_of};
+use crate::namespace::{find_entry, find_listed};
+
+/// The number of a subvolume's top directory.
+const TOP: u64 = RootId::FIRST_FREE;
+
+impl Gather<'_> {
+    /// A back reference that was changed. A replay takes away the committed names under its key that it lacks.
+    pub(super) fn add_names(&mut self, subject: &Subject, key: Key) -> Step {
+        let old = match subject.is_new {
+            true => None,
+            false => self.committed.get(&key)?,
+        };
+        let old = old.map_or_else(Vec::new, |old| names_of(key, &old));
+        let Some(now) = self.tree.view.get(&key)? else {
+            self.log.delete(key);
+            for lost in &old {
+                self.hide_name(lost.dir.0, lost.index)?;
+            }
+            return Ok(());
+        };
+        let names = names_of(key, &now);
+        for lost in old.iter().filter(|old| !names.contains(old)) {
+            self.need_successor(lost.dir.0, &lost.name)?;
+        }
+        for name in names.iter().filter(|name| !old.contains(name)) {
+            self.add_name(subject, name)?;
+        }
+        self.log.put(key, &*now);
+        Ok(())
+    }
+
+    /// A name that an inode has got since the last commit.
+    fn add_name(&mut self, subject: &Subject, name: &LoggedName) -> Step {
+        let dir = name.dir.0;
+        if self.committed.get(&inode_key(name.dir))?.is_none() {
+            self.need(dir, Part::Existence);
+        } else {
+            if let Some(before) = find_entry(&self.committed, dir, &name.name)? {
+                self.hide_target(before.location, subject.ino)?;
+            }
+            // The index of an entry that was removed may have been given out again.
+            self.hide_index(dir, name)?;
+        }
+        match subject.kind {
+            FileKind::Directory if !subject.is_new => self.climb(dir),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes away a committed entry whose index a name has got, unless it is of that name.
+    fn hide_index(&mut self, dir: u64, name: &LoggedName) -> Step {
+        match find_listed(&self.committed, dir, name.index)? {
+            Some((listed, _)) if listed != name.name => self.hide_name(dir, name.index),
+            _ => Ok(()),
+        }
+    }
+
+    /// Directories above a moved one that were moved as well. Else a replay might close a circle.
+    fn climb(&mut self, dir: u64) -> Step {
+        let mut at = dir;
+        while at != TOP && self.climbed.insert(at) {
+            self.visit()?;
+            let refs = keys_of(at, KeyType::INODE_REF..=KeyType::INODE_REF);
+            if !self.tree.edited_in(refs.clone()).is_empty() {
+                self.need(at, Part::Existence);
+            }
+            let mut cursor = self.tree.view.cursor();
+            cursor.seek(refs.start())?;
+            match cursor.current() {
+                Some((key, _)) if refs.contains(&key) => at = key.offset,
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// All names that an inode had at the last commit.
+    pub(super) fn hide_committed_names(&mut self, ino: u64) -> Step {
+        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
+        let mut names = Vec::new();
+        let mut cursor = self.committed.cursor();
+        let mut more = cursor.seek(refs.start())?;
+        while more
+            && let Some((key, bytes)) = cursor.current()
+            && refs.contains(&key)
+        {
+            names.extend(names_of(key, bytes));
+            more = cursor.advance()?;
+        }
+        for name in names {
+            self.hide_name(name.dir.0, name.index)?;
+        }
+        Ok(())
+    }
+
+    /// Has a replay take away the committed entry at an index of a directory.
+    pub(super) fn hide_name(&mut self, dir: u64, index: u64) -> Step {
+        let Some((name, entry)) = find_listed(&self.committed, dir, index)? else {
+            return Ok(());
+        };
+        if self.find(dir)?.is_none() {
+            return Err(Stop::Unlogged(Unlogged::LostDirectory));
+        }
+        self.need(dir, Part::Existence);
+        self.add_range(dir, index);
+        self.need_successor(dir, &name)?;
+        self.hide_target(entry.location, 0)
+    }
+
+    /// What has a name that another inode has lost. So the name is there before and after a replay.
+    fn need_successor(&mut self, dir: u64, name: &[u8]) -> Step {
+        match find_entry(&self.tree.view, dir, name)? {
+            Some(entry) if entry.location.item_type == KeyType::INODE_ITEM => {
+                self.need(entry.location.objectid, Part::Existence);
+                Ok(())
+            }
+            Some(_) => Err(Stop::Unlogged(Unlogged::Subvolume)),
+            None => Ok(()),
+        }
+    }
+
+    /// An entry of the last commit goes, unless it leads to `owner`. The log must have what it leads to (LOG-WRITE-3).
+    fn hide_target(&mut self, location: Key, owner: u64) -> Step {
+        if location.item_type != KeyType::INODE_ITEM {
+            return Err(Stop::Unlogged(Unlogged::Subvolume));
+        }
+        let mut gone = vec![location.objectid];
+        while let Some(ino) = gone.pop() {
+            if ino == owner || !self.hidden.insert(ino) {
+                continue;
+            }
+            self.visit()?;
+            if self.find(ino)?.is_some() {
+                self.need(ino, Part::Existence);
+                continue;
+            }
+            // A replay empties a directory that loses its name.
+            let entries = keys_of(ino, KeyType::DIR_INDEX..=KeyType::DIR_INDEX);
+            let mut cursor = self.committed.cursor();
+            let mut more = cursor.seek(entries.start())?;
+            while more
+                && let Some((key, bytes)) = cursor.current()
+                && entries.contains(&key)
+            {
+                for entry in DirEntries::new(bytes) {
+                    if entry.location().item_type != KeyType::INODE_ITEM {
+                        return Err(Stop::Unlogged(Unlogged::Subvolume));
+                    }
+                    gone.push(entry.location().objectid);
+                }
+                more = cursor.advance()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that the log is complete at an index of a directory. Ranges that touch become one.
+    fn add_range(&mut self, dir: u64, index: u64) {
+        let key = |index| Key::new(dir, KeyType::DIR_LOG_INDEX, index);
+        let (mut first, mut last) = (index, index);
+        if let Some((before, item)) = self.log.last_in(key(0)..=key(index))
+            && let Ok(range) = DirLogItem::ref_from_bytes(&item)
+        {
+            if range.end.get() >= index {
+                return;
+            }
+            if range.end.get() + 1 == index {
+                first = before.offset;
+            }
+        }
+        if let Some(next) = index.checked_add(1).map(key)
+            && let Some(item) = self.log.get(&next)
+            && let Ok(range) = DirLogItem::ref_from_bytes(item)
+        {
+            last = range.end.get();
+            self.log.delete(next);
+        }
+        let range = DirLogItem { end: last.into() };
+        self.log.put(key(first), range.as_bytes());
+    }
+
+    pub(super) fn is_new(&self, ino: u64) -> Result<bool> {
+        Ok(self.committed.get(&inode_key(InodeNr(ino)))?.is_none())
+    }
+}

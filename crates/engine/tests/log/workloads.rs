@@ -1,0 +1,668 @@
+//! Bounded workloads: few operations on two directories and three files, each followed by a sync and a power cut.
+//!
+//! Judged by what users rely on: what was synced is there, under the names that it had. Nothing else is lost, and is as it
+//! was at some moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::{
+    Error, Fallocate, FileId, FileKind, NewInode, OpenFile, RenameMode, SetAttr, Volume, XattrMode,
+};
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_sim::kernel::{KernelMount, or_skip, progs_verdict};
+use ubtrfs_sim::manifest::{Manifest, assert_same};
+use ubtrfs_sim::record::save_image;
+use ubtrfs_sim::{Rng, Scratch, seed};
+
+use crate::cut::{made, open};
+use crate::shown;
+use crate::written::{OF_DIRECTORIES, pattern};
+
+/// One operation. Names are paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Create(&'static str),
+    Mkdir(&'static str),
+    Mknod(&'static str),
+    Symlink(&'static str),
+    Link(&'static str, &'static str),
+    Unlink(&'static str),
+    Rmdir(&'static str),
+    Rename(&'static str, &'static str),
+    Exchange(&'static str, &'static str),
+    Whiteout(&'static str, &'static str),
+    Write(&'static str),
+    Append(&'static str),
+    Truncate(&'static str, u64),
+    Fallocate(&'static str, Fallocate, u64, u64),
+    Clone(&'static str, &'static str),
+    SetXattr(&'static str),
+    RemoveXattr(&'static str),
+    Chmod(&'static str),
+}
+
+use Op::*;
+
+const KEEP: Fallocate = Fallocate::Reserve { keep_size: true };
+const GROW: Fallocate = Fallocate::Reserve { keep_size: false };
+const ZERO: Fallocate = Fallocate::ZeroRange { keep_size: true };
+
+const OPS: &[Op] = &[
+    Create("A/n"),
+    Create("B/n"),
+    Create("A/foo"),
+    Mkdir("A/n"),
+    Mkdir("B/n"),
+    Mknod("A/n"),
+    Symlink("A/n"),
+    Symlink("B/n"),
+    Link("A/foo", "A/n"),
+    Link("A/foo", "B/n"),
+    Link("A/bar", "B/n"),
+    Link("B/foo", "A/foo"),
+    Unlink("A/foo"),
+    Unlink("A/bar"),
+    Unlink("B/foo"),
+    Unlink("A/n"),
+    Unlink("B/n"),
+    Rmdir("B"),
+    Rmdir("A/n"),
+    Rename("A/foo", "A/bar"),
+    Rename("A/foo", "A/n"),
+    Rename("A/foo", "B/foo"),
+    Rename("A/foo", "B/n"),
+    Rename("A/bar", "A/foo"),
+    Rename("A/bar", "B/n"),
+    Rename("B/foo", "A/foo"),
+    Rename("B/foo", "A/n"),
+    Rename("B/foo", "B/n"),
+    Rename("A/n", "A/foo"),
+    Rename("A/n", "B/foo"),
+    Rename("A/n", "B/n"),
+    Rename("B/n", "A/foo"),
+    Rename("A", "B/n"),
+    Rename("A", "C"),
+    Rename("B", "A/n"),
+    Rename("B/n", "A"),
+    Rename("C", "A"),
+    Exchange("A/foo", "A/bar"),
+    Exchange("A/foo", "B/foo"),
+    Exchange("A", "B"),
+    Exchange("A", "B/foo"),
+    Whiteout("A/foo", "B/n"),
+    Whiteout("A/bar", "A/n"),
+    Write("A/foo"),
+    Write("A/bar"),
+    Write("B/foo"),
+    Append("A/foo"),
+    Append("A/bar"),
+    Truncate("A/foo", 0),
+    Truncate("A/foo", 5000),
+    Truncate("A/foo", 70_000),
+    Fallocate("A/foo", Fallocate::PunchHole, 4096, 8192),
+    Fallocate("B/foo", ZERO, 1000, 9000),
+    Fallocate("A/foo", KEEP, 16_384, 65_536),
+    Fallocate("A/foo", GROW, 16_384, 65_536),
+    Clone("B/foo", "A/foo"),
+    Clone("A/foo", "B/foo"),
+    SetXattr("A/foo"),
+    SetXattr("A"),
+    RemoveXattr("A/foo"),
+    Chmod("A/foo"),
+    Chmod("B"),
+];
+
+/// An inode as it is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    kind: FileKind,
+    mode: u32,
+    data: Vec<u8>,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A name: the directory, the name in it.
+type Name = (u64, Vec<u8>);
+
+/// A volume as it is seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    names: BTreeMap<Name, u64>,
+    inodes: BTreeMap<u64, Seen>,
+}
+
+impl State {
+    fn names_of(&self, ino: u64) -> BTreeSet<&Name> {
+        let of = self.names.iter().filter(|(_, to)| **to == ino);
+        of.map(|(name, _)| name).collect()
+    }
+
+    fn entries_of(&self, dir: u64) -> BTreeMap<&[u8], u64> {
+        let of = self.names.iter().filter(|((of, _), _)| *of == dir);
+        of.map(|((_, name), ino)| (&name[..], *ino)).collect()
+    }
+}
+
+fn see(volume: &Volume) -> State {
+    let mut state = State::default();
+    let mut dirs = vec![volume.root_dir(RootId::FS_TREE).unwrap()];
+    state.inodes.insert(dirs[0].ino.0, seen(volume, dirs[0]));
+    while let Some(dir) = dirs.pop() {
+        let mut entries = Vec::new();
+        volume
+            .readdir(dir, 0, &mut |entry| {
+                entries.push(entry);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        for entry in entries {
+            let found = volume.lookup(dir, &entry.name).unwrap();
+            assert_eq!(found, Some(entry.id), "a listed name is found");
+            let name = (dir.ino.0, entry.name);
+            let twice = state.names.insert(name, entry.id.ino.0);
+            assert_eq!(twice, None, "a name is listed twice");
+            let looked = seen(volume, entry.id);
+            if looked.kind == FileKind::Directory {
+                dirs.push(entry.id);
+            }
+            state.inodes.insert(entry.id.ino.0, looked);
+        }
+    }
+    for ino in state.inodes.keys().skip(1) {
+        let id = FileId::new(RootId::FS_TREE, InodeNr(*ino));
+        let nlink = volume.attr(id).unwrap().nlink as usize;
+        assert_eq!(nlink, state.names_of(*ino).len(), "links of {ino}");
+    }
+    state
+}
+
+fn seen(volume: &Volume, id: FileId) -> Seen {
+    let attr = volume.attr(id).unwrap();
+    let mut data = Vec::new();
+    match attr.kind {
+        FileKind::Regular => {
+            data = vec![0; attr.size as usize];
+            let len = volume.read(id, 0, &mut data).unwrap();
+            assert_eq!(len, data.len());
+        }
+        FileKind::Symlink => data = volume.readlink(id).unwrap(),
+        _ => {}
+    }
+    Seen {
+        kind: attr.kind,
+        mode: attr.mode,
+        data,
+        xattrs: volume.xattrs(id).unwrap(),
+    }
+}
+
+fn is_soak() -> bool {
+    std::env::var_os("UBTRFS_SOAK").is_some()
+}
+
+/// The directory and the last name of a path.
+fn place(volume: &Volume, path: &'static str) -> Result<(FileId, &'static [u8]), Error> {
+    let top = volume.root_dir(RootId::FS_TREE)?;
+    match path.rsplit_once('/') {
+        Some((dir, name)) => Ok((volume.resolve(top, dir.as_bytes())?, name.as_bytes())),
+        None => Ok((top, path.as_bytes())),
+    }
+}
+
+fn file(volume: &Volume, path: &'static str) -> Result<FileId, Error> {
+    let (dir, name) = place(volume, path)?;
+    volume.lookup(dir, name)?.ok_or(Error::NotFound)
+}
+
+impl Op {
+    /// Does it, if it can be done. `number` makes its data differ from that of others.
+    fn run(self, volume: &Volume, number: u8) -> Result<(), Error> {
+        let make = |path, new: &NewInode<'_>| {
+            let (dir, name) = place(volume, path)?;
+            volume.create(dir, name, new).map(drop)
+        };
+        let rename = |from, to, mode| {
+            let (dir, name) = place(volume, from)?;
+            volume.rename(dir, name, place(volume, to)?, mode)
+        };
+        match self {
+            Create(path) => make(path, &NewInode::file(0o644)),
+            Mkdir(path) => make(path, &NewInode::directory(0o755)),
+            Mknod(path) => make(path, &NewInode::with_mode(0o10_644)),
+            Symlink(path) => make(path, &NewInode::symlink(b"where it leads")),
+            Link(from, to) => {
+                let (dir, name) = place(volume, to)?;
+                volume.link(file(volume, from)?, dir, name)
+            }
+            Unlink(path) => {
+                let (dir, name) = place(volume, path)?;
+                volume.unlink(dir, name)
+            }
+            Rmdir(path) => {
+                let (dir, name) = place(volume, path)?;
+                volume.rmdir(dir, name)
+            }
+            Rename(from, to) => rename(from, to, RenameMode::Replace),
+            Exchange(from, to) => rename(from, to, RenameMode::Exchange),
+            Whiteout(from, to) => {
+                let (dir, name) = place(volume, from)?;
+                let whiteout = NewInode::with_mode(0o20_000);
+                let to = place(volume, to)?;
+                volume.rename_leaving(dir, name, to, RenameMode::Replace, &whiteout)
+            }
+            Write(path) => volume.write(file(volume, path)?, 2000, &pattern(number, 7000)),
+            Append(path) => volume
+                .append(file(volume, path)?, &pattern(number, 6000))
+                .map(drop),
+            Truncate(path, size) => volume.truncate(file(volume, path)?, size),
+            Fallocate(path, mode, offset, len) => {
+                volume.fallocate(file(volume, path)?, mode, offset, len)
+            }
+            Clone(from, to) => {
+                let (from, to) = (file(volume, from)?, file(volume, to)?);
+                volume.clone_range(from, 0, 8192, to, 4096).map(drop)
+            }
+            SetXattr(path) => volume.set_xattr(
+                file(volume, path)?,
+                b"user.b",
+                &pattern(number, 30),
+                XattrMode::Any,
+            ),
+            RemoveXattr(path) => volume.remove_xattr(file(volume, path)?, b"user.a"),
+            Chmod(path) => {
+                let set = SetAttr {
+                    mode: Some(0o700 + u32::from(number % 7)),
+                    ..SetAttr::default()
+                };
+                volume.set_attr(file(volume, path)?, &set)
+            }
+        }
+    }
+}
+
+/// What a workload does in one step.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Do(Op),
+    /// A sync of one of the inodes that were seen so far, by its place among them.
+    Sync(u64),
+}
+
+/// The volume that all workloads begin with.
+fn base() -> MemDevice {
+    let device = Arc::new(made());
+    let volume = open(Arc::clone(&device) as Arc<dyn BlockDevice>, true).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let [a, b] = [b"A", b"B"].map(|name| {
+        let new = NewInode::directory(0o755);
+        volume.create(top, name, &new).unwrap()
+    });
+    for (dir, name, len) in [(a, "foo", 20_000), (a, "bar", 100), (b, "foo", 9000)] {
+        let new = NewInode::file(0o644);
+        let file = volume.create(dir, name.as_bytes(), &new).unwrap();
+        volume.write(file, 0, &pattern(len as u8, len)).unwrap();
+        volume
+            .set_xattr(file, b"user.a", b"1", XattrMode::Any)
+            .unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let device = Arc::try_unwrap(device);
+    device.unwrap_or_else(|device| (*device).clone())
+}
+
+/// A volume on which a workload runs.
+struct Run {
+    device: Arc<MemDevice>,
+    volume: Arc<Volume>,
+    /// After each operation; the first is the committed one.
+    states: Vec<State>,
+    /// How many states there were when an inode was last synced.
+    synced: BTreeMap<u64, usize>,
+    /// Inodes that are kept open.
+    _held: Vec<OpenFile>,
+    commits: u64,
+}
+
+impl Run {
+    fn begin(base: &MemDevice, holds: bool) -> Run {
+        let device = Arc::new(base.clone());
+        let volume = open(Arc::clone(&device) as Arc<dyn BlockDevice>, true).unwrap();
+        let first = see(&volume);
+        let held = match holds {
+            true => first
+                .inodes
+                .keys()
+                .map(|ino| {
+                    let id = FileId::new(RootId::FS_TREE, InodeNr(*ino));
+                    volume.hold(id).unwrap()
+                })
+                .collect(),
+            false => Vec::new(),
+        };
+        Run {
+            device,
+            commits: volume.writer_stats().unwrap().commits,
+            states: vec![first],
+            synced: BTreeMap::new(),
+            _held: held,
+            volume,
+        }
+    }
+
+    /// False: there was nothing to do.
+    fn step(&mut self, step: Step) -> bool {
+        match step {
+            Step::Do(op) => {
+                let number = self.states.len() as u8;
+                if op.run(&self.volume, number).is_err() {
+                    return false;
+                }
+                self.states.push(see(&self.volume));
+            }
+            Step::Sync(at) => {
+                let known: BTreeSet<u64> = self
+                    .states
+                    .iter()
+                    .flat_map(|state| state.inodes.keys().copied())
+                    .collect();
+                let ino = known.iter().nth((at % known.len() as u64) as usize);
+                let id = FileId::new(RootId::FS_TREE, InodeNr(*ino.unwrap()));
+                match self.volume.fsync(id) {
+                    Ok(()) => {}
+                    // It is gone, and nobody has it open.
+                    Err(_) => return false,
+                }
+                self.synced.insert(id.ino.0, self.states.len());
+                if self.volume.writer_stats().unwrap().commits > self.commits {
+                    self.commits = self.volume.writer_stats().unwrap().commits;
+                    self.states.drain(..self.states.len() - 1);
+                    self.synced.clear();
+                    self.synced.insert(id.ino.0, 1);
+                }
+            }
+        }
+        true
+    }
+
+    fn inodes(&self) -> u64 {
+        let inodes = self.states.iter().flat_map(|state| state.inodes.keys());
+        inodes.collect::<BTreeSet<_>>().len() as u64
+    }
+
+    /// What a power cut now leaves. Fails with what is wrong with it.
+    fn cut(&self) -> Result<MemDevice, String> {
+        let image = (*self.device).clone();
+        let read = open(Arc::new(image.clone()), false).map_err(|error| error.to_string())?;
+        let state = see(&read);
+        let replayed = Arc::new(image.clone());
+        let written = open(Arc::clone(&replayed) as Arc<dyn BlockDevice>, true);
+        let written = written.map_err(|error| error.to_string())?;
+        if see(&written) != state {
+            return Err("a replay in memory shows something else".to_owned());
+        }
+        written.close().map_err(|error| error.to_string())?;
+        drop(written);
+        let options = CheckOptions {
+            data_csums: true,
+            ..CheckOptions::default()
+        };
+        let devices = vec![("memory".into(), replayed as Arc<dyn BlockDevice>)];
+        let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+        if !report.is_spotless() {
+            return Err(format!("check: {report}"));
+        }
+        self.judge(&state)?;
+        Ok(image)
+    }
+
+    fn judge(&self, after: &State) -> Result<(), String> {
+        for (ino, from) in &self.synced {
+            self.judge_synced(after, *ino, *from)?;
+        }
+        let all = |ino: &u64| {
+            self.states
+                .iter()
+                .all(|state| state.inodes.contains_key(ino))
+        };
+        for ino in self.states[0].inodes.keys().filter(|ino| all(ino)) {
+            if !after.inodes.contains_key(ino) {
+                return Err(format!("inode {ino} is lost"));
+            }
+        }
+        for (ino, seen) in &after.inodes {
+            let known: Vec<&Seen> = self
+                .states
+                .iter()
+                .filter_map(|state| state.inodes.get(ino))
+                .collect();
+            let is_unsynced_new = seen.data.is_empty() && !self.states[0].inodes.contains_key(ino);
+            if known.is_empty() {
+                return Err(format!("inode {ino} comes from nowhere"));
+            }
+            if !is_unsynced_new && !known.iter().any(|known| known.data == seen.data) {
+                return Err(format!("inode {ino} has data that it never had"));
+            }
+            self.judge_names(after, *ino)?;
+        }
+        let first = &self.states[0].names;
+        for name in first.keys() {
+            let always = self
+                .states
+                .iter()
+                .all(|state| state.names.contains_key(name));
+            if always && after.inodes.contains_key(&name.0) && !after.names.contains_key(name) {
+                return Err(format!("name {name:?} is lost"));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_names(&self, after: &State, ino: u64) -> Result<(), String> {
+        let names = after.names_of(ino);
+        let had = |name: &Name| {
+            self.states
+                .iter()
+                .any(|state| state.names.get(name) == Some(&ino))
+        };
+        if let Some(name) = names.iter().find(|name| !had(name)) {
+            return Err(format!(
+                "inode {ino} has a name that it never had: {name:?}"
+            ));
+        }
+        let most = self
+            .states
+            .iter()
+            .map(|state| state.names_of(ino).len())
+            .max();
+        match most < Some(names.len()) {
+            true => Err(format!("inode {ino} has too many names: {names:?}")),
+            false => Ok(()),
+        }
+    }
+
+    /// What was synced when there were `from` states.
+    fn judge_synced(&self, after: &State, ino: u64, from: usize) -> Result<(), String> {
+        let now = self.states.last().unwrap();
+        let since = &self.states[from - 1..];
+        if since.iter().any(|state| !state.inodes.contains_key(&ino)) {
+            let is_gone = from == self.states.len();
+            return match is_gone && after.inodes.contains_key(&ino) {
+                true => Err(format!("inode {ino} is gone and synced, and there again")),
+                false => Ok(()),
+            };
+        }
+        let Some(found) = after.inodes.get(&ino) else {
+            return Err(format!("inode {ino} was synced and is lost"));
+        };
+        if !since.iter().any(|state| state.inodes[&ino] == *found) {
+            return Err(format!("inode {ino} is older than its sync: {found:?}"));
+        }
+        if from < self.states.len() {
+            return Ok(());
+        }
+        if after.names_of(ino) != now.names_of(ino) {
+            return Err(format!(
+                "inode {ino} has names {:?}, and was synced with {:?}",
+                after.names_of(ino),
+                now.names_of(ino)
+            ));
+        }
+        if found.kind == FileKind::Directory && after.entries_of(ino) != now.entries_of(ino) {
+            return Err(format!(
+                "directory {ino} has {:?}, and was synced with {:?}",
+                after.entries_of(ino),
+                now.entries_of(ino)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Runs a workload, and cuts the power after its last sync. None: it does nothing that was not done by a shorter one.
+fn run(base: &MemDevice, steps: &[Step], holds: bool) -> Option<Run> {
+    let mut run = Run::begin(base, holds);
+    for step in steps {
+        if !run.step(*step) {
+            return None;
+        }
+    }
+    Some(run)
+}
+
+fn must_hold(base: &MemDevice, steps: &[Step], holds: bool) -> bool {
+    let Some(run) = run(base, steps, holds) else {
+        return false;
+    };
+    if let Err(wrong) = run.cut() {
+        panic!("{steps:?}, open {holds}: {wrong}");
+    }
+    true
+}
+
+/// All sequences of one and of two operations, each inode synced after them.
+fn each_sequence(mut each: impl FnMut(&[Op])) {
+    for first in OPS {
+        each(&[*first]);
+        for second in OPS {
+            each(&[*first, *second]);
+        }
+    }
+}
+
+/// LOG-WRITE-2, LOG-WRITE-3
+#[test]
+fn what_was_synced_after_one_or_two_operations_is_kept() {
+    let base = base();
+    let mut rng = Rng::new(seed("what_was_synced_after_one_or_two_operations_is_kept"));
+    let (mut count, mut logs) = (0_u64, 0_u64);
+    each_sequence(|ops| {
+        if !is_soak() && ops.len() > 1 && !rng.one_in(12) {
+            return;
+        }
+        let steps: Vec<Step> = ops.iter().map(|op| Step::Do(*op)).collect();
+        let holds = rng.one_in(2);
+        let Some(done) = run(&base, &steps, holds) else {
+            return;
+        };
+        for at in 0..done.inodes() {
+            let mut steps = steps.clone();
+            steps.push(Step::Sync(at));
+            if must_hold(&base, &steps, holds) {
+                count += 1;
+            }
+        }
+        logs += 1;
+    });
+    println!("{count} workloads of {logs} sequences");
+    assert!(count > 500);
+}
+
+#[test]
+fn what_was_synced_among_many_operations_is_kept() {
+    let base = base();
+    let mut rng = Rng::new(seed("what_was_synced_among_many_operations_is_kept"));
+    let count = match is_soak() {
+        true => 20_000,
+        false => 600,
+    };
+    let mut logs = 0;
+    for number in 0..count {
+        let holds = rng.one_in(2);
+        let mut run = Run::begin(&base, holds);
+        let mut steps = Vec::new();
+        for _ in 0..4 + rng.below(8) {
+            let step = match rng.one_in(3) {
+                true => Step::Sync(rng.next_u64()),
+                false => Step::Do(OPS[rng.below(OPS.len() as u64) as usize]),
+            };
+            if !run.step(step) {
+                continue;
+            }
+            steps.push(step);
+            if let (Step::Sync(_), Err(wrong)) = (step, run.cut()) {
+                panic!("{number}: {steps:?}, open {holds}: {wrong}");
+            }
+        }
+        logs += run.volume.writer_stats().unwrap().logs;
+    }
+    println!("{logs} logs in {count} workloads");
+    assert!(logs > count / 2);
+}
+
+/// A log with the most that the workload can bring about.
+fn random_log(base: &MemDevice, rng: &mut Rng) -> (Vec<Step>, Run) {
+    loop {
+        let mut run = Run::begin(base, rng.one_in(2));
+        let mut steps = Vec::new();
+        for _ in 0..4 + rng.below(10) {
+            let step = match rng.one_in(3) {
+                true => Step::Sync(rng.next_u64()),
+                false => Step::Do(OPS[rng.below(OPS.len() as u64) as usize]),
+            };
+            if run.step(step) {
+                steps.push(step);
+            }
+        }
+        if run.volume.writer_stats().unwrap().logs > 1 {
+            return (steps, run);
+        }
+    }
+}
+
+#[test]
+fn kernel_replays_logs_of_workloads() {
+    let name = "kernel_replays_logs_of_workloads";
+    if !or_skip(name) {
+        return;
+    }
+    let base = base();
+    let mut rng = Rng::new(seed(name));
+    let scratch = Scratch::new().unwrap();
+    let count = match is_soak() {
+        true => 1000,
+        false => 30,
+    };
+    for number in 0..count {
+        let (steps, run) = random_log(&base, &mut rng);
+        let what = format!("{name}: {number}: {steps:?}");
+        let image = run.cut().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+        let path = scratch.path().join(format!("{number}.img"));
+        save_image(&image, &path).unwrap();
+        let devices = [path.clone()];
+        progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: before: {said}"));
+        let ours = shown::manifest(&open(Arc::new(image), false).unwrap());
+        let mount =
+            KernelMount::new(&devices, "").unwrap_or_else(|error| panic!("{what}: {error}"));
+        let theirs = Manifest::of_dir(mount.path()).unwrap();
+        mount.unmount().unwrap();
+        assert_same(&what, &ours, &theirs, &OF_DIRECTORIES);
+        progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: after: {said}"));
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+//! Which items of logged inodes were changed since they were logged.
+//!
+//! So a sync looks at what is new alone, also where the transaction has changed many items of the inode.
+//!
+//! Invariants
+//! - LOG-JOURNAL-1: it has each item of a logged inode that was edited after the inode was last logged, until the
+//!   transaction is committed.
+//!
+//! Locks: a leaf. Edits are noted by the transaction handle that makes them.
+//! Not here: what is put into a log.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::key::{Key, KeyType};
+
+/// The journal of one subvolume.
+#[derive(Debug, Default)]
+pub struct LogJournal {
+    /// Whether any inode is logged. So edits cost nothing where none is.
+    is_active: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: HashSet<u64>,
+    /// Keys of names: INODE_REF, INODE_EXTREF, DIR_INDEX.
+    names: BTreeSet<Key>,
+    /// Other keys.
+    items: BTreeSet<Key>,
+}
+
+impl LogJournal {
+    /// Notes edited keys.
+    pub(super) fn note(&self, keys: impl IntoIterator<Item = Key>) {
+        let mut state = self.state.lock();
+        for key in keys {
+            if !state.inodes.contains(&key.objectid) {
+                continue;
+            }
+            // LOG-JOURNAL-1
+            match is_name(key.item_type) {
+                true => state.names.insert(key),
+                false => state.items.insert(key),
+            };
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Acquire)
+    }
+
+    /// All names that were changed since [`LogJournal::logged_names`].
+    pub fn names(&self) -> BTreeSet<Key> {
+        self.state.lock().names.clone()
+    }
+
+    /// Other items of an inode that were changed since it was logged.
+    pub fn items_of(&self, ino: u64) -> Vec<Key> {
+        let range = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
+        self.state.lock().items.range(range).copied().collect()
+    }
+
+    /// All names that are noted are in the log now.
+    pub fn logged_names(&self) {
+        self.state.lock().names.clear();
+    }
+
+    /// From now on edits of an inode are noted. What was noted of it, names apart, is in the log.
+    pub fn logged_items(&self, ino: u64) {
+        let mut state = self.state.lock();
+        state.inodes.insert(ino);
+        let range = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
+        let noted: Vec<Key> = state.items.range(range).copied().collect();
+        for key in noted {
+            state.items.remove(&key);
+        }
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    /// The log is void: nothing of it is logged any more.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        self.is_active.store(false, Ordering::Release);
+        *state = State::default();
+    }
+}
+
+fn is_name(item_type: KeyType) -> bool {
+    matches!(
+        item_type,
+        KeyType::INODE_REF | KeyType::INODE_EXTREF | KeyType::DIR_INDEX
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(ino: u64, item_type: KeyType) -> Key {
+        Key::new(ino, item_type, 7)
+    }
+
+    /// LOG-JOURNAL-1
+    #[test]
+    fn edits_of_logged_inodes_are_noted_until_they_are_logged() {
+        let journal = LogJournal::default();
+        journal.logged_items(300);
+        let edits = [300, 301].map(|ino| {
+            [
+                key(ino, KeyType::INODE_ITEM),
+                key(ino, KeyType::INODE_REF),
+                key(ino, KeyType::EXTENT_DATA),
+            ]
+        });
+        journal.note(edits.into_iter().flatten());
+        let items = [KeyType::INODE_ITEM, KeyType::EXTENT_DATA].map(|kind| key(300, kind));
+        assert_eq!(journal.items_of(300), items);
+        assert_eq!(journal.items_of(301), []);
+        assert!(
+            journal
+                .names()
+                .into_iter()
+                .eq([key(300, KeyType::INODE_REF)])
+        );
+        journal.logged_items(300);
+        assert_eq!(journal.items_of(300), []);
+        journal.logged_names();
+        assert!(journal.names().is_empty());
+        assert!(journal.is_active());
+        journal.end();
+        assert!(!journal.is_active());
+        journal.note([key(300, KeyType::INODE_ITEM)]);
+        assert_eq!(journal.items_of(300), []);
+    }
+}
