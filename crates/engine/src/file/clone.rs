@@ -139,7 +139,7 @@ impl Files {
         self.share(&mut pair, share, step, delalloc, note_write)?;
         drop(pair);
         if syncs {
-            self.fsync(dst.id)?;
+            self.fsync(&dst)?;
         }
         Ok(share.len)
     }
@@ -175,7 +175,7 @@ impl Files {
         self.share(&mut pair, share, step, delalloc, |_| {})?;
         drop(pair);
         if syncs {
-            self.fsync(dst.id)?;
+            self.fsync(&dst)?;
         }
         Ok(true)
     }

@@ -31,9 +31,9 @@ use decompressed::DecompressedExtents;
 pub(crate) use extent::Extent;
 pub(crate) use extent_edit::ExtentEdit;
 pub use fallocate::Fallocate;
-pub(crate) use sync::Durable;
+pub(crate) use sync::{Durable, FileSync};
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use ubtrfs_transaction::SpaceReclaim;
 use ubtrfs_transaction::roots::{Rescue, Roots};
@@ -48,6 +48,7 @@ pub(crate) struct Files {
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) rescue: Rescue,
     decompressed: DecompressedExtents,
+    file_sync: OnceLock<Weak<dyn FileSync>>,
 }
 
 impl Files {
@@ -58,6 +59,7 @@ impl Files {
             inodes: Arc::clone(inodes),
             rescue,
             decompressed: DecompressedExtents::new(decompressed_bytes),
+            file_sync: OnceLock::new(),
         }
     }
 

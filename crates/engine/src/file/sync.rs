@@ -2,11 +2,11 @@
 //!
 //! Not here: commits, and when they are due (`volume::background`).
 
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::item::InodeFlags;
-use ubtrfs_transaction::FileId;
 
 use super::Files;
 use crate::error::{Error, Result};
@@ -18,6 +18,13 @@ pub(crate) enum Durable {
     All,
     /// All but times.
     Data,
+}
+
+/// Makes single files durable, for writers of files that have the flag SYNC.
+///
+/// Locks: called without any lock held.
+pub(crate) trait FileSync: Debug + Send + Sync {
+    fn sync_file(&self, inode: &Arc<Inode>) -> Result<()>;
 }
 
 /// Files whose data goes to the devices together.
@@ -43,11 +50,21 @@ impl Files {
     }
 
     /// Makes a file's data and all that was done to it durable.
-    pub(crate) fn fsync(&self, id: FileId) -> Result<()> {
+    pub(super) fn fsync(&self, inode: &Arc<Inode>) -> Result<()> {
         nonblocking::check()?;
-        let inode = self.inodes.get(id)?;
-        self.write_back_for_sync(&inode, Durable::All, WritebackErrors::report)?;
-        self.inodes.transactions()?.commit_running()
+        match self.file_sync.get().and_then(Weak::upgrade) {
+            Some(file_sync) => file_sync.sync_file(inode),
+            None => {
+                self.write_back_for_sync(inode, Durable::All, WritebackErrors::report)?;
+                self.inodes.transactions()?.commit_running()
+            }
+        }
+    }
+
+    /// Has syncs go through `file_sync`, which stays theirs as long as it lives.
+    pub(crate) fn set_file_sync(&self, file_sync: Weak<dyn FileSync>) {
+        let set = self.file_sync.set(file_sync);
+        assert!(set.is_ok(), "the files of a volume have one way to sync");
     }
 
     /// Has items say all that a sync makes durable; `report` takes a write-back error that is to be returned.

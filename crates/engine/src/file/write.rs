@@ -65,7 +65,7 @@ impl Files {
             self.write_buffered(&inode, Target::At(offset), bytes)?;
         }
         match syncs {
-            true => self.fsync(id),
+            true => self.fsync(&inode),
             false => Ok(()),
         }
     }
@@ -76,7 +76,7 @@ impl Files {
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         let offset = self.write_buffered(&inode, Target::End, bytes)?;
         if syncs {
-            self.fsync(id)?;
+            self.fsync(&inode)?;
         }
         Ok(offset)
     }
@@ -92,7 +92,7 @@ impl Files {
         let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
         self.write_large(&inode, offset, bytes)?;
         if syncs {
-            return self.fsync(id);
+            return self.fsync(&inode);
         }
         let is_buffered = lock::read(&inode.lock)?.buffer.is_dirty();
         match is_buffered {

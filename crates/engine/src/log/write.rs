@@ -24,7 +24,7 @@ use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_transaction::{LogOutcome, LogSession};
 
 use crate::error::{Error, Result};
-use crate::file::{Durable, Files};
+use crate::file::{Durable, FileSync, Files};
 use crate::inode::{Inode, Inodes, WritebackErrors};
 use gather::{Gather, Gathered};
 
@@ -239,6 +239,12 @@ impl TreeLog {
             return Err(Stop::Unlogged(Unlogged::Deleted));
         }
         Gather::new(&self.inodes, tree, known, session).run(inodes)
+    }
+}
+
+impl FileSync for TreeLog {
+    fn sync_file(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.sync(inode, Durable::All, WritebackErrors::report)
     }
 }
 

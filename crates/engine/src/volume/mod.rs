@@ -32,7 +32,7 @@ pub use options::OpenOptions;
 pub use statfs::StatFs;
 
 use crate::error::Result;
-use crate::file::Files;
+use crate::file::{FileSync, Files};
 use crate::inode::Inodes;
 use crate::log::{self, TreeLog};
 use crate::namespace::Namespace;
@@ -46,7 +46,7 @@ pub struct Volume {
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) files: Arc<Files>,
     pub(crate) namespace: Arc<Namespace>,
-    pub(crate) log: TreeLog,
+    pub(crate) log: Arc<TreeLog>,
     pub(crate) subvolumes: Subvolumes,
     pub(crate) known_statfs: KnownStatFs,
 }
@@ -112,7 +112,7 @@ impl Volume {
         let namespace = Arc::new(Namespace::new(&files));
         let volume = Volume {
             subvolumes: Subvolumes::new(&namespace),
-            log: TreeLog::new(&files, options.fsync_log),
+            log: Arc::new(TreeLog::new(&files, options.fsync_log)),
             known_statfs: KnownStatFs::default(),
             roots,
             inodes,
@@ -128,6 +128,8 @@ impl Volume {
         if let Ok(manager) = volume.inodes.transactions() {
             let reclaim: Arc<dyn SpaceReclaim> = Arc::clone(&volume.files) as _;
             manager.set_reclaim(Arc::downgrade(&reclaim));
+            let file_sync: Arc<dyn FileSync> = Arc::clone(&volume.log) as _;
+            volume.files.set_file_sync(Arc::downgrade(&file_sync));
             if let Some(interval) = options.commit_interval {
                 // Nothing is committed to what cannot be opened.
                 let started = volume.start_background(interval);

@@ -323,6 +323,9 @@ impl<'g> Gather<'g> {
     fn add_nameless(&mut self, ino: u64) -> Step {
         let all = keys_of(ino, KeyType(0)..=KeyType(u8::MAX));
         for (key, _) in self.log.items_in(all) {
+            if matches!(key.item_type, KeyType::INODE_REF | KeyType::INODE_EXTREF) {
+                self.need_successors(key)?;
+            }
             self.log.delete(key);
         }
         if self.part(ino).is_some() {

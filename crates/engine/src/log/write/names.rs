@@ -27,6 +27,7 @@ impl Gather<'_> {
             false => self.committed.get(&key)?,
         };
         let old = old.map_or_else(Vec::new, |old| names_of(key, &old));
+        self.need_successors(key)?;
         let Some(now) = self.tree.view.get(&key)? else {
             self.log.delete(key);
             for lost in &old {
@@ -121,6 +122,17 @@ impl Gather<'_> {
         self.add_range(dir, index);
         self.need_successor(dir, &name)?;
         self.hide_target(entry.location, 0)
+    }
+
+    /// What has names that the log has of another inode, before the log loses or keeps them.
+    pub(super) fn need_successors(&mut self, key: Key) -> Step {
+        let Some(logged) = self.log.get(&key) else {
+            return Ok(());
+        };
+        for name in names_of(key, logged) {
+            self.need_successor(name.dir.0, &name.name)?;
+        }
+        Ok(())
     }
 
     /// What has a name that another inode has lost. So the name is there before and after a replay.
