@@ -23,6 +23,6 @@ pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
-pub use ubtrfs_transaction::{CommitPhases, FileId, Lifetime, Waits, WriterStats};
+pub use ubtrfs_transaction::{CommitPhases, FileId, Lifetime, Unlogged, Waits, WriterStats};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
 pub use volume::{LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};

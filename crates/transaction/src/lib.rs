@@ -18,6 +18,6 @@ pub use file_id::{FileId, IdHasher};
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, EditTarget, EditsInMemory,
     FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts, Reservation,
-    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Waits, Wakening,
-    WriterStats,
+    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Unlogged, Waits,
+    Wakening, WriterStats,
 };

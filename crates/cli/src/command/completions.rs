@@ -61,6 +61,7 @@ const MOUNT_OPTIONS: &[&str] = &[
     "noloop",
     "nosuid",
     "nosymfollow",
+    "notreelog",
     "opens",
     "relatime",
     "rescue=all",
@@ -80,6 +81,7 @@ const MOUNT_OPTIONS: &[&str] = &[
     "transport=auto",
     "transport=classic",
     "transport=uring",
+    "treelog",
     "user_subvol_rm_allowed",
     "writeback",
 ];

@@ -35,10 +35,11 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Mount a volume on a directory without the kernel's btrfs
 ///
 /// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
-/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, clear_cache,
+/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, treelog, clear_cache,
 /// space_cache=v2, degraded, device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
-/// `datacow, datasum, noflushoncommit, acl`. With `space_cache=v2` a volume without a free-space tree gets one. What has
-/// no meaning here (autodefrag, discard, ssd, ...) is accepted, with a warning where that matters.
+/// `datacow, datasum, noflushoncommit, notreelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one.
+/// With `treelog` a sync of a file or a directory writes a log in place of a commit. What has no meaning here (autodefrag,
+/// discard, ssd, ...) is accepted, with a warning where that matters.
 ///
 /// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
 /// user` and its kin, and `context=` and its kin where there is SELinux. What is read from the kernel's cache moves no

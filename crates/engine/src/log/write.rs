@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{RootId, Transid};
-use ubtrfs_transaction::{LogOutcome, LogSession};
+use ubtrfs_transaction::{LogOutcome, LogSession, Unlogged};
 
 use crate::error::{Error, Result};
 use crate::file::{Durable, FileSync, Files};
@@ -73,25 +73,6 @@ enum Part {
     /// Its names and attributes, and that it exists.
     Existence,
     All,
-}
-
-/// Why a commit takes the place of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unlogged {
-    /// Chunks are new, which a log must not lie in, nor its data.
-    NewChunk,
-    /// The subvolume has been deleted.
-    Deleted,
-    /// A name was lost in a directory that is gone.
-    LostDirectory,
-    /// A name led to a subvolume, or leads to one.
-    Subvolume,
-    /// So many inodes would be logged that a commit is cheaper.
-    TooMany,
-    /// There is an item that no replay knows, or that lacks its checksums.
-    Item,
-    /// What it takes is not in memory for long enough.
-    Cold,
 }
 
 impl TreeLog {
@@ -180,20 +161,20 @@ impl TreeLog {
                 Ok(()) => {}
                 Err(Stop::Unlogged(reason)) => {
                     tracing::debug!(?reason, "a commit in place of a log");
-                    return session.commit_instead();
+                    return session.commit_instead(reason);
                 }
                 Err(Stop::Failed(error)) => {
                     tracing::warn!(%error, "nothing could be logged: a commit takes its place");
-                    return session.commit_instead();
+                    return session.commit_instead(Unlogged::Failed);
                 }
             }
         }
         match session.write() {
             Ok(LogOutcome::Written) => Ok(()),
-            Ok(LogOutcome::NoRoom) => session.commit_instead(),
+            Ok(LogOutcome::NoRoom) => session.commit_instead(Unlogged::NoRoom),
             Err(error) => {
                 tracing::warn!(%error, "the log could not be written: a commit takes its place");
-                session.commit_instead()
+                session.commit_instead(Unlogged::Failed)
             }
         }
     }

@@ -134,8 +134,7 @@ impl OpenOptions {
         self
     }
 
-    /// Has fsync write a log in place of a commit, where the log can say what was changed. It can for the data and attributes
-    /// of regular files, and for new files in directories that are committed. All else is a commit.
+    /// Has a sync of a single file or directory write a log in place of a commit, where the log can say what was changed.
     #[must_use]
     pub fn fsync_log(mut self, wanted: bool) -> Self {
         self.fsync_log = wanted;

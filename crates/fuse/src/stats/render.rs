@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use ubtrfs_engine::Waits;
+use ubtrfs_engine::{Unlogged, Waits, WriterStats};
 
 use super::report::{Report, phases};
 
@@ -90,6 +90,15 @@ impl Report {
             }
             writeln!(out, "Data to devices:  {}", shown_bytes(writer.data_bytes))?;
             writeln!(out, "Trees to devices: {}", shown_bytes(writer.node_bytes))?;
+            writeln!(
+                out,
+                "Logs of fsync:    {}, {}",
+                writer.logs,
+                shown_bytes(writer.log_bytes)
+            )?;
+            for (reason, count) in unlogged(writer).filter(|(_, count)| *count > 0) {
+                writeln!(out, "  commits instead: {count}, {reason}")?;
+            }
         }
         let (nodes, extents) = (&self.nodes, &self.extents);
         writeln!(
@@ -149,6 +158,11 @@ impl Report {
                 },
                 "data_bytes": writer.data_bytes,
                 "node_bytes": writer.node_bytes,
+                "logs": writer.logs,
+                "log_bytes": writer.log_bytes,
+                "unlogged": unlogged(&writer)
+                    .map(|(reason, count)| (reason.to_owned(), count.into()))
+                    .collect::<Map<String, Value>>(),
             })
         });
         json!({
@@ -325,10 +339,31 @@ impl Report {
                     "Bytes of tree blocks written.",
                     writer.node_bytes as f64,
                 ),
+                (
+                    "logs_total",
+                    "Logs written for fsync in place of commits.",
+                    writer.logs as f64,
+                ),
+                (
+                    "log_bytes_total",
+                    "Bytes of log blocks written.",
+                    writer.log_bytes as f64,
+                ),
+                (
+                    "unlogged_total",
+                    "Commits for fsync in place of logs.",
+                    writer.unlogged.iter().sum::<u64>() as f64,
+                ),
             ]);
         }
         counters
     }
+}
+
+/// Commits in place of logs, by the words for their reasons.
+fn unlogged(writer: &WriterStats) -> impl Iterator<Item = (&'static str, u64)> {
+    let reasons = Unlogged::ALL.map(Unlogged::name);
+    reasons.into_iter().zip(writer.unlogged)
 }
 
 /// Escapes a text for the value of a label.
@@ -342,7 +377,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ubtrfs_engine::{CacheStats, StoreStats, Waits, WriterStats};
+    use ubtrfs_engine::{CacheStats, StoreStats};
 
     use super::*;
     use crate::stats::histogram::{Durations, Histogram};

@@ -31,6 +31,7 @@ use zerocopy::IntoBytes;
 
 use super::commit::write_blocks;
 use super::manager::TransactionManager;
+use super::stats::Unlogged;
 use crate::error::{Error, Result};
 use crate::roots::{Roots, Tree};
 use crate::space::Space;
@@ -158,7 +159,9 @@ impl LogSession<'_> {
     }
 
     /// Commits in place of the log.
-    pub fn commit_instead(self) -> Result<()> {
+    pub fn commit_instead(self, reason: Unlogged) -> Result<()> {
+        let count = &self.manager.counters.unlogged[reason as usize];
+        count.fetch_add(1, Ordering::Relaxed);
         drop(self.state);
         self.manager.commit_alone(self.alone)
     }

@@ -47,6 +47,6 @@ pub use manager::TransactionManager;
 pub use open::TransactionOptions;
 pub use pending_subvolumes::{Origin, PendingSubvolume, Puts};
 pub use reclaim::SpaceReclaim;
-pub use stats::{CommitPhases, WriterStats};
+pub use stats::{CommitPhases, Unlogged, WriterStats};
 pub use threads::Wakening;
 pub use waits::Waits;

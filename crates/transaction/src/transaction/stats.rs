@@ -20,11 +20,65 @@ pub struct WriterStats {
     pub node_bytes: u64,
     /// Logs written in place of commits.
     pub logs: u64,
+    /// Commits in place of logs, by their reasons.
+    pub unlogged: [u64; Unlogged::ALL.len()],
     /// Bytes of log blocks written, one copy of each.
     pub log_bytes: u64,
     /// Bytes of data written, one copy of each.
     pub data_bytes: u64,
     pub phases: CommitPhases,
+}
+
+/// Why a commit takes the place of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlogged {
+    /// Chunks are new, which a log must not lie in, nor its data.
+    NewChunk,
+    /// There is no room for it in the chunks that the last commit knows.
+    NoRoom,
+    /// The subvolume has been deleted.
+    Deleted,
+    /// A name was lost in a directory that is gone.
+    LostDirectory,
+    /// A name led to a subvolume, or leads to one.
+    Subvolume,
+    /// So many inodes would be logged that a commit is cheaper.
+    TooMany,
+    /// There is an item that no replay knows, or that lacks its checksums.
+    Item,
+    /// What it takes is not in memory for long enough.
+    Cold,
+    /// Something could not be read or written.
+    Failed,
+}
+
+impl Unlogged {
+    pub const ALL: [Unlogged; 9] = [
+        Unlogged::NewChunk,
+        Unlogged::NoRoom,
+        Unlogged::Deleted,
+        Unlogged::LostDirectory,
+        Unlogged::Subvolume,
+        Unlogged::TooMany,
+        Unlogged::Item,
+        Unlogged::Cold,
+        Unlogged::Failed,
+    ];
+
+    /// A word for it, for statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unlogged::NewChunk => "new_chunk",
+            Unlogged::NoRoom => "no_room",
+            Unlogged::Deleted => "deleted_subvolume",
+            Unlogged::LostDirectory => "lost_directory",
+            Unlogged::Subvolume => "subvolume",
+            Unlogged::TooMany => "too_many",
+            Unlogged::Item => "item",
+            Unlogged::Cold => "cold",
+            Unlogged::Failed => "failed",
+        }
+    }
 }
 
 /// What the phases of all commits took, together.
@@ -65,6 +119,7 @@ pub struct Counters {
     buffer_waits: WaitCounter,
     pub(super) node_bytes: AtomicU64,
     pub(super) logs: AtomicU64,
+    pub(super) unlogged: [AtomicU64; Unlogged::ALL.len()],
     pub(super) log_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
     pub(super) phases: Mutex<CommitPhases>,
@@ -88,6 +143,7 @@ impl Counters {
             buffer_waits: self.buffer_waits.so_far(),
             node_bytes: get(&self.node_bytes),
             logs: get(&self.logs),
+            unlogged: self.unlogged.each_ref().map(get),
             log_bytes: get(&self.log_bytes),
             data_bytes: get(&self.data_bytes),
             phases: *self.phases.lock(),

@@ -2,9 +2,10 @@
 
 use ubtrfs_format::item::{DirEntries, FileKind};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::Unlogged;
 
 use super::gather::{Gather, Step};
-use super::{Part, Stop, Unlogged};
+use super::{Part, Stop};
 
 impl Gather<'_> {
     /// Entries that were made or removed, by the keys that list them.

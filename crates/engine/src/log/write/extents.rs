@@ -8,12 +8,13 @@ use std::ops::Range;
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::Unlogged;
 use ubtrfs_transaction::csum_tree::{CsumShape, data_csums};
 use ubtrfs_tree::View;
 
+use super::Stop;
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
-use super::{Stop, Unlogged};
 use crate::error::{Error, Result};
 use crate::file::Extent;
 use crate::inode::{decode_inode, inode_key};

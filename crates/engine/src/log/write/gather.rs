@@ -16,12 +16,12 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::roots::Tree;
-use ubtrfs_transaction::{FileId, LogSession};
+use ubtrfs_transaction::{FileId, LogSession, Unlogged};
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use super::edits::{Edits, LogEdits, keys_of};
-use super::{LoggedInode, LoggedInodes, Part, Stop, Unlogged};
+use super::{LoggedInode, LoggedInodes, Part, Stop};
 use crate::error::Result;
 use crate::inode::{Inode, Inodes, decode_inode, inode_key, kind_of};
 

@@ -6,11 +6,12 @@
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{DirEntries, DirLogItem, FileKind};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_transaction::Unlogged;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
-use super::{Part, Stop, Unlogged};
+use super::{Part, Stop};
 use crate::error::Result;
 use crate::inode::inode_key;
 use crate::log::logged_name::{LoggedName, names_of};
