@@ -14,6 +14,7 @@ use ubtrfs_engine::{
     Error, Fallocate, FileId, FileKind, NewInode, OpenFile, RenameMode, SetAttr, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_sim::fault::{Counts, Fault, FaultDevice};
 use ubtrfs_sim::kernel::{KernelMount, or_skip, progs_verdict};
 use ubtrfs_sim::manifest::{Manifest, assert_same};
 use ubtrfs_sim::record::save_image;
@@ -322,6 +323,8 @@ struct Run {
     volume: Arc<Volume>,
     /// After each operation; the first is the committed one.
     states: Vec<State>,
+    /// Before a commit, which keeps names, but not what is buffered of data.
+    before: Vec<State>,
     /// How many states there were when an inode was last synced.
     synced: BTreeMap<u64, usize>,
     /// Inodes that are kept open.
@@ -332,7 +335,13 @@ struct Run {
 impl Run {
     fn begin(base: &MemDevice, holds: bool) -> Run {
         let device = Arc::new(base.clone());
-        let volume = open(Arc::clone(&device) as Arc<dyn BlockDevice>, true).unwrap();
+        let through = Arc::clone(&device) as Arc<dyn BlockDevice>;
+        Run::begin_on(device, through, holds)
+    }
+
+    /// Begins on `device`, which is asked by way of `through`.
+    fn begin_on(device: Arc<MemDevice>, through: Arc<dyn BlockDevice>, holds: bool) -> Run {
+        let volume = open(through, true).unwrap();
         let first = see(&volume);
         let held = match holds {
             true => first
@@ -349,6 +358,7 @@ impl Run {
             device,
             commits: volume.writer_stats().unwrap().commits,
             states: vec![first],
+            before: Vec::new(),
             synced: BTreeMap::new(),
             _held: held,
             volume,
@@ -375,13 +385,17 @@ impl Run {
                 let id = FileId::new(RootId::FS_TREE, InodeNr(*ino.unwrap()));
                 match self.volume.fsync(id) {
                     Ok(()) => {}
-                    // It is gone, and nobody has it open.
-                    Err(_) => return false,
+                    // It is gone, and nobody has it open. Or its data is lost as the device has failed.
+                    Err(_) => {
+                        self.states.push(see(&self.volume));
+                        return false;
+                    }
                 }
                 self.synced.insert(id.ino.0, self.states.len());
                 if self.volume.writer_stats().unwrap().commits > self.commits {
                     self.commits = self.volume.writer_stats().unwrap().commits;
-                    self.states.drain(..self.states.len() - 1);
+                    let before = self.states.drain(..self.states.len() - 1);
+                    self.before.extend(before);
                     self.synced.clear();
                     self.synced.insert(id.ino.0, 1);
                 }
@@ -436,11 +450,8 @@ impl Run {
             }
         }
         for (ino, seen) in &after.inodes {
-            let known: Vec<&Seen> = self
-                .states
-                .iter()
-                .filter_map(|state| state.inodes.get(ino))
-                .collect();
+            let all = self.before.iter().chain(&self.states);
+            let known: Vec<&Seen> = all.filter_map(|state| state.inodes.get(ino)).collect();
             let is_unsynced_new = seen.data.is_empty() && !self.states[0].inodes.contains_key(ino);
             if known.is_empty() {
                 return Err(format!("inode {ino} comes from nowhere"));
@@ -613,6 +624,58 @@ fn what_was_synced_among_many_operations_is_kept() {
     }
     println!("{logs} logs in {count} workloads");
     assert!(logs > count / 2);
+}
+
+/// Runs a workload on a device that may fail. Returns how many syncs failed.
+fn run_on_faulty(base: &MemDevice, steps: &[Step], fault: Option<Fault>) -> (Counts, usize) {
+    let device = Arc::new(base.clone());
+    let good = Arc::clone(&device) as Arc<dyn BlockDevice>;
+    let faulty = Arc::new(FaultDevice::new(good));
+    let mut run = Run::begin_on(device, Arc::clone(&faulty) as Arc<dyn BlockDevice>, true);
+    if let Some(fault) = &fault {
+        faulty.add(fault.clone());
+    }
+    let mut refused = 0;
+    for step in steps {
+        if !run.step(*step) && matches!(step, Step::Sync(_)) {
+            refused += 1;
+        }
+    }
+    let counts = faulty.counts();
+    if let Err(wrong) = run.cut() {
+        panic!("{steps:?}, {fault:?}: {wrong}");
+    }
+    (counts, refused)
+}
+
+#[test]
+fn requests_of_logs_that_fail_lose_nothing_that_was_synced() {
+    let base = base();
+    let mut rng = Rng::new(seed(
+        "requests_of_logs_that_fail_lose_nothing_that_was_synced",
+    ));
+    let count = match is_soak() {
+        true => 300,
+        false => 6,
+    };
+    let (mut faults, mut told) = (0, 0);
+    for _ in 0..count {
+        let (steps, _) = random_log(&base, &mut rng);
+        let (before, _) = run_on_faulty(&base, &[], None);
+        let (after, refused) = run_on_faulty(&base, &steps, None);
+        assert_eq!(refused, 0, "{steps:?}");
+        let is_write = |fault: &Fault| !matches!(fault, Fault::Read { .. });
+        for fault in after.each_since(before).filter(is_write) {
+            let (_, refused) = run_on_faulty(&base, &steps, Some(fault));
+            faults += 1;
+            told += usize::from(refused > 0);
+        }
+    }
+    println!("{faults} faults, {told} of them told by a sync");
+    assert!(
+        faults > told,
+        "a commit takes the place of a log that cannot be written"
+    );
 }
 
 /// A log with the most that the workload can bring about.
