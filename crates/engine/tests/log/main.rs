@@ -8,5 +8,6 @@ mod replay;
 mod scenarios;
 #[path = "../scripts/shown.rs"]
 mod shown;
+mod threads;
 mod workloads;
 mod written;
