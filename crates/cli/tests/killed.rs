@@ -123,11 +123,14 @@ impl Bench {
         self.dir.path().join("mnt")
     }
 
-    /// Serves the mount until it is killed; in every second round as where the kernel offers no io_uring.
+    /// Serves the mount until it is killed. In every second round as where the kernel offers no io_uring, and in two of
+    /// four with a log, which holds what was synced for longer.
     fn serve(&self, round: u64) -> Child {
-        self.serve_with(match round % 2 {
+        self.serve_with(match round % 4 {
             0 => "commit=1",
-            _ => "commit=1,transport=classic",
+            1 => "commit=3,treelog",
+            2 => "commit=1,transport=classic",
+            _ => "commit=3,treelog,transport=classic",
         })
     }
 
@@ -172,13 +175,19 @@ impl Bench {
         }
     }
 
-    /// What the kernel sees.
+    /// What the kernel sees. It replays the log of a copy.
     fn ask_kernel(&self, files: &[Synced]) {
         let dir = self.dir.path().join("kernel");
         fs::create_dir_all(&dir).unwrap();
+        let copy = self.dir.path().join("copy.img");
+        let copied = system("cp")
+            .arg("--sparse=always")
+            .args([self.image(), copy.clone()])
+            .output();
+        expect_success("cp", &copied.unwrap());
         let mounted = system("mount")
-            .args(["-t", "btrfs", "-o", "loop,ro"])
-            .args([self.image(), dir.clone()])
+            .args(["-t", "btrfs", "-o", "loop"])
+            .args([copy, dir.clone()])
             .output()
             .unwrap();
         if !mounted.status.success() {
