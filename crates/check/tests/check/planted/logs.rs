@@ -20,12 +20,12 @@ const THEN: &str = "head -c 200k /dev/urandom > d/new; ln -s target d/link; touc
      rm d/gone; chmod 700 d/e/f; sync d/new d/e/f d/e d";
 
 /// A volume with a log of files, directories, and deletions in a directory with a subvolume.
-struct Logged {
-    volume: Crafted,
+pub(crate) struct Logged {
+    pub(crate) volume: Crafted,
 }
 
 impl Logged {
-    fn new() -> Logged {
+    pub(crate) fn new() -> Logged {
         let spec = MkfsSpec::new().device_bytes(1 << 30);
         let mut volume = CutVolume::make(&spec, "commit=600").unwrap();
         for script in [BEFORE, WARM, THEN] {
@@ -112,7 +112,7 @@ fn edit_log_block(volume: &mut Crafted, owner: RootId, generation_less: u64) {
 }
 
 /// Numbers that are found, a word that tells the faults of one number apart, and how it is planted.
-type Planted = (&'static [u16], &'static str, fn(&mut Crafted));
+pub(crate) type Planted = (&'static [u16], &'static str, fn(&mut Crafted));
 
 const BLOCKS: &[Planted] = &[
     (&[301], "checksum", |volume| {
@@ -303,6 +303,10 @@ const NAMES: &[Planted] = &[
     }),
 ];
 
+pub(crate) fn all() -> Vec<Planted> {
+    [BLOCKS, INODES, NAMES].concat()
+}
+
 #[test]
 fn fault_planted_into_a_log_is_named() {
     const TEST: &str = "fault_planted_into_a_log_is_named";
@@ -313,7 +317,7 @@ fn fault_planted_into_a_log_is_named() {
     let report = check_it(logged.volume.devices());
     assert!(report.has_log && report.is_spotless(), "{report}");
     let mut failures = String::new();
-    for (wanted, what, plant) in [BLOCKS, INODES, NAMES].concat() {
+    for (wanted, what, plant) in all() {
         let mut volume = logged.volume.clone();
         plant(&mut volume);
         let report = check_it(volume.devices());

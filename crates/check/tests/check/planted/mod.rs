@@ -5,7 +5,7 @@
 mod editing;
 mod extents;
 mod files;
-mod logs;
+pub(crate) mod logs;
 mod space;
 mod volume;
 
