@@ -19,7 +19,7 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-use data::DataReader;
+pub(crate) use data::DataReader;
 use ranges::{Range, without};
 pub(crate) use ranges::{RangeSorter, Union};
 
@@ -75,6 +75,11 @@ impl Expectations {
         Ok(())
     }
 
+    /// Adds start and length of an extent that a log names: its checksums may be in the tree already.
+    pub(crate) fn add_logged(&mut self, (start, length): (u64, u64)) -> Result<(), CheckError> {
+        self.data.add((start, start.saturating_add(length)))
+    }
+
     /// Reads the checksum tree and compares.
     pub(crate) fn check(
         self,
@@ -85,7 +90,10 @@ impl Expectations {
         // Files may be lost that have the data.
         let files_lost = state.lost_keys.keys().any(|tree| tree.holds_files())
             || state.has_lost(RootId::ROOT_TREE);
-        let data_reader = state.options.data_csums.then(|| DataReader::new(volume));
+        let data_reader = state
+            .options
+            .data_csums
+            .then(|| DataReader::new(volume, RootId::CSUM_TREE));
         let mut reader = CsumReader {
             data: self.data.finish()?,
             needed: self.needed.finish()?,

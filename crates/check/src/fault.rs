@@ -1,8 +1,8 @@
 //! Everything that a check can find, one variant with one stable number each.
 //!
 //! The first two digits say the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents and
-//! references, 05 space. Subject 06 is roots, 07 files and directories, 08 checksums. A number is never given a
-//! second meaning. The fields hold what the place (`issue::Place`) does not say.
+//! references, 05 space. Subject 06 is roots, 07 files and directories, 08 checksums, 09 the fsync log. A number
+//! is never given a second meaning. The fields hold what the place (`issue::Place`) does not say.
 //!
 //! Severities follow the exit code of `btrfs check` and what the kernel mounts; `docs/check.md` lists them.
 //!
@@ -352,6 +352,39 @@ faults! {
     /// The kernel replays the log and cannot read the data then.
     807 Error "log-csum-missing" LogCsumMissing { length: u64 }
         => "{length} bytes of data in the log have no checksums";
+
+    /// The kernel does not look.
+    901 Warning "log-block-owner" LogBlockOwner { owner: u64 }
+        => "block of a log says that it belongs to tree {owner}";
+    902 Warning "log-block-generation" LogBlockGeneration { generation: u64, wanted: u64 }
+        => "block of a log has generation {generation}, the log has {wanted}";
+    /// The replay skips it.
+    903 Warning "log-of-nothing" LogOfNothing { subvolume: u64 }
+        => "log of subvolume {subvolume}, which is not there";
+    904 Error "log-overlap" LogOverlap { before_end: u64 }
+        => "block or data of a log begins before the end of what a log has before it, {before_end}";
+    905 Error "log-extent-in-use" LogExtentInUse { length: u64 }
+        => "{length} bytes of data in the log are in another extent";
+    906 Error "log-inode-missing" LogInodeMissing {}
+        => "items in the log of an inode without INODE_ITEM";
+    907 Error "log-inode-kind" LogInodeKind { mode: u32, committed: u32 }
+        => "inode has mode {mode:#o} in the log and had mode {committed:#o} at the last commit";
+    /// The kernel refuses to replay it.
+    908 Error "log-subvolume-entry" LogSubvolumeEntry { subvolume: u64 }
+        => "the log makes or removes the directory entry of subvolume {subvolume}";
+    909 Error "log-index-taken" LogIndexTaken { inode: u64, index: u64 }
+        => "the log gives index {index} to a new name, and the name of inode {inode} keeps it";
+    /// The replay skips it.
+    910 Warning "log-entry-to-nothing" LogEntryToNothing { inode: u64 }
+        => "directory entry in the log to inode {inode}, which is not there";
+    /// The replay skips the name.
+    911 Warning "log-parent-missing" LogParentMissing { parent: u64 }
+        => "name in the log in directory {parent}, which is not there";
+    912 Error "log-range" LogRange { first: u64 }
+        => "range of directory indexes in the log that ends before it begins at {first}";
+    /// The kernel replays it, and nobody finds these directories again.
+    913 Error "log-dir-cycle" LogDirCycle {}
+        => "directory that the log puts below itself";
 }
 
 impl Fault {

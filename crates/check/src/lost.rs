@@ -61,6 +61,11 @@ impl LostBlocks {
         self.bytenrs.insert(bytenr)
     }
 
+    /// For a block that holds no references. False if it is known as lost already.
+    pub(crate) fn insert_without_refs(&mut self, bytenr: u64) -> bool {
+        self.bytenrs.insert(bytenr)
+    }
+
     pub(crate) fn contains(&self, bytenr: u64) -> bool {
         self.bytenrs.contains(bytenr)
     }

@@ -40,20 +40,20 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
     walk(volume, &roots.other_trees(), &mut Blocks { state })?;
 
     state.start(Phase::Extents);
+    let mut expectations = Expectations::new(state);
     if let Some(root) = roots.tree_root(RootId::EXTENT_TREE) {
         let nodesize = volume.nodesize();
         let mut reader = ExtentReader::new(state, Some(&mut spaces), nodesize);
         walk(volume, &[root], &mut reader)?;
         check_bytes_used(state, volume);
         check_used(state, &spaces);
-        log_tree::check(state, volume, &roots)?;
+        log_tree::check(state, volume, &roots, &mut expectations)?;
     }
 
     state.start(Phase::FreeSpace);
     free_space::check(state, volume, &roots, &spaces)?;
 
     state.start(Phase::Files);
-    let mut expectations = Expectations::new(state);
     let trees = roots.file_trees();
     files::check(state, volume, &trees, &mut links, &mut expectations)?;
     links.check(state, &roots.by_id())?;

@@ -163,7 +163,7 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    fn tell_unknown_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
+    pub(crate) fn tell_unknown_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
         for (key, _) in block.node.items() {
             let item_type = key.item_type.0;
             if !KNOWN_TYPES[usize::from(item_type)] {

@@ -187,6 +187,27 @@ fn log_trees_and_orphans_are_dumped_as_btrfs_progs_does() {
     ] {
         assert!(dump.contains(wanted), "{wanted}");
     }
+    let args = ["inspect-internal", "dump-tree", "-t", "log"];
+    let found = run(env!("CARGO_BIN_EXE_ubtrfs"), &args, &devices);
+    assert_eq!(
+        String::from_utf8_lossy(without_banner(&found)),
+        logs_in(&dump)
+    );
+}
+
+/// The log root tree and the logs of a whole dump.
+fn logs_in(dump: &str) -> String {
+    let mut logs = String::from("\n");
+    let mut is_log = false;
+    for line in dump.split_inclusive('\n') {
+        if line.contains("tree key (") || line.ends_with("tree\n") || line.starts_with("total ") {
+            is_log = line.starts_with("log ");
+        }
+        if is_log {
+            logs.push_str(line);
+        }
+    }
+    logs
 }
 
 #[test]

@@ -495,7 +495,7 @@ fn who_may_not_write_is_told_how_to_read() {
     let cases: [(Edit, &str, &str); 2] = [
         (
             log_tree,
-            "; -o ro,rescue=nologreplay shows the last commit, without it",
+            "; -o ro,rescue=nologreplay shows the last commit without it, 'rescue zero-log' clears it",
             "ro,rescue=nologreplay",
         ),
         (squota, "it uses squota; -o ro mounts it for reading", "ro"),

@@ -25,4 +25,4 @@ pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_transaction::{CommitPhases, FileId, Lifetime, Unlogged, Waits, WriterStats};
 pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
-pub use volume::{LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};
+pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};

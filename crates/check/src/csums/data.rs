@@ -14,8 +14,10 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The direct way, and those by each parity; further ones only differ in what they do not trust.
 const MAX_PARITY_MIRRORS: usize = 3;
 
-pub(super) struct DataReader<'v> {
+pub(crate) struct DataReader<'v> {
     pool: &'v Pool,
+    /// Where the checksums are.
+    tree: RootId,
     csum_type: CsumType,
     sectorsize: usize,
     data: Vec<u8>,
@@ -23,9 +25,10 @@ pub(super) struct DataReader<'v> {
 }
 
 impl<'v> DataReader<'v> {
-    pub(super) fn new(volume: &'v CheckedVolume) -> DataReader<'v> {
+    pub(crate) fn new(volume: &'v CheckedVolume, tree: RootId) -> DataReader<'v> {
         DataReader {
             pool: volume.pool(),
+            tree,
             csum_type: volume.superblock().csum_type(),
             sectorsize: volume.sectorsize() as usize,
             data: vec![0; CHUNK_BYTES],
@@ -34,7 +37,7 @@ impl<'v> DataReader<'v> {
     }
 
     /// `wanted` are the sums of consecutive sectors from `start` on.
-    pub(super) fn check(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8]) {
+    pub(crate) fn check(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8]) {
         let sectors = CHUNK_BYTES / self.sectorsize;
         let mut at = start;
         for part in wanted.chunks(sectors * self.csum_type.size_bytes()) {
@@ -77,7 +80,7 @@ impl<'v> DataReader<'v> {
         for (index, (found, wanted)) in found.zip(wanted.chunks(csum_bytes)).enumerate() {
             if found != wanted {
                 let at = start + (index * self.sectorsize) as u64;
-                mismatch(self.pool, state, at, mirror);
+                mismatch(self.pool, state, self.tree, (at, mirror));
             }
         }
     }
@@ -87,10 +90,11 @@ impl<'v> DataReader<'v> {
     fn check_sectors(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
         let csum_bytes = self.csum_type.size_bytes();
         let mut unread: Option<(u64, u64)> = None;
+        let tree = self.tree;
         let tell = |state: &mut State<'_>, run: &mut Option<(u64, u64)>| {
             if let Some((at, length)) = run.take() {
                 let fault = Fault::DataUnreadable { mirror, length };
-                state.add(Place::tree(RootId::CSUM_TREE).at(at), fault);
+                state.add(Place::tree(tree).at(at), fault);
             }
         };
         for (index, wanted) in wanted.chunks(csum_bytes).enumerate() {
@@ -101,7 +105,7 @@ impl<'v> DataReader<'v> {
                     tell(state, &mut unread);
                     let found = self.csum_type.compute(data);
                     if found.significant(self.csum_type) != wanted {
-                        mismatch(self.pool, state, at, mirror);
+                        mismatch(self.pool, state, self.tree, (at, mirror));
                     }
                 }
                 Err(DeviceError::Missing { .. } | DeviceError::NoChunk { .. }) => {}
@@ -115,8 +119,8 @@ impl<'v> DataReader<'v> {
     }
 }
 
-fn mismatch(pool: &Pool, state: &mut State<'_>, at: u64, mirror: usize) {
-    let place = Place::tree(RootId::CSUM_TREE).at(at);
+fn mismatch(pool: &Pool, state: &mut State<'_>, tree: RootId, (at, mirror): (u64, usize)) {
+    let place = Place::tree(tree).at(at);
     let chunk = pool.chunk_map().find(Logical(at));
     let piece = chunk.map(|chunk| {
         let direct = if chunk.has_parity() { 1 } else { mirror };

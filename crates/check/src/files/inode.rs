@@ -32,7 +32,7 @@ impl Facts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Inode {
+pub(crate) struct Inode {
     pub(super) number: u64,
     /// None if it has items and no INODE_ITEM.
     pub(super) item: Option<Facts>,
@@ -52,7 +52,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    pub(super) fn new(number: u64) -> Inode {
+    pub(crate) fn new(number: u64) -> Inode {
         Inode {
             number,
             ..Inode::default()
@@ -81,7 +81,7 @@ impl Inode {
     }
 
     /// Extents come in order of file offset.
-    pub(super) fn add_extent(
+    pub(crate) fn add_extent(
         &mut self,
         start: u64,
         extent: &FileExtent<'_>,
@@ -153,6 +153,11 @@ impl Inode {
                 Ok(())
             }
         }
+    }
+
+    /// The length of its inline extent.
+    pub(crate) fn inline_bytes(&self) -> Option<u64> {
+        self.inline_bytes
     }
 
     pub(super) fn check(&self, rules: Rules, add: &mut dyn FnMut(Fault)) {

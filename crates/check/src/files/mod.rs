@@ -32,7 +32,7 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-use inode::Inode;
+pub(crate) use inode::Inode;
 use names::{Name, NameSums};
 use orphans::Orphans;
 
@@ -47,12 +47,7 @@ pub(crate) fn check(
     let roots: Vec<TreeRoot> = trees.iter().map(RootEntry::tree_root).collect();
     let mut reader = FileReader {
         volume,
-        rules: Rules {
-            no_holes: volume.superblock().incompat().contains(Incompat::NO_HOLES),
-            sectorsize: u64::from(volume.sectorsize()),
-            generation: volume.superblock().generation.get().saturating_add(1),
-            is_dump: volume.context().scrambled_names,
-        },
+        rules: Rules::of(volume),
         deleted: trees
             .iter()
             .filter(|e| e.is_deleted())
@@ -72,13 +67,25 @@ pub(crate) fn check(
 
 /// What holds for all files of the volume.
 #[derive(Clone, Copy, Debug)]
-struct Rules {
+pub(crate) struct Rules {
     no_holes: bool,
     sectorsize: u64,
-    /// The highest that an extent may have.
-    generation: u64,
+    /// The highest that an extent may have: that of the running transaction.
+    pub(crate) generation: u64,
     /// The volume was restored from a metadata dump, in which names may be scrambled.
     is_dump: bool,
+}
+
+impl Rules {
+    pub(crate) fn of(volume: &CheckedVolume) -> Rules {
+        let superblock = volume.superblock();
+        Rules {
+            no_holes: superblock.incompat().contains(Incompat::NO_HOLES),
+            sectorsize: u64::from(volume.sectorsize()),
+            generation: superblock.generation.get().saturating_add(1),
+            is_dump: volume.context().scrambled_names,
+        }
+    }
 }
 
 struct FileReader<'s, 'a> {

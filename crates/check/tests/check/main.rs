@@ -3,6 +3,7 @@
 mod damage;
 mod kept_images;
 mod kernel_volumes;
+mod logs;
 mod planted;
 mod verdicts;
 

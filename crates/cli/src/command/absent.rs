@@ -5,17 +5,28 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Groups (the first: no group) with the commands that are missing in them.
-const ABSENT: [(&str, &[&str]); 4] = [
+const ABSENT: [(&str, &[&str]); 5] = [
     (
         "",
         &[
-            "balance", "qgroup", "quota", "receive", "replace", "rescue", "restore", "scrub",
-            "send",
+            "balance", "qgroup", "quota", "receive", "replace", "restore", "scrub", "send",
         ],
     ),
     ("device", &["add", "delete", "remove", "replace"]),
     ("filesystem", &["defragment", "mkswapfile", "resize"]),
     ("inspect-internal", &["map-swapfile"]),
+    (
+        "rescue",
+        &[
+            "chunk-recover",
+            "clear-ino-cache",
+            "clear-space-cache",
+            "clear-uuid-tree",
+            "create-control-device",
+            "fix-device-size",
+            "super-recover",
+        ],
+    ),
 ];
 
 pub(crate) fn absent_in(group: &str) -> &'static [&'static str] {

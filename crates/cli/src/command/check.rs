@@ -133,9 +133,7 @@ impl Check {
         console.end_progress();
         let report = report.context(format!("cannot check '{shown}'"))?;
         if report.has_log {
-            console.warning(
-                "the volume has a log, which the next mount replays: its names are not judged",
-            );
+            console.warning("the volume has a log, which the next mount replays");
         }
         if report.has_quotas {
             console.warning("the volume has quota groups: their sums are not judged");

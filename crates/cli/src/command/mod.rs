@@ -23,6 +23,7 @@ mod mkfs;
 mod mount;
 mod mv;
 mod property;
+mod rescue;
 mod rm;
 mod rmdir;
 mod setfattr;
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Mount(mount::Mount),
     Mv(mv::Mv),
     Property(property::Property),
+    Rescue(rescue::Rescue),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
     Setfattr(setfattr::Setfattr),
@@ -150,6 +152,7 @@ impl Command {
             Command::Mount(command) => command.run(console, program),
             Command::Mv(command) => command.run(console),
             Command::Property(group) => group.run(console),
+            Command::Rescue(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),
             Command::Setfattr(command) => command.run(console),

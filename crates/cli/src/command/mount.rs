@@ -312,7 +312,7 @@ fn is_write_protected(error: &anyhow::Error) -> bool {
 fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(engine) if ubtrfs_engine::Error::is_of_log(engine) => anyhow::anyhow!(
-            "{}; -o ro,rescue=nologreplay shows the last commit, without it",
+            "{}; -o ro,rescue=nologreplay shows the last commit without it, 'rescue zero-log' clears it",
             Told(&error)
         ),
         Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {

@@ -18,6 +18,7 @@ mod imports;
 mod kept_images;
 mod listings;
 mod live;
+mod logs;
 mod mapped;
 mod mounted;
 mod namespaces;

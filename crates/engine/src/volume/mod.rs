@@ -4,6 +4,7 @@
 
 mod attributes;
 mod background;
+mod clear_log;
 mod data;
 mod lifetime;
 mod memory;
@@ -26,6 +27,7 @@ use ubtrfs_format::superblock::Superblock;
 use ubtrfs_transaction::roots::{Roots, backups, check_writable};
 use ubtrfs_transaction::{SpaceReclaim, TransactionManager, WriterStats};
 
+pub use clear_log::ClearedLog;
 pub use memory::LEAST_MEMORY_BYTES;
 pub use open_file::OpenFile;
 pub use options::OpenOptions;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume, XattrMode};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::kernel::{Feature, KernelMount, KernelVolume, MkfsSpec, or_skip, progs_verdict};
@@ -108,6 +109,8 @@ fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
     assert!(read.superblock().has_log(), "{what}");
     assert_same(&what, &live, &shown::manifest(&read), &OF_DIRECTORIES);
     drop(read);
+    let report = check(&devices, &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert!(report.has_log && report.is_spotless(), "{what}: {report}");
     progs_verdict(&devices, true).unwrap_or_else(|said| panic!("{what}: before: {said}"));
     let mount = KernelMount::new(&devices, "").unwrap();
     let theirs = Manifest::of_dir(mount.path()).unwrap();

@@ -5,6 +5,7 @@
 //!
 //! Not here: cuts of what the engine writes (`survival::power_cut` of the engine).
 
+mod logs;
 mod page;
 mod planted;
 mod power_cut;

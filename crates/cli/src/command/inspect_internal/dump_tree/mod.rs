@@ -49,7 +49,7 @@ pub(crate) struct DumpTree {
     /// Print the block at this address; repeat for more
     #[arg(short, long = "block", value_name = "BYTENR")]
     blocks: Vec<u64>,
-    /// Print only this tree: a number or a name, as in fs, root, csum
+    /// Print only this tree: a number or a name, as in fs, root, csum; 'log' is the fsync log of all subvolumes
     #[arg(short, long, value_name = "TREE")]
     tree: Option<TreeId>,
     /// With -b, print the blocks below as well
@@ -101,7 +101,11 @@ impl DumpTree {
             return dump.blocks(console);
         }
         match self.tree {
-            Some(TreeId(tree)) if is_top_tree(tree) => dump.top_tree(console, tree),
+            Some(TreeId::Tree(tree)) if is_top_tree(tree) => dump.top_tree(console, tree),
+            Some(TreeId::Log) => {
+                dump.top_tree(console, RootId::TREE_LOG)?;
+                dump.logs(console)
+            }
             _ => dump.all(console),
         }
     }
@@ -142,7 +146,12 @@ impl DumpTree {
     }
 
     fn shows(&self, tree: RootId) -> bool {
-        self.tree.is_none_or(|TreeId(wanted)| wanted == tree)
+        let is_wanted = match self.tree {
+            None => true,
+            Some(TreeId::Log) => tree == RootId::TREE_LOG,
+            Some(TreeId::Tree(wanted)) => wanted == tree,
+        };
+        is_wanted
             && (!self.device || tree == RootId::DEV_TREE)
             && (!self.uuid || tree == RootId::UUID_TREE)
             && (!self.extents || matches!(tree, RootId::EXTENT_TREE | RootId::DEV_TREE))
@@ -217,10 +226,7 @@ impl Dump<'_> {
             }
         }
         self.trees_in(console, &self.volume.root_tree())?;
-        if let Some(root) = self.top_root(RootId::TREE_LOG)? {
-            let log = View::new(self.volume.node_store().clone(), root);
-            self.trees_in(console, &log)?;
-        }
+        self.logs(console)?;
         if self.command.backups {
             print_backups(console, &self.volume.superblock())?;
         }
@@ -232,6 +238,17 @@ impl Dump<'_> {
             writeln!(out, "uuid {}", superblock.fsid)?;
         }
         Ok(())
+    }
+
+    /// The log of each subvolume, if there is one.
+    fn logs(&self, console: &mut Console) -> anyhow::Result<()> {
+        match self.top_root(RootId::TREE_LOG)? {
+            Some(root) => {
+                let log = View::new(self.volume.node_store().clone(), root);
+                self.trees_in(console, &log)
+            }
+            None => Ok(()),
+        }
     }
 
     fn beside_others(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {

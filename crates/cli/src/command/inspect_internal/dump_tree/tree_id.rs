@@ -6,7 +6,11 @@ use std::str::FromStr;
 use ubtrfs_format::ids::RootId;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TreeId(pub(crate) RootId);
+pub(crate) enum TreeId {
+    Tree(RootId),
+    /// The log root tree and the log of each subvolume.
+    Log,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unrecognized tree id: {0}")]
@@ -39,16 +43,19 @@ impl FromStr for TreeId {
         if text.bytes().all(|byte| byte.is_ascii_digit())
             && let Ok(id) = text.parse()
         {
-            return Ok(TreeId(RootId(id)));
+            return Ok(TreeId::Tree(RootId(id)));
         }
         let lower = text.to_ascii_lowercase().replace('-', "_");
         let name = lower.strip_prefix("btrfs_").unwrap_or(&lower);
         let name = name.strip_suffix("_objectid").unwrap_or(name);
         let name = name.strip_suffix("_tree").unwrap_or(name);
+        if name == "log" {
+            return Ok(TreeId::Log);
+        }
         NAMES
             .iter()
             .find(|(known, _)| *known == name)
-            .map(|&(_, id)| TreeId(id))
+            .map(|&(_, id)| TreeId::Tree(id))
             .ok_or_else(|| UnknownTree(text.to_owned()))
     }
 }
@@ -67,17 +74,22 @@ mod tests {
             "BTRFS_FS_TREE_OBJECTID",
             "5",
         ] {
-            assert_eq!(text.parse(), Ok(TreeId(RootId::FS_TREE)), "{text}");
+            assert_eq!(text.parse(), Ok(TreeId::Tree(RootId::FS_TREE)), "{text}");
         }
-        assert_eq!("300".parse(), Ok(TreeId(RootId(300))));
-        assert_eq!("free-space".parse(), Ok(TreeId(RootId::FREE_SPACE_TREE)));
-        assert_eq!("DEVICE".parse(), Ok(TreeId(RootId::DEV_TREE)));
+        assert_eq!("300".parse(), Ok(TreeId::Tree(RootId(300))));
+        assert_eq!(
+            "free-space".parse(),
+            Ok(TreeId::Tree(RootId::FREE_SPACE_TREE))
+        );
+        assert_eq!("DEVICE".parse(), Ok(TreeId::Tree(RootId::DEV_TREE)));
+        assert_eq!("log".parse(), Ok(TreeId::Log));
+        assert_eq!("tree-log".parse(), Ok(TreeId::Tree(RootId::TREE_LOG)));
     }
 
     #[test]
     fn what_names_no_tree_is_refused() {
         for text in [
-            "", "5x", "-6", "0x5", "fs_", "roottree", "log", " 5", "BTRFS_5",
+            "", "5x", "-6", "0x5", "fs_", "roottree", "logs", " 5", "BTRFS_5",
         ] {
             assert!(text.parse::<TreeId>().is_err(), "{text}");
         }

@@ -1,0 +1,61 @@
+//! `ubtrfs rescue zero-log`: a pending fsync log is dropped, for logs that cannot be replayed.
+//!
+//! Missing devices are no obstacle, as with btrfs-progs. Such a device keeps the log, which is of the same commit.
+//! If the device returns before the next commit, the log can still be replayed.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use ubtrfs_device::{Access, memory_limit};
+use ubtrfs_engine::{ClearedLog, OpenOptions, Volume};
+
+use crate::presentation::console::Console;
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::held;
+use crate::volume_access::location::DeviceOptions;
+
+/// Clear the fsync log of a volume that is not mounted
+///
+/// What was synced since the last commit is lost. Only a volume whose log is damaged needs this: no other mount than a
+/// read-only one without the log is possible then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ZeroLog {
+    /// A device or an image of the volume
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    #[command(flatten)]
+    devices: DeviceOptions,
+}
+
+impl ZeroLog {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let shown = Escaped(self.device.as_os_str().as_bytes()).to_string();
+        let cleared = self
+            .clear()
+            .with_context(|| format!("cannot clear the log on '{shown}'"))?;
+        for devid in &cleared.missing {
+            console.warning(format_args!("device {devid} is missing: it keeps the log"));
+        }
+        if !console.quiet {
+            let (root, level) = (cleared.log_root, cleared.level);
+            writeln!(
+                console.out,
+                "Clearing log on {shown}, previous log_root {root}, level {level}"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self) -> anyhow::Result<ClearedLog> {
+        let paths = self.devices.all_named(std::slice::from_ref(&self.device))?;
+        let places = self.devices.places(&paths, Access::Write)?;
+        let options = OpenOptions::new()
+            .limit_memory(memory_limit())
+            .degraded(true)
+            .scan(places);
+        let clear = || Ok(Volume::clear_log(&paths, &options)?);
+        held::when_free(held::FOR_COMMANDS, clear).map_err(held::name_the_mount)
+    }
+}
