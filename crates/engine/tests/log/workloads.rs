@@ -37,7 +37,8 @@ enum Op {
     Rename(&'static str, &'static str),
     Exchange(&'static str, &'static str),
     Whiteout(&'static str, &'static str),
-    Write(&'static str),
+    /// Also into space that was reserved.
+    Write(&'static str, u64),
     Append(&'static str),
     Truncate(&'static str, u64),
     Fallocate(&'static str, Fallocate, u64, u64),
@@ -97,9 +98,11 @@ const OPS: &[Op] = &[
     Exchange("A", "B/foo"),
     Whiteout("A/foo", "B/n"),
     Whiteout("A/bar", "A/n"),
-    Write("A/foo"),
-    Write("A/bar"),
-    Write("B/foo"),
+    Write("A/foo", 2000),
+    Write("A/bar", 2000),
+    Write("B/foo", 2000),
+    Write("A/foo", 30_000),
+    Write("B/foo", 20_000),
     Append("A/foo"),
     Append("A/bar"),
     Truncate("A/foo", 0),
@@ -256,7 +259,7 @@ impl Op {
                 let to = place(volume, to)?;
                 volume.rename_leaving(dir, name, to, RenameMode::Replace, &whiteout)
             }
-            Write(path) => volume.write(file(volume, path)?, 2000, &pattern(number, 7000)),
+            Write(path, at) => volume.write(file(volume, path)?, at, &pattern(number, 7000)),
             Append(path) => volume
                 .append(file(volume, path)?, &pattern(number, 6000))
                 .map(drop),
@@ -311,6 +314,8 @@ fn base() -> MemDevice {
             .set_xattr(file, b"user.a", b"1", XattrMode::Any)
             .unwrap();
     }
+    let reserved = file(&volume, "B/foo").unwrap();
+    volume.fallocate(reserved, KEEP, 12_288, 65_536).unwrap();
     volume.close().unwrap();
     drop(volume);
     let device = Arc::try_unwrap(device);

@@ -48,8 +48,13 @@ impl CsumShape {
     }
 
     /// Bytes of data that so many bytes of sums cover.
-    fn covered(&self, bytes: usize) -> u64 {
+    pub fn covered(&self, bytes: usize) -> u64 {
         (bytes / self.size_bytes) as u64 * self.sectorsize
+    }
+
+    /// Bytes of the sums for so many bytes of data.
+    pub fn bytes_for(&self, data: u64) -> usize {
+        (data / self.sectorsize) as usize * self.size_bytes
     }
 
     /// The sums of an item at `at` that lie in a range, and where they begin.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, Logical, objectid};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::Unlogged;
@@ -16,7 +16,7 @@ use super::Stop;
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
 use crate::error::{Error, Result};
-use crate::file::Extent;
+use crate::file::{DiskPart, Extent};
 use crate::inode::{decode_inode, inode_key};
 
 impl Gather<'_> {
@@ -44,12 +44,12 @@ impl Gather<'_> {
         for (key, extent) in self.extents_across(&self.tree.view, subject.ino, end..u64::MAX)? {
             if matches!(extent, Extent::Disk(_)) {
                 self.log.put(key, extent.encode());
-                extents.push(extent);
+                extents.push((key.offset, extent));
             }
         }
         match subject.item.flags().contains(InodeFlags::NODATASUM) {
             true => Ok(()),
-            false => self.add_csums(&extents),
+            false => self.add_csums(subject.ino, &extents),
         }
     }
 
@@ -121,7 +121,7 @@ impl Gather<'_> {
         ino: u64,
         range: Range<u64>,
         end: u64,
-        extents: &mut Vec<Extent>,
+        extents: &mut Vec<(u64, Extent)>,
     ) -> Step {
         let sectorsize = self.inodes.roots.sectorsize();
         let mut at = range.start;
@@ -129,7 +129,7 @@ impl Gather<'_> {
             self.add_hole(ino, at..key.offset.min(end));
             at = key.offset.saturating_add(extent.len(sectorsize));
             self.log.put(key, extent.encode());
-            extents.push(extent);
+            extents.push((key.offset, extent));
         }
         self.add_hole(ino, at..range.end.min(end));
         Ok(())
@@ -196,25 +196,62 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// The checksums of extents that the last commit does not know.
-    fn add_csums(&mut self, extents: &[Extent]) -> Step {
+    /// The checksums of data that the last commit does not know at its place in the file.
+    fn add_csums(&mut self, ino: u64, extents: &[(u64, Extent)]) -> Step {
         let roots = &*self.inodes.roots;
-        let shape = CsumShape::of(&roots.superblock());
-        for extent in extents {
+        for (start, extent) in extents {
             let Extent::Disk(part) = extent else { continue };
-            if part.prealloc || part.generation != self.log.transid() {
+            if part.prealloc || self.is_committed_data(ino, *start, part)? {
                 continue;
             }
-            // Of the whole extent, so that parts of it never overlap in the log.
-            let sectors = part.disk.len / roots.sectorsize();
-            let sums = data_csums(roots, part.disk.start, sectors as usize)?;
+            let summed = part.summed();
+            let sectors = (summed.end.0 - summed.start.0) / roots.sectorsize();
+            let sums = data_csums(roots, summed.start, sectors as usize)?;
             if sums.first_missing().is_some() {
                 return Err(Stop::Unlogged(Unlogged::Item));
             }
-            for (key, sums) in shape.items(part.disk.start, sums.bytes()) {
-                self.log.put(key, sums);
-            }
+            self.put_csums(summed.start, sums.bytes());
         }
         Ok(())
+    }
+
+    /// Whether the last commit has this data at this place of the file, and so its checksums.
+    fn is_committed_data(&self, ino: u64, start: u64, part: &DiskPart) -> Result<bool> {
+        if part.generation >= self.log.transid() {
+            return Ok(false);
+        }
+        let end = start.saturating_add(part.len);
+        let before = self.extents_across(&self.committed, ino, start..end)?;
+        Ok(!before.is_empty()
+            && before.iter().all(|(_, before)| {
+                matches!(before, Extent::Disk(old) if !old.prealloc && old.disk == part.disk)
+            }))
+    }
+
+    /// Puts checksums in place of those that the log has of these sectors, so that no two items overlap.
+    fn put_csums(&mut self, start: Logical, sums: &[u8]) {
+        let shape = CsumShape::of(&self.inodes.roots.superblock());
+        let (mut start, mut sums) = (start, sums.to_vec());
+        let key = |at: u64| Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, at);
+        let end = |at: u64, sums: &[u8]| at + shape.covered(sums.len());
+        if let Some((old, item)) = self.log.last_in(key(0)..=key(start.0))
+            && end(old.offset, &item) > start.0
+        {
+            let kept = shape.bytes_for(start.0 - old.offset);
+            let behind = (kept + sums.len()).min(item.len());
+            sums = [&item[..kept], &sums, &item[behind..]].concat();
+            start = Logical(old.offset);
+        }
+        let last = key(end(start.0, &sums) - 1);
+        for (old, item) in self.log.items_in(key(start.0)..=last) {
+            let covered = shape.bytes_for(end(start.0, &sums).saturating_sub(old.offset));
+            if covered < item.len() {
+                sums.extend_from_slice(&item[covered..]);
+            }
+            self.log.delete(old);
+        }
+        for (key, sums) in shape.items(start, &sums) {
+            self.log.put(key, sums);
+        }
     }
 }
