@@ -123,8 +123,8 @@ impl Bench {
         self.dir.path().join("mnt")
     }
 
-    /// Serves the mount until it is killed. In every second round as where the kernel offers no io_uring, and in two of
-    /// four with a log, which holds what was synced for longer.
+    /// Serves the mount until it is killed. Two of four rounds are as where the kernel offers no io_uring. Two have a log,
+    /// which holds what was synced for longer.
     fn serve(&self, round: u64) -> Child {
         self.serve_with(match round % 4 {
             0 => "commit=1",

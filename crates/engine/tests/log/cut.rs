@@ -142,4 +142,9 @@ fn new_chunks_are_committed() {
     volume.fsync(file).unwrap();
     assert!(volume.writer_stats().unwrap().commits > commits);
     assert!(!volume.superblock().has_log());
+    // From then on the commit knows it, and chunks that were made ahead count for nothing.
+    let logs = volume.writer_stats().unwrap().logs;
+    volume.write(file, 0, &pattern(2, 4096)).unwrap();
+    volume.fsync(file).unwrap();
+    assert_eq!(volume.writer_stats().unwrap().logs, logs + 1);
 }

@@ -187,7 +187,8 @@ impl Space {
     /// Whether transactions after `committed` have made a chunk, which the last commit does not know.
     pub fn has_new_groups(&self, committed: Transid) -> bool {
         let groups = self.groups();
-        groups.iter().any(|group| !group.is_of(committed))
+        let is_new = |group: &BlockGroup| group.created().is_some_and(|made| made > committed);
+        groups.iter().any(|group| is_new(group))
     }
 
     /// Whether data and metadata share their groups.
