@@ -75,7 +75,7 @@ impl Files {
     /// thread commits.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
         match self.inodes.transactions()?.wants_commit(next) {
-            true => self.inodes.transactions()?.commit_running(),
+            true => Ok(self.inodes.transactions()?.commit_running()?),
             false => Ok(()),
         }
     }

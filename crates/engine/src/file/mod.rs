@@ -38,7 +38,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use ubtrfs_transaction::SpaceReclaim;
 use ubtrfs_transaction::roots::{Rescue, Roots};
 
-use crate::error::Result;
 use crate::inode::Inodes;
 
 /// The data of a volume's regular files.
@@ -70,15 +69,15 @@ impl Files {
 }
 
 impl SpaceReclaim for Files {
-    fn write_back_dirty(&self) -> Result<()> {
-        self.write_back_all()
+    fn write_back_dirty(&self) -> ubtrfs_transaction::Result<()> {
+        Ok(self.write_back_all()?)
     }
 
     fn evict_orphans(&self) {
         self.inodes.evict_orphans();
     }
 
-    fn write_lazy_times(&self) -> Result<()> {
-        self.inodes.write_times()
+    fn write_lazy_times(&self) -> ubtrfs_transaction::Result<()> {
+        Ok(self.inodes.write_times()?)
     }
 }

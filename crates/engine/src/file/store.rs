@@ -238,7 +238,7 @@ impl<'a, 'p> Store<'a, 'p> {
                 continue;
             }
             if let Err(error) = write(&[(*logical, &**bytes)]) {
-                self.fail(*index, error);
+                self.fail(*index, error.into());
             }
         }
     }

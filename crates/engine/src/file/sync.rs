@@ -56,7 +56,7 @@ impl Files {
             Some(file_sync) => file_sync.sync_file(inode),
             None => {
                 self.write_back_for_sync(inode, Durable::All, WritebackErrors::report)?;
-                self.inodes.transactions()?.commit_running()
+                Ok(self.inodes.transactions()?.commit_running()?)
             }
         }
     }

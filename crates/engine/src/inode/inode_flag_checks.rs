@@ -27,7 +27,7 @@ pub(crate) fn may_remove(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()>
 /// Whether owner, mode, times and attributes may change.
 pub(crate) fn may_change(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
     check_mutable(id, item)?;
-    tree.check_writable()
+    Ok(tree.check_writable()?)
 }
 
 /// Whether the contents may change; appending to them at least.
@@ -35,7 +35,7 @@ pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()>
     if item.flags().contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted(id));
     }
-    tree.check_writable()
+    Ok(tree.check_writable()?)
 }
 
 /// Refuses what is append-only or immutable: it keeps its names and attributes.

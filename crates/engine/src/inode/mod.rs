@@ -116,7 +116,7 @@ impl Inodes {
 
     /// Reserves for an operation (`TransactionManager::reserve_metadata`).
     pub(crate) fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
-        self.transactions()?.reserve_metadata(cost)
+        Ok(self.transactions()?.reserve_metadata(cost)?)
     }
 
     /// Joins the running transaction (`TransactionManager::join_transaction`).
@@ -124,7 +124,7 @@ impl Inodes {
         &'v self,
         reservation: Reservation<'v>,
     ) -> Result<TransactionHandle<'v>> {
-        self.transactions()?.join_transaction(reservation)
+        Ok(self.transactions()?.join_transaction(reservation)?)
     }
 
     /// The object of an inode, if there is one.

@@ -98,7 +98,7 @@ impl TreeLog {
         let manager = self.inodes.transactions()?;
         if !self.is_on {
             return match what {
-                Durable::All => manager.commit_running(),
+                Durable::All => Ok(manager.commit_running()?),
                 Durable::Data => self.commit_data_of(inode),
             };
         }
@@ -106,7 +106,7 @@ impl TreeLog {
             && let Ok(changed) = inode.tree.inode_items.changed_in(inode.id)
             && manager.committed() >= changed
         {
-            return manager.commit_through(changed);
+            return Ok(manager.commit_through(changed)?);
         }
         let request = Arc::new(Request {
             inode: Arc::clone(inode),
@@ -131,7 +131,7 @@ impl TreeLog {
         let manager = self.inodes.transactions()?;
         let items = &inode.tree.inode_items;
         match items.changed_in(inode.id) {
-            Ok(changed) => manager.commit_through(changed),
+            Ok(changed) => Ok(manager.commit_through(changed)?),
             Err(ticket) => {
                 let running = manager.running_transid();
                 manager.commit_through(running)?;
@@ -161,22 +161,23 @@ impl TreeLog {
                 Ok(()) => {}
                 Err(Stop::Unlogged(reason)) => {
                     tracing::debug!(?reason, "a commit in place of a log");
-                    return session.commit_instead(reason);
+                    return Ok(session.commit_instead(reason)?);
                 }
                 Err(Stop::Failed(error)) => {
                     tracing::warn!(%error, "nothing could be logged: a commit takes its place");
-                    return session.commit_instead(Unlogged::Failed);
+                    return Ok(session.commit_instead(Unlogged::Failed)?);
                 }
             }
         }
-        match session.write() {
-            Ok(LogOutcome::Written) => Ok(()),
-            Ok(LogOutcome::NoRoom) => session.commit_instead(Unlogged::NoRoom),
+        let reason = match session.write() {
+            Ok(LogOutcome::Written) => return Ok(()),
+            Ok(LogOutcome::NoRoom) => Unlogged::NoRoom,
             Err(error) => {
                 tracing::warn!(%error, "the log could not be written: a commit takes its place");
-                session.commit_instead(Unlogged::Failed)
+                Unlogged::Failed
             }
-        }
+        };
+        Ok(session.commit_instead(reason)?)
     }
 
     /// Puts what was changed of inodes of one subvolume into its log.

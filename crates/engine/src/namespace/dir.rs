@@ -117,7 +117,7 @@ impl Namespace {
     /// The inode that an entry of `dir` leads to. `key` is the entry's, for errors.
     fn entry_target(&self, dir: FileId, name: &[u8], location: Key, key: Key) -> Result<FileId> {
         match location.item_type {
-            KeyType::INODE_ITEM => inode_of(dir.root, location.objectid, key),
+            KeyType::INODE_ITEM => Ok(inode_of(dir.root, location.objectid, key)?),
             KeyType::ROOT_ITEM => self.nested_subvolume(dir, name, RootId(location.objectid)),
             _ => Err(Error::Corrupt {
                 tree: dir.root,
@@ -143,8 +143,8 @@ impl Namespace {
             return Ok(FileId::stub_in(dir));
         }
         match self.roots.root_dir(child) {
-            Err(Error::NoSuchSubvolume(_)) => Ok(FileId::stub_in(dir)),
-            other => other,
+            Err(ubtrfs_transaction::Error::NoSuchSubvolume(_)) => Ok(FileId::stub_in(dir)),
+            other => Ok(other?),
         }
     }
 

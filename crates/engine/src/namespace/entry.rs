@@ -46,7 +46,7 @@ impl FoundEntry {
     pub(super) fn inode_in(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         let key = entry_key(dir.ino.0, name);
         match self.location.item_type {
-            KeyType::INODE_ITEM => inode_of(dir.root, self.location.objectid, key).map(Some),
+            KeyType::INODE_ITEM => Ok(Some(inode_of(dir.root, self.location.objectid, key)?)),
             KeyType::ROOT_ITEM => Ok(None),
             _ => Err(Error::Corrupt {
                 tree: dir.root,

@@ -225,6 +225,6 @@ impl Draft<'_> {
 impl Namespace {
     /// A number that no inode of the tree has, nor ever had since the volume was opened.
     pub(super) fn new_ino(&self, tree: &Arc<Tree>) -> Result<InodeNr> {
-        tree.next_objectid().map(InodeNr)
+        Ok(InodeNr(tree.next_objectid()?))
     }
 }

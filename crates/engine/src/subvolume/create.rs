@@ -62,6 +62,7 @@ impl Subvolumes {
         let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
         let tree = self.roots.subvolume_tree(id);
+        let tree = tree.map_err(Error::from);
         if let Err(error) = tree.and_then(|tree| self.inodes.finish_orphans_once(&tree)) {
             tracing::warn!(%id, %error, "files without a name are left");
         }

@@ -40,9 +40,9 @@ impl Subvolumes {
         id: RootId,
         mut check: impl FnMut(FileId, FileId) -> Result<(), E>,
     ) -> Result<SubvolumePlace, E> {
-        let root = self.roots.root_dir(id)?;
+        let root = self.roots.root_dir(id).map_err(Error::from)?;
         loop {
-            let place = self.roots.subvolume_place(id)?;
+            let place = self.roots.subvolume_place(id).map_err(Error::from)?;
             let place = place.ok_or(Error::NoSuchSubvolume(id))?;
             let mut met = None;
             let deleted = self.delete_locked(place.dir, &place.name, false, |found| {
@@ -55,7 +55,10 @@ impl Subvolumes {
             let was_moved = match (met, &deleted) {
                 (Some(found), _) => found != root,
                 (None, Ok(_)) => false,
-                (None, Err(_)) => self.roots.subvolume_place(id)?.as_ref() != Some(&place),
+                (None, Err(_)) => {
+                    let found = self.roots.subvolume_place(id).map_err(Error::from)?;
+                    found.as_ref() != Some(&place)
+                }
             };
             if !was_moved {
                 return deleted.map(|_| place);
@@ -107,7 +110,7 @@ impl Subvolumes {
         let _pending = root.tree.snapshot_lock.write();
         let locked = Locked::all([&parent, &root])?;
         let (tree, id) = (&root.tree, root.id.root);
-        tree.check_undeleted()?;
+        tree.check_undeleted().map_err(Error::from)?;
         check(root.id)?;
         Draft::new(&parent.tree).may_remove_from(dir)?;
         Draft::new(tree).check_mutable(root.id)?;
@@ -129,7 +132,7 @@ impl Subvolumes {
         }
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         // Until it is known who knows some of it.
-        tree.hold()?;
+        tree.hold().map_err(Error::from)?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
             draft.enter(&txn);
         }

@@ -36,7 +36,7 @@ fn find(ids: &[u8], id: RootId) -> Option<usize> {
 
 impl Subvolumes {
     pub(super) fn uuid_tree(&self) -> Result<Option<Arc<Tree>>> {
-        self.roots.find_tree(RootId::UUID_TREE)
+        Ok(self.roots.find_tree(RootId::UUID_TREE)?)
     }
 }
 

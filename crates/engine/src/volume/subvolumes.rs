@@ -135,11 +135,11 @@ impl Volume {
 
     /// The root directory of a subvolume.
     pub fn root_dir(&self, id: RootId) -> Result<FileId> {
-        self.roots.root_dir(id)
+        Ok(self.roots.root_dir(id)?)
     }
 
     /// Where a subvolume stands; None for the top level and for one that is nowhere.
     pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
-        self.roots.subvolume_place(id)
+        Ok(self.roots.subvolume_place(id)?)
     }
 }

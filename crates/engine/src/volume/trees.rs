@@ -46,21 +46,21 @@ impl Volume {
 
     /// Finds a tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
-        self.roots.find_tree(id)
+        Ok(self.roots.find_tree(id)?)
     }
 
     /// Finds a tree that must exist.
     pub fn tree(&self, id: RootId) -> Result<Arc<Tree>> {
-        self.roots.tree(id)
+        Ok(self.roots.tree(id)?)
     }
 
     /// Finds the tree of a subvolume that can be entered: one that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
-        self.roots.subvolume_tree(id)
+        Ok(self.roots.subvolume_tree(id)?)
     }
 
     /// Calls `each` with every block group in address order.
     pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
-        self.roots.for_each_block_group(each)
+        Ok(self.roots.for_each_block_group(each)?)
     }
 }

@@ -1,18 +1,15 @@
-//! What the engine reports.
+//! What transactions and what they stand on report.
 //!
-//! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
+//! Variants say what was asked and what is wrong on disk.
 
 mod refs;
 mod space;
 
+use ubtrfs_device::DeviceError;
 use ubtrfs_device::nonblocking::WouldBlock;
-use ubtrfs_device::{DeviceError, ReadFailure};
-use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{BuildError, TreeError};
-
-use crate::file_id::FileId;
 
 pub use refs::{ExtentShape, RefError, RefKey};
 pub use space::SpaceError;
@@ -33,119 +30,35 @@ pub enum Error {
     Ref(#[from] RefError),
     #[error(transparent)]
     Space(#[from] SpaceError),
-    #[error("no such file or directory")]
-    NotFound,
-    #[error("the volume is open for reading only")]
-    ReadOnly,
     #[error("the volume is read-only since a transaction failed: {0}")]
     Aborted(String),
     #[error("the volume is closed")]
     Closed,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
-    /// The volume has an fsync log, which cannot be read. The state of the last commit can be had without it.
-    #[error("the fsync log cannot be read: {0}")]
-    LogRead(#[source] Box<Error>),
-    /// An item of the fsync log cannot be replayed. The state of the last commit can be had without the log.
-    #[error(
-        "the fsync log of subvolume {subvolume} cannot be replayed: block {block}, item {key}: {source}"
-    )]
-    LogItem {
-        subvolume: RootId,
-        block: Logical,
-        key: Key,
-        #[source]
-        source: Box<Error>,
-    },
     #[error("the volume is a seed, which is only read")]
     Seed,
     #[error("no space left on device")]
     NoSpace,
-    #[error("the file would be too large")]
-    FileTooBig,
-    #[error("not whole sectors")]
-    Unaligned,
-    #[error("one of the files has checksums, the other has not")]
-    CsumsDiffer,
-    #[error("written data of subvolume {} inode {} is lost: {reason}", .file.root, .file.ino)]
-    DataLost { file: FileId, reason: String },
     #[error("trees still change after {0} rounds of a commit")]
     NoConvergence(usize),
     #[error("a commit panicked: {0}")]
     CommitPanicked(String),
-    #[error("no thread for commits: {0}")]
-    Thread(#[source] std::io::Error),
-    #[error("not a directory")]
-    NotADirectory(FileId),
-    #[error("is a directory")]
-    IsADirectory(FileId),
-    #[error("not a symbolic link")]
-    NotASymlink(FileId),
-    #[error("not a regular file")]
-    NotAFile(FileId),
-    #[error("the name exists")]
-    Exists,
-    #[error("directory {} of subvolume {} is not empty", .0.ino, .0.root)]
-    NotEmpty(FileId),
-    #[error("name too long")]
-    NameTooLong,
-    #[error("too many names have the hash of this one")]
-    NameHashFull,
-    #[error("too many links")]
-    TooManyLinks,
-    #[error("not in the same subvolume")]
-    CrossSubvolume,
-    #[error("not a subvolume")]
-    NotASubvolume,
     #[error("subvolume {0} is read-only")]
     ReadOnlySubvolume(RootId),
-    #[error("subvolume {0} is the default subvolume")]
-    DefaultSubvolume(RootId),
-    /// Immutable or append-only, or a kind of file with which it cannot be done.
-    #[error("inode {} of subvolume {} may not be changed so", .0.ino, .0.root)]
-    NotPermitted(FileId),
-    #[error("invalid {0}")]
-    Invalid(&'static str),
-    #[error("no such attribute")]
-    NoXattr,
-    #[error("attribute of a kind that is not supported")]
-    XattrNamespace,
-    #[error("no room for the attribute beside others")]
-    XattrTooBig,
-    #[error("too many levels of symbolic links")]
-    TooManySymlinks,
     #[error("tree {0} does not exist")]
     NoSuchTree(RootId),
     #[error("subvolume {0} does not exist")]
     NoSuchSubvolume(RootId),
-    #[error("inode {} does not exist in subvolume {}", .0.ino, .0.root)]
-    NoSuchInode(FileId),
     #[error("tree {tree}, item {key}: {what}")]
     Corrupt {
         tree: RootId,
         key: Key,
         what: CorruptItem,
     },
-    #[error("subvolume {} inode {} offset {offset}: {source}", .file.root, .file.ino)]
-    DataRead {
-        file: FileId,
-        offset: u64,
-        #[source]
-        source: ReadFailure,
-    },
-    #[error("subvolume {} inode {} offset {offset}: data at {logical} has no checksum", .file.root, .file.ino)]
-    CsumMissing {
-        file: FileId,
-        offset: u64,
-        logical: Logical,
-    },
-    #[error("subvolume {} inode {} offset {offset}: {source}", .file.root, .file.ino)]
-    Decompress {
-        file: FileId,
-        offset: u64,
-        #[source]
-        source: CodecError,
-    },
+    /// What frees space above has failed (`SpaceReclaim`).
+    #[error(transparent)]
+    Reclaim(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -156,38 +69,8 @@ impl Error {
             Error::Device(source) | Error::Space(SpaceError::Device(source)) => {
                 source.is_would_block()
             }
-            Error::DataRead { source, .. } => source.is_would_block(),
             _ => false,
         }
-    }
-
-    /// Whether it says that the volume, or what it lies on, is protected from being written. The kernel's btrfs
-    /// says as much in the same cases, and mount(8) then tries without writing.
-    pub fn is_write_protected(&self) -> bool {
-        let Error::Device(DeviceError::Open { source, .. }) = self else {
-            return matches!(self, Error::Seed);
-        };
-        matches!(
-            source.kind(),
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
-        )
-    }
-
-    /// Whether it says that a volume may be opened for reading only.
-    pub fn is_unwritable(&self) -> bool {
-        match self {
-            Error::Unwritable(_) | Error::Seed => true,
-            Error::Device(source) => matches!(
-                source,
-                DeviceError::Foreign { .. } | DeviceError::TotalBytes { .. }
-            ),
-            _ => false,
-        }
-    }
-
-    /// Whether it says that the fsync log cannot be replayed.
-    pub fn is_of_log(&self) -> bool {
-        matches!(self, Error::LogRead(_) | Error::LogItem { .. })
     }
 
     /// Whether it says that the volume is full.
@@ -204,32 +87,12 @@ impl Error {
 pub enum CorruptItem {
     #[error("item cannot be decoded")]
     Undecodable,
-    #[error("mode {0:#o} has no file type")]
-    Mode(u32),
-    #[error("directory entry points to {0}, neither an inode nor a subvolume")]
-    Location(Key),
-    #[error("unknown compression {0}")]
-    Compression(u8),
-    #[error("file extent is encrypted or encoded in an unknown way")]
-    Encoding,
-    #[error(
-        "compressed extent of {disk_bytes} bytes on disk, {ram_bytes} in memory is out of range"
-    )]
-    CompressedSize { disk_bytes: u64, ram_bytes: u64 },
-    #[error("file extent reaches beyond the file offsets or its extent")]
-    ExtentRange,
     #[error("file extent at {logical} is in no chunk, or reaches beyond it")]
     ExtentUnmapped { logical: Logical },
     #[error("a tree block that is in use has no reference")]
     Unreferenced,
-    #[error("file extents overlap")]
-    ExtentOverlap,
     #[error("{0} cannot be the number of an inode")]
     InodeNumber(InodeNr),
-    #[error("inode {0} has no name")]
-    NoName(InodeNr),
-    #[error("a name is not listed where its back reference says")]
-    NotListed,
     #[error("block group has no FREE_SPACE_INFO")]
     NoFreeSpaceInfo,
     #[error("{found} free ranges, not {said}")]
@@ -246,18 +109,4 @@ pub enum CorruptItem {
     AlreadyFree,
     #[error("space became used that was not free")]
     NotFree,
-    #[error("directories or subvolumes form a loop")]
-    Loop,
-    #[error("it is of inode {0}, which does not exist")]
-    LogNoInode(InodeNr),
-    #[error("it needs an inode of another kind")]
-    LogKind,
-    #[error("it would change the entry of a subvolume")]
-    LogSubvolumeEntry,
-    #[error("index {0} of the directory is another entry's")]
-    LogIndexTaken(u64),
-    #[error("a directory would have {0} names")]
-    LogDirectoryNames(u32),
-    #[error("the extent at {0} lies in space that is in use, or that is none for data")]
-    LogExtentInUse(Logical),
 }

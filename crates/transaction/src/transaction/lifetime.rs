@@ -1,5 +1,6 @@
 //! When a volume takes no changes any more. It can be waited for without keeping the devices open.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Lifetime {
         self.0.closed.load(Ordering::Acquire)
     }
 
-    pub(super) fn abort(&self, reason: &Error) {
+    pub(super) fn abort(&self, reason: &dyn Display) {
         let reason = Some(Arc::new(reason.to_string()));
         let aborted = &self.0.aborted;
         aborted.compare_and_swap(&None::<Arc<String>>, reason);

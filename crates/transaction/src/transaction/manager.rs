@@ -10,6 +10,7 @@
 //! Not here: reservations (`admission`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -28,7 +29,7 @@ use super::running::Running;
 use super::shared_extents::SharedExtents;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::roots::{LazyTimes, Roots};
 use crate::space::Space;
 
@@ -135,7 +136,7 @@ impl TransactionManager {
     }
 
     /// WRITER-2. The first reason stays.
-    pub fn abort(&self, reason: &Error) {
+    pub fn abort(&self, reason: &dyn Display) {
         tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
         self.lifetime.abort(reason);
         self.threads.notify_frozen();

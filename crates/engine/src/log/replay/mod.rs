@@ -55,7 +55,7 @@ pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
         manager.abort(error);
     }
     replayed?;
-    manager.commit_running()
+    Ok(manager.commit_running()?)
 }
 
 /// Shows a volume that is opened for reading with its log. Nothing is written.

@@ -206,7 +206,7 @@ impl Gather<'_> {
             }
             let summed = part.summed();
             let sectors = (summed.end.0 - summed.start.0) / roots.sectorsize();
-            let sums = data_csums(roots, summed.start, sectors as usize)?;
+            let sums = data_csums(roots, summed.start, sectors as usize).map_err(Error::from)?;
             if sums.first_missing().is_some() {
                 return Err(Stop::Unlogged(Unlogged::Item));
             }
