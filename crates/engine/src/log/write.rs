@@ -117,13 +117,16 @@ impl TreeLog {
         if request.is_served.load(Ordering::Acquire) {
             return Ok(());
         }
-        let requests = std::mem::take(&mut *self.queue.lock());
-        let outcome = self.log(&mut logged, &requests);
-        for served in &requests {
-            // The others of a log that failed try by themselves.
-            served.is_served.store(outcome.is_ok(), Ordering::Release);
+        let mut requests = std::mem::take(&mut *self.queue.lock());
+        // Another has taken it along and failed.
+        if !requests.iter().any(|other| Arc::ptr_eq(other, &request)) {
+            requests.push(request);
         }
-        outcome
+        self.log(&mut logged, &requests)?;
+        for served in &requests {
+            served.is_served.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.

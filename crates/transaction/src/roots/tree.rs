@@ -255,23 +255,31 @@ impl Tree {
         change: ItemChange,
         transid: Transid,
     ) -> i64 {
+        if !self.log_journal.is_active() {
+            return self.edit_unlogged(edits, names, change, transid);
+        }
+        let edits: Vec<Edit> = edits.into_iter().collect();
+        self.log_journal.note(edits.iter().map(Edit::key));
+        self.edit_unlogged(edits, names, change, transid)
+    }
+
+    #[inline]
+    fn edit_unlogged(
+        &self,
+        edits: impl IntoIterator<Item = Edit>,
+        names: Option<&NameChanges>,
+        change: ItemChange,
+        transid: Transid,
+    ) -> i64 {
         let mut tickets = None;
-        let is_logged = self.log_journal.is_active();
-        let mut edited = Vec::new();
         let edits = edits.into_iter().inspect(|edit| {
             // The first one: the mutable set is held from here on.
             if let (None, Some(names)) = (&tickets, names) {
                 tickets = Some(names.take_out(&self.names));
             }
             self.inode_items.follow(self.id, edit, change, transid);
-            if is_logged {
-                edited.push(edit.key());
-            }
         });
         let grown = self.live().edit(edits);
-        if is_logged {
-            self.log_journal.note(edited);
-        }
         if let (Some(tickets), Some(names)) = (tickets, names) {
             names.enter(&self.names, tickets);
         }

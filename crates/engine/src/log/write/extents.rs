@@ -221,11 +221,17 @@ impl Gather<'_> {
             return Ok(false);
         }
         let end = start.saturating_add(part.len);
-        let before = self.extents_across(&self.committed, ino, start..end)?;
-        Ok(!before.is_empty()
-            && before.iter().all(|(_, before)| {
-                matches!(before, Extent::Disk(old) if !old.prealloc && old.disk == part.disk)
-            }))
+        let mut at = start;
+        for (key, before) in self.extents_across(&self.committed, ino, start..end)? {
+            match before {
+                Extent::Disk(old) if !old.prealloc && old.disk == part.disk && key.offset <= at => {
+                    at = key.offset.saturating_add(old.len);
+                }
+                _ => return Ok(false),
+            }
+        }
+        // What is shared with another file may reach further than it did.
+        Ok(at >= end)
     }
 
     /// Puts checksums in place of those that the log has of these sectors, so that no two items overlap.
