@@ -170,6 +170,7 @@ mod tests {
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
     use rustix::fs::OFlags;
+    use ubtrfs_device::DeviceError;
     use ubtrfs_engine::{NewInode, OpenOptions};
     use ubtrfs_format::ids::RootId;
     use ubtrfs_sim::kernel::{self, KernelVolume, LoopDevice, MkfsSpec};
@@ -189,8 +190,7 @@ mod tests {
         }
         let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
         let device = LoopDevice::attach(&made.devices()[0]).unwrap();
-        let options = OpenOptions::default().writable(true);
-        let volume = Volume::open(&[device.path().into()], &options).unwrap();
+        let volume = opened_to_write(device.path());
         let file = device_at(&volume, device.path()).unwrap();
         file.claim().unwrap().release();
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -211,21 +211,37 @@ mod tests {
     }
 
     /// A process that another test starts has a copy of a claim until it executes its program.
-    fn claimed_by_a_stranger(device: &Path) -> File {
-        let mut exclusive = File::options();
-        exclusive.read(true);
-        exclusive.custom_flags(OFlags::EXCL.bits().cast_signed());
+    fn when_free<T, E>(mut open: impl FnMut() -> Result<T, E>, is_taken: impl Fn(&E) -> bool) -> T
+    where
+        E: std::fmt::Debug,
+    {
         let until = Instant::now() + Duration::from_secs(10);
         loop {
-            match exclusive.open(device) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until =>
-                {
+            match open() {
+                Err(error) if is_taken(&error) && Instant::now() < until => {
                     thread::sleep(TRY_EVERY);
                 }
                 opened => return opened.unwrap(),
             }
         }
+    }
+
+    fn claimed_by_a_stranger(device: &Path) -> File {
+        let mut exclusive = File::options();
+        exclusive.read(true);
+        exclusive.custom_flags(OFlags::EXCL.bits().cast_signed());
+        when_free(
+            || exclusive.open(device),
+            |error| error.kind() == io::ErrorKind::ResourceBusy,
+        )
+    }
+
+    fn opened_to_write(device: &Path) -> Arc<Volume> {
+        let options = OpenOptions::default().writable(true);
+        when_free(
+            || Volume::open(&[device.into()], &options),
+            |error| matches!(error, Error::Device(DeviceError::InUse { .. })),
+        )
     }
 
     #[test]
@@ -235,9 +251,8 @@ mod tests {
         }
         let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
         let device = LoopDevice::attach(&made.devices()[0]).unwrap();
-        let options = OpenOptions::default().writable(true);
         for is_taken in [false, true] {
-            let volume = Volume::open(&[device.path().into()], &options).unwrap();
+            let volume = opened_to_write(device.path());
             let before = volume.superblock().generation.get();
             let file = device_at(&volume, device.path()).unwrap();
             file.claim().unwrap().release();
