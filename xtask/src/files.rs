@@ -46,10 +46,16 @@ fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let entry = entry?;
         let path = entry.path();
         let name = entry.file_name();
-        let kind = entry.file_type()?;
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
         if kind.is_dir() {
             if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) {
-                walk(&path, files)?;
+                match walk(&path, files) {
+                    // A folder of tests that run beside this.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    outcome => outcome?,
+                }
             }
         } else if kind.is_file() && is_text(&path) {
             files.push(path);
