@@ -174,6 +174,12 @@ impl Pool {
         self.flush()
     }
 
+    /// Writes the other copies like the first ones of [`Pool::write_log_superblock`]. The next flush makes them durable.
+    pub fn copy_log_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        nonblocking::check()?;
+        self.write_copies(superblock, Copies::Others)
+    }
+
     fn write_copies(&self, superblock: &Superblock, copies: Copies) -> Result<(), DeviceError> {
         for device in self.devices.load().values() {
             let (Some(block), Some(path), Some(item)) =

@@ -197,6 +197,8 @@ impl Commit<'_> {
         let pool = self.roots.pool();
         // COMMIT-5
         pool.check_unchanged()?;
+        // Before this commit changes the devices' items, which the copies of the superblock have.
+        self.manager.logs.copy_superblock(pool)?;
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;
         self.create_pending_subvolumes()?;

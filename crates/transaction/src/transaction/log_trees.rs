@@ -10,6 +10,8 @@
 //!   durable.
 //! - LOG-3: the superblock that names a log is written after its blocks, and all data written before, were flushed.
 //! - LOG-4: blocks of a log lie in chunks that the last commit knows.
+//! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So what was
+//!   synced is not lost with a copy that a power cut tears.
 //!
 //! Locks: `committing`, then the state.
 //! Not here: which items are synced (`log` of the engine), replay.
@@ -20,10 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
+use ubtrfs_device::Pool;
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::superblock::Superblock;
 use ubtrfs_tree::{
     ApplyIo, Block, BlockFormat, BlockSink, BulkTree, Change, CommittedRoot, TreeBlock, apply,
 };
@@ -49,6 +53,8 @@ struct State {
     roots: LogTree,
     /// The places of all blocks that were written (LOG-2).
     places: Vec<Logical>,
+    /// The durable superblock that names the log.
+    superblock: Option<Superblock>,
 }
 
 /// One tree of a log.
@@ -63,6 +69,15 @@ struct LogTree {
 }
 
 impl LogTrees {
+    /// Has the other copies of the superblock name the log. They become durable with the next flush.
+    pub(super) fn copy_superblock(&self, pool: &Pool) -> Result<()> {
+        match &self.state.lock().superblock {
+            // LOG-5
+            Some(superblock) => Ok(pool.copy_log_superblock(superblock)?),
+            None => Ok(()),
+        }
+    }
+
     /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
@@ -214,6 +229,7 @@ impl LogSession<'_> {
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
         roots.pool().write_log_superblock(&superblock)?;
+        state.superblock = Some(superblock);
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);
         Ok(LogOutcome::Written)
     }
