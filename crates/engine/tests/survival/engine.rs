@@ -57,8 +57,7 @@ impl Engine {
 fn commits_by_itself(op: &Op) -> bool {
     matches!(
         op,
-        Op::Fsync { .. }
-            | Op::CreateSubvolume { .. }
+        Op::CreateSubvolume { .. }
             | Op::Snapshot { .. }
             | Op::DeleteSubvolume { .. }
             | Op::Rmdir { .. }

@@ -75,6 +75,9 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
         ran.promise.at_most = ran.history.ops();
         match step {
             Ok(Step::Done) if every_sync(op) => ran.promise.at_least = ran.history.ops(),
+            Ok(Step::Done) if matches!(op, Op::Fsync { .. }) => {
+                ran.promise.synced.push(ran.history.ops());
+            }
             Ok(Step::Refused) => {
                 ran.refused.get_or_insert(index);
                 match engine.volume().sync() {

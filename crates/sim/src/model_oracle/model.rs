@@ -31,7 +31,7 @@ mod tests;
 mod wander;
 
 pub(crate) use compression::COMPRESSION;
-pub(crate) use files::FileKey;
+pub(crate) use files::InodeKey;
 pub(crate) use shown::compare;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Which states a volume may be in after a power cut, and whether it is in one.
 //!
 //! Legal is the state after some prefix of the operations. The prefix holds all that was promised to be durable and
-//! nothing that was not begun. A test of an engine:
+//! nothing that was not begun. Beside it a log may keep inodes that were synced alone. A test of an engine:
 //!
 //! ```text
 //! let recorder = Recorder::new();
@@ -23,6 +23,7 @@
 
 mod history;
 mod judge;
+mod logs;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -154,7 +154,9 @@ fn sectors_written_in_place_are_old_or_new() {
         let survivor = Survivor::open(state, &quiet())?;
         for (number, versions) in versions.iter().enumerate() {
             let promise = Promise::of_thread(state.marks(), number as u8);
-            let Promise { at_least, at_most } = promise;
+            let Promise {
+                at_least, at_most, ..
+            } = promise;
             let since = &versions[at_least..=at_most.max(at_least)];
             let found = read(&survivor, NAMES[number])?;
             if number != RESERVED {

@@ -195,7 +195,9 @@ fn free_space_turns_to_bitmaps_and_back() {
         .random_states(count(8, 500))
         .since(Mark::Durable { thread: 0, ops: 0 });
     let cuts = each_cut(&recorder.recording(), &plan, 1, |state| {
-        let Promise { at_least, at_most } = Promise::of(state.marks());
+        let Promise {
+            at_least, at_most, ..
+        } = Promise::of(state.marks());
         let survivor = Survivor::open(state, &quiet())?;
         let volume = survivor.engine.volume();
         let mut bytes = vec![0; (SECTORS * SECTOR) as usize];

@@ -1,5 +1,6 @@
 //! The model as a manifest, and another reader's manifest held against it.
 
+use super::files::InodeKey;
 use super::inode::{Body, InodeId};
 use super::lookup::Found;
 use super::{ModelFs, TOP};
@@ -33,9 +34,14 @@ impl ModelFs {
     /// know are of no use, so compare with `compare`.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
-        self.show(&FsPath::default(), TOP.root(), &mut manifest);
+        self.each_entry(&mut |_, entry| manifest.entries.push(entry));
         manifest.entries.sort_by(|a, b| a.path.cmp(&b.path));
         manifest.canonical()
+    }
+
+    /// Each path with its inode, of which a stub has none. A directory comes before what is in it.
+    pub(crate) fn each_entry(&self, visit: &mut dyn FnMut(Option<InodeKey>, Entry)) {
+        self.show(&FsPath::default(), TOP.root(), visit);
     }
 
     /// Finds how what a reader shows differs from the model. Left out are `ignored`, inode numbers but for sharing
@@ -50,7 +56,7 @@ impl ModelFs {
         compare(&part.canonical(), shown, &[])
     }
 
-    fn show(&self, path: &FsPath, id: InodeId, manifest: &mut Manifest) {
+    fn show(&self, path: &FsPath, id: InodeId, visit: &mut dyn FnMut(Option<InodeKey>, Entry)) {
         let inode = self.inode(id);
         let known = |time: Option<Time>| time.unwrap_or(UNKNOWN);
         let stat = Stat {
@@ -73,27 +79,31 @@ impl ModelFs {
             Body::Dir(_) | Body::Special(_) => Content::None,
         };
         let xattrs = inode.xattrs.iter();
-        manifest.entries.push(Entry {
+        let entry = Entry {
             path: path.as_bytes().to_vec(),
             stat,
             content,
             xattrs: xattrs
                 .map(|(name, value)| (name.clone(), value.clone().into()))
                 .collect(),
-        });
+        };
+        visit(Some(InodeKey(id)), entry);
         let Body::Dir(dir) = &inode.body else {
             return;
         };
         for (name, entry) in dir.entries.iter() {
             let path = path.join(name);
             match self.follow(id, name, entry) {
-                Found::Inode(child) => self.show(&path, child, manifest),
-                Found::Stub => manifest.entries.push(Entry {
-                    path: path.as_bytes().to_vec(),
-                    stat: STUB,
-                    content: Content::None,
-                    xattrs: Default::default(),
-                }),
+                Found::Inode(child) => self.show(&path, child, visit),
+                Found::Stub => {
+                    let entry = Entry {
+                        path: path.as_bytes().to_vec(),
+                        stat: STUB,
+                        content: Content::None,
+                        xattrs: Default::default(),
+                    };
+                    visit(None, entry);
+                }
             }
         }
     }

@@ -14,9 +14,23 @@ pub enum Mark {
     Started { thread: u8, ops: usize },
     /// This many are durable.
     Durable { thread: u8, ops: usize },
+    /// The last of so many operations was a sync of one inode, which is durable as it was then.
+    Synced { thread: u8, ops: usize },
+}
+
+impl Mark {
+    /// What to mark after operation number `ops` of a thread was done, if anything.
+    pub fn after(op: &Op, thread: u8, ops: usize, promises: impl Fn(&Op) -> bool) -> Option<Mark> {
+        match op {
+            op if promises(op) => Some(Mark::Durable { thread, ops }),
+            Op::Fsync { .. } => Some(Mark::Synced { thread, ops }),
+            _ => None,
+        }
+    }
 }
 
 const DURABLE: u64 = 1 << 63;
+const SYNCED: u64 = 1 << 62;
 const THREAD_SHIFT: u32 = 48;
 const OPS: u64 = (1 << THREAD_SHIFT) - 1;
 
@@ -25,6 +39,7 @@ impl From<Mark> for u64 {
         let (kind, thread, ops) = match mark {
             Mark::Started { thread, ops } => (0, thread, ops),
             Mark::Durable { thread, ops } => (DURABLE, thread, ops),
+            Mark::Synced { thread, ops } => (SYNCED, thread, ops),
         };
         kind | u64::from(thread) << THREAD_SHIFT | ops as u64 & OPS
     }
@@ -34,20 +49,23 @@ impl From<u64> for Mark {
     fn from(mark: u64) -> Mark {
         let thread = (mark >> THREAD_SHIFT) as u8;
         let ops = (mark & OPS) as usize;
-        match mark & DURABLE {
+        match mark & (DURABLE | SYNCED) {
             0 => Mark::Started { thread, ops },
+            SYNCED => Mark::Synced { thread, ops },
             _ => Mark::Durable { thread, ops },
         }
     }
 }
 
 /// What the marks before a power cut say of a thread's operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// So many are there for certain.
     pub at_least: usize,
     /// No more than so many are there.
     pub at_most: usize,
+    /// The numbers of the syncs of single inodes that returned.
+    pub synced: Vec<usize>,
 }
 
 impl Promise {
@@ -66,6 +84,7 @@ impl Promise {
                 Mark::Durable { thread, ops } if thread == wanted => {
                     promise.at_least = promise.at_least.max(ops);
                 }
+                Mark::Synced { thread, ops } if thread == wanted => promise.synced.push(ops),
                 _ => {}
             }
         }
@@ -126,6 +145,11 @@ impl History {
         &self.states[ops].model
     }
 
+    /// The operation after so many.
+    pub(super) fn next(&self, ops: usize) -> Option<&Op> {
+        self.states[ops].next.as_ref()
+    }
+
     /// Does a script to an empty target as the only thread, and marks what begins and what is promised.
     /// An operation after which all is durable is one for which `promises` is true: `every_sync`, unless
     /// the target knows better.
@@ -144,8 +168,10 @@ impl History {
             recorder.mark(Mark::Started { thread: 0, ops });
             let step = run.step(op);
             let step = step.map_err(|problem| Failure { index, problem })?;
-            if step == Step::Done && promises(op) {
-                recorder.mark(Mark::Durable { thread: 0, ops });
+            if step == Step::Done
+                && let Some(mark) = Mark::after(op, 0, ops, &promises)
+            {
+                recorder.mark(mark);
             }
             history.push(op.clone(), run.model.clone());
         }
@@ -168,7 +194,7 @@ pub fn every_sync(op: &Op) -> bool {
     op.durability() == Durability::Everything
 }
 
-/// The same, and Fsync too: for an engine that commits at fsync.
+/// The same, and Fsync too: for a target that keeps everything at fsync.
 pub fn every_sync_and_fsync(op: &Op) -> bool {
     op.durability() != Durability::Nothing
 }

@@ -1,11 +1,12 @@
-//! Finds the prefix of a history that a volume shows after a power cut.
+//! Finds the prefix of a history that a volume shows after a power cut, or what a log keeps beside one.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::history::{History, Prints, Promise, part};
+use super::logs::Logs;
 use crate::manifest::{Content, Difference, Field, Manifest};
-use crate::model::{FileKey, compare};
+use crate::model::{InodeKey, compare};
 use crate::script::{self, Op};
 
 /// How the bytes of files may stand to the prefix.
@@ -32,8 +33,10 @@ pub struct Rules {
 /// The volume is in a legal state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Operations that it holds; the most, if several numbers fit.
+    /// Operations that it holds; the most, if several numbers fit. With a log, these at least.
     pub prefix: usize,
+    /// A log keeps more of later operations.
+    pub has_log: bool,
 }
 
 /// The volume shows no legal state.
@@ -46,13 +49,17 @@ pub struct CrashFault {
     pub differences: Vec<Difference>,
     /// An illegal prefix that fits: durable operations were lost, or ones that had not begun were done.
     pub shows: Option<usize>,
+    /// The reasons why it is not legal with a log either.
+    pub of_log: Vec<String>,
 }
 
 const SHOWN: usize = 20;
 
 impl fmt::Display for CrashFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Promise { at_least, at_most } = self.promise;
+        let Promise {
+            at_least, at_most, ..
+        } = self.promise;
         write!(f, "no prefix of {at_least} to {at_most} operations")?;
         if let Some(shows) = self.shows {
             write!(f, ", but one of {shows}")?;
@@ -63,6 +70,9 @@ impl fmt::Display for CrashFault {
         }
         if self.differences.len() > SHOWN {
             write!(f, "\n  ... and {} more", self.differences.len() - SHOWN)?;
+        }
+        for fault in self.of_log.iter().take(SHOWN) {
+            write!(f, "\n  with a log: {fault}")?;
         }
         Ok(())
     }
@@ -84,8 +94,28 @@ pub fn judge_crash(
         legal: promise.at_least.min(most)..=most,
         rules,
     };
-    if let Some(prefix) = judge.fitting(judge.legal.clone().rev()) {
-        return Ok(Verdict { prefix });
+    let prefix = judge.fitting(judge.legal.clone().rev());
+    if let Some(prefix) = prefix
+        && promise.synced.iter().all(|ops| *ops <= prefix)
+    {
+        return Ok(Verdict {
+            prefix,
+            has_log: false,
+        });
+    }
+    let logs = Logs::since(history, &judge.shown, judge.legal.clone(), rules);
+    let of_log = logs.map(|logs| {
+        let mut faults = logs.lost_syncs(&promise);
+        if prefix.is_none() {
+            faults.extend(logs.faults());
+        }
+        faults
+    });
+    if of_log.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(Verdict {
+            prefix: prefix.unwrap_or(*judge.legal.start()),
+            has_log: true,
+        });
     }
     let differences = |ops| (ops, judge.differences(ops));
     let nearest = judge.legal.clone().rev().map(differences);
@@ -98,6 +128,7 @@ pub fn judge_crash(
         nearest,
         differences,
         shows: judge.fitting(illegal),
+        of_log: of_log.unwrap_or_default(),
     }))
 }
 
@@ -166,9 +197,9 @@ impl Judge<'_> {
     }
 
     /// The operation after a prefix changes this file at once, whatever of it waits to be written.
-    fn is_overtaking(&self, ops: usize, file: FileKey) -> bool {
+    fn is_overtaking(&self, ops: usize, file: InodeKey) -> bool {
         let is_so = matches!(
-            self.next(ops),
+            self.history.next(ops),
             Some(
                 Op::Clone { .. }
                     | Op::CopyRange { .. }
@@ -180,14 +211,14 @@ impl Judge<'_> {
     }
 
     /// The operation after a prefix changes this file.
-    fn is_changing(&self, ops: usize, file: FileKey) -> bool {
-        let changed = self.next(ops).and_then(|op| op.changed_file());
+    fn is_changing(&self, ops: usize, file: InodeKey) -> bool {
+        let changed = self.history.next(ops).and_then(|op| op.changed_file());
         changed.and_then(|at| self.history.model(ops).file_of(at)) == Some(file)
             && ops < *self.legal.end()
     }
 
     /// The size is one that the file may have during the operation after a prefix.
-    fn is_between(&self, ops: usize, file: FileKey, size: u64) -> bool {
+    fn is_between(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         let after = (ops + 1).min(*self.legal.end());
         let sizes = [ops, after].map(|ops| {
             let bytes = self.history.model(ops).bytes_of(file);
@@ -196,13 +227,8 @@ impl Judge<'_> {
         (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
     }
 
-    /// The operation after a prefix.
-    fn next(&self, ops: usize) -> Option<&Op> {
-        self.history.states[ops].next.as_ref()
-    }
-
     /// The operation after the prefix is changing this file, and the size is none that it could not have.
-    fn is_torn(&self, ops: usize, file: FileKey, size: u64) -> bool {
+    fn is_torn(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         self.is_changing(ops, file) && self.is_between(ops, file, size)
     }
 }

@@ -10,7 +10,8 @@ use crate::manifest::{Field, Manifest};
 use crate::model::ModelFs;
 use crate::record::{CrashPlan, RecordDevice, Recorder};
 use crate::script::{
-    At, Data, Op, OpError, Outcome, RunOptions, Shape, Target, ThreadPlan, generate, path,
+    At, Data, Op, OpError, Outcome, RenameHow, RunOptions, Shape, Target, ThreadPlan, generate,
+    path,
 };
 use crate::seed;
 
@@ -94,7 +95,7 @@ impl Target for Toy {
         let outcome = self.model.apply(op);
         self.ops += 1;
         // Commits also come when nobody asked.
-        if every_sync(op) || self.ops.is_multiple_of(7) {
+        if every_sync_and_fsync(op) || self.ops.is_multiple_of(7) {
             self.commit();
         }
         outcome
@@ -173,7 +174,11 @@ fn write(name: &str, len_bytes: usize) -> Op {
 }
 
 fn promise(at_least: usize, at_most: usize) -> Promise {
-    Promise { at_least, at_most }
+    Promise {
+        at_least,
+        at_most,
+        synced: Vec::new(),
+    }
 }
 
 #[test]
@@ -181,7 +186,13 @@ fn fault_names_the_prefix_that_fits_and_the_nearest_legal_one() {
     let history = history(&[create("a"), create("b"), create("c"), create("d")]);
     let rules = Rules::default();
     let judge = |ops: usize, promise| judge_crash(&history, &history.shown(ops), promise, &rules);
-    assert_eq!(judge(2, promise(1, 3)).unwrap(), Verdict { prefix: 2 });
+    assert_eq!(
+        judge(2, promise(1, 3)).unwrap(),
+        Verdict {
+            prefix: 2,
+            has_log: false
+        }
+    );
     let lost = judge(1, promise(2, 4)).unwrap_err();
     assert_eq!((lost.shows, lost.nearest), (Some(1), 2));
     assert!(lost.to_string().contains("/b: only left"), "{lost}");
@@ -306,7 +317,7 @@ impl Target for Shared {
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {
         let (model, durable) = &mut *self.state.lock();
         let outcome = model.apply(op);
-        if every_sync(op) {
+        if every_sync_and_fsync(op) {
             durable.push(model.manifest());
             let number = durable.len() as u64;
             self.device.write_at(&number.to_le_bytes(), 0).unwrap();
@@ -349,11 +360,111 @@ fn each_thread_finds_its_own_prefix_after_a_cut() {
     assert!(found > 300, "{found}");
 }
 
+fn fsync(name: &str) -> Op {
+    Op::Fsync {
+        at: At::Path(path(name)),
+    }
+}
+
+/// What a volume shows without some of its paths.
+fn without(mut shown: Manifest, paths: &[&str]) -> Manifest {
+    shown
+        .entries
+        .retain(|entry| !paths.iter().any(|path| entry.path == path.as_bytes()));
+    shown
+}
+
+#[test]
+fn log_keeps_what_was_synced_and_may_leave_out_the_rest() {
+    let history = history(&[
+        create("a"),
+        create("b"),
+        write("a", 5000),
+        fsync("a"),
+        create("c"),
+    ]);
+    let judge = |shown: Manifest, at_least, synced: &[usize]| {
+        let promise = Promise {
+            synced: synced.to_vec(),
+            ..promise(at_least, 5)
+        };
+        judge_crash(&history, &shown, promise, &Rules::default())
+    };
+    let logged = Verdict {
+        prefix: 0,
+        has_log: true,
+    };
+    let only_a = without(history.shown(4), &["b"]);
+    assert_eq!(judge(only_a.clone(), 0, &[4]).unwrap(), logged);
+    // Also if the sync has not returned, when nothing of it need be there.
+    assert_eq!(judge(only_a.clone(), 0, &[]).unwrap(), logged);
+    assert_eq!(judge(history.shown(0), 0, &[]).unwrap().prefix, 0);
+
+    let fault = |shown, at_least, synced: &[usize]| {
+        let fault = judge(shown, at_least, synced).unwrap_err();
+        fault.to_string()
+    };
+    assert!(fault(history.shown(0), 0, &[4]).contains("is gone"));
+    let empty = without(history.shown(2), &["b"]);
+    assert!(fault(empty, 0, &[4]).contains("synced by operation 4"));
+    assert!(fault(only_a.clone(), 2, &[4]).contains("was always there"));
+    let mut strange = only_a;
+    strange.entries[1].stat.mode = 0o123;
+    assert!(fault(strange, 0, &[]).contains("never was so"));
+    // The last operation may be there whatever was synced.
+    assert_eq!(judge(history.shown(5), 0, &[4]).unwrap().prefix, 5);
+}
+
+#[test]
+fn synced_names_are_followed_through_moved_directories() {
+    let mkdir = |name| Op::Mkdir {
+        path: path(name),
+        mode: 0o755,
+    };
+    let rename = |from, to| Op::Rename {
+        from: path(from),
+        to: path(to),
+        how: RenameHow::Replace,
+    };
+    let history = history(&[
+        mkdir("d"),
+        create("d/a"),
+        Op::Sync,
+        rename("d", "e"),
+        rename("e/a", "e/b"),
+        fsync("e/b"),
+    ]);
+    let judge = |shown: Manifest| {
+        let promise = Promise {
+            synced: vec![6],
+            ..promise(3, 6)
+        };
+        let verdict = judge_crash(&history, &shown, promise, &Rules::default());
+        verdict.map_err(|fault| fault.to_string())
+    };
+    let mut moved = history.shown(6);
+    assert!(!judge(moved.clone()).unwrap().has_log);
+    // The directory has its old name still.
+    for entry in &mut moved.entries[1..] {
+        entry.path[0] = b'd';
+    }
+    assert!(judge(moved.clone()).unwrap().has_log);
+    assert!(judge(history.shown(3)).unwrap_err().contains("is gone"));
+    let mut old_name = moved.entries[2].clone();
+    old_name.path = b"d/a".to_vec();
+    moved.entries.insert(2, old_name);
+    assert!(judge(moved).unwrap_err().contains("is there still"));
+}
+
 #[test]
 fn marks_survive_their_encoding() {
     for thread in [0, 1, 255] {
         for ops in [0, 1, 1 << 40] {
-            for mark in [Mark::Started { thread, ops }, Mark::Durable { thread, ops }] {
+            for mark in [
+                Mark::Started { thread, ops },
+                Mark::Durable { thread, ops },
+                Mark::Synced { thread, ops },
+            ] {
                 assert_eq!(Mark::from(u64::from(mark)), mark);
             }
         }

@@ -56,8 +56,10 @@ impl<P: Fn(&Op) -> bool + Sync> Watch for Threads<'_, P> {
     fn after(&self, thread: u8, index: usize, step: &Step, model: &ModelFs) {
         let op = &self.plan.threads[usize::from(thread)][index];
         let ops = index + 1;
-        if *step == Step::Done && (self.promises)(op) {
-            self.recorder.mark(Mark::Durable { thread, ops });
+        if *step == Step::Done
+            && let Some(mark) = Mark::after(op, thread, ops, &self.promises)
+        {
+            self.recorder.mark(mark);
         }
         let mut histories = self.histories.lock();
         histories[usize::from(thread)].push(op.clone(), model.clone());

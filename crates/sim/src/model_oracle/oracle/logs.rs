@@ -1,0 +1,417 @@
+//! Judges a volume with a log beside its last commit. The inodes that were synced are as at their syncs or later. The
+//! others are as at some moment since the last promise, and none is lost that was there all the time.
+//!
+//! Inodes are followed through the history, not paths: a directory may have been moved, and only what is in it logged.
+//! Each field of an inode is judged alone, as a log may hold a part of it. A new inode that is logged for its name
+//! only may be empty.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use super::history::{History, Promise};
+use super::judge::{DataRule, Rules};
+use crate::manifest::{Difference, Entry, Field, Manifest};
+use crate::model::{InodeKey, compare};
+use crate::script::{FsPath, Op};
+
+/// What replay makes anew, or the checker judges.
+const UNJUDGED: [Field; 3] = [Field::Nlink, Field::DirSize, Field::Ino];
+
+/// An inode that did not change between two moments.
+struct Version {
+    moments: RangeInclusive<usize>,
+    entry: Entry,
+}
+
+/// A name that led to the same between two moments: to no inode if that is a stub.
+struct Spell {
+    moments: RangeInclusive<usize>,
+    target: Option<InodeKey>,
+}
+
+type Name = (InodeKey, Vec<u8>);
+
+/// All that there was since the last promise.
+pub(super) struct Logs<'a> {
+    history: &'a History,
+    shown: &'a Manifest,
+    rules: &'a Rules,
+    moments: RangeInclusive<usize>,
+    tops: BTreeSet<InodeKey>,
+    inodes: BTreeMap<InodeKey, Vec<Version>>,
+    names: BTreeMap<Name, Vec<Spell>>,
+    /// What each path of the volume may lead to.
+    leads_to: BTreeMap<Vec<u8>, BTreeSet<Option<InodeKey>>>,
+    /// The paths that may lead to an inode.
+    paths: BTreeMap<InodeKey, Vec<Vec<u8>>>,
+    /// What was never there.
+    strange: Vec<String>,
+}
+
+impl<'a> Logs<'a> {
+    /// None if no inode was synced since the promise. Then there is no log.
+    pub(super) fn since(
+        history: &'a History,
+        shown: &'a Manifest,
+        moments: RangeInclusive<usize>,
+        rules: &'a Rules,
+    ) -> Option<Logs<'a>> {
+        let mut asked = moments.clone().filter(|at| at < moments.end());
+        asked.find(|at| matches!(history.next(*at), Some(Op::Fsync { .. })))?;
+        let mut logs = Logs {
+            history,
+            shown,
+            rules,
+            moments: moments.clone(),
+            tops: BTreeSet::new(),
+            inodes: BTreeMap::new(),
+            names: BTreeMap::new(),
+            leads_to: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            strange: Vec::new(),
+        };
+        moments.for_each(|at| logs.remember(at));
+        logs.identify();
+        Some(logs)
+    }
+
+    fn remember(&mut self, at: usize) {
+        let history = self.history;
+        let mut keys: BTreeMap<Vec<u8>, InodeKey> = BTreeMap::new();
+        history.model(at).each_entry(&mut |key, mut entry| {
+            let Some(path) = below(&entry.path, &history.below) else {
+                return;
+            };
+            entry.path.clear();
+            if let Some((dir, name)) = split(&path) {
+                if let Some(dir) = keys.get(dir) {
+                    let spells = self.names.entry((*dir, name.to_vec())).or_default();
+                    note_spell(spells, at, key);
+                }
+            } else {
+                self.tops.extend(key);
+            }
+            if let Some(key) = key {
+                note_version(self.inodes.entry(key).or_default(), at, entry);
+                keys.insert(path, key);
+            }
+        });
+    }
+
+    /// Finds what each path of the volume may lead to.
+    fn identify(&mut self) {
+        for entry in &self.shown.entries {
+            let tops = self.tops.iter().copied().map(Some);
+            let may_be: BTreeSet<Option<InodeKey>> = match split(&entry.path) {
+                None => tops.collect(),
+                Some((dir, name)) => {
+                    let dirs = self.leads_to.get(dir).into_iter().flatten().flatten();
+                    let spells = dirs.filter_map(|dir| self.names.get(&(*dir, name.to_vec())));
+                    spells.flatten().map(|spell| spell.target).collect()
+                }
+            };
+            let wrong = |key: &Option<InodeKey>| match key {
+                None => (!entry.is_stub()).then(Vec::new),
+                Some(key) => {
+                    let wrong = self.differences(*key, entry, *self.moments.start());
+                    (!wrong.is_empty()).then_some(wrong)
+                }
+            };
+            let (is, is_not): (BTreeSet<_>, Vec<_>) = (
+                may_be
+                    .iter()
+                    .filter(|key| wrong(key).is_none())
+                    .copied()
+                    .collect(),
+                may_be.iter().filter_map(wrong).collect(),
+            );
+            if is.is_empty() {
+                let path = entry.path.escape_ascii();
+                let nearest = is_not.iter().min_by_key(|wrong| wrong.len());
+                self.strange.push(match nearest {
+                    None => format!("/{path}: was never there"),
+                    Some(wrong) => format!("/{path}: never was so: {}", listed(wrong)),
+                });
+            }
+            for key in is.iter().flatten() {
+                self.paths.entry(*key).or_default().push(entry.path.clone());
+            }
+            self.leads_to.insert(entry.path.clone(), is);
+        }
+    }
+
+    /// How an entry differs from all that an inode was since a moment. Each field may be of another one.
+    fn differences(&self, key: InodeKey, shown: &Entry, since: usize) -> Vec<Difference> {
+        let versions = self.inodes.get(&key).into_iter().flatten();
+        let versions = versions.filter(|version| *version.moments.end() >= since);
+        let mut ignored = self.rules.ignored.clone();
+        ignored.extend(UNJUDGED);
+        let mut left: Option<Vec<Difference>> = None;
+        let (mut least, mut most) = (u64::MAX, 0);
+        for Version { entry, .. } in versions {
+            (least, most) = (least.min(entry.stat.size), most.max(entry.stat.size));
+            let now = compare(
+                &alone(entry, &shown.path),
+                &alone(shown, &shown.path),
+                &ignored,
+            );
+            let of =
+                |difference: &Difference| now.iter().any(|other| field(other) == field(difference));
+            left = Some(match left {
+                None => now,
+                Some(left) => left.into_iter().filter(of).collect(),
+            });
+        }
+        let mut left = left.unwrap_or_default();
+        let size = shown.stat.size;
+        let is_new = !self.moments_of(key).contains(self.moments.start());
+        let is_empty = is_new && since == *self.moments.start() && size == 0;
+        let is_torn = self.rules.data != DataRule::Prefix
+            && (least..=most).contains(&size)
+            && self.is_changed(key, since);
+        if is_empty || is_torn {
+            let data = [Field::Content, Field::Size, Field::Mtime];
+            left.retain(|difference| !field(difference).is_some_and(|of| data.contains(&of)));
+        }
+        left
+    }
+
+    /// A change to the file began since a moment.
+    fn is_changed(&self, key: InodeKey, since: usize) -> bool {
+        (since..*self.moments.end()).any(|at| {
+            let changed = self.history.next(at).and_then(Op::changed_file);
+            changed.and_then(|file| self.history.model(at).inode_of(file)) == Some(key)
+        })
+    }
+
+    /// From the first to the last moment at which an inode was there.
+    fn moments_of(&self, key: InodeKey) -> RangeInclusive<usize> {
+        let versions = self.inodes.get(&key).map_or(&[][..], Vec::as_slice);
+        match versions {
+            [first, .., last] => *first.moments.start()..=*last.moments.end(),
+            [only] => only.moments.clone(),
+            [] => RangeInclusive::new(1, 0),
+        }
+    }
+
+    /// What is there that never was, or is not there although it always was.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = self.strange.clone();
+        for (key, versions) in &self.inodes {
+            let moments = versions.iter().map(|version| &version.moments);
+            if covers(moments, &self.moments) && !self.paths.contains_key(key) {
+                faults.push(format!("{key:?} was always there"));
+            }
+        }
+        for (name, spells) in &self.names {
+            if let Some(target) = lasting(spells, &self.moments)
+                && !self.has(name, target, |_| true)
+            {
+                faults.push(format!("{} always led to {target:?}", told(name)));
+            }
+        }
+        faults
+    }
+
+    /// What a sync promised and is not so.
+    pub(super) fn lost_syncs(&self, promise: &Promise) -> Vec<String> {
+        let mut last: BTreeMap<InodeKey, usize> = BTreeMap::new();
+        for ops in &promise.synced {
+            let (before, end) = (ops - 1, *self.moments.end());
+            let Some(Op::Fsync { at }) = self.history.next(before) else {
+                continue;
+            };
+            if self.moments.contains(&before) && *ops <= end {
+                last.extend(
+                    self.history
+                        .model(before)
+                        .inode_of(at)
+                        .map(|key| (key, *ops)),
+                );
+            }
+        }
+        let mut faults = Vec::new();
+        for (key, ops) in last {
+            let mut lost = Vec::new();
+            self.judge_synced(key, ops, &mut lost);
+            let told = lost
+                .iter()
+                .map(|lost| format!("{key:?}, synced by operation {ops}: {lost}"));
+            faults.extend(told);
+        }
+        faults
+    }
+
+    fn judge_synced(&self, key: InodeKey, ops: usize, lost: &mut Vec<String>) {
+        let since = ops..=*self.moments.end();
+        let is_kept = |path: &[u8]| {
+            let entry = self.shown.get(path);
+            entry.is_some_and(|entry| self.differences(key, entry, ops).is_empty())
+        };
+        let versions = self.inodes.get(&key).into_iter().flatten();
+        if covers(versions.map(|version| &version.moments), &since) {
+            let paths = self.paths.get(&key).into_iter().flatten();
+            if !paths.clone().any(|path| is_kept(path)) {
+                let entry = paths.filter_map(|path| self.shown.get(path)).next();
+                let wrong = entry.map(|entry| self.differences(key, entry, ops));
+                lost.push(wrong.map_or("is gone".to_owned(), |wrong| listed(&wrong)));
+            }
+        }
+        for (name, spells) in &self.names {
+            let of_it = spells.iter().any(|spell| spell.target == Some(key));
+            if of_it || name.0 == key {
+                let fault = self.synced_name(name, spells, key, &since, is_kept);
+                lost.extend(fault.map(|fault| format!("{} {fault}", told(name))));
+            }
+        }
+    }
+
+    /// What is wrong with a name of a synced inode, or in a synced directory.
+    fn synced_name(
+        &self,
+        name: &Name,
+        spells: &[Spell],
+        key: InodeKey,
+        since: &RangeInclusive<usize>,
+        is_kept: impl Fn(&[u8]) -> bool,
+    ) -> Option<&'static str> {
+        let is_past = |spell: &Spell| spell.moments.end() < since.start();
+        match lasting(spells, since) {
+            Some(target) if target == Some(key) => {
+                (!self.has(name, target, is_kept)).then_some("is gone")
+            }
+            Some(target) if name.0 == key => {
+                (!self.has(name, target, |_| true)).then_some("is gone from the directory")
+            }
+            _ => (spells.iter().all(is_past) && self.is_there_still(name, key))
+                .then_some("is there still"),
+        }
+    }
+
+    /// A name that was taken from an inode, or out of a directory, before that was synced.
+    fn is_there_still(&self, name: &Name, synced: InodeKey) -> bool {
+        let dirs = self.paths.get(&name.0).into_iter().flatten();
+        let mut dirs = dirs.filter(|path| self.leads_to[*path].len() == 1);
+        dirs.any(|dir| match self.leads_to.get(&join(dir, &name.1)) {
+            None => false,
+            Some(_) if name.0 == synced => true,
+            Some(keys) => keys.len() == 1 && keys.contains(&Some(synced)),
+        })
+    }
+
+    /// Whether a name may be in the volume, by a path that is as wanted.
+    fn has(
+        &self,
+        (dir, name): &Name,
+        target: Option<InodeKey>,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let dirs = self.paths.get(dir).into_iter().flatten();
+        dirs.map(|dir| join(dir, name)).any(|path| {
+            let leads = self.leads_to.get(&path);
+            leads.is_some_and(|keys| keys.contains(&target)) && wanted(&path)
+        })
+    }
+}
+
+fn note_spell(spells: &mut Vec<Spell>, at: usize, target: Option<InodeKey>) {
+    match spells.last_mut() {
+        Some(last) if last.target == target && *last.moments.end() + 1 == at => {
+            last.moments = *last.moments.start()..=at;
+        }
+        _ => spells.push(Spell {
+            moments: at..=at,
+            target,
+        }),
+    }
+}
+
+fn note_version(versions: &mut Vec<Version>, at: usize, entry: Entry) {
+    match versions.last_mut() {
+        // Another name of it.
+        Some(last) if *last.moments.end() == at => {}
+        Some(last) if *last.moments.end() + 1 == at && last.entry == entry => {
+            last.moments = *last.moments.start()..=at;
+        }
+        _ => versions.push(Version {
+            moments: at..=at,
+            entry,
+        }),
+    }
+}
+
+/// Whether ranges in their order leave out no moment.
+fn covers<'m>(
+    ranges: impl Iterator<Item = &'m RangeInclusive<usize>>,
+    moments: &RangeInclusive<usize>,
+) -> bool {
+    let mut next = *moments.start();
+    for range in ranges {
+        if range.contains(&next) {
+            next = range.end() + 1;
+        }
+    }
+    next > *moments.end()
+}
+
+/// Where a name led at all of the moments.
+fn lasting(spells: &[Spell], moments: &RangeInclusive<usize>) -> Option<Option<InodeKey>> {
+    let all = |spell: &&Spell| {
+        spell.moments.contains(moments.start()) && spell.moments.contains(moments.end())
+    };
+    spells.iter().find(all).map(|spell| spell.target)
+}
+
+fn field(difference: &Difference) -> Option<Field> {
+    match difference {
+        Difference::Field { field, .. } => Some(*field),
+        _ => None,
+    }
+}
+
+fn alone(entry: &Entry, path: &[u8]) -> Manifest {
+    let entry = Entry {
+        path: path.to_vec(),
+        ..entry.clone()
+    };
+    Manifest {
+        entries: vec![entry],
+        faults: Vec::new(),
+    }
+}
+
+fn listed(differences: &[Difference]) -> String {
+    let each: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    each.join("; ")
+}
+
+fn told((dir, name): &Name) -> String {
+    format!("{dir:?}/{}", name.escape_ascii())
+}
+
+fn below(path: &[u8], folder: &FsPath) -> Option<Vec<u8>> {
+    if folder.is_root() {
+        return Some(path.to_vec());
+    }
+    match path.strip_prefix(folder.as_bytes())? {
+        [] => Some(Vec::new()),
+        [b'/', rest @ ..] => Some(rest.to_vec()),
+        _ => None,
+    }
+}
+
+/// The directory and the last name. None for the root.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => Some((&path[..at], &path[at + 1..])),
+        None if path.is_empty() => None,
+        None => Some((&[], path)),
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir.is_empty() {
+        true => name.to_vec(),
+        false => [dir, b"/", name].concat(),
+    }
+}
