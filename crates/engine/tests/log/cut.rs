@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
-use ubtrfs_engine::{Error, NewInode, OpenOptions, Volume};
+use ubtrfs_engine::{Error, Fallocate, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
@@ -158,4 +159,44 @@ fn new_chunks_are_committed() {
     volume.write(file, 0, &pattern(2, 4096)).unwrap();
     volume.fsync(file).unwrap();
     assert_eq!(volume.writer_stats().unwrap().logs, logs + 1);
+}
+
+/// Checksums that a replay puts in the place of committed ones stay apart from those before them.
+#[test]
+fn replaced_checksums_join_nothing() {
+    let device = Arc::new(made());
+    let volume = open(Arc::clone(&device) as Arc<dyn BlockDevice>, true).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let reserve = Fallocate::Reserve { keep_size: false };
+    let [before, file] = [&b"before"[..], b"file"].map(|name| {
+        let file = volume.create(top, name, &NewInode::file(0o644)).unwrap();
+        volume.fallocate(file, reserve, 0, 1 << 20).unwrap();
+        file
+    });
+    // What lies before them gets its checksums later, so that they begin an item.
+    volume.write_direct(file, 0, &pattern(1, 40_960)).unwrap();
+    volume.sync().unwrap();
+    volume
+        .write_direct(before, 0, &pattern(2, 1 << 20))
+        .unwrap();
+    volume.sync().unwrap();
+    volume
+        .write_direct(file, 40_960, &pattern(3, 8192))
+        .unwrap();
+    let logs = volume.writer_stats().unwrap().logs;
+    volume.fsync(file).unwrap();
+    assert_eq!(volume.writer_stats().unwrap().logs, logs + 1);
+
+    let cut = Arc::new((*device).clone()) as Arc<dyn BlockDevice>;
+    let volume = open(Arc::clone(&cut), true).unwrap();
+    let mut bytes = vec![0; 49_152];
+    volume.read(file, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [pattern(1, 40_960), pattern(3, 8192)].concat());
+    volume.close().unwrap();
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = check_devices(vec![("memory".into(), cut)], &options, &mut |_| {}).unwrap();
+    assert!(report.is_spotless(), "{report}");
 }

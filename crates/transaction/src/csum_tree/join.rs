@@ -25,11 +25,14 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
     for (number, (key, value)) in frozen.iter().enumerate() {
         prefetch(view, number, &keys, |key| *key);
         let Some(mut sums) = value else {
-            changes.push((key, None));
+            drop_item(&mut changes, key);
             continue;
         };
         let mut at = key.offset;
-        if !follows(changes.last(), at, shape)
+        // Replay of a log puts sums in the place of committed ones. Joined to another item they would leave those there.
+        if view.get(&key)?.is_some() {
+            changes.push((key, Some(Vec::new())));
+        } else if !follows(changes.last(), at, shape)
             && let Some(before) = committed_before(view, at, shape)?
             && changes.last().is_none_or(|(last, _)| *last < before.0)
         {
@@ -51,6 +54,13 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
         }
     }
     Ok(changes)
+}
+
+/// Drops an item, unless a run was split just where it begins.
+fn drop_item(changes: &mut Changes, key: Key) {
+    if let Err(place) = changes.binary_search_by_key(&key, |(key, _)| *key) {
+        changes.insert(place, (key, None));
+    }
 }
 
 fn continue_run(
