@@ -127,10 +127,10 @@ impl Bench {
     /// which holds what was synced for longer.
     fn serve(&self, round: u64) -> Child {
         self.serve_with(match round % 4 {
-            0 => "commit=1",
-            1 => "commit=3,treelog",
-            2 => "commit=1,transport=classic",
-            _ => "commit=3,treelog,transport=classic",
+            0 => "commit=1,notreelog",
+            1 => "commit=3",
+            2 => "commit=1,notreelog,transport=classic",
+            _ => "commit=3,transport=classic",
         })
     }
 

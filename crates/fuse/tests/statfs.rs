@@ -59,7 +59,7 @@ fn fill(dir: &Path, level: Level) {
         }
     }
     let big = File::create(dir.join("big")).unwrap();
-    // Linux tells no FUSE server without a block device of a syncfs; all names are durable with one file.
+    // Linux tells no FUSE server without a block device of a syncfs. Our mounts commit at fsync here (`notreelog`).
     let sync = || {
         big.sync_all().unwrap();
         syncfs(&big).unwrap();
@@ -133,7 +133,7 @@ fn space_is_shown_as_the_kernel_shows_it() {
             assert_eq!(by_us(&theirs, "rw,noatime", |_| {}), expected, "{what}");
 
             let ours = KernelVolume::make(&spec).unwrap();
-            let shown = by_us(&ours, "rw,noatime", |dir| fill(dir, level));
+            let shown = by_us(&ours, "rw,noatime,notreelog", |dir| fill(dir, level));
             assert_eq!(shown, by_kernel(&ours), "{what}, filled by us");
             ours.check().unwrap();
         }
@@ -186,7 +186,7 @@ fn remove(dir: &Path) {
     }
 }
 
-/// Commits.
+/// Commits, also on our mounts with `notreelog`.
 fn sync_all(dir: &Path) {
     let top = File::open(dir).unwrap();
     top.sync_all().unwrap();
@@ -209,7 +209,7 @@ fn space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed() {
     mount.unmount().unwrap();
     let ours = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mut shown = Vec::new();
-    by_us(&ours, "rw,noatime,commit=3600", |dir| {
+    by_us(&ours, "rw,noatime,notreelog,commit=3600", |dir| {
         shown = script(dir, &|| ());
         remove(dir);
         // Files go once the kernel has forgotten them, of which it tells later.

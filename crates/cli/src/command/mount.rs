@@ -35,10 +35,10 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Mount a volume on a directory without the kernel's btrfs
 ///
 /// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
-/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, treelog, clear_cache,
+/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache,
 /// space_cache=v2, degraded, device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
-/// `datacow, datasum, noflushoncommit, notreelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one.
-/// With `treelog` a sync of a file or a directory writes a log in place of a commit. What has no meaning here (autodefrag,
+/// `datacow, datasum, noflushoncommit, treelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one.
+/// With `notreelog` a sync of a file or a directory is a commit, and writes no log. What has no meaning here (autodefrag,
 /// discard, ssd, ...) is accepted, with a warning where that matters.
 ///
 /// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,

@@ -48,7 +48,7 @@ impl Default for OpenOptions {
             clear_free_space_tree: false,
             free_space_tree: false,
             acls: true,
-            fsync_log: false,
+            fsync_log: true,
             data: DataOptions::default(),
         }
     }
@@ -134,7 +134,8 @@ impl OpenOptions {
         self
     }
 
-    /// Has a sync of a single file or directory write a log in place of a commit, where the log can say what was changed.
+    /// Whether a sync of a single file or directory writes a log in place of a commit, where the log can say what was
+    /// changed. It does if nothing is said.
     #[must_use]
     pub fn fsync_log(mut self, wanted: bool) -> Self {
         self.fsync_log = wanted;

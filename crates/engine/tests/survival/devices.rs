@@ -11,6 +11,7 @@ use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::model::Limits;
 
 use crate::target::NamedDevices;
 
@@ -45,6 +46,12 @@ impl Layout {
         self.options.data = Some(data);
         self.options.metadata = Some(metadata);
         self
+    }
+
+    /// What the model must know of it.
+    pub(crate) fn limits(&self) -> Limits {
+        let nodesize = self.options.nodesize.map(|nodesize| nodesize as usize);
+        nodesize.map_or(Limits::default(), Limits::of_nodesize)
     }
 
     pub(crate) fn nodesize(mut self, nodesize: u32) -> Layout {

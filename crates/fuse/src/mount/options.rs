@@ -74,8 +74,8 @@ pub struct Options {
     pub memory_bytes: Option<u64>,
     pub commit: Option<Duration>,
     pub flush_on_commit: bool,
-    /// A sync of a single file writes a log in place of a commit.
-    pub tree_log: bool,
+    /// A sync of a single file is a commit, and writes no log.
+    pub no_tree_log: bool,
     /// The free-space tree is made anew.
     pub clear_cache: bool,
     /// A volume without a free-space tree gets one.

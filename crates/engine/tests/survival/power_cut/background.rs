@@ -32,7 +32,10 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     let first = Engine::open(&devices, options).unwrap();
     let mut targets: Vec<Engine> = (1..THREADS).map(|_| first.another()).collect();
     targets.push(first);
-    let run = RunOptions::default();
+    let run = RunOptions {
+        limits: layout.limits(),
+        ..RunOptions::default()
+    };
     let histories = record_threads(&plan, &mut targets, &recorder, &run, every_sync);
     let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
     let volume = Arc::clone(targets[0].volume());

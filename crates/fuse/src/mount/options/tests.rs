@@ -211,6 +211,13 @@ fn logs_and_the_kind_of_mount_are_chosen() {
 }
 
 #[test]
+fn syncs_write_logs_unless_commits_are_asked_for() {
+    assert!(!parse("treelog").unwrap().no_tree_log);
+    assert!(parse("treelog,notreelog").unwrap().no_tree_log);
+    assert!(!parse("notreelog,treelog").unwrap().no_tree_log);
+}
+
+#[test]
 fn rescue_words_are_known_alone_together_and_by_their_old_names() {
     let options = parse("ro,rescue=usebackuproot:ibadroots,nologreplay").unwrap();
     assert_eq!(

@@ -19,7 +19,7 @@ impl Options {
             .no_data_cow(self.no_data_cow)
             .no_data_sum(self.no_data_sum)
             .flush_on_commit(self.flush_on_commit)
-            .fsync_log(self.tree_log)
+            .fsync_log(!self.no_tree_log)
             .lazy_times(self.lazy_times)
             .clear_free_space_tree(self.clear_cache)
             .free_space_tree(self.free_space_tree)
@@ -66,8 +66,8 @@ impl Options {
             "clear_cache" => self.clear_cache = true,
             "flushoncommit" => self.flush_on_commit = true,
             "noflushoncommit" => self.flush_on_commit = false,
-            "treelog" => self.tree_log = true,
-            "notreelog" => self.tree_log = false,
+            "treelog" => self.no_tree_log = false,
+            "notreelog" => self.no_tree_log = true,
             "user_subvol_rm_allowed" => self.user_subvol_rm_allowed = true,
             "nouser_subvol_rm_allowed" => self.user_subvol_rm_allowed = false,
             _ => return false,
