@@ -175,6 +175,9 @@ impl TreeLog {
         let reason = match session.write() {
             Ok(LogOutcome::Written) => return Ok(()),
             Ok(LogOutcome::NoRoom) => Unlogged::NoRoom,
+            Err(error) if self.inodes.transactions()?.abort_reason().is_some() => {
+                return Err(error.into());
+            }
             Err(error) => {
                 tracing::warn!(%error, "the log could not be written: a commit takes its place");
                 Unlogged::Failed

@@ -183,7 +183,8 @@ impl LogSession<'_> {
 
     /// Makes durable what the log has, and the data written before.
     ///
-    /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void.
+    /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void. A flush or a
+    /// superblock that fails aborts the transaction, as in a commit: what was written before may be lost.
     pub fn write(&mut self) -> Result<LogOutcome> {
         let manager = self.manager;
         let format = manager.roots.block_format(self.transid);
@@ -213,7 +214,7 @@ impl LogSession<'_> {
             outcome => outcome?,
         }
         let Some(root) = state.roots.root.filter(|_| is_changed) else {
-            manager.flush_data()?;
+            or_abort(manager, manager.flush_data())?;
             return Ok(LogOutcome::Written);
         };
         let roots = &*manager.roots;
@@ -224,15 +225,20 @@ impl LogSession<'_> {
             .log_bytes
             .fetch_add(written, Ordering::Relaxed);
         // LOG-3
-        manager.flush()?;
+        or_abort(manager, manager.flush())?;
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
-        roots.pool().write_log_superblock(&superblock)?;
+        let named = roots.pool().write_log_superblock(&superblock);
+        or_abort(manager, named.map_err(Error::from))?;
         state.superblock = Some(superblock);
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);
         Ok(LogOutcome::Written)
     }
+}
+
+fn or_abort<T>(manager: &TransactionManager, outcome: Result<T>) -> Result<T> {
+    outcome.inspect_err(|error| manager.abort(error))
 }
 
 impl LogTree {
