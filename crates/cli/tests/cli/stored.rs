@@ -228,10 +228,14 @@ fn left(mounted: &Mounted, name: &str) -> Option<Vec<u8>> {
 #[test]
 fn all_files_are_written_with_one_that_is_synced_if_that_is_asked_for() {
     for (options, remounted, is_flushed) in [
-        ("rw,commit=300", "", false),
-        ("rw,commit=300,flushoncommit", "", true),
-        ("rw,commit=300", "flushoncommit", true),
-        ("rw,commit=300,flushoncommit", "noflushoncommit", false),
+        ("rw,commit=300,notreelog", "", false),
+        ("rw,commit=300,notreelog,flushoncommit", "", true),
+        ("rw,commit=300,notreelog", "flushoncommit", true),
+        (
+            "rw,commit=300,notreelog,flushoncommit",
+            "noflushoncommit",
+            false,
+        ),
     ] {
         let Some(mounted) = mounted_and_remounted(options, remounted) else {
             return;

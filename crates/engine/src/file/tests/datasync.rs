@@ -1,4 +1,4 @@
-//! What fdatasync makes durable, and what it does for that.
+//! What fdatasync makes durable without a log, and what it does for that.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,13 +9,17 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
 use ubtrfs_transaction::FileId;
 
-use super::rig::{MIB, Recorded, options};
+use super::rig::{self, MIB, Recorded};
 use crate::file::Fallocate;
 use crate::inode::{SetAttr, XattrMode};
 use crate::namespace::RenameMode;
 use crate::{OpenOptions, Volume};
 
 const SECTOR: u64 = 4096;
+
+fn options() -> OpenOptions {
+    rig::options().fsync_log(false)
+}
 
 fn nocow() -> OpenOptions {
     options().no_data_cow(true)
