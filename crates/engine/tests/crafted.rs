@@ -1,12 +1,20 @@
 //! Volumes that no kernel would make, with sound checksums: read as the kernel reads them, or refused.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
+use ubtrfs_engine::inspect::{ExtentUser, RootsOfBlocks};
 use ubtrfs_engine::{CorruptItem, Error, FileId, OpenOptions, Volume};
+use ubtrfs_format::ids::{Logical, RootId};
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::flags;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{Feature, KernelVolume, MkfsSpec, or_skip};
+use ubtrfs_transaction::roots::blocks;
 
 const LEN: usize = 20480;
 
@@ -175,5 +183,83 @@ fn block_groups_are_found_in_the_midst_of_a_conversion() {
         })
         .unwrap();
         assert_eq!(space(&open(&made)), whole);
+    }
+}
+
+/// BACKREF-1
+#[test]
+fn parents_of_a_block_that_do_not_point_to_it_are_no_users() {
+    if !or_skip("parents_of_a_block_that_do_not_point_to_it_are_no_users") {
+        return;
+    }
+    // Small blocks, so that the tree has levels enough for a node that a snapshot shares.
+    let made = made(&MkfsSpec::default().nodesize(4096), |dir| {
+        for number in 0..300 {
+            std::fs::write(dir.join(format!("small {number}")), [1; 2000]).unwrap();
+        }
+        std::fs::write(dir.join("f"), vec![7; LEN]).unwrap();
+        for number in 0..20 {
+            std::fs::write(dir.join(format!("later {number}")), [1; 2000]).unwrap();
+        }
+        let made = Command::new("btrfs")
+            .args(["-q", "subvolume", "snapshot"])
+            .args([dir, &dir.join("snapshot")])
+            .status();
+        assert!(made.unwrap().success());
+        // The node above the file's leaf is copied, the leaf is not.
+        std::fs::write(dir.join("later 19"), [2; 2000]).unwrap();
+    });
+    let volume = open(&made);
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.resolve(top, b"f").unwrap();
+    let snapshot = volume.resolve(top, b"snapshot/f").unwrap();
+    let key = Key::new(file.ino.0, KeyType::EXTENT_DATA, 0);
+    let above = |id: FileId, level| {
+        let view = volume.tree(id.root).unwrap().view.clone();
+        blocks::find(&view, &key, level)
+            .unwrap()
+            .unwrap()
+            .node()
+            .bytenr()
+    };
+    let leaf = above(file, 0);
+    let node = above(snapshot, 1);
+    assert_eq!(leaf, above(snapshot, 0));
+    assert_ne!(node, above(file, 1));
+    let root = above(snapshot, 2);
+    let item = volume
+        .tree(file.root)
+        .unwrap()
+        .view
+        .get(&key)
+        .unwrap()
+        .unwrap();
+    let Some(FileExtent::Regular { body, .. }) = FileExtent::decode(&item) else {
+        panic!("{item:?}");
+    };
+    let extent = body.disk().unwrap();
+    let users = || {
+        let mut users = BTreeSet::new();
+        let mut roots = RootsOfBlocks::default();
+        let mut add = |user: ExtentUser| {
+            users.insert(user.file());
+            ControlFlow::Continue(())
+        };
+        open(&made)
+            .extent_users(extent, None, &mut roots, &mut add)
+            .unwrap();
+        users
+    };
+    assert_eq!(users(), [file, snapshot].into());
+    // The leaf itself, then a node that is too high up.
+    let mut parent = node;
+    for other in [leaf, root] {
+        let reference = |parent: Logical| {
+            [&[KeyType::SHARED_BLOCK_REF.0][..], &parent.0.to_le_bytes()].concat()
+        };
+        let (from, to) = (reference(parent), reference(other));
+        assert!(craft::replace_in_items(&made.devices()[0], &from, &to).unwrap() > 0);
+        parent = other;
+        assert_eq!(users(), [file].into());
     }
 }

@@ -1,10 +1,11 @@
 //! The trees, the space and the transactions of a volume: all that a file system is stored through.
 //!
-//! From low to high: `space` and `roots` (trees by id) < `csum_tree` < `transaction`. Reading goes through views of the
+//! From low to high: `space` and `roots` (trees by id) < `csum_tree` and `backref` < `transaction`. Reading goes through views of the
 //! trees. Edits join the running transaction, and a commit makes them durable.
 //!
 //! Not here: what the items mean together, such as inodes and names (`engine`).
 
+mod backref;
 pub mod csum_tree;
 mod error;
 mod file_id;
@@ -13,6 +14,7 @@ pub mod roots;
 pub mod space;
 mod transaction;
 
+pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
 pub use transaction::{

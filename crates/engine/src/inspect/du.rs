@@ -6,9 +6,8 @@ use std::ops::{ControlFlow, Range};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::{FileId, RootsOfBlocks};
 
-use super::resolve::RootsOfBlocks;
 use crate::error::Result;
 use crate::volume::Volume;
 

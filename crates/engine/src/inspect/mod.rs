@@ -12,6 +12,6 @@ mod tree_stats;
 
 pub use du::{FileUsage, SharedRanges, SharingCache};
 pub use quota::SubvolumeQuota;
-pub use resolve::{DataExtent, ExtentUser, RootsOfBlocks};
 pub use space::{ChunkUse, DeviceAllocation, ProfileUsage};
 pub use tree_stats::TreeStats;
+pub use ubtrfs_transaction::{DataExtent, ExtentUser, RootsOfBlocks};

@@ -1,0 +1,331 @@
+//! Back references read from the extent tree: who uses an extent, and which roots reach a tree block.
+//!
+//! Extents name their users by root, or by the tree block that holds the reference when that block is
+//! shared. A leaf shared by snapshots is in all of their trees although only one root is named. So a
+//! leaf's roots are found by climbing from block to block to every root above it.
+//!
+//! Invariants
+//! - BACKREF-1: a climb goes up one level at a time and visits a block once; it ends on any tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use ubtrfs_format::check::Expect;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
+use ubtrfs_format::item::{
+    ExtentDataRef, ExtentFlags, FileExtent, InlineRef, SharedDataRef, decode_extent,
+};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Block, View};
+use zerocopy::FromBytes;
+
+use crate::FileId;
+use crate::error::{CorruptItem, Error, Result};
+use crate::roots::{Roots, blocks};
+
+/// How many roots of blocks are remembered at most, a block that has none counted as one.
+const MAX_REMEMBERED: usize = 1 << 18;
+
+/// A place in a file that an extent's bytes are used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExtentUser {
+    pub root: RootId,
+    pub ino: InodeNr,
+    /// In the file.
+    pub offset: u64,
+}
+
+impl ExtentUser {
+    pub fn file(&self) -> FileId {
+        FileId::new(self.root, self.ino)
+    }
+}
+
+/// Which roots reach a tree block; remembered over many questions.
+#[derive(Debug, Default)]
+pub struct RootsOfBlocks {
+    known: BTreeMap<u64, BTreeSet<RootId>>,
+    /// What `known` holds, as `MAX_REMEMBERED` counts it.
+    remembered: usize,
+}
+
+impl RootsOfBlocks {
+    fn remember(&mut self, bytenr: Logical, roots: BTreeSet<RootId>) {
+        let count = roots.len().max(1);
+        if self.remembered.saturating_add(count) > MAX_REMEMBERED {
+            self.known.clear();
+            self.remembered = 0;
+        }
+        self.remembered += count;
+        self.known.insert(bytenr.0, roots);
+    }
+}
+
+/// A data extent as the extent tree has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataExtent {
+    pub start: Logical,
+    pub len_bytes: u64,
+}
+
+/// What refers to an extent or a tree block.
+#[derive(Debug)]
+struct References {
+    is_data: bool,
+    refs: Vec<InlineRef>,
+}
+
+impl Roots {
+    /// The data extent that holds a logical address; None for free space and tree blocks.
+    pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let mut cursor = tree.view.cursor();
+        let mut more = cursor.seek_floor(&Key::new(logical.0, KeyType(u8::MAX), u64::MAX))?;
+        // Between the address and its extent lie at most that extent's references and one block
+        // group item.
+        while more {
+            let Some((key, bytes)) = cursor.current() else {
+                break;
+            };
+            if key.item_type == KeyType::METADATA_ITEM {
+                break;
+            }
+            if key.item_type == KeyType::EXTENT_ITEM {
+                let holds = logical
+                    .0
+                    .checked_sub(key.objectid)
+                    .is_some_and(|at| at < key.offset);
+                let is_data = decode_extent(key.item_type, bytes)
+                    .is_some_and(|extent| extent.head.flags().contains(ExtentFlags::DATA));
+                let extent = DataExtent {
+                    start: Logical(key.objectid),
+                    len_bytes: key.offset,
+                };
+                return Ok((holds && is_data).then_some(extent));
+            }
+            more = cursor.retreat()?;
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` with every use of a data extent, until it breaks. With `at` only uses of that byte of
+    /// the extent count, else every use does, at its own beginning.
+    pub fn extent_users(
+        &self,
+        extent: Logical,
+        at: Option<u64>,
+        roots: &mut RootsOfBlocks,
+        each: &mut dyn FnMut(ExtentUser) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some(references) = self.references(extent)? else {
+            return Ok(());
+        };
+        // Only their numbers: an extent may have any number of users.
+        let mut leaves: BTreeSet<Logical> = BTreeSet::new();
+        for reference in &references.refs {
+            match *reference {
+                InlineRef::ExtentData(data) => self.leaves_of_root(extent, &data, &mut leaves)?,
+                InlineRef::SharedData { parent, .. } => {
+                    leaves.insert(Logical(parent));
+                }
+                _ => {}
+            }
+        }
+        for bytenr in leaves {
+            let leaf = self.block(RootId::FS_TREE, bytenr)?;
+            self.find_roots(&leaf, roots)?;
+            let Some(roots) = roots.known.get(&bytenr.0) else {
+                continue;
+            };
+            for (ino, offset) in uses_in_leaf(&leaf, extent, at) {
+                for &root in roots {
+                    if each(ExtentUser { root, ino, offset }).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&self, tree: RootId, bytenr: Logical) -> Result<Block> {
+        Ok(self.node_store().read(tree, &Expect::at(bytenr))?)
+    }
+
+    /// Everything that refers to the extent or block at `bytenr`.
+    fn references(&self, bytenr: Logical) -> Result<Option<References>> {
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let mut cursor = tree.view.cursor();
+        let mut found: Option<References> = None;
+        let mut more = cursor.seek(&Key::new(bytenr.0, KeyType::EXTENT_ITEM, 0))?;
+        while more {
+            let Some((key, bytes)) = cursor.current().filter(|(key, _)| key.objectid == bytenr.0)
+            else {
+                break;
+            };
+            let corrupt = || Error::Corrupt {
+                tree: RootId::EXTENT_TREE,
+                key,
+                what: CorruptItem::Undecodable,
+            };
+            match key.item_type {
+                KeyType::EXTENT_ITEM | KeyType::METADATA_ITEM => {
+                    let extent = decode_extent(key.item_type, bytes).ok_or_else(corrupt)?;
+                    found = Some(References {
+                        is_data: extent.head.flags().contains(ExtentFlags::DATA),
+                        refs: extent.refs.collect(),
+                    });
+                }
+                _ => {
+                    let reference = keyed_reference(key, bytes).ok_or_else(corrupt);
+                    if let Some(found) = &mut found
+                        && let Some(reference) = reference?
+                    {
+                        found.refs.push(reference);
+                    }
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(found)
+    }
+
+    /// The leaves of the root that `data` names in which the extent is referred to.
+    fn leaves_of_root(
+        &self,
+        extent: Logical,
+        data: &ExtentDataRef,
+        leaves: &mut BTreeSet<Logical>,
+    ) -> Result<()> {
+        let Some(view) = self.any_view(RootId(data.root.get()))? else {
+            return Ok(());
+        };
+        let ino = data.objectid.get();
+        // Below zero it wrapped: then the first reference is at the beginning of the file.
+        let first = match data.offset.get() {
+            offset if offset as i64 >= 0 => offset,
+            _ => 0,
+        };
+        let mut left = data.count.get();
+        let mut cursor = view.cursor();
+        let mut more = cursor.seek(&Key::new(ino, KeyType::EXTENT_DATA, first))?;
+        while more && left > 0 {
+            let Some((key, bytes)) = cursor.current() else {
+                break;
+            };
+            if (key.objectid, key.item_type) != (ino, KeyType::EXTENT_DATA) {
+                break;
+            }
+            if let Some(FileExtent::Regular { body, .. }) = FileExtent::decode(bytes)
+                && body.disk() == Some(extent)
+                && key.offset.wrapping_sub(body.offset.get()) == data.offset.get()
+            {
+                left -= 1;
+                if let Some(leaf) = blocks::find(&view, &key, 0)? {
+                    leaves.insert(leaf.node().bytenr());
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Finds all roots from which `block` is reached, and those of the blocks above it on the way.
+    fn find_roots(&self, block: &Block, roots: &mut RootsOfBlocks) -> Result<()> {
+        let bytenr = block.node().bytenr();
+        if roots.known.contains_key(&bytenr.0) {
+            return Ok(());
+        }
+        let level = block.node().level();
+        let first_key = block.node().key(0);
+        let mut found = BTreeSet::new();
+        let mut parents = Vec::new();
+        let references = self.references(bytenr)?.filter(|r| !r.is_data);
+        for reference in references.iter().flat_map(|references| &references.refs) {
+            match *reference {
+                InlineRef::TreeBlock { root } => {
+                    let root = RootId(root);
+                    let Some(view) = self.any_view(root)? else {
+                        continue;
+                    };
+                    if view.committed().bytenr == bytenr {
+                        found.insert(root);
+                    } else if let Some(key) = first_key
+                        && let Some(parent) = blocks::find(&view, &key, level.saturating_add(1))?
+                    {
+                        parents.push(parent);
+                    }
+                }
+                InlineRef::SharedBlock { parent } => {
+                    parents.push(self.block(block.node().owner(), Logical(parent))?);
+                }
+                _ => {}
+            }
+        }
+        for parent in parents {
+            // BACKREF-1: also for what a damaged extent tree names as parent.
+            let node = parent.node();
+            let is_parent = node.level() == level.saturating_add(1)
+                && node.ptrs().iter().any(|ptr| ptr.blockptr.get() == bytenr.0);
+            if !is_parent {
+                continue;
+            }
+            self.find_roots(&parent, roots)?;
+            found.extend(roots.known.get(&node.bytenr().0).into_iter().flatten());
+        }
+        roots.remember(bytenr, found);
+        Ok(())
+    }
+
+    /// A tree by id, also one that the superblock names or that is no subvolume.
+    fn any_view(&self, id: RootId) -> Result<Option<View>> {
+        match id {
+            RootId::ROOT_TREE => Ok(Some(self.root_tree())),
+            RootId::CHUNK_TREE => Ok(Some(self.chunk_tree())),
+            id => Ok(self.find_tree(id)?.map(|tree| tree.view.clone())),
+        }
+    }
+}
+
+/// A reference that is an item of its own; Some(None) for an item that is none.
+fn keyed_reference(key: Key, bytes: &[u8]) -> Option<Option<InlineRef>> {
+    let reference = match key.item_type {
+        KeyType::TREE_BLOCK_REF => InlineRef::TreeBlock { root: key.offset },
+        KeyType::SHARED_BLOCK_REF => InlineRef::SharedBlock { parent: key.offset },
+        KeyType::EXTENT_DATA_REF => {
+            InlineRef::ExtentData(*ExtentDataRef::ref_from_prefix(bytes).ok()?.0)
+        }
+        KeyType::SHARED_DATA_REF => InlineRef::SharedData {
+            parent: key.offset,
+            count: SharedDataRef::ref_from_prefix(bytes).ok()?.0.count.get(),
+        },
+        _ => return Some(None),
+    };
+    Some(Some(reference))
+}
+
+/// Where files of a leaf use the extent; with `at`, only where they use that byte of it.
+fn uses_in_leaf(leaf: &Block, extent: Logical, at: Option<u64>) -> Vec<(InodeNr, u64)> {
+    let mut uses = Vec::new();
+    for (key, bytes) in leaf.node().items() {
+        if key.item_type != KeyType::EXTENT_DATA {
+            continue;
+        }
+        let Some(FileExtent::Regular { head, body, .. }) = FileExtent::decode(bytes) else {
+            continue;
+        };
+        if body.disk() != Some(extent) {
+            continue;
+        }
+        let within = match at {
+            // A byte of a compressed extent stands for all of it.
+            Some(at) if head.compression == 0 => match at.checked_sub(body.offset.get()) {
+                Some(within) if within < body.num_bytes.get() => within,
+                _ => continue,
+            },
+            _ => 0,
+        };
+        uses.push((InodeNr(key.objectid), key.offset.saturating_add(within)));
+    }
+    uses
+}
