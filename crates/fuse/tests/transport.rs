@@ -382,6 +382,29 @@ fn written_pages_that_wait_for_a_device_hold_no_other_request_up() {
     }
 }
 
+/// CLASSIC-2
+#[test]
+fn nothing_of_the_file_system_is_left_after_an_unmount() {
+    for mounted in mounts(manners()) {
+        let slow = |number| mounted.path(&format!("slow-{number}"));
+        let mut clients: Vec<Child> = (0..20)
+            .map(|number| {
+                write_new(&slow(number), b"late");
+                reader(&slow(number))
+            })
+            .collect();
+        wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 20);
+        mounted.open_gate();
+        for client in &mut clients {
+            assert!(client.wait().unwrap().success());
+        }
+        // The file system has the other one, and each thread has the file system.
+        let state = Arc::clone(&mounted.state);
+        mounted.unmount();
+        assert_eq!(Arc::strong_count(&state), 1);
+    }
+}
+
 #[test]
 fn a_client_killed_while_it_waits_is_gone_and_the_mount_lives_on() {
     for mounted in mounts(manners()) {

@@ -118,8 +118,21 @@ impl Slot {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    static DROPPED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many slots the calling thread has dropped.
+#[cfg(test)]
+pub(super) fn dropped() -> usize {
+    DROPPED.get()
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
+        #[cfg(test)]
+        DROPPED.set(DROPPED.get() + 1);
         // SAFETY: both came from boxes and are not used after this; the kernel does not have them (SLOT-2).
         unsafe {
             drop(Box::from_raw(self.header.as_ptr()));

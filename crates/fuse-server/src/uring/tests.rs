@@ -49,3 +49,18 @@ fn slots_that_are_refused_make_registering_fail() {
         Err(error) => eprintln!("SKIPPED: no io_uring: {error}"),
     }
 }
+
+/// QUEUE-2 and SLOT-2
+#[test]
+fn slots_that_the_kernel_may_have_are_leaked() {
+    let new = || Queue::new(0, &Capacity::of(0));
+    let (Ok(offered), Ok(unknown)) = (new(), new()) else {
+        eprintln!("SKIPPED: no io_uring");
+        return;
+    };
+    let before = slot::dropped();
+    drop(offered);
+    assert_eq!(slot::dropped(), before);
+    unknown.abandon();
+    assert!(slot::dropped() > before);
+}

@@ -362,6 +362,35 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     assert!(again >= end.0);
 }
 
+/// NEWCHUNK-3
+#[test]
+fn every_group_that_can_be_seen_has_its_chunk() {
+    let volume = TestVolume::single(10 * GIB);
+    let (space, pool) = (&volume.space, &volume.pool);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let seen = scope.spawn(|| {
+            let mut seen = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let groups = space.groups();
+                for group in groups.iter() {
+                    pool.chunk_map().get(group.start()).unwrap();
+                }
+                seen = seen.max(groups.len());
+            }
+            seen
+        });
+        let before = space.groups().len();
+        while volume.data(128 * MIB, SECTOR).is_ok() {}
+        // Once more with all of them.
+        let all = space.groups().len();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        is_over.store(true, Ordering::SeqCst);
+        assert!(all > before + 5);
+        assert!(seen.join().unwrap() > before);
+    });
+}
+
 #[test]
 fn chunks_with_parity_are_not_made() {
     let volume = TestVolume::new(&profiles(Profile::Raid5, Profile::Raid1), &[GIB; 3]);

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::ThrottledDevice;
 
 use super::rig::{MIB, assert_sound, new_device};
 use crate::file::Fallocate;
+use crate::inode::orphan_key;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};
 
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -112,7 +113,23 @@ fn names_change_while_data_and_a_commit_wait_for_the_device() {
     blocked.close();
 }
 
-/// ORPHAN-QUEUE-2
+/// The inodes that have an ORPHAN_ITEM, ascending.
+fn orphans(volume: &Volume) -> Vec<u64> {
+    let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
+    let mut cursor = tree.view.cursor();
+    let mut found = Vec::new();
+    let mut more = cursor.seek(&orphan_key(InodeNr(0))).unwrap();
+    while more
+        && let Some((key, _)) = cursor.current()
+        && key.objectid == orphan_key(InodeNr(0)).objectid
+    {
+        found.push(key.offset);
+        more = cursor.advance().unwrap();
+    }
+    found
+}
+
+/// ORPHAN-QUEUE-1 and ORPHAN-QUEUE-2
 #[test]
 fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
     let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
@@ -131,6 +148,7 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
             assert!(held.close().is_ok());
             assert_eq!(volume.lookup(top, b"deleted").unwrap(), None);
         });
+        assert_eq!(orphans(volume), files.map(|file| file.ino.0));
         assert!(!sync.is_finished());
         device.let_go();
     });

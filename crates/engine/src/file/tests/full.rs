@@ -2,10 +2,11 @@
 
 use std::thread;
 
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
-use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::rig::{MIB, Rig, options};
 use crate::SpaceKind;
@@ -286,5 +287,31 @@ fn names_are_made_on_mixed_groups_that_data_fills() {
     let more = (160..).find(|&part| write(&rig, part).is_err()).unwrap();
     assert!(more > 175, "{more} MiB");
     rig.volume().truncate(id, 0).unwrap();
+    rig.assert_sound();
+}
+
+/// ORPHAN-QUEUE-3
+#[test]
+fn eviction_without_space_is_made_up_for() {
+    let rig = rig();
+    let volume = rig.volume();
+    let id = rig.file(InodeFlags::empty());
+    volume.write(id, 0, &[1; 10_000]).unwrap();
+    let held = volume.hold(id).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.unlink(top, b"f0").unwrap();
+    volume.sync().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
+    let mut reservations = Vec::new();
+    for items in [100_000, 1000, 100, 10, 1] {
+        let cost = EditEstimate::items(items).freeing();
+        reservations.extend(std::iter::from_fn(|| manager.try_reserve(cost)));
+    }
+    drop(held);
+    // Nobody holds it any more, and its items are still there.
+    assert_eq!(volume.attr(id).unwrap().nlink, 0);
+    drop(reservations);
+    volume.sync().unwrap();
+    assert!(volume.attr(id).is_err());
     rig.assert_sound();
 }
