@@ -306,6 +306,6 @@ impl Taken<'_> {
 
     fn compression_property(&self, files: &Files) -> Result<Option<Compression>> {
         let value = files.inodes.xattr(self.inode.id, property::COMPRESSION)?;
-        Ok(property::Wish::algorithm(value.as_deref()))
+        Ok(property::CompressionProperty::algorithm(value.as_deref()))
     }
 }

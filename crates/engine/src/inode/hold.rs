@@ -61,7 +61,7 @@ impl InodeHold {
 
 impl Inodes {
     /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
-    pub(crate) fn let_go_of_deleted(&self, root: RootId) {
+    pub(crate) fn release_deleted(&self, root: RootId) {
         self.forget_inodes(root);
         if let Ok(manager) = self.transactions() {
             manager.wake_cleaner();
@@ -85,7 +85,7 @@ impl Inodes {
         if state.open_count == 0 && inode_item_cached(&inode.tree, id)?.nlink.get() == 0 {
             return Err(Error::NoSuchInode(id));
         }
-        inode.tree.hold()?;
+        inode.tree.acquire()?;
         state.open_count += 1;
         let seen_errors = SeenErrors::at_opening(state.buffer.writeback_errors());
         drop(state);
@@ -125,8 +125,8 @@ impl Drop for InodeHold {
             if gone && !tree.is_deleted() {
                 self.inodes.queue_eviction(&self.inode);
             }
-            if tree.let_go() {
-                self.inodes.let_go_of_deleted(tree.id());
+            if tree.release() {
+                self.inodes.release_deleted(tree.id());
             }
         });
     }

@@ -53,11 +53,11 @@ impl Inodes {
     pub(crate) fn pin_if_referenced(&self, inode: &Inode, state: &mut InodeState) {
         let refs = self.lookup_refs.read();
         if let Some(refs) = refs.as_ref()
-            && inode.tree.hold().is_ok()
+            && inode.tree.acquire().is_ok()
         {
             match refs.pin(inode.id) {
                 true => state.open_count += 1,
-                false => _ = inode.tree.let_go(),
+                false => _ = inode.tree.release(),
             }
         }
     }

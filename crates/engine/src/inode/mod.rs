@@ -144,8 +144,8 @@ impl Inodes {
     }
 
     /// Lets go of an inode that has served its call, unless others than the caller hold it.
-    pub(crate) fn let_go(&self, inode: &Arc<Inode>) {
-        self.table.let_go(inode);
+    pub(crate) fn release(&self, inode: &Arc<Inode>) {
+        self.table.release(inode);
     }
 
     /// Comes before all locks of inodes (see `table`).

@@ -89,7 +89,7 @@ impl Inodes {
                 return;
             };
             self.evict_or_queue(&inode);
-            self.table.let_go(&inode);
+            self.table.release(&inode);
         }
     }
 }

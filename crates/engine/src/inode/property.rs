@@ -12,7 +12,7 @@ pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
 
 /// What `btrfs.compression` may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum CompressionProperty {
     /// No word on it.
     Unset,
     Never,
@@ -21,33 +21,36 @@ pub(crate) enum Wish {
 
 const ALGORITHMS: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
-impl Wish {
+impl CompressionProperty {
     /// The kernel looks at no more of a value than the algorithm's name: a level may follow.
-    pub(crate) fn parse(value: &[u8]) -> Option<Wish> {
+    pub(crate) fn parse(value: &[u8]) -> Option<CompressionProperty> {
         match value {
-            b"" => return Some(Wish::Unset),
-            b"no" | b"none" => return Some(Wish::Never),
+            b"" => return Some(CompressionProperty::Unset),
+            b"no" | b"none" => return Some(CompressionProperty::Never),
             _ => {}
         }
         let is_named = |kind: &Compression| value.starts_with(kind.name().as_bytes());
-        ALGORITHMS.into_iter().find(is_named).map(Wish::With)
+        ALGORITHMS
+            .into_iter()
+            .find(is_named)
+            .map(CompressionProperty::With)
     }
 
     /// The algorithm that a stored value names.
     pub(crate) fn algorithm(value: Option<&[u8]>) -> Option<Compression> {
-        match value.and_then(Wish::parse) {
-            Some(Wish::With(algorithm)) => Some(algorithm),
+        match value.and_then(CompressionProperty::parse) {
+            Some(CompressionProperty::With(algorithm)) => Some(algorithm),
             _ => None,
         }
     }
 
-    /// The flags of an inode after the wish.
+    /// The flags of an inode with the property.
     pub(crate) fn apply(self, flags: InodeFlags) -> InodeFlags {
         let flags = flags - (InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS);
         match self {
-            Wish::Unset => flags,
-            Wish::Never => flags | InodeFlags::NOCOMPRESS,
-            Wish::With(_) => flags | InodeFlags::COMPRESS,
+            CompressionProperty::Unset => flags,
+            CompressionProperty::Never => flags | InodeFlags::NOCOMPRESS,
+            CompressionProperty::With(_) => flags | InodeFlags::COMPRESS,
         }
     }
 }
@@ -63,14 +66,16 @@ pub(crate) fn is_of_use(kind: FileKind) -> bool {
 }
 
 /// The wish that setting a property of this name means.
-pub(crate) fn check(name: &[u8], value: &[u8], flags: InodeFlags) -> Result<Wish> {
+pub(crate) fn check(name: &[u8], value: &[u8], flags: InodeFlags) -> Result<CompressionProperty> {
     if name != COMPRESSION {
         return Err(Error::Invalid("property"));
     }
-    match Wish::parse(value) {
-        Some(Wish::With(_) | Wish::Never) if !can_compress(flags) => Err(Error::Invalid(
-            "compression of a file that is not copied on write",
-        )),
+    match CompressionProperty::parse(value) {
+        Some(CompressionProperty::With(_) | CompressionProperty::Never) if !can_compress(flags) => {
+            Err(Error::Invalid(
+                "compression of a file that is not copied on write",
+            ))
+        }
         Some(wish) => Ok(wish),
         None => Err(Error::Invalid("value of the property")),
     }

@@ -191,7 +191,7 @@ impl InodeTable {
 
     /// Removes an inode that has served its call from the table, unless others than the caller hold it. A program that
     /// goes through all files of a directory thus finds memory for the next one at hand.
-    pub(crate) fn let_go(&self, inode: &Arc<Inode>) {
+    pub(crate) fn release(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.id).lock();
         // The table's hold and the caller's.
         if Arc::strong_count(inode) == 2 && !inode.must_stay() {

@@ -131,7 +131,10 @@ impl Inodes {
                 return Err(Error::NoXattr);
             }
             if is_property {
-                item.flags = property::Wish::Unset.apply(item.flags()).bits().into();
+                item.flags = property::CompressionProperty::Unset
+                    .apply(item.flags())
+                    .bits()
+                    .into();
                 state.inherited = None;
             }
             Ok(())
@@ -223,13 +226,13 @@ fn set_property(
     name: &[u8],
     mode: XattrMode,
 ) -> Result<()> {
-    let wish = property::check(name, value, item.flags())?;
+    let asked = property::check(name, value, item.flags())?;
     if !property::is_of_use(kind_of(id, item)?) {
         return Ok(());
     }
     state.inherited = None;
-    item.flags = wish.apply(item.flags()).bits().into();
-    if wish == property::Wish::Unset {
+    item.flags = asked.apply(item.flags()).bits().into();
+    if asked == property::CompressionProperty::Unset {
         return match (draft.remove_xattr(id.ino, name)?, mode) {
             (false, XattrMode::Replace) => Err(Error::NoXattr),
             _ => Ok(()),

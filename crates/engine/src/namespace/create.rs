@@ -119,7 +119,7 @@ impl Namespace {
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         let transid = txn.transid().0;
         if let Some(held) = held {
-            parent.tree.hold()?;
+            parent.tree.acquire()?;
             held.open_count += 1;
         }
         draft.enter(&txn);

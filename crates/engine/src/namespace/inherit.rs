@@ -10,7 +10,7 @@ use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::Tree;
 
 use crate::error::Result;
-use crate::inode::property::Wish;
+use crate::inode::property::CompressionProperty;
 use crate::inode::{Inherited, Inode, InodeState, find_xattr, property};
 use crate::namespace::Namespace;
 
@@ -42,7 +42,7 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
     };
     Ok(Inherited {
         default_acl,
-        compression: Wish::algorithm(find(property::COMPRESSION)?.as_deref()),
+        compression: CompressionProperty::algorithm(find(property::COMPRESSION)?.as_deref()),
     })
 }
 

@@ -17,7 +17,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::inherit::{flags_in, group_and_mode};
 use super::symlink::MAX_TARGET_BYTES;
 use crate::error::{Error, Result};
-use crate::inode::property::Wish;
+use crate::inode::property::CompressionProperty;
 use crate::inode::{Draft, Inherited, Stamps, XattrMode, property};
 use crate::namespace::Namespace;
 
@@ -205,7 +205,7 @@ impl Draft<'_> {
             Some(algorithm) if property::is_of_use(kind) && property::can_compress(flags) => {
                 let name = algorithm.name().as_bytes();
                 self.set_xattr(ino, property::COMPRESSION, name, XattrMode::Any)?;
-                Ok(Wish::With(algorithm).apply(flags))
+                Ok(CompressionProperty::With(algorithm).apply(flags))
             }
             _ => Ok(flags),
         }

@@ -47,7 +47,7 @@ impl Namespace {
         let inode = self.inodes.get(id)?;
         let mut held = lock::write(&inode.lock)?;
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
-        inode.tree.hold()?;
+        inode.tree.acquire()?;
         draft.enter(&txn);
         held.open_count = 1;
         held.unlinked = true;

@@ -129,7 +129,7 @@ impl Namespace {
         if evict {
             self.inodes.queue_eviction(victim);
         }
-        self.inodes.let_go(victim);
+        self.inodes.release(victim);
         Ok(())
     }
 

@@ -132,7 +132,7 @@ impl Subvolumes {
         }
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         // Until it is known who knows some of it.
-        tree.hold().map_err(Error::from)?;
+        tree.acquire().map_err(Error::from)?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
             draft.enter(&txn);
         }
@@ -147,8 +147,8 @@ impl Subvolumes {
         drop(locked);
         drop(still);
         self.inodes.pin_inodes_of(tree);
-        if tree.let_go() {
-            self.inodes.let_go_of_deleted(id);
+        if tree.release() {
+            self.inodes.release_deleted(id);
         }
         Ok(root.id)
     }

@@ -170,7 +170,7 @@ impl Tree {
     }
 
     /// Counts a hold on an inode.
-    pub fn hold(&self) -> Result<()> {
+    pub fn acquire(&self) -> Result<()> {
         // Who deletes it waits, and meets the hold.
         let item = self.item.read();
         let held = self
@@ -184,8 +184,8 @@ impl Tree {
         }
     }
 
-    /// Lets go of a hold. True if it was the last one of a subvolume that has been deleted.
-    pub fn let_go(&self) -> bool {
+    /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
+    pub fn release(&self) -> bool {
         self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
     }
 

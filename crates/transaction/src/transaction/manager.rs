@@ -17,9 +17,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use ubtrfs_format::ids::{RootId, Transid};
 
+use super::barrier::TransactionBarrier;
 use super::cleaner_state::CleanerState;
 use super::data_flush::DataFlush;
-use super::gate::Gate;
 use super::lifetime::Lifetime;
 use super::log_trees::LogTrees;
 use super::published::{PinnedByEpoch, RetiredSets};
@@ -39,7 +39,7 @@ pub struct TransactionManager {
     pub(super) roots: Arc<Roots>,
     pub(super) reclaim: OnceLock<Weak<dyn SpaceReclaim>>,
     pub space: Arc<Space>,
-    pub(super) running: Gate,
+    pub(super) running: TransactionBarrier,
     pub committing: Mutex<()>,
     /// The last transaction whose superblock is durable.
     pub(super) committed: AtomicU64,
@@ -78,7 +78,7 @@ impl TransactionManager {
         Ok(TransactionManager {
             roots,
             reclaim: OnceLock::new(),
-            running: Gate::new(running),
+            running: TransactionBarrier::new(running),
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
             pinned_by_epoch: Mutex::default(),

@@ -1,10 +1,11 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `gate`,
+//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `barrier`,
 //! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state` <
 //! `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
 
 mod admission;
+mod barrier;
 mod cleaner_state;
 mod commit;
 mod data_flush;
@@ -12,7 +13,6 @@ pub(crate) mod delayed_refs;
 mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;
-mod gate;
 mod handle;
 mod lifetime;
 mod log_trees;

@@ -54,7 +54,7 @@ impl TransactionManager {
                 "the volume has no free-space tree: what is free is read from the extent tree"
             );
         }
-        manager.distrust_quotas()?;
+        manager.mark_qgroups_inconsistent()?;
         roots.root_tree_object().note_objectids()?;
         if roots.has_deleted_subvolumes()? {
             manager.wake_cleaner();
@@ -63,7 +63,7 @@ impl TransactionManager {
     }
 
     /// Says that the sums of quota groups are not to be relied on: they are not kept here.
-    fn distrust_quotas(&self) -> Result<()> {
+    fn mark_qgroups_inconsistent(&self) -> Result<()> {
         let Some(tree) = self.roots.find_tree(RootId::QUOTA_TREE)? else {
             return Ok(());
         };

@@ -150,7 +150,7 @@ impl Namespace {
             // What is known of directories is worth keeping.
             let files = places.filter(|place| !place.is_dir());
             for inode in files.filter_map(|place| place.inode.as_ref()) {
-                self.inodes.let_go(inode);
+                self.inodes.release(inode);
             }
             return outcome;
         }

@@ -10,7 +10,7 @@ use super::running::Running;
 use super::stripes::Striped;
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct TransactionBarrier {
     running: Striped<RwLock<Arc<Running>>>,
 }
 
@@ -19,10 +19,10 @@ pub(super) struct Closed<'g> {
     stripes: Vec<RwLockWriteGuard<'g, Arc<Running>>>,
 }
 
-impl Gate {
-    pub(super) fn new(running: Running) -> Gate {
+impl TransactionBarrier {
+    pub(super) fn new(running: Running) -> TransactionBarrier {
         let running = Arc::new(running);
-        Gate {
+        TransactionBarrier {
             running: Striped::of(|| RwLock::new(Arc::clone(&running))),
         }
     }
