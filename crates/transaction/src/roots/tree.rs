@@ -8,16 +8,21 @@
 //! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
 //!   any, nobody can again; only then its blocks are freed.
 
+mod object_ids;
+mod root_item;
+
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use ubtrfs_format::ids::{RootId, Transid};
-use ubtrfs_format::item::{FileKind, InodeFlags, RootItem, RootItemFlags};
+use ubtrfs_format::item::{FileKind, InodeFlags, RootItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Edit, LiveTree, View};
 
+use self::object_ids::ObjectIds;
+use self::root_item::SharedRootItem;
 use super::inode_items::{InodeItemCache, ItemChange};
 use super::log_journal::LogJournal;
 use super::names::{NameCache, NameChanges};
@@ -47,11 +52,7 @@ pub struct Tree {
     pub(crate) id: RootId,
     /// The offset of its ROOT_ITEM's key: the transaction that made it, for a snapshot.
     pub(crate) key_offset: u64,
-    item: RwLock<RootItem>,
-    /// What calls ask of the item each time: whether the subvolume has been deleted, and whether it is read-only.
-    /// Set while `item` is locked.
-    deleted: AtomicBool,
-    read_only: AtomicBool,
+    item: SharedRootItem,
     /// None on a volume whose trees are not edited.
     live: Option<Arc<LiveTree>>,
     /// Whether ACLs count.
@@ -63,12 +64,9 @@ pub struct Tree {
     sharing: Arc<AtomicBool>,
     /// The last transaction that edits of this tree were made in.
     pub(crate) dirty_in: AtomicU64,
-    /// The next inode number to be given out; 0 until the tree is written to.
-    next_ino: AtomicU64,
+    object_ids: ObjectIds,
     /// Whether inodes without a name that were left in it have been looked for.
     pub orphans_finished: AtomicBool,
-    /// Holds on its inodes (TREE-3).
-    holders: AtomicU64,
     /// Held shared by writers without copy on write, exclusively by the creation of a snapshot.
     ///
     /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed meanwhile.
@@ -93,18 +91,15 @@ impl Tree {
             id: view.tree(),
             view,
             key_offset,
-            deleted: AtomicBool::new(is_deleted(&item)),
-            read_only: AtomicBool::new(is_read_only(&item)),
             snapshot_in: AtomicU64::new(0),
             sharing: Arc::clone(&tree_use.sharing),
-            item: RwLock::new(item),
+            item: SharedRootItem::new(item),
             live,
             acls: tree_use.acls,
             new_file_flags: Arc::clone(&tree_use.new_file_flags),
             dirty_in: AtomicU64::new(0),
-            next_ino: AtomicU64::new(0),
+            object_ids: ObjectIds::default(),
             orphans_finished: AtomicBool::new(false),
-            holders: AtomicU64::new(0),
             nocow_lock: RwLock::new(()),
             snapshot_lock: RwLock::new(()),
             inode_items: Arc::clone(&tree_use.inode_items),
@@ -121,14 +116,11 @@ impl Tree {
 
     /// What the root tree says of it, with changes that are not committed yet.
     pub fn item(&self) -> RootItem {
-        *self.item.read()
+        self.item.get()
     }
 
     pub(crate) fn change_item(&self, change: impl FnOnce(&mut RootItem)) {
-        let mut item = self.item.write();
-        change(&mut item);
-        self.deleted.store(is_deleted(&item), Ordering::Release);
-        self.read_only.store(is_read_only(&item), Ordering::Release);
+        self.item.change(change);
     }
 
     /// The key of its ROOT_ITEM.
@@ -138,12 +130,12 @@ impl Tree {
 
     #[inline]
     pub fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Acquire)
+        self.item.is_read_only()
     }
 
     #[inline]
     pub fn is_deleted(&self) -> bool {
-        self.deleted.load(Ordering::Acquire)
+        self.item.is_deleted()
     }
 
     /// Refuses a subvolume that has been deleted.
@@ -166,27 +158,20 @@ impl Tree {
 
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.holders.load(Ordering::Acquire) > 0
+        self.item.is_held()
     }
 
     /// Counts a hold on an inode.
     pub fn acquire(&self) -> Result<()> {
-        // Who deletes it waits, and meets the hold.
-        let item = self.item.read();
-        let held = self
-            .holders
-            .try_update(Ordering::AcqRel, Ordering::Acquire, |holders| {
-                (holders > 0 || item.refs.get() > 0).then_some(holders + 1)
-            });
-        match held {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::NoSuchSubvolume(self.id)),
+        match self.item.acquire() {
+            true => Ok(()),
+            false => Err(Error::NoSuchSubvolume(self.id)),
         }
     }
 
     /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
     pub fn release(&self) -> bool {
-        self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
+        self.item.release()
     }
 
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
@@ -213,7 +198,7 @@ impl Tree {
 
     /// The transaction of the last snapshot of it.
     pub fn last_snapshot(&self) -> u64 {
-        self.item.read().last_snapshot.get()
+        self.item.last_snapshot()
     }
 
     /// That transaction makes or has made a snapshot of it.
@@ -290,44 +275,15 @@ impl Tree {
     ///
     /// So caches never take a new inode for a deleted one of the same id.
     pub fn next_objectid(&self) -> Result<u64> {
-        self.note_objectids()?;
-        let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
-        let given = self
-            .next_ino
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, give_out);
-        given.map_err(|_| Error::NoSpace)
+        self.object_ids.take(&self.view)
     }
 
     /// Notes which object ids are in use. Called before anything is deleted from the tree.
     pub fn note_objectids(&self) -> Result<()> {
-        if self.next_ino.load(Ordering::Relaxed) != 0 {
-            return Ok(());
-        }
-        let above = self.highest_objectid()?.saturating_add(1);
-        let first = above.max(RootId::FIRST_FREE);
-        // Another thread may have been faster.
-        let _ = self
-            .next_ino
-            .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn highest_objectid(&self) -> Result<u64> {
-        let mut cursor = self.view.cursor();
-        let end = Key::new(RootId::LAST_FREE, KeyType(u8::MAX), u64::MAX);
-        cursor.seek_floor(&end)?;
-        Ok(cursor.current().map_or(0, |(key, _)| key.objectid))
+        self.object_ids.note(&self.view)
     }
 
     pub(crate) fn is_committed(&self, committed: u64) -> bool {
         self.dirty_in.load(Ordering::Acquire) <= committed
     }
-}
-
-fn is_deleted(item: &RootItem) -> bool {
-    item.refs.get() == 0
-}
-
-fn is_read_only(item: &RootItem) -> bool {
-    item.flags().contains(RootItemFlags::RDONLY)
 }

@@ -1,0 +1,82 @@
+//! The root item of a tree, and the holds on its inodes that outlive it (TREE-3).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use ubtrfs_format::item::{RootItem, RootItemFlags};
+
+#[derive(Debug)]
+pub(super) struct SharedRootItem {
+    item: RwLock<RootItem>,
+    /// What calls ask of the item each time: whether the subvolume has been deleted, and whether it is read-only.
+    /// Set while `item` is locked.
+    deleted: AtomicBool,
+    read_only: AtomicBool,
+    /// Inodes of the tree that are held.
+    held_inodes: AtomicU64,
+}
+
+impl SharedRootItem {
+    pub(super) fn new(item: RootItem) -> SharedRootItem {
+        SharedRootItem {
+            deleted: AtomicBool::new(is_deleted(&item)),
+            read_only: AtomicBool::new(is_read_only(&item)),
+            item: RwLock::new(item),
+            held_inodes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn get(&self) -> RootItem {
+        *self.item.read()
+    }
+
+    pub(super) fn last_snapshot(&self) -> u64 {
+        self.item.read().last_snapshot.get()
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut RootItem)) {
+        let mut item = self.item.write();
+        change(&mut item);
+        self.deleted.store(is_deleted(&item), Ordering::Release);
+        self.read_only.store(is_read_only(&item), Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.held_inodes.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a hold on an inode. False if the tree has been deleted and nobody holds any.
+    pub(super) fn acquire(&self) -> bool {
+        // A deletion waits for the lock, and meets the hold.
+        let item = self.item.read();
+        self.held_inodes
+            .try_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                (held > 0 || item.refs.get() > 0).then_some(held + 1)
+            })
+            .is_ok()
+    }
+
+    /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
+    pub(super) fn release(&self) -> bool {
+        self.held_inodes.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
+    }
+}
+
+fn is_deleted(item: &RootItem) -> bool {
+    item.refs.get() == 0
+}
+
+fn is_read_only(item: &RootItem) -> bool {
+    item.flags().contains(RootItemFlags::RDONLY)
+}
