@@ -11,7 +11,7 @@ use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::DevId;
 
-use super::chunks::{ChunkLayout, Place, PlannedChunk, PlannedDevice, Wish, WishedSize};
+use super::chunks::{Place, PlannedChunk, PlannedDevice, VolumeChunks, Wish, WishedSize};
 use super::error::MkfsError;
 use super::options::{Geometry, SINGLE_SYSTEM_CHUNK_BYTES};
 use super::place::Cursor;
@@ -42,7 +42,7 @@ pub(super) enum Spare {
     Least,
 }
 
-impl ChunkLayout {
+impl VolumeChunks {
     /// Lets every device be as long as its chunks need.
     pub(super) fn lift_limits(&mut self) {
         for device in &mut self.devices {
@@ -88,7 +88,7 @@ impl ChunkLayout {
         needed: u64,
         room: u64,
         spare: Spare,
-    ) -> Result<ChunkLayout, MkfsError> {
+    ) -> Result<VolumeChunks, MkfsError> {
         let types = geometry.metadata_types();
         let nodesize = u64::from(geometry.nodesize);
         let wanted = match spare {

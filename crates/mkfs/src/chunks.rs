@@ -9,8 +9,8 @@
 //! - NEWVOLUME-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
 //!   that no tree block crosses a stripe.
 //!
-//! Not here: chunks that files need (`chunk_growth`), where the bytes of a chunk go ([`MappedChunk`]), what
-//! lies in it (`place`).
+//! Not here: chunks that files need (`chunk_growth`), those of a volume in use, which the kernel sizes otherwise
+//! (`ubtrfs_device::chunk_layout`), where the bytes of a chunk go ([`MappedChunk`]), what lies in it (`place`).
 
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ pub(super) struct Place {
 
 /// The devices and chunks of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkLayout {
+pub struct VolumeChunks {
     pub devices: Vec<PlannedDevice>,
     /// In logical order.
     pub chunks: Vec<PlannedChunk>,
@@ -116,7 +116,7 @@ pub(super) enum WishedSize {
     Chunk(u64),
 }
 
-impl ChunkLayout {
+impl VolumeChunks {
     /// The bytes of all chunks of exactly these types.
     pub fn bytes_of_type(&self, types: BlockGroupFlags) -> u64 {
         let of_type =
@@ -141,8 +141,8 @@ impl ChunkLayout {
         geometry: &Geometry,
         identity: &Identity,
         device_bytes: &[u64],
-    ) -> Result<ChunkLayout, MkfsError> {
-        let mut layout = ChunkLayout::without_chunks(geometry, identity, device_bytes)?;
+    ) -> Result<VolumeChunks, MkfsError> {
+        let mut layout = VolumeChunks::without_chunks(geometry, identity, device_bytes)?;
         layout.add_first(geometry, BlockGroupFlags::SYSTEM)?;
         layout.add_first(geometry, geometry.metadata_types())?;
         if !geometry.features.is_mixed() {
@@ -166,7 +166,7 @@ impl ChunkLayout {
         geometry: &Geometry,
         identity: &Identity,
         device_bytes: &[u64],
-    ) -> Result<ChunkLayout, MkfsError> {
+    ) -> Result<VolumeChunks, MkfsError> {
         let identities = identity.device_uuids.len();
         if identities != device_bytes.len() {
             return Err(MkfsError::DeviceUuids {
@@ -203,7 +203,7 @@ impl ChunkLayout {
                 room_end: len_bytes,
             });
         }
-        Ok(ChunkLayout {
+        Ok(VolumeChunks {
             devices,
             chunks: Vec::new(),
             total_bytes,

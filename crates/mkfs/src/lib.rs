@@ -27,7 +27,7 @@ mod superblock;
 mod targets;
 mod trees;
 
-pub use chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
+pub use chunks::{PlannedChunk, PlannedDevice, VolumeChunks};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{

@@ -7,7 +7,7 @@ use std::ops::Range;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{Logical, RootId};
 
-use super::chunks::{ChunkLayout, Place};
+use super::chunks::{Place, VolumeChunks};
 use super::error::MkfsError;
 
 /// Hands out the addresses of one type of chunks, each once, ascending.
@@ -37,7 +37,7 @@ impl Cursor {
     /// Both are multiples of the sector.
     pub(super) fn take(
         &mut self,
-        layout: &ChunkLayout,
+        layout: &VolumeChunks,
         least: u64,
         most: u64,
     ) -> Option<(Place, u64)> {
@@ -75,7 +75,7 @@ impl Cursor {
 /// Hands out the addresses of the tree blocks of one volume.
 #[derive(Debug)]
 pub(super) struct BlockPlaces<'a> {
-    layout: &'a ChunkLayout,
+    layout: &'a VolumeChunks,
     nodesize: u64,
     system: Cursor,
     metadata: Cursor,
@@ -83,7 +83,7 @@ pub(super) struct BlockPlaces<'a> {
 
 impl<'a> BlockPlaces<'a> {
     /// `data_end`: the first place that no data has come to.
-    pub(super) fn new(layout: &'a ChunkLayout, nodesize: u32, data_end: Place) -> BlockPlaces<'a> {
+    pub(super) fn new(layout: &'a VolumeChunks, nodesize: u32, data_end: Place) -> BlockPlaces<'a> {
         let mixed = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
         let mut chunks = layout.chunks.iter();
         // In mixed groups blocks follow the data; elsewhere they have their own chunks.

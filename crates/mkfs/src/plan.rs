@@ -10,7 +10,7 @@ use ubtrfs_device::{BlockDevice, Row, STRIPE_LEN, parity};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_tree::TreeBlock;
 
-use super::chunks::{ChunkLayout, PlannedChunk};
+use super::chunks::{PlannedChunk, VolumeChunks};
 use super::error::MkfsError;
 use super::files::NoFiles;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
@@ -22,7 +22,7 @@ use super::{settle, superblock};
 #[derive(Debug)]
 pub struct Plan {
     geometry: Geometry,
-    layout: ChunkLayout,
+    layout: VolumeChunks,
     blocks: Vec<TreeBlock>,
     /// Without what differs by device and copy.
     superblock: Superblock,
@@ -37,7 +37,7 @@ impl Plan {
         device_bytes: &[u64],
     ) -> Result<Plan, MkfsError> {
         let geometry = options.resolve(device_bytes.len())?;
-        let layout = ChunkLayout::new(&geometry, identity, device_bytes)?;
+        let layout = VolumeChunks::new(&geometry, identity, device_bytes)?;
         let files = NoFiles::new(identity);
         let settled = settle::settle(&geometry, identity, &files, &mut |_| Ok(layout.clone()))?;
         let contents = Contents {
@@ -64,7 +64,7 @@ impl Plan {
         &self.geometry
     }
 
-    pub fn layout(&self) -> &ChunkLayout {
+    pub fn layout(&self) -> &VolumeChunks {
         &self.layout
     }
 

@@ -15,7 +15,7 @@ use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{BlockFormat, BlockSink, BulkTree, TreeBlock, TreeRoot};
 
-use super::chunks::ChunkLayout;
+use super::chunks::VolumeChunks;
 use super::error::MkfsError;
 use super::files::{Files, Push};
 use super::options::{Geometry, Identity};
@@ -27,12 +27,12 @@ const MAX_ROUNDS: usize = 32;
 /// Where everything lies.
 #[derive(Debug)]
 pub(super) struct Settled {
-    pub(super) layout: ChunkLayout,
+    pub(super) layout: VolumeChunks,
     pub(super) placement: Placement,
 }
 
 /// Gives a layout with room for so many bytes of tree blocks, those of the chunk tree not counted.
-pub(super) type Room<'a> = dyn FnMut(u64) -> Result<ChunkLayout, MkfsError> + 'a;
+pub(super) type Room<'a> = dyn FnMut(u64) -> Result<VolumeChunks, MkfsError> + 'a;
 
 /// The blocks of a tree in the order in which they are made: level and first key.
 type Shape = Vec<(u8, Key)>;
@@ -82,7 +82,7 @@ pub(super) fn settle(
 fn place(
     geometry: &Geometry,
     files: &dyn Files,
-    layout: &ChunkLayout,
+    layout: &VolumeChunks,
     shapes: &[(RootId, Rc<Shape>)],
 ) -> Result<Placement, MkfsError> {
     let mut placement = Placement::default();

@@ -9,7 +9,7 @@ use ubtrfs_format::superblock::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::chunks::{ChunkLayout, PlannedDevice};
+use super::chunks::{PlannedDevice, VolumeChunks};
 use super::error::MkfsError;
 use super::options::{Geometry, Identity};
 use super::targets::PlannedWrite;
@@ -132,7 +132,7 @@ pub(super) fn writes(
     superblock: &Superblock,
     geometry: &Geometry,
     identity: &Identity,
-    layout: &ChunkLayout,
+    layout: &VolumeChunks,
 ) -> Vec<PlannedWrite> {
     let mut writes = Vec::new();
     for device in &layout.devices {

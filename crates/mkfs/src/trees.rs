@@ -25,7 +25,7 @@ use ubtrfs_tree::TreeRoot;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::chunks::{ChunkLayout, PlannedChunk, PlannedDevice};
+use super::chunks::{PlannedChunk, PlannedDevice, VolumeChunks};
 use super::features::QuotaMode;
 use super::files::{Files, Subvolume, SubvolumeEntry};
 use super::options::{Geometry, Identity};
@@ -113,7 +113,7 @@ const ROOT: (u32, u32) = (0, 0);
 pub(super) struct Contents<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) identity: &'a Identity,
-    pub(super) layout: &'a ChunkLayout,
+    pub(super) layout: &'a VolumeChunks,
     pub(super) files: &'a dyn Files,
 }
 

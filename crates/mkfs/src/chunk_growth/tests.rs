@@ -15,13 +15,13 @@ fn geometry(profile: Profile, devices: usize) -> Geometry {
     options.resolve(devices).unwrap()
 }
 
-fn start(geometry: &Geometry, device_bytes: &[u64]) -> ChunkLayout {
+fn start(geometry: &Geometry, device_bytes: &[u64]) -> VolumeChunks {
     let created = Timespec {
         sec: 0.into(),
         nsec: 0.into(),
     };
     let identity = Identity::random(device_bytes.len(), created);
-    let mut layout = ChunkLayout::without_chunks(geometry, &identity, device_bytes).unwrap();
+    let mut layout = VolumeChunks::without_chunks(geometry, &identity, device_bytes).unwrap();
     layout.add_system(geometry, Spare::Usual).unwrap();
     layout
 }

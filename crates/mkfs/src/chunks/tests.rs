@@ -10,14 +10,14 @@ use crate::MkfsOptions;
 
 const TIB: u64 = 1 << 40;
 
-fn layout(options: &MkfsOptions, device_bytes: &[u64]) -> Result<ChunkLayout, MkfsError> {
+fn layout(options: &MkfsOptions, device_bytes: &[u64]) -> Result<VolumeChunks, MkfsError> {
     let created = Timespec {
         sec: 0.into(),
         nsec: 0.into(),
     };
     let identity = Identity::random(device_bytes.len(), created);
     let geometry = options.resolve(device_bytes.len())?;
-    ChunkLayout::new(&geometry, &identity, device_bytes)
+    VolumeChunks::new(&geometry, &identity, device_bytes)
 }
 
 fn with_profiles(data: Profile, metadata: Profile) -> MkfsOptions {
@@ -85,7 +85,7 @@ fn every_profile_starts_on_devices_of_the_smallest_size() {
 }
 
 /// NEWVOLUME-1 and NEWVOLUME-2, and that the devices' sums are right.
-fn assert_sound(layout: &ChunkLayout) {
+fn assert_sound(layout: &VolumeChunks) {
     let mut on_device: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut logical_end = 0;
     for chunk in &layout.chunks {

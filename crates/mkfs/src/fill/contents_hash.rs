@@ -7,7 +7,7 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::key::Key;
 
 use super::filled::Filled;
-use crate::chunks::ChunkLayout;
+use crate::chunks::VolumeChunks;
 use crate::error::MkfsError;
 use crate::files::Files;
 use crate::options::Identity;
@@ -83,7 +83,7 @@ fn hash_of(files: &Filled<'_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], 
 pub(super) fn identify(
     identity: &Identity,
     files: &mut Filled<'_>,
-    layout: &mut ChunkLayout,
+    layout: &mut VolumeChunks,
     sizes: &[u64],
 ) -> Result<Identity, MkfsError> {
     let hash = hash_of(files, identity.created.sec.get(), sizes)?;

@@ -19,7 +19,7 @@ use super::csum_log::CsumLog;
 use super::encode::{Piece, Shared};
 use super::stripe_writer::StripeWriter;
 use crate::chunk_growth::Spare;
-use crate::chunks::{ChunkLayout, Place};
+use crate::chunks::{Place, VolumeChunks};
 use crate::error::MkfsError;
 use crate::options::Geometry;
 use crate::place::Cursor;
@@ -54,8 +54,8 @@ pub(super) struct DataSpace<'a> {
     spare: Spare,
     scratch: &'a Scratch,
     /// Before there was any data.
-    start: ChunkLayout,
-    layout: ChunkLayout,
+    start: VolumeChunks,
+    layout: VolumeChunks,
     cursor: Cursor,
     /// The ranges of each chunk that are in use.
     used: Vec<Vec<Range<u64>>>,
@@ -79,7 +79,7 @@ impl<'a> DataSpace<'a> {
     pub(super) fn new(
         geometry: &'a Geometry,
         spare: Spare,
-        start: ChunkLayout,
+        start: VolumeChunks,
         targets: &'a Targets<'a>,
         may_grow: bool,
         scratch: &'a Scratch,
@@ -168,7 +168,7 @@ impl<'a> DataSpace<'a> {
     }
 
     /// Makes the devices as long as a layout needs them.
-    fn lengthen(&self, layout: &ChunkLayout) -> Result<(), MkfsError> {
+    fn lengthen(&self, layout: &VolumeChunks) -> Result<(), MkfsError> {
         let targets = self.writer.targets();
         targets.lengthen(|devid| layout.device(devid).next)
     }
@@ -242,7 +242,7 @@ impl<'a> DataSpace<'a> {
     /// Ends the data. Blocks of trees may be written to the layout that this leaves.
     pub(super) fn finish(
         mut self,
-    ) -> Result<(ChunkLayout, PlacedData, StripeWriter<'a>), MkfsError> {
+    ) -> Result<(VolumeChunks, PlacedData, StripeWriter<'a>), MkfsError> {
         if self.layout.chunks.len() == self.start.chunks.len() && self.spare == Spare::Usual {
             self.layout.add_data(self.geometry, self.spare)?;
             self.used.resize(self.layout.chunks.len(), Vec::new());

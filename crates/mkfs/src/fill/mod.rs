@@ -54,7 +54,7 @@ use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
 use self::source::{Source, Times};
 use super::chunk_growth::Spare;
-use super::chunks::ChunkLayout;
+use super::chunks::VolumeChunks;
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
 use super::settle::{Settled, settle};
@@ -147,7 +147,7 @@ pub struct LeftOutAcls {
 #[derive(Debug)]
 pub struct FilledVolume {
     pub geometry: Geometry,
-    pub layout: ChunkLayout,
+    pub layout: VolumeChunks,
     pub stats: FillStats,
     /// Bytes that the image shares with the folder's files, if that was wanted; an error if it cannot.
     pub shared: Option<Result<u64, std::io::Error>>,
@@ -172,7 +172,7 @@ pub fn fill(
 ) -> Result<FilledVolume, FillError> {
     let geometry = filled_geometry(options, devices.len(), fill)?;
     let sizes: Vec<u64> = devices.iter().map(|(_, bytes)| *bytes).collect();
-    let mut start = ChunkLayout::without_chunks(&geometry, identity, &sizes)?;
+    let mut start = VolumeChunks::without_chunks(&geometry, identity, &sizes)?;
     let may_grow = fill.growth != Growth::Never;
     if may_grow {
         start.lift_limits();
@@ -321,7 +321,7 @@ fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
 
 /// A volume that is complete.
 struct Finished {
-    layout: ChunkLayout,
+    layout: VolumeChunks,
     stats: FillStats,
     sharing: Sharing,
     identity: Identity,
@@ -408,7 +408,7 @@ impl Unfinished<'_> {
         &self,
         identity: &Identity,
         files: &Filled<'_>,
-        base: ChunkLayout,
+        base: VolumeChunks,
         spare: Spare,
     ) -> Result<Settled, MkfsError> {
         let mut base = base;
@@ -432,7 +432,7 @@ impl Unfinished<'_> {
     }
 
     /// Cuts off what data has not used of its last chunk.
-    fn trim(&self, base: &mut ChunkLayout, data: &PlacedData) -> Result<(), MkfsError> {
+    fn trim(&self, base: &mut VolumeChunks, data: &PlacedData) -> Result<(), MkfsError> {
         let last = base.chunks.len() - 1;
         let chunk = &base.chunks[last].map;
         if chunk.flags().contains(self.geometry.data_types()) {
@@ -444,7 +444,7 @@ impl Unfinished<'_> {
     }
 
     /// Tells how large the devices would have to be.
-    fn no_space(&self, files: &Filled<'_>, mut base: ChunkLayout) -> FillError {
+    fn no_space(&self, files: &Filled<'_>, mut base: VolumeChunks) -> FillError {
         base.lift_limits();
         match self.settle(self.identity, files, base, Spare::Least) {
             Ok(settled) => FillError::NoSpace {
@@ -455,7 +455,7 @@ impl Unfinished<'_> {
         }
     }
 
-    fn set_sizes(&self, layout: &mut ChunkLayout, fill: &FillOptions) {
+    fn set_sizes(&self, layout: &mut VolumeChunks, fill: &FillOptions) {
         for (device, &before) in layout.devices.iter_mut().zip(&self.sizes) {
             let reached = device.next;
             let grown = (reached + reached / 8).next_multiple_of(GROWTH_STEP_BYTES);

@@ -4,7 +4,7 @@
 
 use ubtrfs_format::ids::Logical;
 
-use crate::chunks::{ChunkLayout, Place};
+use crate::chunks::{Place, VolumeChunks};
 use crate::error::MkfsError;
 use crate::targets::Targets;
 
@@ -34,7 +34,7 @@ impl<'d> StripeWriter<'d> {
 
     pub(super) fn put(
         &mut self,
-        layout: &ChunkLayout,
+        layout: &VolumeChunks,
         place: Place,
         bytes: &[u8],
     ) -> Result<(), MkfsError> {
@@ -51,7 +51,7 @@ impl<'d> StripeWriter<'d> {
     /// Puts bytes by address, like [`StripeWriter::put`].
     pub(super) fn put_at(
         &mut self,
-        layout: &ChunkLayout,
+        layout: &VolumeChunks,
         logical: Logical,
         bytes: &[u8],
     ) -> Result<(), MkfsError> {
@@ -60,7 +60,7 @@ impl<'d> StripeWriter<'d> {
         self.put(layout, Place { chunk, offset }, bytes)
     }
 
-    pub(super) fn flush(&mut self, layout: &ChunkLayout) -> Result<(), MkfsError> {
+    pub(super) fn flush(&mut self, layout: &VolumeChunks) -> Result<(), MkfsError> {
         if !self.run.is_empty() {
             let chunk = &layout.chunks[self.start.chunk].map;
             self.targets.write(chunk, self.start.offset, &self.run)?;

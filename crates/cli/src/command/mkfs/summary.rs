@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use ubtrfs_device::{BlockDevice, FileDevice};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
-use ubtrfs_mkfs::{ChunkLayout, FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls};
+use ubtrfs_mkfs::{FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls, VolumeChunks};
 
 use super::target::Target;
 use crate::presentation::console::Console;
@@ -56,7 +56,7 @@ pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
 }
 
 /// Images that are larger than was asked for, as mkfs.btrfs makes them, too.
-pub(super) fn warn_of_growth(layout: &ChunkLayout, asked: Option<u64>, console: &mut Console) {
+pub(super) fn warn_of_growth(layout: &VolumeChunks, asked: Option<u64>, console: &mut Console) {
     let sizes = layout.devices.iter().map(|device| device.total_bytes);
     let largest = sizes.max().unwrap_or(0);
     if let Some(asked) = asked.filter(|&asked| asked < largest) {
@@ -79,7 +79,7 @@ pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> any
 #[derive(Clone, Copy)]
 pub(super) struct Summary<'a> {
     pub(super) geometry: &'a Geometry,
-    pub(super) layout: &'a ChunkLayout,
+    pub(super) layout: &'a VolumeChunks,
     pub(super) identity: &'a Identity,
     pub(super) targets: &'a [Target],
 }
