@@ -261,7 +261,12 @@ impl<'v> Reader<'v> {
         let first = Logical(logical.0 - head);
         let sectors = (head + len).div_ceil(sectorsize);
         let csums = match data_csums(&self.files.roots, first, sectors as usize) {
-            Err(error) if self.files.rescue.goes_on_without(&error) => {
+            Err(error)
+                if self
+                    .files
+                    .rescue
+                    .goes_on_without_tree(error.is_would_block()) =>
+            {
                 tracing::debug!(%error, "data is given unverified");
                 return Ok(None);
             }

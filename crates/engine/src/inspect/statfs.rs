@@ -16,7 +16,12 @@ impl Volume {
     fn statfs_anew(&self) -> Result<StatFs> {
         match self.statfs_by_groups() {
             // The trees that tell are not needed to read files.
-            Err(error) if self.files.rescue.ignore_bad_roots && !error.is_would_block() => {
+            Err(error)
+                if self
+                    .files
+                    .rescue
+                    .goes_on_without_tree(error.is_would_block()) =>
+            {
                 let superblock = self.superblock();
                 let (total, used) = (superblock.total_bytes.get(), superblock.bytes_used.get());
                 Ok(StatFs {

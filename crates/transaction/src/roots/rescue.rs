@@ -2,8 +2,6 @@
 
 use ubtrfs_format::superblock::Superblock;
 
-use crate::error::Error;
-
 /// What is passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
@@ -23,9 +21,9 @@ pub struct Rescue {
 }
 
 impl Rescue {
-    /// Whether to go on without a tree whose reading gave `error`: what is only not at hand is not damaged.
-    pub fn goes_on_without(&self, error: &Error) -> bool {
-        self.ignore_bad_roots && !error.is_would_block()
+    /// Whether to go on without a tree whose reading failed. One that is only not at hand (`would_block`) is not damaged.
+    pub fn goes_on_without_tree(&self, would_block: bool) -> bool {
+        self.ignore_bad_roots && !would_block
     }
 }
 
