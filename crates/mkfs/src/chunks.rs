@@ -9,8 +9,8 @@
 //! - NEWVOLUME-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
 //!   that no tree block crosses a stripe.
 //!
-//! Not here: chunks that files need (`chunk_growth`), those of a volume in use, which the kernel sizes otherwise
-//! (`ubtrfs_device::chunk_layout`), where the bytes of a chunk go ([`MappedChunk`]), what lies in it (`place`).
+//! Not here: chunks that files need (`chunk_growth`), where the bytes of a chunk go ([`MappedChunk`]), what
+//! lies in it (`place`). The kernel sizes chunks of a volume in use otherwise (`ubtrfs_device::chunk_layout`).
 
 use std::ops::Range;
 
