@@ -7,6 +7,7 @@ use crate::ids::RootId;
 use crate::key::{Key, KeyType};
 use crate::node::{HEADER_SIZE, ITEM_HEAD_SIZE, Node, header_flags, leaf_data_size};
 
+#[inline]
 pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
     let nritems = node.header().nritems.get();
     if nritems == 0 {

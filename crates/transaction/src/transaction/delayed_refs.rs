@@ -106,32 +106,34 @@ impl Head {
 }
 
 /// Most extents have one reference at a time, which then needs no memory of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum RefChanges {
+    #[default]
+    None,
     One(RefKey, i64),
+    /// May be empty.
     Several(BTreeMap<RefKey, i64>),
 }
 
-impl Default for RefChanges {
-    fn default() -> Self {
-        RefChanges::Several(BTreeMap::new())
-    }
-}
-
 impl RefChanges {
+    #[inline]
     fn add(&mut self, key: RefKey, delta: i64) {
         match self {
+            RefChanges::None => *self = RefChanges::One(key, delta),
             RefChanges::One(only, sum) if *only == key => {
                 *sum = sum.saturating_add(delta);
                 // REFS-1
                 if *sum == 0 {
-                    *self = RefChanges::default();
+                    *self = RefChanges::None;
                 }
             }
             RefChanges::One(only, sum) => {
-                *self = RefChanges::Several(BTreeMap::from([(*only, *sum), (key, delta)]));
+                // Not `BTreeMap::from`, which sorts first.
+                let mut map = BTreeMap::new();
+                map.insert(*only, *sum);
+                map.insert(key, delta);
+                *self = RefChanges::Several(map);
             }
-            RefChanges::Several(map) if map.is_empty() => *self = RefChanges::One(key, delta),
             RefChanges::Several(map) => match map.entry(key) {
                 btree_map::Entry::Vacant(entry) => {
                     entry.insert(delta);
@@ -149,6 +151,7 @@ impl RefChanges {
 
     fn len(&self) -> usize {
         match self {
+            RefChanges::None => 0,
             RefChanges::One(..) => 1,
             RefChanges::Several(map) => map.len(),
         }
@@ -157,13 +160,14 @@ impl RefChanges {
     /// How many of them have memory of their own.
     fn spilled(&self) -> usize {
         match self {
-            RefChanges::One(..) => 0,
+            RefChanges::None | RefChanges::One(..) => 0,
             RefChanges::Several(map) => map.len(),
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (RefKey, i64)> {
         let (one, several) = match self {
+            RefChanges::None => (None, None),
             RefChanges::One(key, delta) => (Some((*key, *delta)), None),
             RefChanges::Several(map) => (None, Some(map)),
         };

@@ -52,6 +52,7 @@ impl MutableSet {
         self.state.read().map.slots.keys().copied().collect()
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
         if self.is_empty() {
             return None;
@@ -61,6 +62,7 @@ impl MutableSet {
 
     /// Hands the edits to the map and returns by how many bytes it grew; gives them back if the set was
     /// frozen.
+    #[inline]
     pub(crate) fn edit<E: IntoIterator<Item = Edit>>(&self, edits: E) -> Result<i64, E> {
         let mut state = self.state.write();
         let state = &mut *state;
