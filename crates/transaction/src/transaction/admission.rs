@@ -38,7 +38,7 @@ impl TransactionManager {
         }
         let (asks, full, reservation) = {
             let running = self.running.read();
-            let bytes = running.bytes();
+            let bytes = self.bytes_in_memory(&running);
             // Early, so that the next transaction's room is there when it is needed.
             let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
             let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
@@ -168,9 +168,14 @@ impl TransactionManager {
         self.try_reserve(cost).is_some()
     }
 
+    /// What counts against the memory for deltas: edits, and the logs that have copies of them.
+    fn bytes_in_memory(&self, running: &Running) -> u64 {
+        running.bytes().saturating_add(self.logs.bytes())
+    }
+
     /// Whether edits of `cost` fit the memory for deltas beside what has entered.
     pub fn has_memory_for(&self, cost: EditEstimate) -> bool {
-        let bytes = self.running.read().bytes();
+        let bytes = self.bytes_in_memory(&self.running.read());
         bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
     }
 
@@ -183,7 +188,7 @@ impl TransactionManager {
     /// the extents of a file.
     pub fn wants_commit(&self, cost: EditEstimate) -> bool {
         let running = self.running.read();
-        running.bytes() > self.delta_budget_bytes / 2
+        self.bytes_in_memory(&running) > self.delta_budget_bytes / 2
             || self.try_reserve_beside(&running, cost).is_none()
     }
 

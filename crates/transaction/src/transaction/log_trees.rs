@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use ubtrfs_device::Pool;
@@ -44,6 +44,13 @@ use crate::space::Space;
 #[derive(Debug, Default)]
 pub(super) struct LogTrees {
     state: Mutex<State>,
+    /// The memory that their items take, about.
+    bytes: AtomicI64,
+}
+
+/// The memory of an item in a log, about: itself, its key and its share of the map.
+fn item_bytes(item: &[u8]) -> i64 {
+    (item.len() + 3 * size_of::<Key>() + 64) as i64
 }
 
 #[derive(Debug, Default)]
@@ -78,9 +85,14 @@ impl LogTrees {
         }
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
     /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
+        self.bytes.store(0, Ordering::Relaxed);
         let trees = state.subvolumes.values();
         for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
             subvolume.log_journal.end();
@@ -162,14 +174,17 @@ impl LogSession<'_> {
         let tree = trees
             .entry(subvolume.id())
             .or_insert_with(|| of(Arc::clone(subvolume)));
-        tree.put(key, item);
+        let grown = tree.put(key, item);
+        self.manager.logs.bytes.fetch_add(grown, Ordering::Relaxed);
     }
 
     pub fn delete(&mut self, subvolume: RootId, key: Key) {
         if let Some(tree) = self.state.subvolumes.get_mut(&subvolume)
-            && tree.items.remove(&key).is_some()
+            && let Some(item) = tree.items.remove(&key)
         {
             tree.changed.insert(key);
+            let bytes = &self.manager.logs.bytes;
+            bytes.fetch_sub(item_bytes(&item), Ordering::Relaxed);
         }
     }
 
@@ -186,6 +201,19 @@ impl LogSession<'_> {
     /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void. A flush or a
     /// superblock that fails aborts the transaction, as in a commit: what was written before may be lost.
     pub fn write(&mut self) -> Result<LogOutcome> {
+        let before = self.state.places.len();
+        let outcome = self.write_changes();
+        if !matches!(outcome, Ok(LogOutcome::Written)) {
+            // The commit that takes its place would write them.
+            let store = self.manager.roots.node_store();
+            for place in &self.state.places[before..] {
+                store.unstage(*place);
+            }
+        }
+        outcome
+    }
+
+    fn write_changes(&mut self) -> Result<LogOutcome> {
         let manager = self.manager;
         let format = manager.roots.block_format(self.transid);
         let state = &mut *self.state;
@@ -242,11 +270,15 @@ fn or_abort<T>(manager: &TransactionManager, outcome: Result<T>) -> Result<T> {
 }
 
 impl LogTree {
-    fn put(&mut self, key: Key, item: Arc<[u8]>) {
-        if self.items.get(&key).is_none_or(|old| **old != *item) {
-            self.items.insert(key, item);
-            self.changed.insert(key);
-        }
+    /// Returns by how many bytes its items grew.
+    fn put(&mut self, key: Key, item: Arc<[u8]>) -> i64 {
+        let bytes = item_bytes(&item);
+        match self.items.get(&key) {
+            Some(old) if **old == *item => return 0,
+            _ => self.changed.insert(key),
+        };
+        let old = self.items.insert(key, item);
+        bytes - old.map_or(0, |old| item_bytes(&old))
     }
 
     /// Builds the blocks that differ from what was written. None if none does.
