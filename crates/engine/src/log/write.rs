@@ -47,6 +47,7 @@ pub(crate) struct TreeLog {
 #[derive(Debug)]
 struct Request {
     inode: Arc<Inode>,
+    what: Durable,
     is_served: AtomicBool,
 }
 
@@ -110,6 +111,7 @@ impl TreeLog {
         }
         let request = Arc::new(Request {
             inode: Arc::clone(inode),
+            what,
             is_served: AtomicBool::new(false),
         });
         self.queue.lock().push(Arc::clone(&request));
@@ -154,13 +156,13 @@ impl TreeLog {
                 inodes: HashMap::new(),
             };
         }
-        let mut subvolumes: HashMap<RootId, Vec<&Arc<Inode>>> = HashMap::new();
+        let mut subvolumes: HashMap<RootId, Vec<&Request>> = HashMap::new();
         for request in requests {
             let of = subvolumes.entry(request.inode.id.root).or_default();
-            of.push(&request.inode);
+            of.push(request);
         }
-        for inodes in subvolumes.values() {
-            match self.enter(logged, &mut session, inodes) {
+        for requests in subvolumes.values() {
+            match self.enter(logged, &mut session, requests) {
                 Ok(()) => {}
                 Err(Stop::Unlogged(reason)) => {
                     tracing::debug!(?reason, "a commit in place of a log");
@@ -191,14 +193,14 @@ impl TreeLog {
         &self,
         logged: &mut Logged,
         session: &mut LogSession<'_>,
-        inodes: &[&Arc<Inode>],
+        requests: &[&Request],
     ) -> std::result::Result<(), Stop> {
-        let tree = &inodes[0].tree;
+        let tree = &requests[0].inode.tree;
         let known = logged.inodes.entry(tree.id()).or_default();
         for _ in 0..MOST_ATTEMPTS {
             // LOG-WRITE-2
             let gathered = session.without_edits(|session| {
-                let gathered = nonblocking::scope(|| self.gather(known, session, inodes))?;
+                let gathered = nonblocking::scope(|| self.gather(known, session, requests))?;
                 gathered.enter(tree, known, session);
                 Ok(())
             });
@@ -207,7 +209,7 @@ impl TreeLog {
                 done => return done,
             }
             // Reads what was missing, while operations go on. The outcome counts for nothing.
-            let _ = self.gather(known, session, inodes);
+            let _ = self.gather(known, session, requests);
         }
         Err(Stop::Unlogged(Unlogged::Cold))
     }
@@ -216,17 +218,17 @@ impl TreeLog {
         &self,
         known: &LoggedInodes,
         session: &LogSession<'_>,
-        inodes: &[&Arc<Inode>],
+        requests: &[&Request],
     ) -> std::result::Result<Gathered, Stop> {
         let manager = self.inodes.transactions()?;
         if manager.space.has_new_groups(manager.committed()) {
             return Err(Stop::Unlogged(Unlogged::NewChunk));
         }
-        let tree = &inodes[0].tree;
+        let tree = &requests[0].inode.tree;
         if tree.is_deleted() {
             return Err(Stop::Unlogged(Unlogged::Deleted));
         }
-        Gather::new(&self.inodes, tree, known, session).run(inodes)
+        Gather::new(&self.inodes, tree, known, session).run(requests)
     }
 }
 

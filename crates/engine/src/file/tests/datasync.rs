@@ -98,6 +98,42 @@ fn a_nocow_write_is_a_flush() {
 }
 
 #[test]
+fn a_nocow_write_to_a_logged_file_is_a_flush() {
+    let (recorded, file) = recorded(&nocow().fsync_log(true));
+    let volume = &recorded.volume;
+    let logs = || volume.writer_stats().unwrap().logs;
+    let before = commits(volume);
+    volume.append(file, &[1; 100]).unwrap();
+    volume.fdatasync(file).unwrap();
+    assert_eq!(logs(), 1);
+    for round in 2..5 {
+        volume
+            .write(file, SECTOR, &[round; SECTOR as usize])
+            .unwrap();
+        recorded.recorder.mark(round);
+        volume.fdatasync(file).unwrap();
+        let events = recorded.requests_since(round.into());
+        let [Event::Write { data, .. }, Event::Flush { .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(data[..], [round; SECTOR as usize]);
+    }
+    // Times are for fsync, and all else is logged.
+    volume.fsync(file).unwrap();
+    assert_eq!(logs(), 2);
+    volume.append(file, &[2; 100]).unwrap();
+    volume.fdatasync(file).unwrap();
+    assert_eq!((logs(), commits(volume)), (3, before));
+    recorded.recorder.mark(9u64);
+    let newest = volume.attr(file).unwrap();
+    for (state, cut) in states_after(&recorded, 9) {
+        let found = find(&cut, "file");
+        assert_eq!(cut.attr(found).unwrap().size, newest.size, "{state}");
+        assert_eq!(sector(&cut, found, SECTOR), [4; SECTOR as usize], "{state}");
+    }
+}
+
+#[test]
 fn an_overwrite_in_place_outlives_a_power_cut() {
     let (recorded, file) = recorded(&nocow());
     let volume = &recorded.volume;

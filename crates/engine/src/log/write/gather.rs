@@ -21,9 +21,10 @@ use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use super::edits::{Edits, LogEdits, keys_of};
-use super::{LoggedInode, LoggedInodes, Part, Stop};
+use super::{LoggedInode, LoggedInodes, Part, Request, Stop};
 use crate::error::Result;
-use crate::inode::{Inode, Inodes, decode_inode, inode_key, kind_of};
+use crate::file::Durable;
+use crate::inode::{Inodes, decode_inode, inode_key, kind_of};
 
 /// With more inodes a commit takes the place of the log.
 const MOST_INODES: usize = 20_000;
@@ -91,10 +92,14 @@ impl<'g> Gather<'g> {
         }
     }
 
-    pub(super) fn run(mut self, inodes: &[&Arc<Inode>]) -> std::result::Result<Gathered, Stop> {
+    pub(super) fn run(mut self, requests: &[&Request]) -> std::result::Result<Gathered, Stop> {
         self.follow_names()?;
-        let wanted = inodes.iter().map(|inode| (inode.id.ino.0, Part::All));
-        self.queue.extend(wanted);
+        for request in requests {
+            let ino = request.inode.id.ino.0;
+            if request.what == Durable::All || !self.is_logged_but_times(ino)? {
+                self.queue.push((ino, Part::All));
+            }
+        }
         while let Some((ino, part)) = self.queue.pop() {
             self.visit()?;
             self.add(ino, part)?;
@@ -104,6 +109,25 @@ impl<'g> Gather<'g> {
             changes: self.changes,
             complete: self.complete,
         })
+    }
+
+    /// Whether the log has all of a regular file but its times.
+    fn is_logged_but_times(&self, ino: u64) -> Result<bool> {
+        let key = inode_key(InodeNr(ino));
+        if self.part(ino) != Some(Part::All) || self.renamed.contains_key(&ino) {
+            return Ok(false);
+        }
+        let changed = self.tree.log_journal.items_of(ino);
+        let (Some(logged), Some(item)) = (self.log.get(&key), self.find(ino)?) else {
+            return Ok(false);
+        };
+        if kind_of(self.file(ino), &item)? != FileKind::Regular {
+            return Ok(false);
+        }
+        let mut logged = decode_inode(self.file(ino), logged)?;
+        (logged.transid, logged.sequence) = (item.transid, item.sequence);
+        (logged.atime, logged.ctime, logged.mtime) = (item.atime, item.ctime, item.mtime);
+        Ok(logged == item && changed.iter().all(|changed| *changed == key))
     }
 
     pub(super) fn visit(&mut self) -> Step {
