@@ -19,7 +19,7 @@ mod walk;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use ubtrfs_format::key::Key;
@@ -171,6 +171,18 @@ impl DeltaMap {
     fn above(&self, key: Key, most: usize) -> impl Iterator<Item = (Key, &Entry)> {
         self.slots
             .range(key..)
+            .map(|(key, slot)| (*key, &slot.value))
+            .take(most)
+    }
+
+    /// Up to `most` entries in a range of keys, ascending.
+    fn within(
+        &self,
+        range: RangeInclusive<Key>,
+        most: usize,
+    ) -> impl Iterator<Item = (Key, &Entry)> {
+        self.slots
+            .range(range)
             .map(|(key, slot)| (*key, &slot.value))
             .take(most)
     }

@@ -174,15 +174,19 @@ impl LiveTree {
         let mut entries: Vec<(Key, Option<Arc<[u8]>>)> = Vec::new();
         while let Some(key) = from {
             let before = entries.len();
-            mutable.above(key, AT_ONCE, &mut entries);
+            mutable.within(key..=last, AT_ONCE, &mut entries);
             let is_all = entries.len() - before < AT_ONCE;
             from = match entries.last() {
                 Some((key, _)) if !is_all && *key < last => key.next(),
                 _ => None,
             };
         }
-        entries.truncate(entries.partition_point(|(key, _)| *key <= last));
         entries
+    }
+
+    /// Whether the mutable set has an entry in a range of keys.
+    pub fn is_edited_in(&self, range: RangeInclusive<Key>) -> bool {
+        self.layers.load().mutable.has_within(range)
     }
 
     /// The size of the mutable set.

@@ -230,6 +230,11 @@ impl Tree {
         self.live().edited_in(range)
     }
 
+    /// Whether the running transaction has changed anything in a range of keys.
+    pub fn is_edited_in(&self, range: RangeInclusive<Key>) -> bool {
+        self.live().is_edited_in(range)
+    }
+
     /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by how
     /// many bytes the mutable set grew.
     #[inline]

@@ -147,6 +147,26 @@ impl MutableSet {
         self.version()
     }
 
+    /// Up to `most` entries in a range of keys.
+    pub(crate) fn within(
+        &self,
+        range: RangeInclusive<Key>,
+        most: usize,
+        out: &mut impl Extend<(Key, Entry)>,
+    ) {
+        if self.is_empty() {
+            return;
+        }
+        let state = self.state.read();
+        let entries = state.map.within(range, most);
+        out.extend(entries.map(|(key, entry)| (key, entry.clone())));
+    }
+
+    /// Whether there is an entry in a range of keys.
+    pub(crate) fn has_within(&self, range: RangeInclusive<Key>) -> bool {
+        !self.is_empty() && self.state.read().map.within(range, 1).next().is_some()
+    }
+
     /// Up to `most` entries at or below `key`, and the version that they are of.
     pub(crate) fn below(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) -> u64 {
         let state = self.state.read();

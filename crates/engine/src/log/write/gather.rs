@@ -10,6 +10,7 @@
 //! Not here: when a log is written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ubtrfs_format::ids::InodeNr;
@@ -237,13 +238,8 @@ impl<'g> Gather<'g> {
 
     /// Whether the running transaction has changed anything of an inode.
     fn is_changed(&self, ino: u64) -> bool {
-        // Few items first: a file may have many extents.
-        let types = [
-            KeyType(0)..=KeyType::XATTR_ITEM,
-            KeyType::XATTR_ITEM..=KeyType(u8::MAX),
-        ];
-        let mut keys = types.into_iter().map(|types| keys_of(ino, types));
-        keys.any(|keys| !self.tree.edited_in(keys).is_empty())
+        self.tree
+            .is_edited_in(keys_of(ino, KeyType(0)..=KeyType(u8::MAX)))
     }
 
     /// The inode itself, and all that is no name of it.
@@ -266,7 +262,7 @@ impl<'g> Gather<'g> {
                 .put(inode_key(InodeNr(ino)), subject.item.as_bytes()),
         }
         if known.is_none() || changed.iter().any(is_attributes) {
-            self.add_xattrs(ino)?;
+            self.add_xattrs(subject)?;
         }
         let entries = match part {
             Part::All => std::mem::take(&mut self.logged(ino).entries),
@@ -319,28 +315,47 @@ impl<'g> Gather<'g> {
     }
 
     /// All attributes: a replay deletes those that the log lacks.
-    fn add_xattrs(&mut self, ino: u64) -> Step {
-        let range = keys_of(ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
+    fn add_xattrs(&mut self, subject: &Subject) -> Step {
+        let range = keys_of(subject.ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
         let mut gone: BTreeSet<Key> = self
             .log
             .items_in(range.clone())
             .into_iter()
             .map(|(key, _)| key)
             .collect();
+        for (key, item) in self.xattrs_in(range, subject.is_new)? {
+            self.log.put(key, item);
+            gone.remove(&key);
+        }
+        for key in gone {
+            self.log.delete(key);
+        }
+        Ok(())
+    }
+
+    fn xattrs_in(
+        &self,
+        range: RangeInclusive<Key>,
+        is_of_new_inode: bool,
+    ) -> Result<Vec<(Key, Arc<[u8]>)>> {
+        if is_of_new_inode {
+            // The mutable set has them all.
+            let edited = self.tree.edited_in(range).into_iter();
+            return Ok(edited
+                .filter_map(|(key, item)| Some((key, item?)))
+                .collect());
+        }
+        let mut items = Vec::new();
         let mut cursor = self.tree.view.cursor();
         let mut more = cursor.seek(range.start())?;
         while more
             && let Some((key, bytes)) = cursor.current()
             && range.contains(&key)
         {
-            self.log.put(key, bytes);
-            gone.remove(&key);
+            items.push((key, bytes.into()));
             more = cursor.advance()?;
         }
-        for key in gone {
-            self.log.delete(key);
-        }
-        Ok(())
+        Ok(items)
     }
 
     /// An inode that has no name any more. A replay takes those away that it had.

@@ -79,7 +79,7 @@ impl Gather<'_> {
         while at != TOP && self.climbed.insert(at) {
             self.visit()?;
             let refs = keys_of(at, KeyType::INODE_REF..=KeyType::INODE_REF);
-            if !self.tree.edited_in(refs.clone()).is_empty() {
+            if self.tree.is_edited_in(refs.clone()) {
                 self.need(at, Part::Existence);
             }
             let mut cursor = self.tree.view.cursor();
