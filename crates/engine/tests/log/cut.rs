@@ -1,15 +1,16 @@
 //! Power cuts of a volume that writes logs: what was synced is there.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
-use ubtrfs_engine::{Error, Fallocate, NewInode, OpenOptions, Volume};
+use ubtrfs_engine::{Error, Fallocate, NewInode, OpenOptions, SetAttr, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder};
+use ubtrfs_sim::record::{CrashPlan, CrashState, Event, Recorder};
 
 use crate::written::pattern;
 
@@ -134,6 +135,37 @@ fn what_was_synced_survives_every_cut() {
     let torn = states.iter().filter(|is_torn| **is_torn).count();
     println!("{} states, {torn} with a torn superblock", states.len());
     assert!(torn > 0 && torn * 2 < states.len(), "{torn}");
+}
+
+/// LOG-2
+#[test]
+fn logs_take_the_places_of_logs_that_are_void() {
+    let recorder = Recorder::new();
+    let volume = open(recorder.device(made()), true).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
+    volume.sync().unwrap();
+    let before = recorder.recording().events().len();
+    let syncs = 50;
+    for number in 0..syncs {
+        let mode = SetAttr {
+            mode: Some(0o600 + number % 2),
+            ..SetAttr::default()
+        };
+        volume.set_attr(file, &mode).unwrap();
+        volume.fsync(file).unwrap();
+    }
+    assert_eq!(volume.writer_stats().unwrap().logs, u64::from(syncs));
+    let recording = recorder.recording();
+    let places: BTreeSet<u64> = recording.events()[before..]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write { offset, .. } => Some(*offset),
+            _ => None,
+        })
+        .collect();
+    // A leaf and a root in two places each, both copies, and the superblock.
+    assert!(places.len() <= 9, "{places:?}");
 }
 
 /// LOG-4

@@ -6,8 +6,8 @@
 //! Invariants
 //! - LOG-1: a log goes on from the last durable superblock. It is written while no commit is in progress, and ends with
 //!   the next one.
-//! - LOG-2: a block of a log that was written is not changed, and its place is not given out before the next commit is
-//!   durable.
+//! - LOG-2: a block that the log on the devices needs is not changed. Its place is used again by blocks of logs alone, and
+//!   only after a log without it is durable. All else gets it after the next commit is.
 //! - LOG-3: the superblock that names a log is written after its blocks, and all data written before, were flushed.
 //! - LOG-4: blocks of a log lie in chunks that the last commit knows.
 //! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So what was
@@ -58,10 +58,31 @@ struct State {
     subvolumes: BTreeMap<RootId, LogTree>,
     /// The log root tree.
     roots: LogTree,
-    /// The places of all blocks that were written (LOG-2).
-    places: Vec<Logical>,
+    places: Places,
     /// The durable superblock that names the log.
     superblock: Option<Superblock>,
+}
+
+/// The places of blocks (LOG-2).
+#[derive(Debug, Default)]
+struct Places {
+    /// All that were given out since the last commit.
+    all: Vec<Logical>,
+    /// Those that the log on the devices does not need. So a file that syncs again and again writes to the same places,
+    /// which costs the storage below an image less than new ones.
+    idle: BTreeSet<Logical>,
+    /// Those that the log which is being written takes.
+    taken: Vec<Logical>,
+    /// Those that the log which is being written needs no more.
+    retired: Vec<Logical>,
+}
+
+impl Places {
+    /// The log that was being written is durable.
+    fn written(&mut self) {
+        self.taken.clear();
+        self.idle.extend(self.retired.drain(..));
+    }
 }
 
 /// One tree of a log.
@@ -97,7 +118,7 @@ impl LogTrees {
         for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
             subvolume.log_journal.end();
         }
-        for place in state.places {
+        for place in state.places.all {
             space.pin(place, nodesize);
         }
     }
@@ -201,12 +222,11 @@ impl LogSession<'_> {
     /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void. A flush or a
     /// superblock that fails aborts the transaction, as in a commit: what was written before may be lost.
     pub fn write(&mut self) -> Result<LogOutcome> {
-        let before = self.state.places.len();
         let outcome = self.write_changes();
         if !matches!(outcome, Ok(LogOutcome::Written)) {
             // The commit that takes its place would write them.
             let store = self.manager.roots.node_store();
-            for place in &self.state.places[before..] {
+            for place in &self.state.places.taken {
                 store.unstage(*place);
             }
         }
@@ -259,6 +279,7 @@ impl LogSession<'_> {
         superblock.log_root_level = root.level;
         let named = roots.pool().write_log_superblock(&superblock);
         or_abort(manager, named.map_err(Error::from))?;
+        state.places.written();
         state.superblock = Some(superblock);
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);
         Ok(LogOutcome::Written)
@@ -335,7 +356,7 @@ fn root_item(root: &CommittedRoot, nodesize: u32) -> RootItem {
 struct LogIo<'m> {
     manager: &'m TransactionManager,
     committed: Transid,
-    places: &'m mut Vec<Logical>,
+    places: &'m mut Places,
     is_full: bool,
 }
 
@@ -349,11 +370,18 @@ impl BlockSink for LogIo<'_> {
     type Error = Error;
 
     fn place(&mut self, _: u8) -> Result<Logical> {
-        // LOG-2: nothing is given back, so that the places of blocks that were written before stay.
-        let place = self.manager.space.allocate_log_block(self.committed);
-        self.is_full |= place.is_none();
-        let place = place.ok_or(Error::NoSpace)?;
-        self.places.push(place);
+        // LOG-2
+        let place = match self.places.idle.pop_first() {
+            Some(place) => place,
+            None => {
+                let place = self.manager.space.allocate_log_block(self.committed);
+                self.is_full |= place.is_none();
+                let place = place.ok_or(Error::NoSpace)?;
+                self.places.all.push(place);
+                place
+            }
+        };
+        self.places.taken.push(place);
         Ok(place)
     }
 
@@ -366,5 +394,10 @@ impl BlockSink for LogIo<'_> {
 impl ApplyIo for LogIo<'_> {
     fn read(&mut self, expect: &Expect) -> Result<Block> {
         Ok(self.roots().node_store().read(RootId::TREE_LOG, expect)?)
+    }
+
+    fn retire(&mut self, old: &Block) -> Result<()> {
+        self.places.retired.push(old.node().bytenr());
+        Ok(())
     }
 }
