@@ -73,6 +73,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "xfs_io -c 'pwrite -S 9 128k 64k' -c fsync f",
     ),
     scenario(
+        "write into preallocated, beside what was written",
+        "xfs_io -f -c 'falloc 0 1M' -c 'pwrite -S 7 0 64k' f",
+        "xfs_io -c 'pwrite -S 8 64k 64k' -c fsync f",
+    ),
+    scenario(
         "clone in a file",
         "head -c 256k /dev/urandom > f",
         "xfs_io -c 'reflink f 0 512k 128k' -c fsync f",

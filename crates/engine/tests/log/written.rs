@@ -24,7 +24,7 @@ pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
 }
 
 /// What is done to a file of 1 MiB that is committed, and then synced.
-const STEPS: [(&str, &[Step]); 12] = [
+const STEPS: [(&str, &[Step]); 13] = [
     (
         "append",
         &[|v, f| v.write(f, 1 << 20, &pattern(1, 9000)).unwrap()],
@@ -67,6 +67,16 @@ const STEPS: [(&str, &[Step]); 12] = [
             |v, f| {
                 v.fallocate(f, Fallocate::PunchHole, (2 << 20) + 40_960, 40_960)
                     .unwrap()
+            },
+        ],
+    ),
+    (
+        // The log has checksums of the clone, and not of what is left around the overwritten range.
+        "overwritten, a part cloned",
+        &[
+            |v, f| v.write(f, 300_000, &pattern(5, 50_000)).unwrap(),
+            |v, f| {
+                v.clone_range(f, 65_536, 65_536, f, 2 << 20).unwrap();
             },
         ],
     ),

@@ -120,13 +120,14 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes over the checksums that the log has of a range of the volume.
+    /// Takes over the checksums that the log has of a range of the volume. It may have those of a part only: the
+    /// rest of the range was committed with its data, and keeps its own.
     fn replay_csums(&mut self, range: Range<Logical>) -> Result<()> {
         let Some(tree) = self.roots().find_tree(RootId::CSUM_TREE)? else {
             return Ok(());
         };
         let shape = CsumShape::of(&self.roots().superblock());
-        let mut edits = Vec::new();
+        let (mut edits, mut logged) = (Vec::new(), Vec::new());
         let mut cursor = self.log.cursor();
         let first = Key::new(objectid::EXTENT_CSUM, KeyType::EXTENT_CSUM, range.start.0);
         let mut more = cursor.seek_floor(&first)? || cursor.seek(&first)?;
@@ -137,6 +138,7 @@ impl Replay<'_, '_> {
             if key.item_type == KeyType::EXTENT_CSUM
                 && let Some((start, sums)) = shape.part(key.offset, sums, &range)
             {
+                logged.push((start.0, shape.covered(sums.len())));
                 for (key, sums) in shape.items(start, sums) {
                     edits.push(Edit::Put(key, sums.into()));
                 }
@@ -146,8 +148,7 @@ impl Replay<'_, '_> {
         if edits.is_empty() {
             return Ok(());
         }
-        let gone = [(range.start.0, range.end.0 - range.start.0)];
-        let gone = csum_tree::remove(&tree.view, &gone, shape)?;
+        let gone = csum_tree::remove(&tree.view, &logged, shape)?;
         let mut all: Vec<Edit> = gone
             .into_iter()
             .map(|(key, sums)| match sums {
