@@ -29,7 +29,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
 
     state.start(Phase::Chunks);
     let chunks = Chunks::read(state, volume)?;
-    volume.settle_tree_root(state.options)?;
+    volume.choose_tree_root(state.options)?;
     let mut links = RootLinks::new(state.sorter());
     let roots = Roots::read(state, volume, &mut links)?;
     let mut spaces = chunks.check(state, volume, &roots)?;

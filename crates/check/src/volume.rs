@@ -86,7 +86,7 @@ impl CheckedVolume {
     }
 
     /// The root tree may be in a chunk that only the chunk tree names.
-    pub(crate) fn settle_tree_root(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
+    pub(crate) fn choose_tree_root(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         self.seed_fsids = self.pool.seed_fsids();
         self.store.adopt_seeds();
         if let Some(bytenr) = options.tree_root {

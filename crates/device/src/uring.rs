@@ -53,7 +53,7 @@ pub(crate) struct Request<'a> {
     done: usize,
     result: &'a mut io::Result<()>,
     /// Whether `result` is final.
-    settled: bool,
+    completed: bool,
 }
 
 impl<'a> Request<'a> {
@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
             buffer,
             done: 0,
             result,
-            settled: false,
+            completed: false,
         }
     }
 
@@ -80,9 +80,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn settle(&mut self, result: io::Result<()>) {
+    fn complete(&mut self, result: io::Result<()>) {
         *self.result = result;
-        self.settled = true;
+        self.completed = true;
     }
 
     /// Takes what the kernel says of the part that was asked for. True if the rest is to be asked for.
@@ -91,9 +91,9 @@ impl<'a> Request<'a> {
             Ok(moved) if moved > 0 => {
                 self.done += moved;
                 if self.done >= self.len() {
-                    self.settle(Ok(()));
+                    self.complete(Ok(()));
                 }
-                !self.settled
+                !self.completed
             }
             // The plain call says what is wrong, or does what this kernel's ring cannot.
             _ => {
@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
             Buffer::Read(buf) => self.file.read_exact_at(&mut buf[self.done..], at),
             Buffer::Write(buf) => self.file.write_all_at(&buf[self.done..], at),
         };
-        self.settle(result);
+        self.complete(result);
     }
 
     /// The entry that asks for what is left.
@@ -147,7 +147,7 @@ pub(crate) fn run(requests: &mut [Request<'_>]) {
 /// Returns the ring if it may be used again.
 fn run_with(ring: Option<Ring>, requests: &mut [Request<'_>]) -> Option<Ring> {
     let ring = ring.and_then(|mut ring| run_on(&mut ring.ring, requests).then_some(ring));
-    for request in requests.iter_mut().filter(|request| !request.settled) {
+    for request in requests.iter_mut().filter(|request| !request.completed) {
         request.run_plain();
     }
     ring
@@ -193,7 +193,7 @@ fn give_back(ring: Ring) {
     }
 }
 
-/// Runs the requests; false if the ring is not to be used again. Requests that are not settled were
+/// Runs the requests; false if the ring is not to be used again. Requests that are not completed were
 /// not given to the kernel or are no longer with it.
 fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
     let mut next = 0;
@@ -212,7 +212,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
             };
             let request = &mut requests[index];
             if request.len() == 0 {
-                request.settle(Ok(()));
+                request.complete(Ok(()));
                 continue;
             }
             let entry = request.entry(index);

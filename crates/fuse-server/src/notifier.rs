@@ -152,7 +152,7 @@ impl Lane {
     }
 
     /// Waits until all was told that had been put before the call; false if that is not so in time.
-    fn settle(&self, until: Option<Instant>) -> bool {
+    fn drain(&self, until: Option<Instant>) -> bool {
         let mut waiting = self.waiting.lock();
         let given = waiting.given;
         while !waiting.has_told(given) {
@@ -211,12 +211,12 @@ impl Notifier for Queue {
         self.names.waiting.lock().exact.len() < EXACT_MAX
     }
 
-    fn settle_nodes(&self, until: Option<Instant>) -> bool {
-        self.nodes.settle(until)
+    fn drain_nodes(&self, until: Option<Instant>) -> bool {
+        self.nodes.drain(until)
     }
 
-    fn settle(&self, until: Option<Instant>) -> bool {
-        self.nodes.settle(until) && self.names.settle(until)
+    fn drain(&self, until: Option<Instant>) -> bool {
+        self.nodes.drain(until) && self.names.drain(until)
     }
 }
 

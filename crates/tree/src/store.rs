@@ -6,7 +6,7 @@
 //!   every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
-//! - STORE-4: who stages writes and settles what is staged as soon as it is over its budget.
+//! - STORE-4: who stages writes and caches what was written as soon as it is over its budget.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
 //! one read, but for those that must not wait.
@@ -332,7 +332,7 @@ impl NodeStore {
     }
 }
 
-/// What a commit does with its blocks, in this order: staged when built, written, settled.
+/// What a commit does with its blocks, in this order: staged when built, written, cached.
 impl NodeStore {
     /// Seals a built block and lets it be read at its address from now on. A block that the kernel
     /// would refuse is an error, so that it never gets to a device.
@@ -418,7 +418,7 @@ impl NodeStore {
     }
 
     /// Moves blocks that are on disk now from the staged ones into the cache.
-    pub fn settle_blocks(&self, blocks: &[Block]) {
+    pub fn cache_written(&self, blocks: &[Block]) {
         for block in blocks {
             let bytenr = block.node().bytenr();
             // STAGED-2
@@ -427,9 +427,9 @@ impl NodeStore {
         }
     }
 
-    /// [`NodeStore::settle_blocks`] of all that is staged.
-    pub fn settle(&self) {
-        self.settle_blocks(&self.staged());
+    /// [`NodeStore::cache_written`] of all that is staged.
+    pub fn cache_all_written(&self) {
+        self.cache_written(&self.staged());
     }
 
     /// Drops what the cache holds of an address whose block is gone.

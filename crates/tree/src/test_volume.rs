@@ -184,7 +184,7 @@ impl TestVolume {
             let place = block.node().bytenr();
             self.device.write_at(block.bytes(), place.0).unwrap();
         }
-        self.store.settle();
+        self.store.cache_all_written();
     }
 }
 

@@ -196,11 +196,11 @@ fn one_of(
 ) -> Result<Candidate, DeviceError> {
     let rank = |c: &Candidate| (c.generation(), c.given);
     let order = rank(&first).cmp(&rank(&second));
-    let is_settled = match access {
+    let is_decided = match access {
         Access::Read => order.is_ne(),
         Access::Write => may_write_one_of(&first, &second),
     };
-    if !is_settled {
+    if !is_decided {
         return Err(DeviceError::DuplicateDevice {
             devid,
             generations: [first.generation(), second.generation()],

@@ -171,7 +171,7 @@ fn abandoned_batch_waits_for_all_that_the_kernel_has_taken() {
         }
     }
     abandon(&mut ring, &mut requests, 12);
-    let is_done = |request: &Request<'_>| request.settled || request.done > 0;
+    let is_done = |request: &Request<'_>| request.completed || request.done > 0;
     assert!(requests[..8].iter().all(is_done));
     assert!(!requests[8..].iter().any(is_done));
 }

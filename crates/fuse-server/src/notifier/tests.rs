@@ -116,10 +116,10 @@ fn news_of_nodes_wait_for_no_news_of_names() {
     queue.node_changed(NodeId(2), None);
     let source = Arc::clone(&queue);
     let nodes = std::thread::spawn(move || while source.nodes.next().is_some() {});
-    assert!(queue.settle_nodes(None));
-    assert!(!queue.settle(Some(Instant::now() + Duration::from_millis(1))));
+    assert!(queue.drain_nodes(None));
+    assert!(!queue.drain(Some(Instant::now() + Duration::from_millis(1))));
     queue.names.end();
-    assert!(queue.settle(None));
+    assert!(queue.drain(None));
     queue.nodes.end();
     nodes.join().unwrap();
 }

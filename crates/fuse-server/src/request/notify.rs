@@ -28,14 +28,14 @@ pub trait Notifier: Debug + Send + Sync {
     /// locked for the request.
     fn contents_written(&self, node: NodeId, offset: u64, len: u64);
 
-    /// Whether so few names wait to be told that more may come. A thread that may wait for the kernel calls `settle`
+    /// Whether so few names wait to be told that more may come. A thread that may wait for the kernel calls `drain`
     /// instead.
     fn has_room_for_names(&self) -> bool;
 
     /// Waits until the kernel has taken note of what it was told of nodes before the call. This never waits for
     /// names. False if the time was too short.
-    fn settle_nodes(&self, until: Option<Instant>) -> bool;
+    fn drain_nodes(&self, until: Option<Instant>) -> bool;
 
     /// Waits until the kernel has taken note of all that it was told before the call; false if the time was too short.
-    fn settle(&self, until: Option<Instant>) -> bool;
+    fn drain(&self, until: Option<Instant>) -> bool;
 }

@@ -17,7 +17,7 @@ use super::source::FileId;
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
 const DROPPING_AT_MOST: Duration = Duration::from_millis(20);
-const SETTLING_AT_MOST: Duration = Duration::from_secs(1);
+const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl Changes {
     pub(super) fn drop_pages(&self, id: FileId, range: Range) -> bool {
         self.pages(id, range);
         self.notifier()
-            .is_none_or(|notifier| notifier.settle_nodes(Some(Instant::now() + DROPPING_AT_MOST)))
+            .is_none_or(|notifier| notifier.drain_nodes(Some(Instant::now() + DROPPING_AT_MOST)))
     }
 
     fn node_changed(&self, id: FileId, contents: Option<Range>) {
@@ -123,7 +123,7 @@ impl Changes {
     /// Waits until the kernel knows what was told so far. Not for who serves a request.
     pub fn wait(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.settle(None);
+            notifier.drain(None);
         }
     }
 
@@ -142,21 +142,21 @@ impl Changes {
         for (node, range) in ranges {
             notifier.node_changed(node, Some(range));
         }
-        notifier.settle_nodes(Some(Instant::now() + FLUSHING_AT_MOST))
+        notifier.drain_nodes(Some(Instant::now() + FLUSHING_AT_MOST))
     }
 
     /// Waits until the kernel has heard of what was told before, or for a moment. A program that is in the kernel's
     /// way may be waiting for the thread that calls.
-    pub fn settle(&self) {
+    pub fn drain(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.settle(Some(Instant::now() + SETTLING_AT_MOST));
+            notifier.drain(Some(Instant::now() + DRAIN_AT_MOST));
         }
     }
 
-    /// Waits like `settle`, for attributes and contents alone.
-    pub(super) fn settle_nodes(&self) {
+    /// Waits like `drain`, for attributes and contents alone.
+    pub(super) fn drain_nodes(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.settle_nodes(Some(Instant::now() + SETTLING_AT_MOST));
+            notifier.drain_nodes(Some(Instant::now() + DRAIN_AT_MOST));
         }
     }
 }

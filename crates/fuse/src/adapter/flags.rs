@@ -109,7 +109,7 @@ impl<S: Source> Adapter<S> {
         volume.set_inode_flags(id, flags).map_err(errno)?;
         self.appends.forget(id);
         self.changes.attributes(id);
-        self.changes.settle_nodes();
+        self.changes.drain_nodes();
         Ok(0)
     }
 }

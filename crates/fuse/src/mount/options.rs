@@ -21,7 +21,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse_server::TransportChoice;
 
 use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
-pub(super) use self::words::{is_live, is_settled, split};
+pub(super) use self::words::{is_live, is_set_by_mount, split};
 
 /// What the words of `-o` ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

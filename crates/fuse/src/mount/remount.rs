@@ -13,7 +13,7 @@ use rustix::mount::{MountFlags, mount_remount};
 
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
-use super::options::{OptionError, Options, WithoutEffect, is_live, is_settled, split};
+use super::options::{OptionError, Options, WithoutEffect, is_live, is_set_by_mount, split};
 use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::mount_table::{has, mount_table};
 
@@ -106,7 +106,7 @@ impl Remount {
                 self.changes.push(change);
                 continue;
             }
-            if is_settled(name) {
+            if is_set_by_mount(name) {
                 continue;
             }
             // What mount(8) remembers of the mount is said along, and asks for nothing new.

@@ -267,7 +267,7 @@ impl LogSession<'_> {
         };
         let roots = &*manager.roots;
         let written = write_blocks(roots, &roots.node_store().staged())?;
-        roots.node_store().settle();
+        roots.node_store().cache_all_written();
         manager
             .counters
             .log_bytes

@@ -49,17 +49,17 @@ fn staged_block_hides_the_cached_one() {
     let store = &volume.store;
     let old = store.stage(leaf(&volume, PLACE, 10)).unwrap();
     assert_eq!(store.staged_bytes(), u64::from(NODESIZE));
-    store.settle();
+    store.cache_all_written();
     assert_eq!((store.staged_bytes(), store.staged().len()), (0, 0));
     assert_eq!(read(&volume, PLACE).unwrap(), 10);
 
     let new = store.stage(leaf(&volume, PLACE, 20)).unwrap();
     assert!(store.is_cached(PLACE));
     assert_eq!(read(&volume, PLACE).unwrap(), 20);
-    store.settle_blocks(&[old]);
+    store.cache_written(&[old]);
     assert_eq!(store.staged().len(), 1, "another block had taken the place");
     assert_eq!(read(&volume, PLACE).unwrap(), 20);
-    store.settle_blocks(&[new]);
+    store.cache_written(&[new]);
     assert_eq!(read(&volume, PLACE).unwrap(), 20);
     assert_eq!(store.stats().misses, 0);
     store.forget(PLACE);
@@ -124,7 +124,7 @@ fn cache_keeps_to_its_budget() {
     for index in 0..blocks {
         let place = Logical(PLACE.0 + index * u64::from(NODESIZE));
         volume.store.stage(leaf(&volume, place, 10)).unwrap();
-        volume.store.settle();
+        volume.store.cache_all_written();
         assert!(volume.store.cache.weight() <= BUDGET);
     }
     assert!(volume.store.cache.weight() > BUDGET / 2);
@@ -132,7 +132,7 @@ fn cache_keeps_to_its_budget() {
 
 /// STORE-4
 #[test]
-fn staged_blocks_are_over_budget_until_they_are_settled() {
+fn staged_blocks_are_over_budget_until_they_are_cached() {
     let volume = TestVolume::new(1 << 20);
     let store = &volume.store;
     let blocks = store.staged_budget_bytes() / u64::from(NODESIZE);
@@ -142,7 +142,7 @@ fn staged_blocks_are_over_budget_until_they_are_settled() {
         store.stage(leaf(&volume, place, 10)).unwrap();
     }
     assert!(store.is_over_staged_budget());
-    store.settle();
+    store.cache_all_written();
     assert!(!store.is_over_staged_budget());
 }
 

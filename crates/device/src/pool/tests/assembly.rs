@@ -55,7 +55,7 @@ fn newest_superblock_is_the_pools() {
 }
 
 #[test]
-fn two_claims_to_one_number_are_settled_by_generation_or_refused() {
+fn two_claims_to_one_number_are_decided_by_generation_or_refused() {
     let newer = |sb: &mut Superblock| {
         sb.generation = 12.into();
         sb.dev_item.uuid = Uuid([0xbb; 16]);

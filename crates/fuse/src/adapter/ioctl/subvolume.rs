@@ -41,10 +41,10 @@ impl<S: Source> Call<'_, S> {
         let changes = &self.adapter.changes;
         changes.entry(dir, name);
         // The kernel takes the directory's lock for that: what was being listed without the change is cached by then.
-        changes.settle();
+        changes.drain();
         // A name that the kernel had not heard of is not in the listing that it keeps, either.
         changes.contents(dir);
-        changes.settle();
+        changes.drain();
         self.adapter.sync_names(self.volume, dir)
     }
 

@@ -95,7 +95,7 @@ pub(super) const NEEDS_VALUE: &[&str] = &[
 /// The kernel refuses them, too, of a volume that has the tree.
 const ONLY_V2: &str =
     "no cache of free space is written but the tree of space_cache=v2, where a volume has it";
-const SETTLED: &str = "the mount settles it itself";
+const SET_BY_MOUNT: &str = "the mount sets it itself";
 const OWNERS: &str = "owners and modes are those on disk";
 const MOVES: &str = "it is for a directory, not for an image";
 
@@ -109,13 +109,13 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
         "auto_unmount",
         "a mount whose server was killed is left to umount",
     ),
-    ("subtype", SETTLED),
-    ("fd", SETTLED),
-    ("rootmode", SETTLED),
-    ("user_id", SETTLED),
-    ("group_id", SETTLED),
-    ("max_read", SETTLED),
-    ("blksize", SETTLED),
+    ("subtype", SET_BY_MOUNT),
+    ("fd", SET_BY_MOUNT),
+    ("rootmode", SET_BY_MOUNT),
+    ("user_id", SET_BY_MOUNT),
+    ("group_id", SET_BY_MOUNT),
+    ("max_read", SET_BY_MOUNT),
+    ("blksize", SET_BY_MOUNT),
     ("uid", OWNERS),
     ("gid", OWNERS),
     ("umask", OWNERS),
@@ -124,10 +124,10 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 /// Words by which the kernel describes every mount of ours.
-pub(in crate::mount) fn is_settled(name: &str) -> bool {
+pub(in crate::mount) fn is_set_by_mount(name: &str) -> bool {
     UNSUPPORTED
         .iter()
-        .any(|(word, reason)| *word == name && *reason == SETTLED)
+        .any(|(word, reason)| *word == name && *reason == SET_BY_MOUNT)
         || matches!(name, "default_permissions" | "defaults")
 }
 

@@ -112,7 +112,7 @@ impl<'v> Blocks<'v> {
         let written = super::output::write(self.roots, &staged)?;
         let counter = &self.manager.counters.node_bytes;
         counter.fetch_add(written, Ordering::Relaxed);
-        self.store.settle_blocks(&staged);
+        self.store.cache_written(&staged);
         Ok(())
     }
 

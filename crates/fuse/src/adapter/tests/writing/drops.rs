@@ -37,11 +37,11 @@ impl Notifier for Obedient {
         true
     }
 
-    fn settle_nodes(&self, _: Option<Instant>) -> bool {
+    fn drain_nodes(&self, _: Option<Instant>) -> bool {
         true
     }
 
-    fn settle(&self, _: Option<Instant>) -> bool {
+    fn drain(&self, _: Option<Instant>) -> bool {
         true
     }
 }

@@ -26,11 +26,11 @@ impl Notifier for Deaf {
         self.has_room.load(Ordering::Relaxed)
     }
 
-    fn settle_nodes(&self, _: Option<Instant>) -> bool {
+    fn drain_nodes(&self, _: Option<Instant>) -> bool {
         false
     }
 
-    fn settle(&self, _: Option<Instant>) -> bool {
+    fn drain(&self, _: Option<Instant>) -> bool {
         false
     }
 }
@@ -96,11 +96,11 @@ impl Notifier for Listening {
         true
     }
 
-    fn settle_nodes(&self, _: Option<Instant>) -> bool {
+    fn drain_nodes(&self, _: Option<Instant>) -> bool {
         true
     }
 
-    fn settle(&self, _: Option<Instant>) -> bool {
+    fn drain(&self, _: Option<Instant>) -> bool {
         self.hear("wait");
         true
     }
