@@ -72,6 +72,8 @@ impl Inodes {
 }
 
 impl Attr {
+    /// Part of each `stat`: as a call of its own it copies what it returns three times, a quarter of the time of one.
+    #[inline(always)]
     pub(crate) fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
         Ok(Attr {
             ino: id.ino,
