@@ -3,7 +3,7 @@
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{FileKind, FileTime, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::roots::{Ticket, Tree};
 use ubtrfs_transaction::{FileId, TransactionHandle};
 use ubtrfs_tree::View;
 use zerocopy::{FromBytes, IntoBytes};
@@ -25,12 +25,18 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// The item of an inode that must exist, from the cache if it is there.
+/// The item of an inode that must exist, from the cache if it is there. As a call of its own this would copy the
+/// item once more.
+#[inline]
 pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
-    let ticket = match tree.inode_items.get(id.root, id.ino.0) {
-        Ok(item) => return Ok(item),
-        Err(ticket) => ticket,
-    };
+    match tree.inode_items.get(id.root, id.ino.0) {
+        Ok(item) => Ok(item),
+        Err(ticket) => read_and_cache(tree, id, ticket),
+    }
+}
+
+#[cold]
+fn read_and_cache(tree: &Tree, id: FileId, ticket: Ticket) -> Result<InodeItem> {
     let item = read_inode(&tree.view, id)?;
     tree.inode_items.enter(ticket, id.root, id.ino.0, &item);
     Ok(item)

@@ -38,7 +38,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 pub use block_groups::BlockGroup;
 use inode_items::InodeItemCache;
-pub use inode_items::{ItemChange, is_inode_item};
+pub use inode_items::{ItemChange, Ticket, is_inode_item};
 pub use lazy_times::{LONGEST, LazyTimes};
 pub use log_journal::LogJournal;
 use names::NameCache;
