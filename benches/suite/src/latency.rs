@@ -33,6 +33,15 @@ impl Latencies {
         self.longest = self.longest.max(took);
     }
 
+    /// Takes in what another thread counted.
+    pub(crate) fn merge(&mut self, other: &Latencies) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.total
     }
@@ -71,5 +80,19 @@ mod tests {
             assert!((found / us - 1.0).abs() < 0.04, "{part}: {found}");
         }
         assert_eq!(latencies.quantile(1.0), Duration::from_micros(10_000));
+    }
+
+    #[test]
+    fn merged_latencies_count_as_of_one_thread() {
+        let [mut one, mut low, mut high] = [(); 3].map(|()| Latencies::default());
+        for us in 1..=1000 {
+            one.add(Duration::from_micros(us));
+            let half = if us <= 500 { &mut low } else { &mut high };
+            half.add(Duration::from_micros(us));
+        }
+        low.merge(&high);
+        assert_eq!((low.count(), low.longest()), (1000, one.longest()));
+        assert_eq!(low.quantile(0.5), one.quantile(0.5));
+        assert_eq!(low.quantile(0.99), one.quantile(0.99));
     }
 }

@@ -10,6 +10,7 @@ mod nocow;
 mod rename_fsync;
 mod send;
 mod slow_disk;
+mod sync_calls;
 mod tools;
 mod tree;
 
@@ -45,6 +46,7 @@ const GIB: u64 = 1 << 30;
 /// In the order of the page.
 pub(crate) const WORKLOADS: &[Workload] = &[
     rename_fsync::WORKLOAD,
+    sync_calls::WORKLOAD,
     dbench::WORKLOAD,
     nocow::WORKLOAD,
     send::WORKLOAD,
