@@ -8,6 +8,7 @@ mod many_files;
 mod meter;
 mod nocow;
 mod rename_fsync;
+mod replay;
 mod send;
 mod slow_disk;
 mod sync_calls;
@@ -47,6 +48,7 @@ const GIB: u64 = 1 << 30;
 pub(crate) const WORKLOADS: &[Workload] = &[
     rename_fsync::WORKLOAD,
     sync_calls::WORKLOAD,
+    replay::WORKLOAD,
     dbench::WORKLOAD,
     nocow::WORKLOAD,
     send::WORKLOAD,
