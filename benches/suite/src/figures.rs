@@ -70,15 +70,26 @@ pub(crate) struct Figure {
 
 /// Collects the figures of one round.
 #[derive(Debug, Default)]
-pub(crate) struct Round(Vec<Figure>);
+pub(crate) struct Round {
+    figures: Vec<Figure>,
+    /// What was not measured, and why.
+    skipped: Vec<(&'static str, String)>,
+}
 
 impl Round {
     pub(crate) fn add(&mut self, what: impl Into<String>, unit: Unit, value: f64) {
-        self.0.push(Figure {
+        self.figures.push(Figure {
             what: what.into(),
             unit,
             value,
         });
+    }
+
+    /// A part of the workload has no figures in this round; the reason is printed at once.
+    pub(crate) fn skip(&mut self, what: &'static str, why: impl Into<String>) {
+        let why = why.into();
+        eprintln!("\nSKIPPED: {what}: {why}");
+        self.skipped.push((what, why));
     }
 }
 
@@ -132,11 +143,14 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
     /// Why a side has no figures.
     pub(crate) absent: BTreeMap<Side, String>,
+    /// Why a part of the workload has no figures.
+    pub(crate) skipped: BTreeMap<&'static str, String>,
 }
 
 impl Table {
     pub(crate) fn add(&mut self, side: Side, round: Round) {
-        for figure in round.0 {
+        self.skipped.extend(round.skipped);
+        for figure in round.figures {
             let known = self.rows.iter().position(|row| row.what == figure.what);
             let at = known.unwrap_or_else(|| {
                 self.rows.push(Row {

@@ -34,7 +34,7 @@ use self::workload::{WORKLOADS, Workload};
 /// FUSE over io_uring is off until root turns it on.
 pub(crate) const URING_SETTING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Runs the benchmarks; needs root, kernel btrfs, btrfs-progs, fio, fs_mark and dbench
+/// Runs the benchmarks; needs root, kernel btrfs, btrfs-progs, fio, fs_mark and dbench; python3 and PostgreSQL for databases
 #[derive(Debug, Parser)]
 #[command(name = "ubtrfs-bench")]
 struct Args {

@@ -36,6 +36,17 @@ fn a_ratio_is_the_median_by_the_kernels() {
 }
 
 #[test]
+fn reports_say_why_a_part_was_skipped() {
+    let mut table = Table::default();
+    let mut round = Round::default();
+    round.add("time", Unit::Seconds, 1.0);
+    round.skip("a database", "it is not installed");
+    table.add(Side::Kernel, round);
+    let text = crate::report::text::table(&table);
+    assert!(text.contains("SKIPPED: a database: it is not installed"));
+}
+
+#[test]
 fn no_ratio_by_zero() {
     let table = table(&[(Side::Kernel, 0.0), (Side::Mount, 1.0)]);
     assert_eq!(table.rows[0].ratio(Side::Mount), None);

@@ -62,6 +62,9 @@ fn section(out: &mut String, table: &Table, folder: &str, is_drawn: bool) {
     for (side, why) in &table.absent {
         let _ = writeln!(out, "{}: {why}.\n", side.name());
     }
+    for (what, why) in &table.skipped {
+        let _ = writeln!(out, "**Skipped: {what}**: {}.\n", why.trim_end());
+    }
     let sides: Vec<Side> = Side::ALL
         .into_iter()
         .filter(|side| table.rows.iter().any(|row| row.values.contains_key(side)))

@@ -46,6 +46,9 @@ pub(crate) fn table(table: &Table) -> String {
     for (side, why) in &table.absent {
         let _ = writeln!(out, "  {}: {why}", side.name());
     }
+    for (what, why) in &table.skipped {
+        let _ = writeln!(out, "  SKIPPED: {what}: {}", why.trim_end());
+    }
     out
 }
 

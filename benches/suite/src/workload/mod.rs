@@ -1,5 +1,6 @@
 //! The work that is measured: one file each, all the same on every side.
 
+mod databases;
 mod dbench;
 mod discard;
 mod fio;
@@ -49,6 +50,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     rename_fsync::WORKLOAD,
     sync_calls::WORKLOAD,
     replay::WORKLOAD,
+    databases::WORKLOAD,
     dbench::WORKLOAD,
     nocow::WORKLOAD,
     send::WORKLOAD,

@@ -1,0 +1,125 @@
+//! SQLite, as python3 brings it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::Done;
+use crate::run::run;
+
+/// A way to make transactions atomic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    pub(super) name: &'static str,
+    journal_mode: &'static str,
+}
+
+pub(super) const MODES: [Mode; 2] = [
+    Mode {
+        name: "SQLite, rollback journal",
+        journal_mode: "delete",
+    },
+    Mode {
+        name: "SQLite, WAL",
+        journal_mode: "wal",
+    },
+];
+
+/// Arguments: the database, the journal mode, and seconds; with 0 seconds it makes the table.
+///
+/// It prints how many transactions it made, and in how many seconds.
+const SCRIPT: &str = r#"
+import sqlite3, sys, time
+
+path, mode, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+db = sqlite3.connect(path, isolation_level=None)
+found = db.execute("PRAGMA journal_mode=" + mode).fetchone()[0]
+if found != mode:
+    sys.exit(f"journal_mode is {found}, not {mode}")
+db.execute("PRAGMA synchronous=FULL")
+row = b"x" * 100
+if seconds == 0:
+    db.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v BLOB, changes INTEGER)")
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO t (v, changes) VALUES (?, 0)", [(row,)] * 10000)
+    db.execute("COMMIT")
+count = 0
+begin = time.monotonic()
+while time.monotonic() - begin < seconds:
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT INTO t (v, changes) VALUES (?, 0)", (row,))
+    db.execute("UPDATE t SET changes = changes + 1 WHERE k = ?", (count * 7919 % 10000 + 1,))
+    db.execute("COMMIT")
+    count += 1
+took = time.monotonic() - begin
+rows = db.execute("SELECT count(*) FROM t").fetchone()[0]
+if rows != 10000 + count and seconds:
+    sys.exit(f"{rows} rows after {count} transactions")
+db.close()
+print(count, took)
+"#;
+
+/// Why SQLite cannot be measured here.
+pub(super) fn why_not() -> Option<String> {
+    let error = run("python3", &["-c", "import sqlite3"]).err()?;
+    Some(format!("no python3 with its module sqlite3: {error:#}"))
+}
+
+/// A database with a table.
+#[derive(Debug)]
+pub(super) struct Database {
+    path: PathBuf,
+    mode: Mode,
+}
+
+impl Database {
+    pub(super) fn make(dir: &Path, mode: Mode) -> Result<Database> {
+        let path = dir.join("database");
+        let database = Database { path, mode };
+        database.call(0)?;
+        Ok(database)
+    }
+
+    pub(super) fn run(&self, seconds: u64) -> Result<Done> {
+        parse(&self.call(seconds)?).context("the script printed no count")
+    }
+
+    /// Returns what the script prints.
+    fn call(&self, seconds: u64) -> Result<String> {
+        let seconds = seconds.to_string();
+        let args: [&OsStr; 5] = [
+            "-c".as_ref(),
+            SCRIPT.as_ref(),
+            self.path.as_os_str(),
+            self.mode.journal_mode.as_ref(),
+            seconds.as_ref(),
+        ];
+        Ok(run("python3", &args)?.output)
+    }
+}
+
+fn parse(output: &str) -> Option<Done> {
+    let (count, took) = output.trim().split_once(' ')?;
+    let transactions: f64 = count.parse().ok()?;
+    let seconds: f64 = took.parse().ok()?;
+    Some(Done {
+        transactions,
+        per_second: transactions / seconds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Done, parse};
+
+    #[test]
+    fn count_and_seconds_are_understood() {
+        let done = Done {
+            transactions: 300.0,
+            per_second: 200.0,
+        };
+        assert_eq!(parse("300 1.5\n"), Some(done));
+        assert_eq!(parse(""), None);
+    }
+}
