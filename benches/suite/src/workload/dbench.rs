@@ -45,7 +45,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     let (rate, longest) = parse(&ran.output).context("dbench printed no throughput")?;
     let work = work_bytes(&ran.output, rate, kit.scaled(30)) / MIB;
     let mut round = Round::default();
-    round.add("throughput", Unit::MibPerSecond, rate);
+    round.add("throughput", Unit::MibPerSecond, rate * MB / MIB);
     round.add("longest call", Unit::Microseconds, longest * 1e3);
     meter.add_costs("all", &stage, &mut round)?;
     let written = meter.written(&stage)?.written_bytes as f64 / MIB;
