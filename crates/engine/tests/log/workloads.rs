@@ -3,6 +3,8 @@
 //! Judged by what users rely on: what was synced is there, under the names that it had. Nothing else is lost, and is as it
 //! was at some moment.
 
+mod beside;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
