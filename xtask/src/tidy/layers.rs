@@ -95,6 +95,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
+    ("stream", &["format"]),
     (
         "check",
         &[

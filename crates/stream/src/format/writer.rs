@@ -1,0 +1,131 @@
+//! Writing a stream, command by command.
+
+use std::io::Write;
+
+use super::attribute::{Attribute, Time};
+use super::{
+    COMMAND_HEADER_BYTES, CRC_AT, Command, CommandKind, MAGIC, MAX_BODY_BYTES,
+    MAX_V1_COMMAND_BYTES, StreamVersion, WriteError, command_crc,
+};
+
+/// Writes the commands of one stream. Attributes are in the kernel's order.
+#[derive(Debug)]
+pub struct StreamWriter<W> {
+    sink: W,
+    version: StreamVersion,
+    command: Vec<u8>,
+}
+
+impl<W: Write> StreamWriter<W> {
+    /// Writes the header of the stream.
+    pub fn new(mut sink: W, version: StreamVersion) -> Result<Self, WriteError> {
+        let mut header = MAGIC.to_vec();
+        header.extend_from_slice(&version.raw().to_le_bytes());
+        sink.write_all(&header)?;
+        Ok(Self {
+            sink,
+            version,
+            command: header,
+        })
+    }
+
+    /// Writes one command whole, or nothing of it if it does not fit the format.
+    pub fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError> {
+        let kind = match (command, command.kind()) {
+            (Command::Unknown { number }, _) => return Err(WriteError::Unknown(*number)),
+            (_, kind) => kind.expect("only unknown commands have no kind"),
+        };
+        if kind.needs_version_2() && self.version < StreamVersion::V2 {
+            return Err(WriteError::NeedsVersion2(kind));
+        }
+        self.command.clear();
+        self.command.resize(COMMAND_HEADER_BYTES, 0);
+        command.encode(&mut Body {
+            command: &mut self.command,
+            version: self.version,
+            kind,
+        })?;
+        let len = self.body_len(kind)?;
+        self.command[..4].copy_from_slice(&len.to_le_bytes());
+        self.command[4..CRC_AT].copy_from_slice(&kind.raw().to_le_bytes());
+        let crc = command_crc(&self.command);
+        self.command[CRC_AT..COMMAND_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        Ok(self.sink.write_all(&self.command)?)
+    }
+
+    /// The sink, with what was written; it is not flushed.
+    pub fn into_inner(self) -> W {
+        self.sink
+    }
+
+    fn body_len(&self, command: CommandKind) -> Result<u32, WriteError> {
+        let max_bytes = match self.version {
+            StreamVersion::V1 => MAX_V1_COMMAND_BYTES - COMMAND_HEADER_BYTES,
+            StreamVersion::V2 => MAX_BODY_BYTES,
+        };
+        let len_bytes = self.command.len() - COMMAND_HEADER_BYTES;
+        match u32::try_from(len_bytes) {
+            Ok(len) if len_bytes <= max_bytes => Ok(len),
+            _ => Err(WriteError::TooLarge {
+                command,
+                len_bytes,
+                max_bytes,
+            }),
+        }
+    }
+}
+
+/// The body of a command that is being written.
+pub(super) struct Body<'a> {
+    /// With room for the header in front.
+    command: &'a mut Vec<u8>,
+    version: StreamVersion,
+    kind: CommandKind,
+}
+
+impl Body<'_> {
+    pub(super) fn version(&self) -> StreamVersion {
+        self.version
+    }
+
+    pub(super) fn bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
+        self.command
+            .extend_from_slice(&attribute.raw().to_le_bytes());
+        if !attribute.takes_rest(self.version) {
+            let len = u16::try_from(bytes.len()).map_err(|_| WriteError::TooLong {
+                command: self.kind,
+                attribute,
+                len_bytes: bytes.len(),
+            })?;
+            self.command.extend_from_slice(&len.to_le_bytes());
+        }
+        self.command.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// A path or a name, which has no NUL.
+    pub(super) fn text(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
+        match bytes.contains(&0) {
+            true => Err(WriteError::Nul {
+                command: self.kind,
+                attribute,
+            }),
+            false => self.bytes(attribute, bytes),
+        }
+    }
+
+    pub(super) fn u32(&mut self, attribute: Attribute, value: u32) -> Result<(), WriteError> {
+        self.bytes(attribute, &value.to_le_bytes())
+    }
+
+    pub(super) fn u64(&mut self, attribute: Attribute, value: u64) -> Result<(), WriteError> {
+        self.bytes(attribute, &value.to_le_bytes())
+    }
+
+    pub(super) fn time(&mut self, attribute: Attribute, time: Time) -> Result<(), WriteError> {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&time.sec.to_le_bytes());
+        bytes[8..].copy_from_slice(&time.nsec.to_le_bytes());
+        self.bytes(attribute, &bytes)
+    }
+}
