@@ -95,7 +95,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
-    ("stream", &["format"]),
+    ("stream", &["format", "dump"]),
     (
         "check",
         &[

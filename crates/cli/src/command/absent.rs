@@ -9,7 +9,7 @@ const ABSENT: [(&str, &[&str]); 5] = [
     (
         "",
         &[
-            "balance", "qgroup", "quota", "receive", "replace", "restore", "scrub", "send",
+            "balance", "qgroup", "quota", "replace", "restore", "scrub", "send",
         ],
     ),
     ("device", &["add", "delete", "remove", "replace"]),

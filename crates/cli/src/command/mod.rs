@@ -23,6 +23,7 @@ mod mkfs;
 mod mount;
 mod mv;
 mod property;
+mod receive;
 mod rescue;
 mod rm;
 mod rmdir;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Mount(mount::Mount),
     Mv(mv::Mv),
     Property(property::Property),
+    Receive(receive::Receive),
     Rescue(rescue::Rescue),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
@@ -152,6 +154,7 @@ impl Command {
             Command::Mount(command) => command.run(console, program),
             Command::Mv(command) => command.run(console),
             Command::Property(group) => group.run(console),
+            Command::Receive(command) => command.run(console),
             Command::Rescue(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),

@@ -21,6 +21,7 @@ pub(crate) use block::print_block;
 pub(crate) use key::{KeyText, tree_name};
 pub(crate) use superblock::{Copy, print_superblock};
 pub(crate) use superblock_json::superblock_json;
+pub(crate) use time::IsoTime;
 
 use jiff::tz::TimeZone;
 use ubtrfs_format::csum::CsumType;

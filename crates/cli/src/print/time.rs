@@ -15,10 +15,29 @@ pub(super) struct LocalTime<'a>(pub(super) i64, pub(super) &'a TimeZone);
 impl fmt::Display for LocalTime<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LocalTime(seconds, zone) = *self;
-        let offset = zone.to_offset(within_reach(seconds)).seconds();
-        // The time zone's clock, as seconds that would be UTC.
-        write_civil(f, seconds.saturating_add(i64::from(offset)))
+        let offset = offset_at(seconds, zone);
+        write_civil(f, seconds.saturating_add(offset), ' ')
     }
+}
+
+/// "2026-11-21T20:24:10+0000" in a time zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IsoTime<'a>(pub(crate) i64, pub(crate) &'a TimeZone);
+
+impl fmt::Display for IsoTime<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IsoTime(seconds, zone) = *self;
+        let offset = offset_at(seconds, zone);
+        write_civil(f, seconds.saturating_add(offset), 'T')?;
+        let sign = if offset < 0 { '-' } else { '+' };
+        let minutes = offset.abs() / 60;
+        write!(f, "{sign}{:02}{:02}", minutes / 60, minutes % 60)
+    }
+}
+
+/// What is added to seconds for the time zone's clock, as seconds that would be UTC.
+fn offset_at(seconds: i64, zone: &TimeZone) -> i64 {
+    i64::from(zone.to_offset(within_reach(seconds)).seconds())
 }
 
 const DAY: i64 = 86_400;
@@ -37,13 +56,13 @@ fn within_reach(seconds: i64) -> Timestamp {
     Timestamp::from_second(reachable).unwrap_or(Timestamp::MIN)
 }
 
-fn write_civil(f: &mut fmt::Formatter<'_>, seconds: i64) -> fmt::Result {
+fn write_civil(f: &mut fmt::Formatter<'_>, seconds: i64, between: char) -> fmt::Result {
     let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     write!(
         f,
-        "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
+        "{year}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}"
     )
 }
 

@@ -232,12 +232,13 @@ fn line_command(session: &Arc<Session>) -> clap::Command {
 /// Arguments that say how a volume is opened.
 const OPENING: [&str; 3] = ["devices", "scan", "degraded"];
 /// Commands that are about no path in an open volume.
-const NOT_IN_SHELL: [&str; 8] = [
+const NOT_IN_SHELL: [&str; 9] = [
     "check",
     "completions",
     "man",
     "mkfs",
     "mount",
+    "receive",
     "rescue",
     "shell",
     "umount",
