@@ -81,7 +81,7 @@ fn differences(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec<Stri
 }
 
 /// Times of directories that a replay unlinks in are those of the replay, in the kernel.
-const OF_REPLAY: [Field; 2] = [Field::Mtime, Field::Ctime];
+pub(crate) const OF_REPLAY: [Field; 2] = [Field::Mtime, Field::Ctime];
 
 fn judge(volume: &CutVolume, cut: &Cut) -> Vec<String> {
     let bytes = |devices: &[PathBuf]| -> Vec<String> {

@@ -250,7 +250,7 @@ pub fn chosen() -> Vec<Case> {
 }
 
 /// The most varied; once all pairs of values are together, any others.
-fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
+pub fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
     let mut chosen = varied_of(all, count);
     let mut others: Vec<Case> = all.to_vec();
     others.retain(|case| !chosen.contains(case));

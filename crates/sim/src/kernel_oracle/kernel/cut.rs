@@ -44,6 +44,9 @@ impl CutVolume {
             .collect::<Result<Vec<_>>>()?;
         let paths: Vec<PathBuf> = loops.iter().map(|l| l.path().to_path_buf()).collect();
         spec.make(&paths)?;
+        if spec.metadata_uuid {
+            MkfsSpec::change_fsid(&paths[0])?;
+        }
         let mount = KernelMount::new(&paths, options)?;
         Ok(CutVolume {
             mount: Some(mount),

@@ -1,7 +1,7 @@
 //! What volume `mkfs.btrfs` is to make.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::program::run;
@@ -229,5 +229,11 @@ impl MkfsSpec {
         let mut args: Vec<std::ffi::OsString> = self.args().into_iter().map(Into::into).collect();
         args.extend(devices.iter().map(|device| device.as_os_str().to_owned()));
         run("mkfs.btrfs", args).map(drop)
+    }
+
+    /// Gives a volume another fsid, and keeps the old one as METADATA_UUID. Other devices are found by a scan.
+    pub(super) fn change_fsid(device: &Path) -> Result<()> {
+        let args = ["-f", "-m"].map(AsRef::as_ref);
+        run("btrfstune", args.into_iter().chain([device.as_os_str()])).map(drop)
     }
 }

@@ -21,12 +21,7 @@ impl KernelVolume {
         spec.make(&devices)?;
         let volume = KernelVolume { devices, scratch };
         if spec.metadata_uuid {
-            volume.with_loops(|devices| {
-                run(
-                    "btrfstune",
-                    ["-f".as_ref(), "-m".as_ref(), devices[0].as_os_str()],
-                )
-            })?;
+            volume.with_loops(|devices| MkfsSpec::change_fsid(devices[0]))?;
         }
         Ok(volume)
     }
