@@ -39,12 +39,32 @@ struct Plan<'a> {
     pieces: usize,
 }
 
+/// What becomes of a write of which a copy fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    Tolerated,
+    Refused,
+}
+
 impl Pool {
     /// Writes each buffer at its logical address, to all copies, in no order. Durable after the next
     /// [`Pool::flush`].
     ///
     /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        self.write_planned(writes, Failures::Tolerated)
+    }
+
+    /// Like [`Pool::write`], but a copy that fails on a device that is there is an error.
+    pub fn write_all_copies(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        self.write_planned(writes, Failures::Refused)
+    }
+
+    fn write_planned(
+        &self,
+        writes: &[(Logical, &[u8])],
+        wanted: Failures,
+    ) -> Result<(), DeviceError> {
         nonblocking::check()?;
         let mut plan = Plan::default();
         for &(logical, buf) in writes {
@@ -78,6 +98,9 @@ impl Pool {
                     len: write.buf.len() as u64,
                     source,
                 };
+                if wanted == Failures::Refused {
+                    return Err(failed());
+                }
                 count_failure(&mut failures, write, failed)?;
             }
         }

@@ -1,7 +1,7 @@
 //! Power cuts of a volume that writes logs: what was synced is there.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
@@ -18,24 +18,45 @@ const VERSIONS: u8 = 12;
 const FILE_BYTES: usize = 20_000;
 
 pub(crate) fn made() -> MemDevice {
+    made_on(1, &MkfsOptions::default()).remove(0)
+}
+
+/// A new volume on so many devices.
+pub(crate) fn made_on(count: usize, options: &MkfsOptions) -> Vec<MemDevice> {
     let created = Timespec {
         sec: 1_700_000_000.into(),
         nsec: 0.into(),
     };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[1 << 30]).unwrap();
-    let device = MemDevice::new(1 << 30);
-    plan.write(&[&device as &dyn BlockDevice], false).unwrap();
-    device
+    let identity = Identity::random(count, created);
+    let plan = Plan::new(options, &identity, &vec![1 << 30; count]).unwrap();
+    let devices: Vec<MemDevice> = (0..count).map(|_| MemDevice::new(1 << 30)).collect();
+    let borrowed: Vec<&dyn BlockDevice> = devices.iter().map(|device| device as _).collect();
+    plan.write(&borrowed, false).unwrap();
+    devices
 }
 
 pub(crate) fn open(device: Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {
+    open_all(vec![device], writable)
+}
+
+pub(crate) fn named(devices: Vec<Arc<dyn BlockDevice>>) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {
+    let name = |number| PathBuf::from(format!("memory {number}"));
+    let numbered = devices.into_iter().enumerate();
+    numbered
+        .map(|(number, device)| (name(number), device))
+        .collect()
+}
+
+pub(crate) fn open_all(
+    devices: Vec<Arc<dyn BlockDevice>>,
+    writable: bool,
+) -> Result<Arc<Volume>, Error> {
     let options = OpenOptions::new()
         .writable(writable)
         .commit_interval(None)
         .cache_bytes(4 << 20)
         .fsync_log(true);
-    Volume::from_devices(vec![("memory".into(), device)], &options)
+    Volume::from_devices(named(devices), &options)
 }
 
 fn versions() -> impl Iterator<Item = Vec<u8>> {

@@ -3,6 +3,7 @@
 //! `UBTRFS_SOAK` takes more kinds of volumes.
 
 mod cut;
+mod failing;
 mod kinds;
 mod refused;
 mod replay;

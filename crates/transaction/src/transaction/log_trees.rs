@@ -12,6 +12,8 @@
 //! - LOG-4: blocks of a log lie in chunks that the last commit knows.
 //! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So what was
 //!   synced is not lost with a copy that a power cut tears.
+//! - LOG-6: every device that is there takes its copy of a block. Else a mirror might keep the block of an earlier log,
+//!   which cannot be told from the new one: both are of one transaction.
 //!
 //! Locks: `committing`, then the state.
 //! Not here: which items are synced (`log` of the engine), replay.
@@ -266,7 +268,10 @@ impl LogSession<'_> {
             return Ok(LogOutcome::Written);
         };
         let roots = &*manager.roots;
-        let written = write_blocks(roots, &roots.node_store().staged())?;
+        let written = write_blocks(&roots.node_store().staged(), |writes| {
+            // LOG-6
+            roots.pool().write_all_copies(writes)
+        })?;
         roots.node_store().cache_all_written();
         manager
             .counters

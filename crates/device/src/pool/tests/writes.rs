@@ -73,9 +73,12 @@ fn write_fails_if_more_copies_fail_than_the_profile_tolerates() {
                 })
             };
             let pool = volume.pool_with(|_| true, &PoolOptions::new(), wrap);
-            let written = pool.unwrap().write(&[(DATA_START, &[7; 4096])]);
+            let pool = pool.unwrap();
+            let written = pool.write(&[(DATA_START, &[7; 4096])]);
             let wanted = failing <= profile.tolerated_failures();
             assert_eq!(written.is_ok(), wanted, "{profile:?}, {failing} failing");
+            let everywhere = pool.write_all_copies(&[(DATA_START, &[7; 4096])]);
+            assert_eq!(everywhere.is_ok(), failing == 0, "{profile:?}");
         }
     }
 }
@@ -86,6 +89,7 @@ fn write_leaves_out_a_missing_device() {
     let volume = TestVolume::new(Profile::Raid1, 2);
     let pool = volume.pool(|devid| devid != 2, &degraded()).unwrap();
     pool.write(&[(DATA_START, &[7; 4096])]).unwrap();
+    pool.write_all_copies(&[(DATA_START, &[7; 4096])]).unwrap();
     let volume = TestVolume::new(Profile::Raid0, 2);
     let pool = volume.pool(|devid| devid != 2, &degraded()).unwrap();
     let second = Logical(DATA_START.0 + (64 << 10));

@@ -157,7 +157,7 @@ fn clone(from: &Path, to: &Path) {
 
 /// What Linux keeps of an inode that was synced, its names and its entries, and the engine does not. None: the two
 /// cannot be compared. What Linux logs along without need, as other entries of a directory, is not asked for.
-fn losses(host: &Path, base: &MemDevice, ops: &[Op], sync: u64) -> Option<Vec<String>> {
+fn losses(host: &Path, base: &[MemDevice], ops: &[Op], sync: u64) -> Option<Vec<String>> {
     let steps: Vec<Step> = ops.iter().map(|op| Step::Do(*op)).collect();
     let mut run = run(base, &steps, false)?;
     let ours_live = shown::manifest(&run.volume);
@@ -170,8 +170,11 @@ fn losses(host: &Path, base: &MemDevice, ops: &[Op], sync: u64) -> Option<Vec<St
     if !run.step(Step::Sync(sync)) {
         return None;
     }
-    let image = run.cut().unwrap_or_else(|wrong| panic!("{ops:?}: {wrong}"));
-    let ours = by_name(&shown::manifest(&open(Arc::new(image), false).unwrap()));
+    let cut = run.cut().unwrap_or_else(|wrong| panic!("{ops:?}: {wrong}"));
+    let devices: Vec<Arc<MemDevice>> = cut.into_iter().map(Arc::new).collect();
+    let ours = by_name(&shown::manifest(
+        &open_all(shared(&devices), false).unwrap(),
+    ));
     let (theirs_live, theirs) = on_linux(host, &host.join("base"), ops, &path)?;
     let apart = diff_without(&ours_live, &theirs_live, &IGNORED);
     assert!(apart.is_empty(), "{ops:?}: before the cut: {apart:?}");
@@ -211,7 +214,7 @@ fn engine_keeps_what_linux_keeps() {
     let mut rng = Rng::new(seed(name));
     let volume = KernelVolume::make(&MkfsSpec::new().device_bytes(4 << 30)).unwrap();
     let host = volume.mount("").unwrap();
-    save_image(&base, &host.path().join("base")).unwrap();
+    save_image(&base[0], &host.path().join("base")).unwrap();
     let wanted = match is_soak() {
         true => 3000,
         false => 25,

@@ -109,7 +109,7 @@ impl<'v> Blocks<'v> {
     /// Writes what is staged, in address order.
     pub(super) fn write_staged(&mut self) -> Result<()> {
         let staged = self.store.staged();
-        let written = super::output::write(self.roots, &staged)?;
+        let written = super::output::write(&staged, |writes| self.roots.pool().write(writes))?;
         let counter = &self.manager.counters.node_bytes;
         counter.fetch_add(written, Ordering::Relaxed);
         self.store.cache_written(&staged);

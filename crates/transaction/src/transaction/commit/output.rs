@@ -1,5 +1,6 @@
 //! Putting the commit's blocks on the devices, and its superblock together.
 
+use ubtrfs_device::DeviceError;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::superblock::{RootBackup, Superblock};
 use ubtrfs_tree::{Block, CommittedRoot};
@@ -7,15 +8,17 @@ use zerocopy::FromZeros;
 
 use super::Commit;
 use crate::error::{Error, Result};
-use crate::roots::Roots;
 
 /// Neighbouring blocks are written as one request up to this size.
 const WRITE_BYTES: usize = 1 << 20;
 /// Bytes given to the devices at once.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Writes blocks, which ascend by address. Returns their bytes.
-pub(in crate::transaction) fn write(roots: &Roots, blocks: &[Block]) -> Result<u64> {
+/// Writes blocks, which ascend by address, by way of `put`. Returns their bytes.
+pub(in crate::transaction) fn write(
+    blocks: &[Block],
+    put: impl Fn(&[(Logical, &[u8])]) -> std::result::Result<(), DeviceError>,
+) -> Result<u64> {
     let mut total = 0;
     let mut rest = blocks;
     while !rest.is_empty() {
@@ -40,7 +43,7 @@ pub(in crate::transaction) fn write(roots: &Roots, blocks: &[Block]) -> Result<u
             .iter()
             .map(|(start, run)| (*start, run.as_slice()))
             .collect();
-        roots.pool().write(&writes)?;
+        put(&writes)?;
         total += batch as u64;
     }
     Ok(total)
