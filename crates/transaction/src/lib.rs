@@ -17,6 +17,8 @@ mod transaction;
 pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
+#[cfg(any(test, feature = "testing"))]
+pub use transaction::testing;
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, EditTarget, EditsInMemory,
     FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts, Reservation,

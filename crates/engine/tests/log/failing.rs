@@ -1,15 +1,18 @@
-//! Logs of which a request fails: a commit takes their place, or a sync fails.
+//! Logs for which there is no room, and logs of which a request fails: a commit takes their place, or a sync fails.
 
 use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::Unlogged;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Counts, Fault, FaultDevice};
-use ubtrfs_sim::{Rng, seed};
+use ubtrfs_sim::kernel::or_skip;
+use ubtrfs_sim::{Rng, Scratch, seed};
+use ubtrfs_transaction::testing::{refuse_log_block, refuses_log_block};
 
 use crate::cut::made_on;
-use crate::workloads::{Run, Step, base, base_of, is_soak, random_log};
+use crate::workloads::{Run, Step, base, base_of, is_soak, kernel_replays, random_log};
 
 fn count(usual: usize, soak: usize) -> usize {
     match is_soak() {
@@ -98,4 +101,41 @@ fn requests_of_mirrored_logs_that_fail_lose_nothing_that_was_synced() {
     let base = base_of(made_on(2, &options));
     let test = "requests_of_mirrored_logs_that_fail_lose_nothing_that_was_synced";
     requests_fail(test, &base, count(2, 150));
+}
+
+/// Each block of a log finds no room in turn: every sync succeeds by a commit.
+#[test]
+fn logs_without_room_lose_nothing_that_was_synced() {
+    let test = "logs_without_room_lose_nothing_that_was_synced";
+    let asks_kernel = or_skip(test);
+    let scratch = Scratch::new().unwrap();
+    let base = base();
+    let mut rng = Rng::new(seed(test));
+    let mut refused = 0;
+    for number in 0..count(5, 300) {
+        let (steps, _) = random_log(&base, &mut rng);
+        for nth in 0.. {
+            let what = format!("{test}: {number}: block {nth} of {steps:?}");
+            let mut run = Run::begin(&base, true);
+            refuse_log_block(Some(nth));
+            for step in &steps {
+                let done = run.step(*step);
+                assert!(done || !matches!(step, Step::Sync(_)), "{what}");
+            }
+            let is_refused = !refuses_log_block();
+            refuse_log_block(None);
+            let no_room = run.volume.writer_stats().unwrap().unlogged[Unlogged::NoRoom as usize];
+            assert_eq!(no_room, u64::from(is_refused), "{what}");
+            let cut = run.cut().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+            if !is_refused {
+                break;
+            }
+            refused += 1;
+            if asks_kernel && nth % 3 == 0 {
+                kernel_replays(&what, &cut, scratch.path());
+            }
+        }
+    }
+    println!("{refused} blocks without room");
+    assert!(refused > count(10, 600));
 }

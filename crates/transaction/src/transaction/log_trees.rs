@@ -369,6 +369,14 @@ impl LogIo<'_> {
     fn roots(&self) -> &Roots {
         &self.manager.roots
     }
+
+    fn allocate(&self) -> Option<Logical> {
+        #[cfg(any(test, feature = "testing"))]
+        if super::testing::is_refused() {
+            return None;
+        }
+        self.manager.space.allocate_log_block(self.committed)
+    }
 }
 
 impl BlockSink for LogIo<'_> {
@@ -379,7 +387,7 @@ impl BlockSink for LogIo<'_> {
         let place = match self.places.idle.pop_first() {
             Some(place) => place,
             None => {
-                let place = self.manager.space.allocate_log_block(self.committed);
+                let place = self.allocate();
                 self.is_full |= place.is_none();
                 let place = place.ok_or(Error::NoSpace)?;
                 self.places.all.push(place);

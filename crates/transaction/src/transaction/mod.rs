@@ -33,7 +33,7 @@ mod waits;
 mod worst_case;
 
 #[cfg(any(test, feature = "testing"))]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
