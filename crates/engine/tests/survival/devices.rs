@@ -141,6 +141,17 @@ pub(crate) fn recover_superblocks(devices: &Devices) -> bool {
     is_torn
 }
 
+/// Whether the newest superblock names a log.
+pub(crate) fn has_log(devices: &Devices) -> bool {
+    let path = Path::new("device");
+    let newest = |device: &Arc<dyn BlockDevice>| {
+        let found = DeviceSuperblocks::read(&**device);
+        let copy = found.require(&**device, path, CopyChoice::Any).unwrap();
+        (copy.generation.get(), copy.has_log())
+    };
+    devices.iter().map(newest).max().is_some_and(|(_, has)| has)
+}
+
 fn report(devices: &Devices) -> std::result::Result<Report, String> {
     let options = CheckOptions {
         memory_bytes: 16 << 20,

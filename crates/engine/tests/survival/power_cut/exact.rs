@@ -5,7 +5,7 @@ use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_sim::oracle::Rules;
 use ubtrfs_sim::record::{CrashPlan, Recorder};
-use ubtrfs_sim::script::{Shape, generate};
+use ubtrfs_sim::script::{At, Data, Op, Shape, generate, path};
 use ubtrfs_sim::seed;
 
 use super::{Survivor, each_cut, history, legal, recorded};
@@ -17,25 +17,65 @@ use crate::soak::count;
 /// Does a random script and cuts the power at many moments of it.
 fn survives(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     let seed = seed(name);
+    let ops = generate(shape, seed, count(120, 700));
+    script_survives((name, seed), layout, options, ops, count(12, 1000));
+}
+
+/// Returns how many of the states had a log.
+fn script_survives(
+    (name, seed): (&str, u64),
+    layout: &Layout,
+    options: &OpenOptions,
+    ops: Vec<Op>,
+    wanted: usize,
+) -> usize {
     let recorder = Recorder::new();
     let devices = recorded(layout, &recorder);
-    let ops = copied_on_write(generate(shape, seed, count(120, 700)));
+    let ops = copied_on_write(ops);
     let mut engine = Engine::open(&devices, options).unwrap().exact();
     let history = history(&mut engine, &ops, &recorder);
     drop(engine);
     check(&devices).unwrap_or_else(|issues| panic!("uncut: {issues}"));
 
     let recording = recorder.recording();
-    let wanted = count(12, 1000);
     let flushes = recording.flushes() + 1;
-    let plan = CrashPlan::new(seed).random_states(wanted.saturating_sub(flushes).max(wanted / 2));
+    let random_states = wanted.saturating_sub(flushes).max(wanted / 2);
+    let plan = CrashPlan::new(seed).random_states(random_states);
     let step = (flushes + plan.random_states).div_ceil(wanted);
+    let mut logs = 0;
     let cuts = each_cut(&recording, &plan, step, |state| {
         let survivor = Survivor::open(state, options)?;
+        logs += usize::from(survivor.had_log);
         legal(&history, &survivor.shown(), state, &Rules::default())?;
         survivor.goes_on()
     });
-    println!("{name}: {cuts} states, {flushes} flushes");
+    println!("{name}: {cuts} states, {logs} with a log, {flushes} flushes");
+    logs
+}
+
+/// LOG-3 and LOG-5
+#[test]
+fn files_that_are_synced_between_all_operations() {
+    let name = "cuts, logs";
+    let seed = seed(name);
+    let layout = Layout::new(1, 256 * MIB);
+    let at = At::Path(path("logged"));
+    let logged = Op::Create {
+        path: path("logged"),
+        mode: 0o600,
+    };
+    let mut ops = vec![logged];
+    let others = generate(Shape::Mixed, seed, count(120, 700));
+    for (number, op) in others.into_iter().enumerate() {
+        ops.push(op);
+        ops.push(Op::Append {
+            at: at.clone(),
+            data: Data::Bytes(vec![number as u8; 100]),
+        });
+        ops.push(Op::Fsync { at: at.clone() });
+    }
+    let logs = script_survives((name, seed), &layout, &quiet(), ops, count(60, 14_000));
+    assert!(logs >= count(30, 10_000), "{logs} states with a log");
 }
 
 /// COMMIT-2 and DIRTY-1

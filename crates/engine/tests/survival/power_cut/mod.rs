@@ -21,7 +21,9 @@ use ubtrfs_sim::oracle::{History, Mark, Promise, Rules, every_sync, judge_crash}
 use ubtrfs_sim::record::{CrashPlan, CrashState, Recorder, Recording};
 use ubtrfs_sim::script::{Op, Problem, Run, RunOptions, Step};
 
-use crate::devices::{Devices, Layout, check, check_after_cut, recover_superblocks, shared};
+use crate::devices::{
+    Devices, Layout, check, check_after_cut, has_log, recover_superblocks, shared,
+};
 use crate::engine::Engine;
 use crate::shown::manifest;
 
@@ -62,6 +64,8 @@ fn history(engine: &mut Engine, ops: &[Op], recorder: &Recorder) -> History {
 struct Survivor {
     devices: Devices,
     engine: Engine,
+    /// Its newest superblock named a log before it was opened.
+    had_log: bool,
 }
 
 impl Survivor {
@@ -69,6 +73,7 @@ impl Survivor {
     fn open(state: &CrashState, options: &OpenOptions) -> Result<Survivor, String> {
         let devices = shared(state.devices.clone());
         check_after_cut(&devices)?;
+        let had_log = has_log(&devices);
         let opened = Engine::open(&devices, options);
         let opened = match recover_superblocks(&devices) {
             true if opened.is_ok() => return Err("opened with a torn superblock".to_owned()),
@@ -76,7 +81,11 @@ impl Survivor {
             false => opened,
         };
         let engine = opened.map_err(|error| error.to_string())?;
-        Ok(Survivor { devices, engine })
+        Ok(Survivor {
+            devices,
+            engine,
+            had_log,
+        })
     }
 
     fn shown(&self) -> Manifest {
