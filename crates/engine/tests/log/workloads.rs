@@ -273,12 +273,17 @@ impl Op {
                 let (from, to) = (file(volume, from)?, file(volume, to)?);
                 volume.clone_range(from, 0, 8192, to, 4096).map(drop)
             }
-            SetXattr(path) => volume.set_xattr(
-                file(volume, path)?,
-                b"user.b",
-                &pattern(number, 30),
-                XattrMode::Any,
-            ),
+            SetXattr(path) => {
+                let file = file(volume, path)?;
+                // Linux has no such names on other kinds.
+                if !matches!(
+                    volume.attr(file)?.kind,
+                    FileKind::Regular | FileKind::Directory
+                ) {
+                    return Err(Error::NotFound);
+                }
+                volume.set_xattr(file, b"user.b", &pattern(number, 30), XattrMode::Any)
+            }
             RemoveXattr(path) => volume.remove_xattr(file(volume, path)?, b"user.a"),
             Chmod(path) => {
                 let set = SetAttr {
