@@ -60,7 +60,7 @@ soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
-bench: build ## the published workloads beside the kernel's btrfs: 30 minutes; QUICK=1: 6
+bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
 	@scripts/setup --bench
 	$(CARGO) build --release --locked --package ubtrfs-bench
 	target/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)
