@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_engine::{
-    Compress, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Rescue, Volume, XattrMode,
+    Fallocate, FileId, NewInode, OpenOptions, RenameMode, Rescue, Volume, XattrMode,
 };
-use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::kernel::{CutVolume, KernelMount, KernelVolume, Profile, or_skip, progs_verdict};
 use ubtrfs_sim::manifest::{Manifest, assert_same, diff_without};
 use ubtrfs_sim::matrix::{self, Case, Features};
 use ubtrfs_sim::{Progress, Rng, seed};
 
+use crate::case_options::engine_options;
 use crate::replay::{OF_REPLAY, open, sh};
 use crate::shown;
 use crate::written::pattern;
@@ -252,27 +252,9 @@ const CHANGES: [Change; 12] = [
     },
 ];
 
-fn engine_options(case: &Case) -> OpenOptions {
-    let compress = Compress {
-        algorithm: match case.compression {
-            matrix::Compression::None => Compression::None,
-            matrix::Compression::Zlib => Compression::Zlib,
-            matrix::Compression::Lzo => Compression::Lzo,
-            matrix::Compression::Zstd => Compression::Zstd,
-        },
-        level: 0,
-        force: true,
-    };
-    OpenOptions::new()
-        .writable(true)
-        .commit_interval(None)
-        .compress(compress)
-        .fsync_log(true)
-}
-
 fn engine_writes(what: &str, case: &Case, rng: &mut Rng) {
     let made = KernelVolume::make(&case.spec()).unwrap();
-    let volume = Volume::open(made.devices(), &engine_options(case)).unwrap();
+    let volume = Volume::open(made.devices(), &engine_options(case).fsync_log(true)).unwrap();
     let work = Work {
         volume: &volume,
         top: volume.root_dir(RootId::FS_TREE).unwrap(),

@@ -2,6 +2,8 @@
 //!
 //! `UBTRFS_SOAK` takes more kinds of volumes.
 
+#[path = "../scripts/case_options.rs"]
+mod case_options;
 mod cut;
 mod failing;
 mod kinds;

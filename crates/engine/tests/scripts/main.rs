@@ -1,6 +1,7 @@
 //! Random scripts are done to the engine and to the model, which must agree; then the kernel must show what
 //! the model does. With `UBTRFS_SOAK` set the scripts are long, and `btrfs check` and scrub judge as well.
 
+mod case_options;
 mod shown;
 mod target;
 mod turns;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_device::{Access, BlockDevice, FileDevice};
-use ubtrfs_engine::{Compress, OpenOptions};
-use ubtrfs_format::compress::Compression;
+use ubtrfs_engine::OpenOptions;
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::matrix::{self, Case};
@@ -18,6 +17,7 @@ use ubtrfs_sim::script::{
 };
 use ubtrfs_sim::{Progress, seed};
 
+use crate::case_options::engine_options;
 use crate::is_soak;
 use crate::target::{EngineTarget, NamedDevices};
 
@@ -25,23 +25,6 @@ const TEST: &str = "scripts in turns with the kernel";
 const DEVICE_BYTES: u64 = 1 << 30;
 const TURNS: usize = 3;
 const SHAPES: [Shape; 3] = [Shape::Mixed, Shape::Snapshots, Shape::BigFile];
-
-fn engine_options(case: &Case) -> OpenOptions {
-    let compress = Compress {
-        algorithm: match case.compression {
-            matrix::Compression::None => Compression::None,
-            matrix::Compression::Zlib => Compression::Zlib,
-            matrix::Compression::Lzo => Compression::Lzo,
-            matrix::Compression::Zstd => Compression::Zstd,
-        },
-        level: 0,
-        force: true,
-    };
-    OpenOptions::new()
-        .writable(true)
-        .compress(compress)
-        .commit_interval(None)
-}
 
 fn run_options(case: &Case) -> RunOptions {
     RunOptions {
