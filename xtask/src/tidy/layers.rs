@@ -55,7 +55,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "delta",
             "live",
             "view",
-            "cursor prefetch",
+            "comparison cursor prefetch",
         ],
     ),
     (

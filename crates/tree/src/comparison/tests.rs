@@ -1,0 +1,196 @@
+//! Comparisons against a naive diff of all items, and what they read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use ubtrfs_format::key::KeyType;
+use ubtrfs_sim::Rng;
+
+use super::*;
+use crate::epoch::Epoch;
+use crate::live::LiveTree;
+use crate::test_volume::{TREE, TestVolume};
+
+type Map = BTreeMap<Key, Vec<u8>>;
+/// A key with the bytes of the old and of the new item.
+type Row = (Key, Option<Vec<u8>>, Option<Vec<u8>>);
+
+fn key(number: u64) -> Key {
+    Key::new(number / 3, KeyType::STRING_ITEM, number % 3)
+}
+
+/// A tree whose committed states are all kept.
+struct History {
+    volume: TestVolume,
+    tree: Arc<LiveTree>,
+    map: Map,
+    states: Vec<(View, Map)>,
+    _epochs: Vec<Arc<Epoch>>,
+}
+
+impl History {
+    fn new() -> History {
+        let mut volume = TestVolume::new(1 << 20);
+        let tree = volume.tree(TREE);
+        let mut history = History {
+            volume,
+            tree,
+            map: Map::new(),
+            states: Vec::new(),
+            _epochs: Vec::new(),
+        };
+        history.keep();
+        history
+    }
+
+    fn put(&mut self, number: u64, byte: u8) {
+        let value = vec![byte; 50 + usize::from(byte)];
+        self.tree.put(key(number), value.as_slice().into());
+        self.map.insert(key(number), value);
+    }
+
+    fn delete(&mut self, number: u64) {
+        self.tree.delete(key(number));
+        self.map.remove(&key(number));
+    }
+
+    fn commit(&mut self) {
+        self.tree.freeze();
+        self.volume.commit(&self.tree);
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        self._epochs.push(self.volume.store.epoch());
+        let view = View::new(Arc::clone(&self.volume.store), self.tree.committed());
+        self.states.push((view, self.map.clone()));
+    }
+
+    /// Compares two states, of which the first may be none, with the naive diff.
+    fn check(&self, old: Option<usize>, new: usize) {
+        let old = old.map(|at| &self.states[at]);
+        let (view, new) = &self.states[new];
+        let empty = Map::new();
+        let found = differences(Comparison::new(old.map(|(view, _)| view), view));
+        let wanted = naive(old.map_or(&empty, |(_, map)| map), new);
+        assert!(found == wanted, "{} of {}", found.len(), wanted.len());
+    }
+
+    /// How many blocks a comparison looks at.
+    fn blocks_of(&self, old: usize, new: usize) -> u64 {
+        let looked = || {
+            let stats = self.volume.store.stats();
+            stats.hits + stats.misses
+        };
+        let before = looked();
+        differences(Comparison::new(
+            Some(&self.states[old].0),
+            &self.states[new].0,
+        ));
+        looked() - before
+    }
+}
+
+fn differences(mut comparison: Comparison) -> Vec<Row> {
+    let mut found = Vec::new();
+    while let Some(difference) = comparison.next_difference().unwrap() {
+        let bytes = |item: Option<&Item>| item.map(|item| item.to_vec());
+        found.push((
+            difference.key(),
+            bytes(difference.old()),
+            bytes(difference.new()),
+        ));
+    }
+    found
+}
+
+fn naive(old: &Map, new: &Map) -> Vec<Row> {
+    let mut keys: Vec<Key> = old.keys().chain(new.keys()).copied().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter()
+        .map(|key| (key, old.get(&key).cloned(), new.get(&key).cloned()))
+        .filter(|(_, old, new)| old != new)
+        .collect()
+}
+
+/// Edits in runs and alone, so that leaves are shared, moved, split and joined.
+fn edit_at_random(history: &mut History, rng: &mut Rng, numbers: u64) {
+    for _ in 0..rng.below(8) {
+        let start = rng.below(numbers);
+        let len = if rng.one_in(3) {
+            rng.below(numbers / 4)
+        } else {
+            1
+        };
+        let (deletes, byte) = (rng.one_in(2), rng.next_u64() as u8);
+        for number in start..start + len {
+            match deletes {
+                true => history.delete(number),
+                false => history.put(number, byte),
+            }
+        }
+    }
+}
+
+fn check_history(seed: u64, numbers: u64, states: usize) {
+    let mut rng = Rng::new(seed);
+    let mut history = History::new();
+    for _ in 0..states {
+        edit_at_random(&mut history, &mut rng, numbers);
+        history.commit();
+    }
+    for new in 0..history.states.len() {
+        history.check(None, new);
+        for old in 0..history.states.len() {
+            history.check(Some(old), new);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn comparisons_find_what_a_naive_diff_finds(seed: u64, numbers in 8..1500u64) {
+        check_history(seed, numbers, 4);
+    }
+}
+
+/// COMPARE-1, and what the comparison is for.
+#[test]
+fn shared_subtrees_are_not_read() {
+    let mut history = History::new();
+    for number in 0..20_000 {
+        history.put(number, 100);
+    }
+    history.commit();
+    history.put(7_000, 1);
+    history.delete(15_000);
+    history.commit();
+    let levels = u64::from(history.tree.committed().level) + 1;
+    assert!(levels >= 3);
+    let looked = history.blocks_of(1, 2);
+    assert!(looked <= 2 * 2 * levels, "{looked} blocks");
+    assert_eq!(history.blocks_of(2, 2), 0);
+    assert_eq!(history.blocks_of(1, 1), 0);
+}
+
+/// Items that only one side has before shared subtrees do not hide that these are shared.
+#[test]
+fn subtrees_behind_new_items_are_still_shared() {
+    let mut history = History::new();
+    for number in 10_000..20_000 {
+        history.put(number, 100);
+    }
+    history.commit();
+    for number in 0..60 {
+        history.put(number, 100);
+    }
+    history.commit();
+    history.check(Some(1), 2);
+    history.check(Some(2), 1);
+    let looked = history.blocks_of(1, 2);
+    assert!(looked < 30, "{looked} blocks");
+}
