@@ -94,6 +94,9 @@ pub enum Error {
     NotASubvolume,
     #[error("subvolume {0} is read-only")]
     ReadOnlySubvolume(RootId),
+    /// It must be read-only, and is not or has not always been.
+    #[error("subvolume {0} is not read-only")]
+    WritableSubvolume(RootId),
     #[error("subvolume {0} is the default subvolume")]
     DefaultSubvolume(RootId),
     /// Immutable or append-only, or a kind of file with which it cannot be done.

@@ -1,7 +1,7 @@
 //! The file system: what the items of the trees mean together.
 //!
 //! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the public
-//! face) < `inspect` (reports).
+//! face) < `snapshot` (reading a subvolume as a whole) and `inspect` (reports).
 //! Reading goes through views of the trees and never blocks a reader on another's IO except for the same cold block.
 //!
 //! Not here: trees by id, space and transactions (`ubtrfs-transaction`).
@@ -12,6 +12,7 @@ mod inode;
 pub mod inspect;
 mod log;
 mod namespace;
+mod snapshot;
 mod subvolume;
 mod volume;
 
@@ -19,10 +20,11 @@ pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, Space
 pub use file::{CacheStats, Fallocate};
 pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
 pub use namespace::{DirEntry, LastName, NewInode, PathEnd, RenameMode};
+pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_transaction::{CommitPhases, FileId, Lifetime, Unlogged, Waits, WriterStats};
-pub use ubtrfs_tree::{BuildError, StoreStats, TreeError};
+pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
 pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};

@@ -1,14 +1,13 @@
 //! The items in which two committed trees differ, in key order.
 //!
 //! Both trees are walked side by side. A subtree to which both lead by the same address and generation is passed over
-//! unread, so that comparing two snapshots costs what differs and the nodes above it.
+//! unread. So comparing two snapshots costs what differs and the nodes above it.
 //!
 //! Invariants
 //! - COMPARE-1: each side stands on an item or on a subtree. All that comes after has greater keys.
 //! - COMPARE-2: the side whose key is lower moves; of equal keys the subtree that is higher is entered.
-//! - COMPARE-3: memory is one path of blocks a side, whatever the size of the trees.
 //!
-//! Locks: none; no block is read while the cache is locked.
+//! Memory: one path of blocks a side. Locks: none; no block is read while the cache is locked.
 //! Not here: what keeps the trees from being freed. A block that was given out again is an error.
 
 use std::cmp::Ordering;
@@ -49,7 +48,7 @@ impl Difference {
     }
 
     /// The item as the old tree has it.
-    pub fn old(&self) -> Option<&Item> {
+    pub fn old_item(&self) -> Option<&Item> {
         match self {
             Difference::Removed(item) | Difference::Changed { old: item, .. } => Some(item),
             Difference::Added(_) => None,
@@ -57,7 +56,7 @@ impl Difference {
     }
 
     /// The item as the new tree has it.
-    pub fn new(&self) -> Option<&Item> {
+    pub fn new_item(&self) -> Option<&Item> {
         match self {
             Difference::Added(item) | Difference::Changed { new: item, .. } => Some(item),
             Difference::Removed(_) => None,
@@ -222,6 +221,7 @@ impl Side {
 
     /// Goes on behind the item or subtree that the side stands on.
     fn pass(&mut self) {
+        // COMPARE-1
         self.at_root = false;
         while let Some(step) = self.steps.last_mut() {
             step.slot += 1;

@@ -133,7 +133,9 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         | EngineError::Closed
         | EngineError::Unwritable(_)
         | EngineError::Seed => Kind::ReadOnlyFilesystem,
-        EngineError::NotPermitted(_) | EngineError::DefaultSubvolume(_) => Kind::PermissionDenied,
+        EngineError::NotPermitted(_)
+        | EngineError::DefaultSubvolume(_)
+        | EngineError::WritableSubvolume(_) => Kind::PermissionDenied,
         EngineError::CrossSubvolume => Kind::CrossesDevices,
         EngineError::NameTooLong | EngineError::NameHashFull => Kind::InvalidFilename,
         EngineError::TooManyLinks => Kind::TooManyLinks,

@@ -98,8 +98,8 @@ fn differences(mut comparison: Comparison) -> Vec<Row> {
         let bytes = |item: Option<&Item>| item.map(|item| item.to_vec());
         found.push((
             difference.key(),
-            bytes(difference.old()),
-            bytes(difference.new()),
+            bytes(difference.old_item()),
+            bytes(difference.new_item()),
         ));
     }
     found
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// COMPARE-1, and what the comparison is for.
+/// COMPARE-1
 #[test]
 fn shared_subtrees_are_not_read() {
     let mut history = History::new();
@@ -177,7 +177,7 @@ fn shared_subtrees_are_not_read() {
     assert_eq!(history.blocks_of(1, 1), 0);
 }
 
-/// Items that only one side has before shared subtrees do not hide that these are shared.
+/// COMPARE-2: items that only one side has before shared subtrees do not hide that these are shared.
 #[test]
 fn subtrees_behind_new_items_are_still_shared() {
     let mut history = History::new();

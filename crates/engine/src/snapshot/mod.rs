@@ -1,0 +1,96 @@
+//! Read-only subvolumes that stay as they are while they are read as a whole, and comparing two of them.
+//!
+//! Not here: what differences mean (`ubtrfs-stream`), walking two trees (`ubtrfs-tree`).
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::RootItem;
+use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::roots::Tree;
+use ubtrfs_tree::{Comparison, View};
+
+use crate::error::{Error, Result};
+use crate::volume::{OpenFile, Volume};
+
+/// A hold on a read-only subvolume, as of when it was taken.
+///
+/// The subvolume may be deleted meanwhile: its blocks stay until the hold is dropped.
+#[derive(Debug)]
+pub struct Snapshot {
+    volume: Arc<Volume>,
+    tree: Arc<Tree>,
+    view: View,
+    item: RootItem,
+    /// Keeps the blocks of a subvolume that is deleted.
+    root_dir: OpenFile,
+}
+
+impl Snapshot {
+    /// Holds a subvolume. Commits first, so that the tree on disk has all that was done to it.
+    ///
+    /// Errors: a subvolume that is not read-only; those of [`Volume::sync`].
+    pub fn open(volume: &Arc<Volume>, id: RootId) -> Result<Snapshot> {
+        let tree = volume.subvolume_tree(id)?;
+        if !tree.is_read_only() {
+            return Err(Error::WritableSubvolume(id));
+        }
+        let root_dir = volume.hold(volume.root_dir(id)?)?;
+        if volume.is_writable() {
+            volume.sync()?;
+        }
+        let view = View::new(Arc::clone(volume.node_store()), tree.view.committed());
+        let snapshot = Snapshot {
+            volume: Arc::clone(volume),
+            item: tree.item(),
+            view,
+            tree,
+            root_dir: root_dir,
+        };
+        snapshot.check_unchanged()?;
+        Ok(snapshot)
+    }
+
+    pub fn id(&self) -> RootId {
+        self.tree.id()
+    }
+
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    /// What the root tree said of it when it was opened.
+    pub fn item(&self) -> &RootItem {
+        &self.item
+    }
+
+    /// Its items.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub fn root_dir(&self) -> FileId {
+        self.root_dir.id()
+    }
+
+    /// Compares it with an older state, or with nothing: then every item of it is new.
+    ///
+    /// Costs what differs, not what there is: subtrees that both share are skipped. Both must be of one volume.
+    pub fn compare_with(&self, old: Option<&Snapshot>) -> Comparison {
+        Comparison::new(old.map(Snapshot::view), &self.view)
+    }
+
+    /// Whether all that was read through it belongs together.
+    ///
+    /// Errors: it has been made writable, and may have been changed since.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let still = self.tree.is_read_only() && self.tree.view.committed() == self.view.committed();
+        match still {
+            true => Ok(()),
+            false => Err(Error::WritableSubvolume(self.id())),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Holds on snapshots while these are compared, deleted and made writable.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_format::key::KeyType;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+
+use super::*;
+use crate::{NewInode, OpenOptions};
+
+const DEVICE_BYTES: u64 = 256 << 20;
+const FILES: usize = 2000;
+
+/// A volume with files, and a snapshot of its top level.
+fn volume() -> (Arc<Volume>, RootId) {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES]).unwrap();
+    let device = MemDevice::new(DEVICE_BYTES);
+    plan.write(&[&device], false).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    let volume = Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    for number in 0..FILES {
+        create(&volume, top, &format!("file {number}"));
+    }
+    let first = snapshot(&volume, "first");
+    (volume, first)
+}
+
+fn create(volume: &Volume, dir: FileId, name: &str) -> FileId {
+    volume
+        .create(dir, name.as_bytes(), &NewInode::file(0o644))
+        .unwrap()
+}
+
+fn snapshot(volume: &Volume, name: &str) -> RootId {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let snapshot = volume.snapshot(RootId::FS_TREE, top, name.as_bytes(), true);
+    snapshot.unwrap()
+}
+
+fn count(mut comparison: Comparison, item_type: KeyType) -> usize {
+    let mut count = 0;
+    while let Some(difference) = comparison.next_difference().unwrap() {
+        count += usize::from(difference.key().item_type == item_type);
+    }
+    count
+}
+
+#[test]
+fn a_comparison_shows_what_was_changed_between() {
+    let (volume, first) = volume();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let new = create(&volume, top, "new");
+    volume.write(new, 0, b"data").unwrap();
+    let second = snapshot(&volume, "second");
+
+    let first = Snapshot::open(&volume, first).unwrap();
+    let second = Snapshot::open(&volume, second).unwrap();
+    // The new file and the root directory.
+    let items = |comparison| count(comparison, KeyType::INODE_ITEM);
+    assert_eq!(items(second.compare_with(Some(&first))), 2);
+    assert_eq!(items(first.compare_with(Some(&second))), 2);
+    assert_eq!(items(second.compare_with(None)), FILES + 2);
+    let extents = |comparison| count(comparison, KeyType::EXTENT_DATA);
+    assert_eq!(extents(second.compare_with(Some(&first))), 1);
+}
+
+#[test]
+fn a_deleted_snapshot_stays_until_it_is_released() {
+    let (volume, first) = volume();
+    let held = Snapshot::open(&volume, first).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.delete_subvolume(top, b"first").unwrap();
+    for number in 0..FILES {
+        let name = format!("file {number}");
+        volume.unlink(top, name.as_bytes()).unwrap();
+        if number % 100 == 0 {
+            volume.sync().unwrap();
+        }
+    }
+    assert_eq!(
+        count(held.compare_with(None), KeyType::INODE_ITEM),
+        FILES + 1
+    );
+    held.check_unchanged().unwrap();
+    assert!(Snapshot::open(&volume, first).is_err());
+}
+
+#[test]
+fn writable_subvolumes_are_refused() {
+    let (volume, first) = volume();
+    let refused = Snapshot::open(&volume, RootId::FS_TREE).unwrap_err();
+    assert!(matches!(refused, Error::WritableSubvolume(RootId::FS_TREE)));
+    let held = Snapshot::open(&volume, first).unwrap();
+    volume.set_read_only(first, false).unwrap();
+    create(&volume, volume.root_dir(first).unwrap(), "new");
+    volume.set_read_only(first, true).unwrap();
+    volume.sync().unwrap();
+    let changed = held.check_unchanged().unwrap_err();
+    assert!(matches!(changed, Error::WritableSubvolume(_)));
+}
