@@ -3,12 +3,17 @@
 //!
 //! UBTRFS_SOAK: 100 times; else a few. UBTRFS_SEED: the seed.
 
+mod databases;
+mod fixture;
+mod postgresql;
+mod sqlite;
+
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -18,35 +23,11 @@ use rustix::fs::{IFlags, OFlags, copy_file_range, ioctl_setflags};
 use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Rng;
 
-const IMAGE_BYTES: u64 = 1 << 30;
+use fixture::{Bench, churn, expect_success, has_fuse, is_soak, say, seed, ubtrfs};
+
 const WRITERS: u64 = 3;
 /// Files that are looked at after each kill; older ones are looked at in the end.
 const RECENT: usize = 200;
-
-fn ubtrfs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
-}
-
-fn system(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
-    command
-}
-
-/// Past the capture of the test harness.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-fn expect_success(what: &str, output: &Output) {
-    assert!(
-        output.status.success(),
-        "{what}: {}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
 
 /// A file whose fsync returned, before its directory's did.
 #[derive(Clone, Debug)]
@@ -83,145 +64,23 @@ impl Synced {
     }
 }
 
-struct Bench {
-    dir: tempfile::TempDir,
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("UBTRFS_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(4);
-    say(&format!("UBTRFS_SEED={seed}"));
-    seed
-}
-
-impl Bench {
-    /// With an empty volume.
-    fn new() -> Bench {
-        let bench = Bench {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        fs::create_dir(bench.mountpoint()).unwrap();
-        let image = File::create(bench.image()).unwrap();
-        image.set_len(IMAGE_BYTES).unwrap();
-        let made = ubtrfs().args(["-q", "mkfs"]).arg(bench.image()).output();
-        expect_success("mkfs", &made.unwrap());
-        bench
-    }
-
-    fn is_mounted(&self) -> bool {
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let place = self.mountpoint();
-        let mut places = table.lines().map(|line| line.split(' ').nth(4));
-        places.any(|mounted| mounted == place.to_str())
-    }
-
-    fn image(&self) -> PathBuf {
-        self.dir.path().join("v.img")
-    }
-
-    fn mountpoint(&self) -> PathBuf {
-        self.dir.path().join("mnt")
-    }
-
-    /// Serves the mount until it is killed. Two of four rounds are as where the kernel offers no io_uring. Two have a log,
-    /// which holds what was synced for longer.
-    fn serve(&self, round: u64) -> Child {
-        self.serve_with(match round % 4 {
-            0 => "commit=1,notreelog",
-            1 => "commit=3",
-            2 => "commit=1,notreelog,transport=classic",
-            _ => "commit=3,transport=classic",
-        })
-    }
-
-    fn serve_with(&self, options: &str) -> Child {
-        let mut child = ubtrfs()
-            .args(["mount", "-f", "-o", options])
-            .args([self.image(), self.mountpoint()])
-            .env("UBTRFS_LOG", "ubtrfs=info")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut all = String::new();
-        loop {
-            let from = all.len();
-            if said.read_line(&mut all).unwrap() == 0 {
-                let _ = child.wait();
-                panic!("no mount: {all}");
-            }
-            if all[from..].contains("mounted") {
-                break;
-            }
-        }
-        // It must not wait for a reader of what it says.
-        thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
-        child
-    }
-
-    fn umount(&self) {
-        let ended = ubtrfs().arg("umount").arg(self.mountpoint()).output();
-        expect_success("umount", &ended.unwrap());
-    }
-
-    /// Both checkers.
-    fn check(&self) {
-        let ours = ubtrfs().arg("check").arg(self.image()).output().unwrap();
-        expect_success("ubtrfs check", &ours);
-        let theirs = system("btrfs").arg("check").arg(self.image()).output();
-        match theirs {
-            Ok(theirs) => expect_success("btrfs check", &theirs),
-            Err(error) => say(&format!("SKIPPED: btrfs check: {error}")),
-        }
-    }
-
-    /// What the kernel sees. It replays the log of a copy.
-    fn ask_kernel(&self, files: &[Synced]) {
-        let dir = self.dir.path().join("kernel");
-        fs::create_dir_all(&dir).unwrap();
-        let copy = self.dir.path().join("copy.img");
-        let copied = system("cp")
-            .arg("--sparse=always")
-            .args([self.image(), copy.clone()])
-            .output();
-        expect_success("cp", &copied.unwrap());
-        let mounted = system("mount")
-            .args(["-t", "btrfs", "-o", "loop"])
-            .args([copy, dir.clone()])
-            .output()
-            .unwrap();
-        if !mounted.status.success() {
-            assert!(
-                std::env::var_os("UBTRFS_REQUIRE_KERNEL").is_none(),
-                "{}",
-                String::from_utf8_lossy(&mounted.stderr)
-            );
-            say("SKIPPED: the kernel's mount");
-            return;
-        }
-        let looked = std::panic::catch_unwind(|| {
-            for file in files {
-                file.check(&dir, "kernel");
-            }
-        });
-        let ended = system("umount").arg(&dir).output().unwrap();
-        expect_success("umount of the kernel's mount", &ended);
-        if let Err(panic) = looked {
-            std::panic::resume_unwind(panic);
-        }
+/// Two of four rounds are as where the kernel offers no io_uring. Two have a log, which holds what was synced for longer.
+fn options_of(round: u64) -> &'static str {
+    match round % 4 {
+        0 => "commit=1,notreelog",
+        1 => "commit=3",
+        2 => "commit=1,notreelog,transport=classic",
+        _ => "commit=3,transport=classic",
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        for dir in ["mnt", "kernel"] {
-            let _ = system("umount")
-                .arg("-l")
-                .arg(self.dir.path().join(dir))
-                .stderr(Stdio::null())
-                .status();
+/// Asserts that the kernel sees the files, too.
+fn ask_kernel(bench: &Bench, files: &[Synced]) {
+    bench.on_kernel(|dir| {
+        for file in files {
+            file.check(dir, "kernel");
         }
-    }
+    });
 }
 
 /// Makes a file that is durable when this returns, in one of the ways to ask for that.
@@ -263,24 +122,6 @@ fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>,
         if made.is_err() || told.send(file).is_err() {
             return;
         }
-    }
-}
-
-/// Changes that nobody syncs: of names, sizes and contents.
-fn churn(dir: &Path, prefix: &str, mut rng: Rng, is_over: &AtomicBool) {
-    let name = |number: u64| dir.join(format!("{prefix}-churn-{number}"));
-    while !is_over.load(Ordering::Relaxed) {
-        let (a, b) = (name(rng.below(40)), name(rng.below(40)));
-        let _ = match rng.below(6) {
-            0 | 1 => fs::write(&a, vec![b'x'; rng.below(100_000) as usize]),
-            2 => fs::rename(&a, &b),
-            3 => fs::remove_file(&a),
-            4 => fs::hard_link(&a, &b),
-            _ => File::options()
-                .write(true)
-                .open(&a)
-                .and_then(|file| file.set_len(rng.below(50_000))),
-        };
     }
 }
 
@@ -353,54 +194,39 @@ fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rn
 
 #[test]
 fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     let seed = seed();
-    let rounds = match std::env::var_os("UBTRFS_SOAK") {
-        Some(_) => 30,
-        None => 3,
-    };
+    let rounds = if is_soak() { 30 } else { 3 };
     let mut rng = Rng::new(seed);
     let bench = Bench::new();
     for round in 0..rounds {
-        let server = bench.serve(round);
+        let server = bench.serve_with(options_of(round));
         let written = work_and_terminate(&bench, server, round, &mut rng);
         bench.check();
-        bench.ask_kernel(&written);
-        let server = bench.serve(round);
+        ask_kernel(&bench, &written);
+        let server = bench.serve_with(options_of(round));
         for file in &written {
             file.check(&bench.mountpoint(), "next mount");
             fs::remove_file(bench.mountpoint().join(&file.name)).unwrap();
         }
-        end(&bench, server);
+        bench.end(server);
     }
-}
-
-/// Without any user it ends at once.
-fn end(bench: &Bench, mut server: Child) {
-    kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
-    assert!(server.wait().unwrap().success());
-    assert!(!bench.is_mounted());
 }
 
 #[test]
 fn a_killed_server_loses_nothing_that_was_synced() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     let seed = seed();
-    let rounds = match std::env::var_os("UBTRFS_SOAK") {
-        Some(_) => 100,
-        None => 4,
-    };
+    let rounds = if is_soak() { 100 } else { 4 };
     let mut rng = Rng::new(seed);
     let bench = Bench::new();
     let mut synced: Vec<Synced> = Vec::new();
     for round in 0..rounds {
-        let server = bench.serve(round);
+        let server = bench.serve_with(options_of(round));
         let recent = synced.len().saturating_sub(RECENT);
         for file in &synced[recent..] {
             file.check(&bench.mountpoint(), "next mount");
@@ -417,7 +243,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
         bench.umount();
         bench.check();
         synced.extend(more);
-        bench.ask_kernel(&synced);
+        ask_kernel(&bench, &synced);
     }
 }
 
@@ -485,8 +311,7 @@ fn copied_by(path: &Path, flags: OFlags) -> Vec<u8> {
 
 #[test]
 fn a_copy_is_durable_when_it_returns_where_writes_are() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     let bench = Bench::new();
@@ -511,13 +336,12 @@ fn assert_durable(bench: &Bench, options: &str, name: &str, change: Change) {
     let found = fs::read(&path).unwrap_or_default();
     let len = found.len();
     assert!(found == wanted, "{name}, {options}: {len} bytes");
-    end(bench, server);
+    bench.end(server);
 }
 
 #[test]
 fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     let bench = Bench::new();
@@ -585,8 +409,7 @@ const UNWAITED_ON_SYNC: &[(&str, Change)] = &[
 
 #[test]
 fn a_write_that_nobody_waits_for_is_durable_when_it_is_completed() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     if let Err(error) = IoUring::new(1) {
@@ -701,8 +524,7 @@ fn names_below(dir: &Path, prefix: &str) -> Vec<String> {
 
 #[test]
 fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
-    if !Path::new("/dev/fuse").exists() {
-        say("SKIPPED: no /dev/fuse");
+    if !has_fuse() {
         return;
     }
     let bench = Bench::new();
@@ -720,7 +542,7 @@ fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
             bench.umount();
             let server = bench.serve_with("commit=1");
             assert_eq!(names_below(&dir, ""), *left, "{name}, {options}");
-            end(&bench, server);
+            bench.end(server);
         }
     }
     bench.check();

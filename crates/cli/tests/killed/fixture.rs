@@ -1,0 +1,224 @@
+//! A volume in an image, the process that serves it, and the checks of what is left when that was killed.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
+use ubtrfs_sim::Rng;
+
+const IMAGE_BYTES: u64 = 1 << 30;
+
+pub(crate) fn ubtrfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+}
+
+pub(crate) fn system(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
+    command
+}
+
+/// Writes past the capture of the test harness.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+pub(crate) fn expect_success(what: &str, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("UBTRFS_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(4);
+    say(&format!("UBTRFS_SEED={seed}"));
+    seed
+}
+
+pub(crate) fn is_soak() -> bool {
+    std::env::var_os("UBTRFS_SOAK").is_some()
+}
+
+/// False, loudly, where nothing can be mounted.
+pub(crate) fn has_fuse() -> bool {
+    let found = Path::new("/dev/fuse").exists();
+    if !found {
+        say("SKIPPED: no /dev/fuse");
+    }
+    found
+}
+
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// With an empty volume.
+    pub(crate) fn new() -> Bench {
+        let bench = Bench {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        // Servers of databases run as users of their own.
+        fs::set_permissions(bench.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(bench.mountpoint()).unwrap();
+        let image = File::create(bench.image()).unwrap();
+        image.set_len(IMAGE_BYTES).unwrap();
+        let made = ubtrfs().args(["-q", "mkfs"]).arg(bench.image()).output();
+        expect_success("mkfs", &made.unwrap());
+        bench
+    }
+
+    pub(crate) fn is_mounted(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let place = self.mountpoint();
+        let mut places = table.lines().map(|line| line.split(' ').nth(4));
+        places.any(|mounted| mounted == place.to_str())
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("v.img")
+    }
+
+    pub(crate) fn mountpoint(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// Serves the mount until it is killed.
+    pub(crate) fn serve_with(&self, options: &str) -> Child {
+        let mut child = ubtrfs()
+            .args(["mount", "-f", "-o", options])
+            .args([self.image(), self.mountpoint()])
+            .env("UBTRFS_LOG", "ubtrfs=info")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut all = String::new();
+        loop {
+            let from = all.len();
+            if said.read_line(&mut all).unwrap() == 0 {
+                let _ = child.wait();
+                panic!("no mount: {all}");
+            }
+            if all[from..].contains("mounted") {
+                break;
+            }
+        }
+        // It must not wait for a reader of what it says.
+        thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
+        child
+    }
+
+    pub(crate) fn umount(&self) {
+        let ended = ubtrfs().arg("umount").arg(self.mountpoint()).output();
+        expect_success("umount", &ended.unwrap());
+    }
+
+    /// Ends a server without any user, which ends at once.
+    pub(crate) fn end(&self, mut server: Child) {
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        assert!(server.wait().unwrap().success());
+        assert!(!self.is_mounted());
+    }
+
+    /// Asserts that both checkers find nothing.
+    pub(crate) fn check(&self) {
+        check_image(&self.image());
+    }
+
+    /// Whether the superblock names a log that the next mount replays.
+    pub(crate) fn has_log(&self) -> bool {
+        let mut block = vec![0; SUPERBLOCK_SIZE];
+        let image = File::open(self.image()).unwrap();
+        image
+            .read_exact_at(&mut block, SUPERBLOCK_OFFSETS[0])
+            .unwrap();
+        Superblock::from_block(&block).unwrap().has_log()
+    }
+
+    /// Looks at a copy of the volume on the kernel's mount, which replays the log. False if the kernel has no btrfs.
+    pub(crate) fn on_kernel(&self, look: impl FnOnce(&Path)) -> bool {
+        let dir = self.dir.path().join("kernel");
+        fs::create_dir_all(&dir).unwrap();
+        let copy = self.dir.path().join("copy.img");
+        let copied = system("cp")
+            .arg("--sparse=always")
+            .args([self.image(), copy.clone()])
+            .output();
+        expect_success("cp", &copied.unwrap());
+        let mounted = system("mount")
+            .args(["-t", "btrfs", "-o", "loop"])
+            .args([&copy, &dir])
+            .output()
+            .unwrap();
+        if !mounted.status.success() {
+            assert!(
+                std::env::var_os("UBTRFS_REQUIRE_KERNEL").is_none(),
+                "{}",
+                String::from_utf8_lossy(&mounted.stderr)
+            );
+            say("SKIPPED: the kernel's mount");
+            return false;
+        }
+        let looked = std::panic::catch_unwind(AssertUnwindSafe(|| look(&dir)));
+        let ended = system("umount").arg(&dir).output().unwrap();
+        if let Err(panic) = looked {
+            std::panic::resume_unwind(panic);
+        }
+        expect_success("umount of the kernel's mount", &ended);
+        check_image(&copy);
+        true
+    }
+}
+
+fn check_image(image: &Path) {
+    let ours = ubtrfs().arg("check").arg(image).output().unwrap();
+    expect_success("ubtrfs check", &ours);
+    let theirs = system("btrfs").arg("check").arg(image).output();
+    match theirs {
+        Ok(theirs) => expect_success("btrfs check", &theirs),
+        Err(error) => say(&format!("SKIPPED: btrfs check: {error}")),
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for dir in ["mnt", "kernel"] {
+            let _ = system("umount")
+                .arg("-l")
+                .arg(self.dir.path().join(dir))
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// Changes names, sizes and contents, and syncs nothing.
+pub(crate) fn churn(dir: &Path, prefix: &str, mut rng: Rng, is_over: &AtomicBool) {
+    let name = |number: u64| dir.join(format!("{prefix}-churn-{number}"));
+    while !is_over.load(Ordering::Relaxed) {
+        let (a, b) = (name(rng.below(40)), name(rng.below(40)));
+        let _ = match rng.below(6) {
+            0 | 1 => fs::write(&a, vec![b'x'; rng.below(100_000) as usize]),
+            2 => fs::rename(&a, &b),
+            3 => fs::remove_file(&a),
+            4 => fs::hard_link(&a, &b),
+            _ => File::options()
+                .write(true)
+                .open(&a)
+                .and_then(|file| file.set_len(rng.below(50_000))),
+        };
+    }
+}
