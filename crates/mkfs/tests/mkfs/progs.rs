@@ -28,11 +28,25 @@ fn run(program: &str, args: &[&str], paths: &[&Path]) -> (bool, String) {
 
 /// `btrfs check` in each of its modes finds nothing, not even to warn of.
 pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
+    assert_clean_in(
+        &["--readonly", "--check-data-csum", "--mode=lowmem"],
+        words,
+        devices,
+    );
+}
+
+/// As [`assert_clean`], without the checksums of data: btrfs-progs 6.14 computes some blocks wrongly from parity that
+/// is right on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show it.
+pub(crate) fn assert_clean_but_for_data(words: &str, devices: &[PathBuf]) {
+    assert_clean_in(&["--readonly", "--mode=lowmem"], words, devices);
+}
+
+fn assert_clean_in(modes: &[&str], words: &str, devices: &[PathBuf]) {
     let loops: Vec<LoopDevice> = devices
         .iter()
         .map(|device| LoopDevice::attach(device).unwrap())
         .collect();
-    for mode in ["--readonly", "--check-data-csum", "--mode=lowmem"] {
+    for mode in modes {
         let (clean, said) = run("btrfs", &["check", mode], &[loops[0].path()]);
         let doubt = said
             .lines()
