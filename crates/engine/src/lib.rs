@@ -17,7 +17,7 @@ mod subvolume;
 mod volume;
 
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
-pub use file::{CacheStats, Fallocate};
+pub use file::{CacheStats, EncodedData, Fallocate};
 pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
 pub use namespace::{DirEntry, LastName, NewInode, PathEnd, RenameMode};
 pub use snapshot::Snapshot;

@@ -29,17 +29,9 @@ pub fn dump<T: Display>(
     local_time: impl Fn(i64) -> T,
 ) -> Result<(), DumpError> {
     let mut reader = StreamReader::open(source)?;
-    let mut lines = Lines {
-        subvolume: b".".to_vec(),
-        text: String::new(),
-        local_time,
-    };
+    let mut lines = CommandLines::new(local_time);
     while let Some(command) = reader.next_command()? {
-        lines.text.clear();
-        lines
-            .command(&command)
-            .expect("writing to a String cannot fail");
-        out.write_all(lines.text.as_bytes())?;
+        out.write_all(lines.line_of(&command).as_bytes())?;
     }
     Ok(())
 }
@@ -87,14 +79,32 @@ fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {
     [above, b"/", path].concat()
 }
 
-struct Lines<F> {
+/// Makes the line of one command after the other.
+#[derive(Debug)]
+pub struct CommandLines<F> {
     /// The path of the subvolume that the commands are about.
     subvolume: Vec<u8>,
     text: String,
     local_time: F,
 }
 
-impl<T: Display, F: Fn(i64) -> T> Lines<F> {
+impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
+    pub fn new(local_time: F) -> CommandLines<F> {
+        CommandLines {
+            subvolume: b".".to_vec(),
+            text: String::new(),
+            local_time,
+        }
+    }
+
+    /// The line, with its end.
+    pub fn line_of(&mut self, command: &Command<'_>) -> &str {
+        self.text.clear();
+        self.command(command)
+            .expect("writing to a String cannot fail");
+        &self.text
+    }
+
     fn command(&mut self, command: &Command<'_>) -> fmt::Result {
         let name = command.kind().map_or("", |kind| kind.name());
         match *command {

@@ -3,13 +3,21 @@
 //! A stream is a list of commands that make a subvolume, or the difference of two snapshots. [`StreamReader`] and
 //! [`StreamWriter`] turn its bytes into [`Command`]s and back. [`dump`] shows them as text.
 //!
-//! Not here: making a stream from a volume, and applying one to a volume.
+//! [`Receiver`] does the commands of a stream to a [`Target`].
+//!
+//! Not here: making a stream from a volume.
 
 mod dump;
 mod format;
+mod receive;
 
-pub use dump::{DumpError, Escaped, dump};
+pub use dump::{CommandLines, DumpError, Escaped, dump};
 pub use format::{
     Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, NewNode, StreamError, StreamReader,
     StreamVersion, StreamWriter, Time, WriteError,
+};
+pub use receive::{
+    CloneSource, CommandError, CommandFault, Device, EncodedExtent, EncodedFault, NewFile,
+    PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveObserver, ReceiveOptions, Receiver,
+    Sent, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };

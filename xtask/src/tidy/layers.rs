@@ -95,7 +95,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
-    ("stream", &["format", "dump"]),
+    ("stream", &["format", "dump receive"]),
     (
         "check",
         &[

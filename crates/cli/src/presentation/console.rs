@@ -207,6 +207,10 @@ impl Console {
             Some(line) => format!("{level}: line {line}: {text}\n"),
             None => format!("{level}: {text}\n"),
         };
+        self.tell(&message);
+    }
+
+    fn tell(&self, message: &str) {
         let client = self.out.get_ref().client.as_ref();
         // There is nobody else to tell it to.
         let show = || match client {
@@ -216,6 +220,13 @@ impl Console {
         match &self.progress {
             Some(bar) => bar.suspend(show),
             None => show(),
+        }
+    }
+
+    /// Says on standard error what is going on, unless only errors are wanted.
+    pub(crate) fn say(&mut self, text: impl fmt::Display) {
+        if !self.quiet {
+            self.tell(&format!("{text}\n"));
         }
     }
 

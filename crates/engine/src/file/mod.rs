@@ -1,7 +1,7 @@
 //! The bytes of files: from file extents to the devices.
 //!
 //! From low to high: `extent`, `extent_edit` < `extents`, `read` < `plan`, `nocow`, `store` < `split_insert` < `write_back` < the
-//! calls: `write`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
+//! calls: `write`, `write_encoded`, `sync`, `truncate`, `fallocate`, `clone`, `seek`.
 
 mod change;
 mod clone;
@@ -22,6 +22,7 @@ mod sync;
 mod truncate;
 mod write;
 mod write_back;
+mod write_encoded;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub(crate) use extent::{DiskPart, Extent};
 pub(crate) use extent_edit::ExtentEdit;
 pub use fallocate::Fallocate;
 pub(crate) use sync::{Durable, FileSync};
+pub use write_encoded::EncodedData;
 
 use std::sync::{Arc, OnceLock, Weak};
 

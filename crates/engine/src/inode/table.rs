@@ -216,6 +216,30 @@ impl InodeTable {
     }
 }
 
+impl Inodes {
+    /// Reports a write-back error of a file in a subvolume that no sync has reported. INODE-1: such a file is in the
+    /// table.
+    pub(crate) fn report_loss_in(&self, root: RootId) -> Result<()> {
+        for shard in &self.table.shards {
+            let shard = shard.lock();
+            let of_root = shard.inodes.values().filter(|inode| inode.id.root == root);
+            let of_root: Vec<Arc<Inode>> = of_root.cloned().collect();
+            drop(shard);
+            for inode in of_root {
+                let mut state = inode.lock.write();
+                let errors = state.buffer.writeback_errors_mut();
+                if errors.is_unreported()
+                    && let Some(reason) = errors.report()
+                {
+                    let file = inode.id;
+                    return Err(Error::DataLost { file, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Inode {
     /// Nobody else holds it when this is asked, so that the lock is free.
     fn must_stay(&self) -> bool {

@@ -4,7 +4,7 @@ use ubtrfs_transaction::FileId;
 
 use super::{OpenFile, Volume};
 use crate::error::Result;
-use crate::file::{CacheStats, Durable, Fallocate};
+use crate::file::{CacheStats, Durable, EncodedData, Fallocate};
 use crate::inode::WritebackErrors;
 
 impl Volume {
@@ -150,6 +150,18 @@ impl Volume {
     /// Errors: as [`Volume::write`]; `offset` or length not whole sectors.
     pub fn write_direct(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.files.write_direct(id, offset, bytes)
+    }
+
+    /// Writes compressed data at `offset` of a regular file: it becomes an extent as it is. Returns false, with nothing
+    /// changed, where that cannot be; then the data must be written decompressed.
+    ///
+    /// That is so for files without checksums or copy-on-write, and for want of space in one piece. The data must be an
+    /// extent of whole sectors, or reach to the file's end. The caller knows that the bytes decompress: a file with other
+    /// bytes cannot be read.
+    ///
+    /// Errors: as [`Volume::write`]; an immutable file.
+    pub fn write_encoded(&self, id: FileId, offset: u64, data: &EncodedData<'_>) -> Result<bool> {
+        self.files.write_encoded(id, offset, data)
     }
 
     /// Makes a file that was opened for writing `size` bytes long.

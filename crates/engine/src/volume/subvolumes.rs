@@ -118,6 +118,13 @@ impl Volume {
         self.subvolumes.set_received(id, from)
     }
 
+    /// Reports data that was written to files of a subvolume, and that was lost since on its way to the devices.
+    ///
+    /// Errors: data that was lost, once for each file; the first is returned.
+    pub fn check_data_stored(&self, id: RootId) -> Result<()> {
+        self.inodes.report_loss_in(id)
+    }
+
     /// Has `id` be mounted if no subvolume is named.
     pub fn set_default(&self, id: RootId) -> Result<()> {
         self.subvolumes.set_default(id)

@@ -294,6 +294,35 @@ impl<'a> Command<'a> {
         })
     }
 
+    /// The path of the file that it is about, or the name of the subvolume.
+    pub fn path(&self) -> Option<&'a [u8]> {
+        Some(match *self {
+            Command::Subvol { path, .. }
+            | Command::Snapshot { path, .. }
+            | Command::Mkfile { path, .. }
+            | Command::Mkdir { path, .. }
+            | Command::Symlink { path, .. }
+            | Command::Rename { path, .. }
+            | Command::Link { path, .. }
+            | Command::Unlink { path }
+            | Command::Rmdir { path }
+            | Command::SetXattr { path, .. }
+            | Command::RemoveXattr { path, .. }
+            | Command::Write { path, .. }
+            | Command::Clone { path, .. }
+            | Command::Truncate { path, .. }
+            | Command::Chmod { path, .. }
+            | Command::Chown { path, .. }
+            | Command::Utimes { path, .. }
+            | Command::UpdateExtent { path, .. }
+            | Command::Fallocate { path, .. }
+            | Command::Fileattr { path, .. }
+            | Command::EncodedWrite { path, .. } => path,
+            Command::Mknod(new) | Command::Mkfifo(new) | Command::Mksock(new) => new.path,
+            Command::End | Command::Unknown { .. } => return None,
+        })
+    }
+
     pub(super) fn decode(kind: CommandKind, from: &Attributes<'a>) -> Result<Self, Fault> {
         let path = || from.text(Attribute::Path);
         Ok(match kind {

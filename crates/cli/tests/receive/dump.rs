@@ -4,54 +4,19 @@
 //! Needs root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::source::{
+    CHANGES, FILES, OURS, PROGS_VERSION, btrfs, has_progs, ready, shell, snapshot,
+};
 use ubtrfs_sim::fill::{self, Scale};
-use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 use ubtrfs_stream::{
     Command as StreamCommand, CommandKind, StreamReader, StreamVersion, StreamWriter, Time,
 };
-
-/// The layout is that of this version.
-const PROGS_VERSION: &[u8] = b"btrfs-progs v6.14";
-const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
-
-fn has_progs() -> bool {
-    let version = Command::new("btrfs").arg("--version").output();
-    version.is_ok_and(|version| version.stdout.starts_with(PROGS_VERSION))
-}
-
-fn ready(test: &str) -> bool {
-    if !kernel::or_skip(test) {
-        return false;
-    }
-    let has_progs = has_progs();
-    if !has_progs {
-        eprintln!("SKIPPED {test}: not {}", PROGS_VERSION.escape_ascii());
-    }
-    has_progs
-}
-
-fn btrfs<const N: usize>(args: [&OsStr; N]) {
-    let output = Command::new("btrfs").arg("-q").args(args).output().unwrap();
-    assert!(output.status.success(), "btrfs {args:?}: {output:?}");
-}
-
-fn shell(dir: &Path, script: &str) {
-    let mut command = Command::new("bash");
-    command.args(["-euc", script]).current_dir(dir);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-}
-
-fn snapshot(of: &Path, to: &Path) {
-    let command = ["subvolume".as_ref(), "snapshot".as_ref(), "-r".as_ref()];
-    btrfs([command[0], command[1], command[2], of.as_ref(), to.as_ref()]);
-}
 
 fn dump(program: &str, stream: &Path) -> Output {
     let mut command = Command::new(program);
@@ -90,25 +55,6 @@ fn rewritten(stream: &[u8]) -> Vec<u8> {
     }
     writer.into_inner()
 }
-
-/// Names, kinds, attributes, holes and sharing that the text shows.
-const FILES: &str = r#"
-mkdir 'd 1'; echo hi > f; chown 5:6 f; chmod 4755 f
-printf x > $'odd\t\n\\ \x01\xff\xc3\xa9\e\a\x7f name'
-ln -s $'tar get\n' $'sym\nlink'; mkfifo p; mknod b b 259 1000; mknod c c 1 3
-setfattr -n user.a -v $'va l\n\x01' f; setfattr -n $'user.o dd\x02' f; setfacl -m u:7:r f
-ln f 'd 1/hard ln'
-head -c 300000 /dev/urandom > big; cp --reflink=always big $'big cl\tone'
-fallocate -l 1M pre; truncate -s 5G sparse
-touch compressed; btrfs property set compressed compression zstd
-head -c 400000 /dev/zero | tr '\0' a > compressed; touch -d '1901-02-03 04:05:06' f
-touch -d '2400-02-29 04:05:06' pre; sync .
-"#;
-const CHANGES: &str = r#"
-mv f 'f moved'; setfattr -x user.a 'f moved'; rm p; rm -r 'd 1'
-fallocate -p -o 4096 -l 8192 big; cp --reflink=always big big2; fallocate -l 8192 -o 16384 big
-truncate -s 1000 compressed; chattr +A pre; mkdir d2; mv c d2; sync .
-"#;
 
 /// Streams of the same snapshots: whole and of the difference, in each version, and without data.
 fn send(top: &Path, dir: &Path) -> Vec<(String, PathBuf)> {
@@ -291,15 +237,4 @@ fn a_stream_may_come_from_standard_input() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdout, b"unlink          ./a\n");
-}
-
-#[test]
-fn receiving_is_refused() {
-    for args in [&["receive", "/"][..], &["receive", "-e", "-E", "0", "/"]] {
-        let stdin = File::open("/dev/null").unwrap();
-        let output = Command::new(OURS).args(args).stdin(stdin).output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        let wanted = b"ERROR: 'receive' is not supported by ubtrfs, except 'receive --dump'\n";
-        assert_eq!(output.stderr, wanted);
-    }
 }

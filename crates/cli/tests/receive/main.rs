@@ -1,0 +1,8 @@
+//! `ubtrfs receive`, beside `btrfs receive`: streams of the kernel, and streams that no kernel sends.
+//!
+//! Streams of the kernel need root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
+
+mod dump;
+mod hostile;
+mod images;
+mod source;

@@ -1,0 +1,284 @@
+//! Writing data that is compressed already: it is stored as it comes.
+//!
+//! Not here: whether the bytes decompress, and what to do with data that the file cannot take so.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ubtrfs_device::nonblocking;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::features::Incompat;
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_transaction::csum_tree::CsumShape;
+use ubtrfs_transaction::{DiskExtent, EditEstimate, FileId, Reservation, TransactionHandle, lock};
+
+use super::Files;
+use super::change::{end_of, note_write, read_file, refuse_flags};
+use super::extent::{DiskPart, Extent, InlineExtent};
+use super::extent_edit::ExtentEdit;
+use super::extents::MAX_COMPRESSED_BYTES;
+use super::write_back::{GROW_SECTORS, enter_extent_edit};
+use crate::error::{Error, Result};
+use crate::inode::{DelallocReservation, FileExtentsState, Inode, Wanted};
+
+/// Items that an extent that is replaced costs: what is left of it on both sides, and their references.
+const REPLACED_ITEMS: u64 = 6;
+/// The smallest sector: data of an extent is padded to it at least.
+const LEAST_SECTOR_BYTES: u64 = 4096;
+
+/// Compressed data, and the part of it that belongs into a file.
+#[derive(Clone, Debug)]
+pub struct EncodedData<'a> {
+    pub compression: Compression,
+    /// With or without the padding to whole sectors.
+    pub bytes: &'a [u8],
+    /// Its length when it is decompressed.
+    pub ram_bytes: u64,
+    /// Where in the decompressed data the file's part begins, and how long it is.
+    pub part: Range<u64>,
+}
+
+impl EncodedData<'_> {
+    fn part_len(&self) -> u64 {
+        self.part.end - self.part.start
+    }
+}
+
+impl Files {
+    /// Stores compressed data as an extent of the file at `offset`, as it is. False, with nothing changed, if the file
+    /// or the volume cannot take it so.
+    pub(crate) fn write_encoded(
+        &self,
+        id: FileId,
+        offset: u64,
+        data: &EncodedData<'_>,
+    ) -> Result<bool> {
+        nonblocking::check()?;
+        let sectorsize = self.roots.sectorsize();
+        if !is_storable(data, offset, sectorsize) {
+            return Ok(false);
+        }
+        let end = end_of(offset, data.part_len())?;
+        let inode = self.inodes.inode_to_change(id)?;
+        refuse_flags(&inode, InodeFlags::IMMUTABLE)?;
+        let disk_bytes = (data.bytes.len() as u64).next_multiple_of(sectorsize);
+        let range = offset..end.next_multiple_of(sectorsize);
+        let replaced = (range.end - range.start) / sectorsize + 1;
+        let delalloc = self.inodes.reserve_delalloc(
+            disk_bytes + GROW_SECTORS * sectorsize,
+            EditEstimate::neighbours(REPLACED_ITEMS * replaced),
+        )?;
+        let mut extents = lock::lock(&inode.extents)?;
+        self.write_back_locked(&inode, &mut extents)?;
+        let write = EncodedWrite {
+            files: self,
+            inode: &inode,
+            data,
+            range,
+            end,
+        };
+        let stored = write.store(&mut extents, delalloc)?;
+        drop(extents);
+        if stored && self.syncs_writes(&inode)? {
+            self.fsync(&inode)?;
+        }
+        Ok(stored)
+    }
+}
+
+/// Whether it has the shape of an extent.
+fn is_storable(data: &EncodedData<'_>, offset: u64, sectorsize: u64) -> bool {
+    let len = data.bytes.len() as u64;
+    data.compression != Compression::None
+        && !data.part.is_empty()
+        && len > 0
+        && len.next_multiple_of(sectorsize) <= MAX_COMPRESSED_BYTES
+        && data.ram_bytes <= MAX_COMPRESSED_BYTES
+        && len < data.ram_bytes
+        && data.part.end <= data.ram_bytes
+        && data.part.start.is_multiple_of(sectorsize)
+        && offset.is_multiple_of(sectorsize)
+}
+
+/// Compressed data on its way into a file whose extents are locked.
+struct EncodedWrite<'a> {
+    files: &'a Files,
+    inode: &'a Arc<Inode>,
+    data: &'a EncodedData<'a>,
+    /// Whole sectors of the file.
+    range: Range<u64>,
+    /// Where the data ends.
+    end: u64,
+}
+
+impl EncodedWrite<'_> {
+    fn store(
+        &self,
+        extents: &mut FileExtentsState,
+        mut delalloc: DelallocReservation,
+    ) -> Result<bool> {
+        let sectorsize = self.files.roots.sectorsize();
+        let item = read_file(self.inode)?;
+        let size = item.size.get();
+        let as_is = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
+        // Behind the end of its data the last sector of a file has zeros, which such an extent may not have.
+        let ends_file = self.end >= size || self.end.is_multiple_of(sectorsize);
+        if item.flags().intersects(as_is) || !ends_file {
+            return Ok(false);
+        }
+        if self.range.start > size {
+            let grown = delalloc.split(GROW_SECTORS * sectorsize);
+            self.files
+                .grow_locked(self.inode, extents, self.range.start, grown)?;
+        }
+        let extent_edit = ExtentEdit::load(self.inode, sectorsize, self.range.clone())?;
+        let reaches_out = extent_edit
+            .overlapping(self.range.clone())
+            .any(|(range, old)| matches!(old, Extent::Inline(_)) && range.end > self.range.end);
+        if reaches_out {
+            // EXTENT-EDIT-2
+            return Ok(false);
+        }
+        extents.forget();
+        match self.inline(size) {
+            Some(inline) => self.enter(extent_edit, Extent::Inline(inline), Vec::new())?,
+            None => return self.store_on_disk(extent_edit, delalloc),
+        }
+        Ok(true)
+    }
+
+    /// A whole file that is small enough for its item.
+    fn inline(&self, size: u64) -> Option<InlineExtent> {
+        let sectorsize = self.files.roots.sectorsize();
+        let nodesize = self.files.roots.superblock().nodesize.get() as usize;
+        let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
+        let most = self.files.inodes.settings.max_inline_bytes();
+        let len = self.data.bytes.len() as u64;
+        let is_whole = self.range.start == 0
+            && self.data.part == (0..self.data.ram_bytes)
+            && self.end >= size
+            && self.data.ram_bytes <= sectorsize;
+        // Data that is padded was not in an item, where LZO has other rules.
+        let is_small = len <= most.min(room as u64) && !len.is_multiple_of(LEAST_SECTOR_BYTES);
+        (is_whole && is_small).then(|| InlineExtent {
+            generation: 0,
+            ram_bytes: self.data.ram_bytes,
+            compression: self.data.compression,
+            stored: self.data.bytes.into(),
+        })
+    }
+
+    fn store_on_disk(
+        &self,
+        extent_edit: ExtentEdit,
+        mut delalloc: DelallocReservation,
+    ) -> Result<bool> {
+        let sectorsize = self.files.roots.sectorsize();
+        let inodes = &self.files.inodes;
+        let mut bytes = self.data.bytes.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(sectorsize as usize), 0);
+        let len = bytes.len() as u64;
+        let before = extent_edit.before(self.range.start);
+        let wanted = Wanted {
+            bytes: len,
+            min_bytes: len,
+            hint: match before {
+                Some(Extent::Disk(part)) => Some(part.end()),
+                _ => None,
+            },
+        };
+        let (start, len) = match delalloc.allocate(inodes, &wanted) {
+            Ok(space) => space,
+            // In one piece there is none.
+            Err(error) if error.is_no_space() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let manager = inodes.transactions()?;
+        manager.counters.count_data(len);
+        let extent = Extent::Disk(DiskPart {
+            generation: 0,
+            ram_bytes: self.data.ram_bytes.next_multiple_of(sectorsize),
+            compression: self.data.compression,
+            prealloc: false,
+            disk: DiskExtent { start, len },
+            offset: self.data.part.start,
+            len: self.range.end - self.range.start,
+        });
+        let written = manager.write_data(&[(start, &bytes)]);
+        let entered = written
+            .map_err(Error::from)
+            .and_then(|()| self.enter(extent_edit, extent, self.sums(&bytes)));
+        if entered.is_err() {
+            manager.space.give_back(start, len);
+        }
+        entered.map(|()| true)
+    }
+
+    fn sums(&self, bytes: &[u8]) -> Vec<u8> {
+        let superblock = self.files.roots.superblock();
+        let sectorsize = superblock.sectorsize.get() as usize;
+        let mut sums = Vec::new();
+        superblock
+            .csum_type()
+            .compute_sectors(bytes, sectorsize, &mut sums);
+        sums
+    }
+
+    /// Puts the extent among those of the file. `sums`: of its sectors on disk.
+    fn enter(&self, mut extent_edit: ExtentEdit, extent: Extent, sums: Vec<u8>) -> Result<()> {
+        let files = self.files;
+        let csum_tree = files.roots.tree(RootId::CSUM_TREE)?;
+        let shape = CsumShape::of(&files.roots.superblock());
+        let _state = lock::write(&self.inode.lock)?;
+        let mut item = read_file(self.inode)?;
+        note_write(&mut item);
+        let txn = files.join_to_change_file(self.inode, Reservation::already_made())?;
+        let generation = txn.transid().0;
+        let made = match &extent {
+            Extent::Disk(part) => Some(part.disk),
+            _ => None,
+        };
+        extent_edit.replace(self.range.start, with_generation(extent, generation))?;
+        if let Some(made) = made {
+            txn.new_data_extent(made);
+            for (key, value) in shape.items(made.start, &sums) {
+                txn.insert(&csum_tree, key, value);
+            }
+        }
+        self.use_feature(&txn);
+        let size = item.size.get();
+        files.enter_size(
+            &mut extent_edit,
+            &mut item,
+            size..self.end.max(size),
+            generation,
+        );
+        enter_extent_edit(&txn, self.inode, &extent_edit, &mut item);
+        Ok(())
+    }
+
+    /// The superblock tells which algorithms a reader must know.
+    fn use_feature(&self, txn: &TransactionHandle<'_>) {
+        let feature = match self.data.compression {
+            Compression::Lzo => Incompat::COMPRESS_LZO,
+            Compression::Zstd => Incompat::COMPRESS_ZSTD,
+            Compression::None | Compression::Zlib => return,
+        };
+        if !self.files.roots.superblock().incompat().contains(feature) {
+            txn.edit_superblock(|edits| edits.use_feature(feature));
+        }
+    }
+}
+
+fn with_generation(extent: Extent, generation: u64) -> Extent {
+    match extent {
+        Extent::Inline(inline) => Extent::Inline(InlineExtent {
+            generation,
+            ..inline
+        }),
+        Extent::Disk(part) => Extent::Disk(DiskPart { generation, ..part }),
+        Extent::Hole { len, .. } => Extent::Hole { generation, len },
+    }
+}

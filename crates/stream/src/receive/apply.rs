@@ -1,0 +1,289 @@
+//! What each command means: its fields are judged, and the target does it.
+
+use ubtrfs_engine::FileTime;
+
+use super::encoded::Encoded;
+use super::error::CommandFault;
+use super::path::{TreePath, subvolume_name};
+use super::target::{CloneSource, Device, NewFile, Sent};
+use super::{Current, Receiver};
+use crate::format::{Command, NewNode, Time};
+
+/// The largest file that Linux can handle.
+const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+/// With a NUL, as in the kernel.
+const MAX_TARGET_BYTES: usize = 4096;
+
+const TYPE: u64 = 0o170_000;
+const CHAR_DEVICE: u64 = 0o020_000;
+const BLOCK_DEVICE: u64 = 0o060_000;
+const PERMISSIONS: u64 = 0o7777;
+
+type Applied = Result<(), CommandFault>;
+
+impl Receiver<'_> {
+    /// Does one command.
+    pub(super) fn apply(&mut self, command: &Command<'_>) -> Applied {
+        match *command {
+            Command::Subvol {
+                path,
+                uuid,
+                ctransid,
+            } => return self.begin(command, path, Sent { uuid, ctransid }, None),
+            Command::Snapshot {
+                path,
+                uuid,
+                ctransid,
+                clone_uuid,
+                clone_ctransid,
+            } => {
+                let parent = Sent {
+                    uuid: clone_uuid,
+                    ctransid: clone_ctransid,
+                };
+                return self.begin(command, path, Sent { uuid, ctransid }, Some(parent));
+            }
+            Command::End => return self.finish(),
+            Command::Unknown { .. } => return Ok(()),
+            _ => {}
+        }
+        let current = self.current.as_ref().ok_or(CommandFault::NoSubvolume)?;
+        if !current.is_begun {
+            return Err(CommandFault::NotBegun);
+        }
+        self.observer.begin(&current.name, command);
+        match *command {
+            Command::Write { .. } | Command::Clone { .. } | Command::EncodedWrite { .. } => {
+                self.apply_data(command)
+            }
+            Command::Truncate { path, size } => {
+                within_file(size, 0)?;
+                Ok(self.target.truncate(TreePath::below_root(path)?, size)?)
+            }
+            Command::Fallocate {
+                path,
+                mode,
+                offset,
+                len,
+            } => {
+                within_file(offset, len)?;
+                let path = TreePath::below_root(path)?;
+                Ok(self.target.fallocate(path, mode, offset, len)?)
+            }
+            Command::SetXattr { .. }
+            | Command::RemoveXattr { .. }
+            | Command::Chmod { .. }
+            | Command::Chown { .. }
+            | Command::Utimes { .. } => self.apply_attributes(command),
+            // As in btrfs-progs: there is no data, and the flags of inodes are the receiver's own.
+            Command::UpdateExtent { path, .. } | Command::Fileattr { path, .. } => {
+                TreePath::new(path)?;
+                Ok(())
+            }
+            _ => self.apply_names(command),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        command: &Command<'_>,
+        name: &[u8],
+        sent: Sent,
+        parent: Option<Sent>,
+    ) -> Applied {
+        // A failure to finish is one of the subvolume before, and this one is begun all the same.
+        let finished = self.finish();
+        if let Some(left) = self.current.take().filter(|left| left.is_begun) {
+            self.observer.unfinished(&left.name);
+        }
+        let name = subvolume_name(name)?;
+        self.current = Some(Current {
+            name: name.to_vec(),
+            sent,
+            is_sound: true,
+            is_begun: false,
+        });
+        self.observer.begin(name, command);
+        match parent {
+            None => self.target.create_subvolume(name)?,
+            Some(parent) => self.target.create_snapshot(name, &parent)?,
+        }
+        if let Some(current) = &mut self.current {
+            current.is_begun = true;
+        }
+        finished
+    }
+
+    fn finish(&mut self) -> Applied {
+        let Some(current) = &self.current else {
+            return Ok(());
+        };
+        if current.is_begun && current.is_sound {
+            self.target.finish(&current.sent)?;
+            self.current = None;
+        }
+        Ok(())
+    }
+
+    fn apply_names(&mut self, command: &Command<'_>) -> Applied {
+        let target = &mut self.target;
+        let at = TreePath::below_root;
+        match *command {
+            Command::Mkfile { path, .. } => target.create(at(path)?, &NewFile::File)?,
+            Command::Mkdir { path, .. } => target.create(at(path)?, &NewFile::Directory)?,
+            Command::Mkfifo(new) => target.create(at(new.path)?, &NewFile::Fifo)?,
+            Command::Mksock(new) => target.create(at(new.path)?, &NewFile::Socket)?,
+            Command::Mknod(new) => target.create(at(new.path)?, &new_device(&new)?)?,
+            Command::Symlink {
+                path, target: to, ..
+            } => {
+                if to.is_empty() || to.len() >= MAX_TARGET_BYTES {
+                    return Err(CommandFault::LinkTarget(to.len()));
+                }
+                target.create(at(path)?, &NewFile::Symlink(to))?;
+            }
+            Command::Rename { path, to } => target.rename(at(path)?, at(to)?)?,
+            Command::Link { path, existing } => target.link(at(path)?, at(existing)?)?,
+            Command::Unlink { path } => target.unlink(at(path)?)?,
+            Command::Rmdir { path } => target.rmdir(at(path)?)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_attributes(&mut self, command: &Command<'_>) -> Applied {
+        let target = &mut self.target;
+        match *command {
+            Command::SetXattr { path, name, value } => {
+                target.set_xattr(TreePath::new(path)?, name, value)?;
+            }
+            Command::RemoveXattr { path, name } => {
+                target.remove_xattr(TreePath::new(path)?, name)?;
+            }
+            Command::Chmod { path, mode } => {
+                if mode & !(TYPE | PERMISSIONS) != 0 {
+                    let what = "mode";
+                    return Err(CommandFault::Mode { what, value: mode });
+                }
+                target.chmod(TreePath::new(path)?, (mode & PERMISSIONS) as u32)?;
+            }
+            Command::Chown { path, uid, gid } => {
+                let (owner, group) = owner(uid, gid)?;
+                target.chown(TreePath::new(path)?, owner, group)?;
+            }
+            Command::Utimes {
+                path, atime, mtime, ..
+            } => target.set_times(TreePath::new(path)?, time(atime)?, time(mtime)?)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_data(&mut self, command: &Command<'_>) -> Applied {
+        match *command {
+            Command::Write { path, offset, data } => {
+                within_file(offset, data.len() as u64)?;
+                let path = TreePath::below_root(path)?;
+                Ok(self.target.write(path, offset, data)?)
+            }
+            Command::Clone {
+                offset,
+                len,
+                path,
+                clone_uuid,
+                clone_ctransid,
+                clone_path,
+                clone_offset,
+            } => {
+                within_file(offset, len)?;
+                within_file(clone_offset, len)?;
+                let sent = Sent {
+                    uuid: clone_uuid,
+                    ctransid: clone_ctransid,
+                };
+                let own = self.current.as_ref().map(|current| current.sent.uuid);
+                let from = CloneSource {
+                    subvolume: (own != Some(sent.uuid)).then_some(sent),
+                    path: TreePath::below_root(clone_path)?,
+                    offset: clone_offset,
+                };
+                let path = TreePath::below_root(path)?;
+                Ok(self.target.clone_range(path, offset, len, &from)?)
+            }
+            Command::EncodedWrite {
+                path,
+                offset,
+                unencoded_file_len: file_len,
+                unencoded_len,
+                unencoded_offset,
+                compression,
+                encryption,
+                data,
+            } => {
+                let encoded = Encoded {
+                    file_len,
+                    unencoded_len,
+                    unencoded_offset,
+                    compression,
+                    encryption: encryption.unwrap_or(0),
+                    data,
+                };
+                self.write_encoded(TreePath::below_root(path)?, offset, &encoded)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_encoded(&mut self, path: TreePath<'_>, offset: u64, encoded: &Encoded<'_>) -> Applied {
+        within_file(offset, encoded.file_len)?;
+        let (extent, plain) = self.decoder.decode(encoded)?;
+        let is_stored =
+            !self.options.force_decompress && self.target.write_encoded(path, offset, &extent)?;
+        if !is_stored {
+            self.target.write(path, offset, plain)?;
+        }
+        Ok(())
+    }
+}
+
+fn within_file(offset: u64, len: u64) -> Applied {
+    match offset.checked_add(len) {
+        Some(end) if end <= MAX_FILE_BYTES => Ok(()),
+        _ => Err(CommandFault::FileRange { offset, len }),
+    }
+}
+
+/// The highest number means none, to who changes owners.
+fn owner(uid: u64, gid: u64) -> Result<(u32, u32), CommandFault> {
+    let number = |id: u64| u32::try_from(id).ok().filter(|&id| id != u32::MAX);
+    number(uid)
+        .zip(number(gid))
+        .ok_or(CommandFault::Owner { uid, gid })
+}
+
+fn time(time: Time) -> Result<FileTime, CommandFault> {
+    match time.nsec {
+        0..1_000_000_000 => Ok(FileTime {
+            sec: time.sec,
+            nsec: time.nsec,
+        }),
+        nsec => Err(CommandFault::Time(nsec)),
+    }
+}
+
+fn new_device(new: &NewNode<'_>) -> Result<NewFile<'static>, CommandFault> {
+    // The kernel's 32 bits: 8 of the minor number, 12 of the major number, 12 more of the minor number.
+    let rdev = u32::try_from(new.rdev).map_err(|_| CommandFault::Device(new.rdev))?;
+    let device = Device {
+        major: rdev >> 8 & 0xfff,
+        minor: rdev & 0xff | rdev >> 12 & 0xf_ff00,
+    };
+    match new.mode & TYPE {
+        CHAR_DEVICE => Ok(NewFile::CharDevice(device)),
+        BLOCK_DEVICE => Ok(NewFile::BlockDevice(device)),
+        _ => Err(CommandFault::Mode {
+            what: "type of a device",
+            value: new.mode,
+        }),
+    }
+}

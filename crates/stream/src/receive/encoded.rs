@@ -1,0 +1,113 @@
+//! Encoded writes: their sizes are judged, and the data is decompressed, before any of it is stored.
+//!
+//! The kernel stores what it is given, and a reader meets an error later. Here data that does not decompress is an
+//! error of the stream.
+
+use ubtrfs_format::compress::{self, CodecError, Compression};
+
+use super::target::EncodedExtent;
+
+/// The kernel compresses at most this much into one extent, and stores at most as much.
+const MAX_EXTENT_BYTES: u64 = 128 << 10;
+/// Data on disk is whole sectors of at least this size; of an inline extent it is less.
+const LEAST_SECTOR_BYTES: usize = 4096;
+
+/// An encoded write as the stream has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encoded<'a> {
+    pub(super) file_len: u64,
+    pub(super) unencoded_len: u64,
+    pub(super) unencoded_offset: u64,
+    pub(super) compression: u32,
+    pub(super) encryption: u32,
+    pub(super) data: &'a [u8],
+}
+
+/// Why an encoded write is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EncodedFault {
+    #[error("compression {0} is unknown")]
+    Compression(u32),
+    #[error("encryption {0} is not supported")]
+    Encryption(u32),
+    #[error("{what} of {bytes} bytes is too large (max {MAX_EXTENT_BYTES})")]
+    TooLarge { what: &'static str, bytes: u64 },
+    #[error("bytes {offset} to {end} are not within the {len} of the decompressed data")]
+    Range { offset: u64, end: u64, len: u64 },
+    #[error("data cannot be decompressed: {0}")]
+    Codec(#[from] CodecError),
+}
+
+/// Buffers of a receiver, used again for each extent.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    plain: Vec<u8>,
+}
+
+impl Decoder {
+    /// The extent, and the part of its data that belongs into the file.
+    pub(super) fn decode<'a>(
+        &'a mut self,
+        encoded: &Encoded<'a>,
+    ) -> Result<(EncodedExtent<'a>, &'a [u8]), EncodedFault> {
+        encoded.check()?;
+        let (compression, lzo_sector_bytes) = encoded.algorithm()?;
+        let len = encoded.unencoded_len as usize;
+        self.plain.resize(len, 0);
+        let sectorsize = lzo_sector_bytes.unwrap_or(LEAST_SECTOR_BYTES);
+        let is_inline = !encoded.data.len().is_multiple_of(LEAST_SECTOR_BYTES);
+        compress::decompress(
+            compression,
+            encoded.data,
+            &mut self.plain,
+            sectorsize,
+            is_inline,
+        )?;
+        let from = encoded.unencoded_offset as usize;
+        let part = &self.plain[from..from + encoded.file_len as usize];
+        let extent = EncodedExtent {
+            compression,
+            lzo_sector_bytes,
+            bytes: encoded.data,
+            unencoded_len: encoded.unencoded_len,
+            unencoded_offset: encoded.unencoded_offset,
+            file_len: encoded.file_len,
+        };
+        Ok((extent, part))
+    }
+}
+
+impl Encoded<'_> {
+    fn check(&self) -> Result<(), EncodedFault> {
+        let sizes = [
+            ("compressed data", self.data.len() as u64),
+            ("decompressed data", self.unencoded_len),
+        ];
+        for (what, bytes) in sizes {
+            if bytes > MAX_EXTENT_BYTES {
+                return Err(EncodedFault::TooLarge { what, bytes });
+            }
+        }
+        if self.encryption != 0 {
+            return Err(EncodedFault::Encryption(self.encryption));
+        }
+        let (offset, len) = (self.unencoded_offset, self.unencoded_len);
+        let end = offset.saturating_add(self.file_len);
+        match end <= len {
+            true => Ok(()),
+            false => Err(EncodedFault::Range { offset, end, len }),
+        }
+    }
+
+    /// With the size of the sectors of LZO data.
+    fn algorithm(&self) -> Result<(Compression, Option<usize>), EncodedFault> {
+        Ok(match self.compression {
+            0 => (Compression::None, None),
+            1 => (Compression::Zlib, None),
+            2 => (Compression::Zstd, None),
+            // Sectors of 4, 8, 16, 32 and 64 KiB.
+            lzo @ 3..=7 => (Compression::Lzo, Some(LEAST_SECTOR_BYTES << (lzo - 3))),
+            other => return Err(EncodedFault::Compression(other)),
+        })
+    }
+}

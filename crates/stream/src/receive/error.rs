@@ -1,0 +1,101 @@
+//! Why a stream was not received.
+
+use std::fmt;
+
+use super::encoded::EncodedFault;
+use super::path::PathFault;
+use super::target::TargetError;
+use crate::format::{CommandKind, StreamError};
+
+/// A stream that was not received to its end, or not whole.
+#[derive(Debug)]
+pub struct ReceiveError {
+    pub cause: ReceiveFault,
+    /// The subvolume that was begun and not finished. It is left writable.
+    pub unfinished: Option<Vec<u8>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveFault {
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    #[error(transparent)]
+    Command(#[from] Box<CommandError>),
+    /// The errors were told one by one.
+    #[error("{0} commands failed")]
+    Commands(u64),
+}
+
+impl fmt::Display for ReceiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cause)?;
+        if let Some(name) = &self.unfinished {
+            let name = name.escape_ascii();
+            write!(f, "; subvolume '{name}' is not finished, and writable")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ReceiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // Its text is in ours.
+        self.cause.source()
+    }
+}
+
+/// A command that was not done.
+#[derive(Debug)]
+pub struct CommandError {
+    pub command: CommandKind,
+    /// Where the command begins in the stream.
+    pub offset: u64,
+    /// The file that it is about, if it names one.
+    pub path: Option<Vec<u8>>,
+    pub fault: CommandFault,
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (command, offset) = (self.command.name(), self.offset);
+        write!(f, "{command}")?;
+        if let Some(path) = &self.path {
+            write!(f, " '{}'", path.escape_ascii())?;
+        }
+        write!(f, " failed: {}", self.fault)?;
+        write!(f, " (command {command} at byte {offset} of the stream)")
+    }
+}
+
+impl std::error::Error for CommandError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // Its text is in ours.
+        self.fault.source()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandFault {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Path(#[from] PathFault),
+    #[error(transparent)]
+    Encoded(#[from] EncodedFault),
+    #[error("no subvolume was begun before")]
+    NoSubvolume,
+    #[error("the subvolume could not be begun")]
+    NotBegun,
+    #[error("bytes from {offset} on, {len} of them, are beyond what a file can have")]
+    FileRange { offset: u64, len: u64 },
+    #[error("invalid {what} {value:#o}")]
+    Mode { what: &'static str, value: u64 },
+    #[error("invalid owner {uid}:{gid}")]
+    Owner { uid: u64, gid: u64 },
+    #[error("invalid device number {0:#x}")]
+    Device(u64),
+    #[error("invalid time: {0} nanoseconds")]
+    Time(u32),
+    #[error("the target of a link has {0} bytes")]
+    LinkTarget(usize),
+}

@@ -1,0 +1,155 @@
+//! Receiving: the commands of a stream are judged, and done to a [`Target`].
+//!
+//! A stream is hostile input. Nothing is changed outside the subvolumes that it makes: paths lead down only, and links are
+//! not followed. Sizes are judged before anything is done. If all commands of a subvolume were done it
+//! is finished: it is read-only then, and says what it was received from.
+//!
+//! Memory: a command, an extent that is decompressed, and what the target keeps.
+//! Not here: what commands do to a volume (`volume`), reading them (`format`).
+
+mod apply;
+mod encoded;
+mod error;
+mod parent;
+mod path;
+mod path_cache;
+mod target;
+mod volume;
+
+use std::io::Read;
+
+pub use encoded::EncodedFault;
+pub use error::{CommandError, CommandFault, ReceiveError, ReceiveFault};
+pub use parent::find_sent;
+pub use path::{PathFault, TreePath};
+pub use path_cache::PathCache;
+pub use target::{CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError};
+pub use volume::{VolumeTarget, Watcher};
+
+use crate::format::{Command, StreamReader};
+use encoded::Decoder;
+
+/// How a stream is received.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveOptions {
+    /// After so many commands that failed no more is done; 0: never.
+    pub max_errors: u64,
+    /// Compressed data is decompressed, whatever the target can take.
+    pub force_decompress: bool,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        ReceiveOptions {
+            max_errors: 1,
+            force_decompress: false,
+        }
+    }
+}
+
+/// Hears how receiving goes on.
+pub trait ReceiveObserver {
+    /// A command is about to be done. `subvolume`: the one that it is about.
+    fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {}
+    /// A command was done that takes so many bytes of the stream.
+    fn advanced(&mut self, _bytes: u64) {}
+    /// A command failed, and the next one is done.
+    fn failed(&mut self, _error: &CommandError) {}
+    /// Commands of this subvolume failed: it is left as it is, and writable.
+    fn unfinished(&mut self, _subvolume: &[u8]) {}
+}
+
+/// The observer that does nothing.
+impl ReceiveObserver for () {}
+
+/// The subvolume that is being made.
+#[derive(Debug)]
+struct Current {
+    name: Vec<u8>,
+    sent: Sent,
+    /// None of its commands failed.
+    is_sound: bool,
+    /// It is there.
+    is_begun: bool,
+}
+
+/// Does the commands of streams, one after the other.
+pub struct Receiver<'a> {
+    target: &'a mut dyn Target,
+    observer: &'a mut dyn ReceiveObserver,
+    options: ReceiveOptions,
+    current: Option<Current>,
+    decoder: Decoder,
+}
+
+impl std::fmt::Debug for Receiver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver")
+            .field("options", &self.options)
+            .field("current", &self.current)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Receiver<'a> {
+    pub fn new(
+        target: &'a mut dyn Target,
+        observer: &'a mut dyn ReceiveObserver,
+        options: ReceiveOptions,
+    ) -> Receiver<'a> {
+        Receiver {
+            target,
+            observer,
+            options,
+            current: None,
+            decoder: Decoder::default(),
+        }
+    }
+
+    /// Receives all subvolumes of a stream, up to its command `end`.
+    ///
+    /// Errors: the stream is unsound; as many commands failed as may at most; fewer failed, and the rest was done. The
+    /// subvolumes before the one that is named are finished, unless the observer heard otherwise.
+    pub fn receive<R: Read>(&mut self, stream: &mut StreamReader<R>) -> Result<(), ReceiveError> {
+        let received = self.receive_commands(stream);
+        let unfinished = self.current.take().filter(|current| current.is_begun);
+        received.map_err(|cause| ReceiveError {
+            cause,
+            unfinished: unfinished.map(|current| current.name),
+        })
+    }
+
+    fn receive_commands<R: Read>(
+        &mut self,
+        stream: &mut StreamReader<R>,
+    ) -> Result<(), ReceiveFault> {
+        let mut failed = 0;
+        let mut offset = stream.offset();
+        while let Some(command) = stream.next_command()? {
+            if let Err(fault) = self.apply(&command) {
+                failed += 1;
+                let is_final = matches!(&fault, CommandFault::Target(error) if error.is_final());
+                let error = CommandError {
+                    command: command.kind().expect("unknown commands do nothing"),
+                    offset,
+                    path: command.path().map(<[u8]>::to_vec),
+                    fault,
+                };
+                if let Some(current) = &mut self.current {
+                    current.is_sound = false;
+                }
+                if is_final || failed == self.options.max_errors {
+                    return Err(Box::new(error).into());
+                }
+                self.observer.failed(&error);
+            }
+            let end = stream.offset();
+            self.observer.advanced(end - offset);
+            offset = end;
+        }
+        match failed {
+            0 => Ok(()),
+            failed => Err(ReceiveFault::Commands(failed)),
+        }
+    }
+}

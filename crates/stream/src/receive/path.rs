@@ -1,0 +1,125 @@
+//! Paths of a stream: judged before anything is done with them.
+//!
+//! Invariants
+//! - RECEIVE-PATH-1: a path has no empty name, `.` or `..`, and none that is too long. So it leads nowhere but down from
+//!   the root of a subvolume.
+
+use std::fmt;
+
+/// With a NUL, as in the kernel.
+const MAX_PATH_BYTES: usize = 4096;
+const MAX_NAME_BYTES: usize = 255;
+
+/// A path below the root of a subvolume; empty: the root itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TreePath<'a>(&'a [u8]);
+
+/// Why a path is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PathFault {
+    #[error("path of {0} bytes is too long")]
+    PathTooLong(usize),
+    #[error("name of {0} bytes is too long")]
+    NameTooLong(usize),
+    #[error("path has an empty name")]
+    EmptyName,
+    #[error("path has a name that is '.' or '..'")]
+    DotName,
+    #[error("name has a slash")]
+    Slash,
+    #[error("path is the subvolume itself")]
+    Root,
+}
+
+impl<'a> TreePath<'a> {
+    /// One slash may stand in front, which means nothing.
+    pub fn new(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
+        if path.len() >= MAX_PATH_BYTES {
+            return Err(PathFault::PathTooLong(path.len()));
+        }
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        // RECEIVE-PATH-1
+        if !path.is_empty() {
+            path.split(|&byte| byte == b'/').try_for_each(check_name)?;
+        }
+        Ok(TreePath(path))
+    }
+
+    /// A path that is not the subvolume's root.
+    pub fn below_root(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
+        let path = TreePath::new(path)?;
+        match path.0.is_empty() {
+            true => Err(PathFault::Root),
+            false => Ok(path),
+        }
+    }
+
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The directory and the name in it; None for the root.
+    pub fn split(self) -> Option<(TreePath<'a>, &'a [u8])> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(match self.0.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => (TreePath(&self.0[..at]), &self.0[at + 1..]),
+            None => (TreePath(b""), self.0),
+        })
+    }
+}
+
+impl fmt::Display for TreePath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// The name of a subvolume, which is no path.
+pub(super) fn subvolume_name(name: &[u8]) -> Result<&[u8], PathFault> {
+    match name.contains(&b'/') {
+        true => Err(PathFault::Slash),
+        false => check_name(name).map(|()| name),
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), PathFault> {
+    match name {
+        b"" => Err(PathFault::EmptyName),
+        b"." | b".." => Err(PathFault::DotName),
+        _ if name.len() > MAX_NAME_BYTES => Err(PathFault::NameTooLong(name.len())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_down_only() {
+        // RECEIVE-PATH-1
+        for bad in [
+            "..", "a/..", "../a", "a/../b", ".", "a//b", "a/", "//", "./a",
+        ] {
+            assert!(TreePath::new(bad.as_bytes()).is_err(), "{bad}");
+        }
+        for good in ["", "/", "a", "/a", "a/b", "...", "a/..b"] {
+            assert!(TreePath::new(good.as_bytes()).is_ok(), "{good}");
+        }
+        assert_eq!(TreePath::below_root(b"/"), Err(PathFault::Root));
+        let long = [b'n'; 256];
+        assert_eq!(TreePath::new(&long), Err(PathFault::NameTooLong(256)));
+        let path = [b"n/".as_slice(); 2100].concat();
+        assert_eq!(TreePath::new(&path), Err(PathFault::PathTooLong(4200)));
+    }
+
+    #[test]
+    fn names_of_subvolumes_are_no_paths() {
+        assert_eq!(subvolume_name(b"a/b"), Err(PathFault::Slash));
+        assert_eq!(subvolume_name(b".."), Err(PathFault::DotName));
+        assert_eq!(subvolume_name(b""), Err(PathFault::EmptyName));
+        assert_eq!(subvolume_name(b"a"), Ok(&b"a"[..]));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a stream is received into.
+
+use std::io;
+
+use ubtrfs_engine::FileTime;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::uuid::Uuid;
+
+use super::path::TreePath;
+
+/// A subvolume as the sender knows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sent {
+    pub uuid: Uuid,
+    /// The transaction that changed it last.
+    pub ctransid: Transid,
+}
+
+/// Makes one subvolume after the other. Paths are below the one that was begun last.
+///
+/// No call follows a symbolic link, or enters another subvolume.
+pub trait Target {
+    /// Begins with an empty subvolume in the destination.
+    fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError>;
+
+    /// Begins with a writable snapshot of a subvolume that was received, or is the one that was sent.
+    fn create_snapshot(&mut self, name: &[u8], parent: &Sent) -> Result<(), TargetError>;
+
+    /// Notes what the subvolume was received from, and makes it read-only.
+    fn finish(&mut self, sent: &Sent) -> Result<(), TargetError>;
+
+    fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError>;
+    fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError>;
+    /// Gives the file at `existing` the further name `path`.
+    fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError>;
+    fn unlink(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;
+    fn rmdir(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;
+
+    fn set_xattr(
+        &mut self,
+        path: TreePath<'_>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), TargetError>;
+    fn remove_xattr(&mut self, path: TreePath<'_>, name: &[u8]) -> Result<(), TargetError>;
+    /// `mode`: permission bits alone.
+    fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError>;
+    fn chown(&mut self, path: TreePath<'_>, uid: u32, gid: u32) -> Result<(), TargetError>;
+    fn set_times(
+        &mut self,
+        path: TreePath<'_>,
+        atime: FileTime,
+        mtime: FileTime,
+    ) -> Result<(), TargetError>;
+
+    fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError>;
+    /// Stores compressed data as it is. False, with nothing changed, if it must be decompressed.
+    fn write_encoded(
+        &mut self,
+        path: TreePath<'_>,
+        offset: u64,
+        extent: &EncodedExtent<'_>,
+    ) -> Result<bool, TargetError>;
+    fn clone_range(
+        &mut self,
+        path: TreePath<'_>,
+        offset: u64,
+        len: u64,
+        from: &CloneSource<'_>,
+    ) -> Result<(), TargetError>;
+    fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError>;
+    /// `mode` is that of fallocate(2).
+    fn fallocate(
+        &mut self,
+        path: TreePath<'_>,
+        mode: u32,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TargetError>;
+}
+
+/// A file to be made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NewFile<'a> {
+    File,
+    Directory,
+    Fifo,
+    Socket,
+    CharDevice(Device),
+    BlockDevice(Device),
+    Symlink(&'a [u8]),
+}
+
+/// The number of a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Device {
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// What a range shares its extents with.
+#[derive(Clone, Copy, Debug)]
+pub struct CloneSource<'a> {
+    /// None: the subvolume that is being received.
+    pub subvolume: Option<Sent>,
+    pub path: TreePath<'a>,
+    pub offset: u64,
+}
+
+/// Compressed data that was checked and decompresses.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedExtent<'a> {
+    pub compression: Compression,
+    /// The size of the sectors that LZO data was made for.
+    pub lzo_sector_bytes: Option<usize>,
+    /// Padded to whole sectors unless it is from an inode item.
+    pub bytes: &'a [u8],
+    pub unencoded_len: u64,
+    /// Where in the decompressed data the file's part begins.
+    pub unencoded_offset: u64,
+    pub file_len: u64,
+}
+
+/// Why a target did not do what a command says.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error(transparent)]
+    Engine(#[from] ubtrfs_engine::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("cannot find parent subvolume: none has or was received from UUID {0}")]
+    NoParent(Uuid),
+    #[error("cannot find clone source subvolume: none has or was received from UUID {0}")]
+    NoCloneSource(Uuid),
+    #[error("subvolume {id} with UUID {uuid} is not read-only: it may have changed since")]
+    Modified { id: RootId, uuid: Uuid },
+    #[error("subvolume {0} is not reachable from the destination's mount")]
+    Unreachable(RootId),
+    #[error("another subvolume is there")]
+    OtherSubvolume,
+    #[error("fallocate mode {0:#x} is not supported")]
+    FallocateMode(u32),
+}
+
+impl TargetError {
+    /// Whether further commands would fail for the same reason.
+    pub fn is_final(&self) -> bool {
+        match self {
+            TargetError::Engine(error) => matches!(
+                error,
+                ubtrfs_engine::Error::Aborted(_)
+                    | ubtrfs_engine::Error::ReadOnly
+                    | ubtrfs_engine::Error::Closed
+            ),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The files of one subvolume by path: looked up name by name, and remembered.
+
+use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs_format::ids::RootId;
+
+use crate::receive::path::TreePath;
+use crate::receive::path_cache::PathCache;
+use crate::receive::target::TargetError;
+
+/// Paths of this many directories take 2 MiB at most.
+const MAX_DIRS: usize = 512;
+
+/// Attributes by which a directory gives some to files that are made in it.
+pub(super) const HANDING_ON: [&[u8]; 2] = [b"system.posix_acl_default", b"btrfs.compression"];
+
+/// A directory that was found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct KnownDir {
+    pub(super) id: FileId,
+    /// New files in it take over attributes of it.
+    pub(super) hands_on: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) subvolume: RootId,
+    dirs: PathCache<KnownDir>,
+    /// Commands about one file follow each other.
+    file: Option<(Vec<u8>, FileId)>,
+}
+
+impl Files {
+    pub(super) fn of(subvolume: RootId) -> Files {
+        Files {
+            subvolume,
+            dirs: PathCache::new(MAX_DIRS),
+            file: None,
+        }
+    }
+
+    pub(super) fn dir(
+        &mut self,
+        volume: &Volume,
+        path: TreePath<'_>,
+    ) -> Result<KnownDir, TargetError> {
+        let bytes = path.as_bytes();
+        if let Some(dir) = self.dirs.get(bytes) {
+            return Ok(dir);
+        }
+        // From the deepest directory that is known.
+        let mut done = bytes.len();
+        let mut at = loop {
+            let Some(slash) = bytes[..done].iter().rposition(|&byte| byte == b'/') else {
+                done = 0;
+                break self.root(volume)?;
+            };
+            done = slash;
+            if let Some(dir) = self.dirs.get(&bytes[..slash]) {
+                done += 1;
+                break dir;
+            }
+        };
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let len = rest.iter().position(|&byte| byte == b'/');
+            let len = len.unwrap_or(rest.len());
+            at = known_dir(volume, child(volume, at.id, &rest[..len])?)?;
+            self.dirs.add(&bytes[..done + len], at);
+            done += len + 1;
+        }
+        Ok(at)
+    }
+
+    fn root(&mut self, volume: &Volume) -> Result<KnownDir, TargetError> {
+        if let Some(dir) = self.dirs.get(b"") {
+            return Ok(dir);
+        }
+        let dir = known_dir(volume, volume.root_dir(self.subvolume)?)?;
+        self.dirs.add(b"", dir);
+        Ok(dir)
+    }
+
+    /// The directory and the name in it.
+    pub(super) fn place<'p>(
+        &mut self,
+        volume: &Volume,
+        path: TreePath<'p>,
+    ) -> Result<(FileId, &'p [u8]), TargetError> {
+        let (dir, name) = path.split().ok_or(Error::Exists)?;
+        Ok((self.dir(volume, dir)?.id, name))
+    }
+
+    /// A file of any kind; a link is not followed.
+    pub(super) fn file(
+        &mut self,
+        volume: &Volume,
+        path: TreePath<'_>,
+    ) -> Result<FileId, TargetError> {
+        match &self.file {
+            Some((known, id)) if known == path.as_bytes() => return Ok(*id),
+            _ => {}
+        }
+        let Some((dir, name)) = path.split() else {
+            return Ok(self.root(volume)?.id);
+        };
+        let dir = self.dir(volume, dir)?;
+        let id = child(volume, dir.id, name)?;
+        self.know_file(path, id);
+        Ok(id)
+    }
+
+    pub(super) fn know_file(&mut self, path: TreePath<'_>, id: FileId) {
+        match &mut self.file {
+            Some((known, known_id)) => {
+                known.clear();
+                known.extend_from_slice(path.as_bytes());
+                *known_id = id;
+            }
+            file => *file = Some((path.as_bytes().to_vec(), id)),
+        }
+    }
+
+    /// What a path led to, and all below it, is not there any more.
+    pub(super) fn forget(&mut self, path: TreePath<'_>) {
+        let path = path.as_bytes();
+        let is_below = |other: &[u8]| {
+            let rest = other.strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        if self.file.as_ref().is_some_and(|(file, _)| is_below(file)) {
+            self.file = None;
+        }
+        self.dirs.forget(path);
+    }
+}
+
+/// What a name in a directory of a subvolume is.
+pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId, TargetError> {
+    let found = volume.lookup(dir, name)?.ok_or(Error::NotFound)?;
+    match found.root == dir.root {
+        true => Ok(found),
+        false => Err(TargetError::OtherSubvolume),
+    }
+}
+
+fn known_dir(volume: &Volume, id: FileId) -> Result<KnownDir, TargetError> {
+    if volume.stored_attr(id)?.kind != FileKind::Directory {
+        return Err(Error::NotADirectory(id).into());
+    }
+    let mut hands_on = false;
+    if !id.is_stub() {
+        for name in HANDING_ON {
+            hands_on |= volume.xattr(id, name)?.is_some();
+        }
+    }
+    Ok(KnownDir { id, hands_on })
+}

@@ -1,0 +1,406 @@
+//! A volume as the target: through the engine, by inodes.
+//!
+//! A path is resolved name by name, by looking directories up in directories. So nothing follows links. A name that
+//! leads to another subvolume is refused.
+
+mod files;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ubtrfs_engine::{
+    EncodedData, Error, Fallocate, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr,
+    SetTime, SubvolumeInfo, Volume, XattrMode,
+};
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::RootId;
+
+use super::parent::find_sent;
+use super::path::TreePath;
+use super::target::{CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError};
+use files::{Files, HANDING_ON, KnownDir, child};
+
+/// Attributes that a new file takes over from its directory. The sender's file need not have them.
+const HANDED_ON: [&[u8]; 3] = [
+    b"system.posix_acl_access",
+    b"system.posix_acl_default",
+    b"btrfs.compression",
+];
+/// Flags of fallocate(2).
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 16;
+
+/// Hears what is changed, for caches beside the engine.
+pub trait Watcher: Debug + Send {
+    /// A name is there now, or is another file's, or is gone.
+    fn entry(&self, dir: FileId, name: &[u8]);
+    /// Contents and attributes of a file are others.
+    fn file(&self, id: FileId);
+}
+
+/// Receives into a directory of a volume.
+#[derive(Debug)]
+pub struct VolumeTarget {
+    volume: Arc<Volume>,
+    dir: FileId,
+    watcher: Option<Box<dyn Watcher>>,
+    current: Option<Files>,
+    /// The subvolumes as they were when one was first looked for, while one is received.
+    subvolumes: Option<Vec<SubvolumeInfo>>,
+    /// Clone sources that were found.
+    sources: Vec<(Sent, Files)>,
+}
+
+/// Clone sources that are remembered.
+const MAX_SOURCES: usize = 16;
+
+impl VolumeTarget {
+    /// `dir`: where the subvolumes are made.
+    pub fn new(volume: &Arc<Volume>, dir: FileId) -> VolumeTarget {
+        VolumeTarget {
+            volume: Arc::clone(volume),
+            dir,
+            watcher: None,
+            current: None,
+            subvolumes: None,
+            sources: Vec::new(),
+        }
+    }
+
+    pub fn watched_by(self, watcher: Box<dyn Watcher>) -> VolumeTarget {
+        VolumeTarget {
+            watcher: Some(watcher),
+            ..self
+        }
+    }
+
+    fn begin(&mut self, id: RootId, name: &[u8]) {
+        self.current = Some(Files::of(id));
+        self.subvolumes = None;
+        self.sources.clear();
+        self.entry_changed(self.dir, name);
+    }
+
+    fn current(&mut self) -> Result<&mut Files, TargetError> {
+        Ok(self.current.as_mut().ok_or(Error::NotFound)?)
+    }
+
+    fn entry_changed(&self, dir: FileId, name: &[u8]) {
+        if let Some(watcher) = &self.watcher {
+            watcher.entry(dir, name);
+        }
+    }
+
+    fn file_changed(&self, id: FileId) {
+        if let Some(watcher) = &self.watcher {
+            watcher.file(id);
+        }
+    }
+
+    fn dir(&mut self, path: TreePath<'_>) -> Result<KnownDir, TargetError> {
+        let volume = Arc::clone(&self.volume);
+        self.current()?.dir(&volume, path)
+    }
+
+    /// The directory and the name in it.
+    fn place<'p>(&mut self, path: TreePath<'p>) -> Result<(FileId, &'p [u8]), TargetError> {
+        let volume = Arc::clone(&self.volume);
+        self.current()?.place(&volume, path)
+    }
+
+    fn file(&mut self, path: TreePath<'_>) -> Result<FileId, TargetError> {
+        let volume = Arc::clone(&self.volume);
+        self.current()?.file(&volume, path)
+    }
+
+    fn set_attr(&mut self, path: TreePath<'_>, set: &SetAttr) -> Result<(), TargetError> {
+        let id = self.file(path)?;
+        self.volume.set_attr(id, set)?;
+        self.file_changed(id);
+        Ok(())
+    }
+
+    fn source(&mut self, sent: &Sent) -> Result<&mut Files, TargetError> {
+        let known = self.sources.iter().position(|(known, _)| known == sent);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let files = self.find_source(sent)?;
+                if self.sources.len() == MAX_SOURCES {
+                    self.sources.remove(0);
+                }
+                self.sources.push((*sent, files));
+                self.sources.len() - 1
+            }
+        };
+        Ok(&mut self.sources[at].1)
+    }
+
+    fn find_source(&mut self, sent: &Sent) -> Result<Files, TargetError> {
+        if self.subvolumes.is_none() {
+            self.subvolumes = Some(self.volume.subvolumes()?);
+        }
+        let subvolumes = self.subvolumes.as_deref().unwrap_or_default();
+        let found = find_sent(subvolumes, sent, |_| true)?;
+        let id = found.ok_or(TargetError::NoCloneSource(sent.uuid))?;
+        Ok(Files::of(id))
+    }
+
+    fn source_file(&mut self, from: &CloneSource<'_>) -> Result<FileId, TargetError> {
+        let volume = Arc::clone(&self.volume);
+        match &from.subvolume {
+            Some(sent) => self.source(sent)?.file(&volume, from.path),
+            None => self.file(from.path),
+        }
+    }
+}
+
+fn new_inode<'a>(new: &NewFile<'a>) -> NewInode<'a> {
+    let device = |mode, device: Device| NewInode {
+        rdev: u64::from(device.major) << 20 | u64::from(device.minor),
+        ..NewInode::with_mode(mode)
+    };
+    match *new {
+        NewFile::File => NewInode::file(0o600),
+        NewFile::Directory => NewInode::directory(0o700),
+        NewFile::Fifo => NewInode::with_mode(0o010_600),
+        NewFile::Socket => NewInode::with_mode(0o140_600),
+        NewFile::CharDevice(number) => device(0o020_600, number),
+        NewFile::BlockDevice(number) => device(0o060_600, number),
+        NewFile::Symlink(target) => NewInode::symlink(target),
+    }
+}
+
+impl Target for VolumeTarget {
+    fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError> {
+        let root = NewInode::directory(0o755);
+        let id = self.volume.create_subvolume(self.dir, name, &root)?;
+        self.begin(id, name);
+        Ok(())
+    }
+
+    fn create_snapshot(&mut self, name: &[u8], parent: &Sent) -> Result<(), TargetError> {
+        let subvolumes = self.volume.subvolumes()?;
+        let source = find_sent(&subvolumes, parent, |_| true)?;
+        let source = source.ok_or(TargetError::NoParent(parent.uuid))?;
+        let id = self.volume.snapshot(source, self.dir, name, false)?;
+        self.begin(id, name);
+        Ok(())
+    }
+
+    /// What a crash leaves is either marked as received and whole, or not marked: its data is durable before.
+    fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
+        let id = self.current()?.subvolume;
+        self.volume.sync()?;
+        self.volume.check_data_stored(id)?;
+        let from = ReceivedFrom {
+            uuid: sent.uuid,
+            transid: sent.ctransid,
+            time: FileTime::default(),
+        };
+        self.volume.set_received(id, &from)?;
+        self.volume.set_read_only(id, true)?;
+        self.current = None;
+        Ok(())
+    }
+
+    fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError> {
+        let (dir_path, name) = path.split().ok_or(Error::Exists)?;
+        let dir = self.dir(dir_path)?;
+        let id = self.volume.create(dir.id, name, &new_inode(new))?;
+        if dir.hands_on {
+            for (name, _) in self.volume.xattrs(id)? {
+                if HANDED_ON.contains(&&*name) {
+                    self.volume.remove_xattr(id, &name)?;
+                }
+            }
+        }
+        self.current()?.know_file(path, id);
+        self.entry_changed(dir.id, name);
+        Ok(())
+    }
+
+    fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError> {
+        let (dir, name) = self.place(path)?;
+        let (to_dir, to_name) = self.place(to)?;
+        let id = child(&self.volume, dir, name)?;
+        let mode = RenameMode::Replace;
+        self.volume.rename(dir, name, (to_dir, to_name), mode)?;
+        let current = self.current()?;
+        current.forget(path);
+        current.forget(to);
+        current.know_file(to, id);
+        self.entry_changed(dir, name);
+        self.entry_changed(to_dir, to_name);
+        Ok(())
+    }
+
+    fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError> {
+        let file = self.file(existing)?;
+        let (dir, name) = self.place(path)?;
+        self.volume.link(file, dir, name)?;
+        self.entry_changed(dir, name);
+        self.file_changed(file);
+        Ok(())
+    }
+
+    fn unlink(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
+        let (dir, name) = self.place(path)?;
+        self.volume.unlink(dir, name)?;
+        self.current()?.forget(path);
+        self.entry_changed(dir, name);
+        Ok(())
+    }
+
+    fn rmdir(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
+        let (dir, name) = self.place(path)?;
+        // The entry of a nested subvolume that the snapshot did not copy is an empty directory.
+        child(&self.volume, dir, name)?;
+        self.volume.rmdir(dir, name)?;
+        self.current()?.forget(path);
+        self.entry_changed(dir, name);
+        Ok(())
+    }
+
+    fn set_xattr(
+        &mut self,
+        path: TreePath<'_>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), TargetError> {
+        let id = self.file(path)?;
+        self.volume.set_xattr(id, name, value, XattrMode::Any)?;
+        if HANDING_ON.contains(&name) {
+            self.current()?.forget(path);
+        }
+        self.file_changed(id);
+        Ok(())
+    }
+
+    fn remove_xattr(&mut self, path: TreePath<'_>, name: &[u8]) -> Result<(), TargetError> {
+        let id = self.file(path)?;
+        self.volume.remove_xattr(id, name)?;
+        if HANDING_ON.contains(&name) {
+            self.current()?.forget(path);
+        }
+        self.file_changed(id);
+        Ok(())
+    }
+
+    fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError> {
+        let mode = Some(mode);
+        self.set_attr(
+            path,
+            &SetAttr {
+                mode,
+                ..SetAttr::default()
+            },
+        )
+    }
+
+    fn chown(&mut self, path: TreePath<'_>, uid: u32, gid: u32) -> Result<(), TargetError> {
+        let set = SetAttr {
+            uid: Some(uid),
+            gid: Some(gid),
+            ..SetAttr::default()
+        };
+        self.set_attr(path, &set)
+    }
+
+    fn set_times(
+        &mut self,
+        path: TreePath<'_>,
+        atime: FileTime,
+        mtime: FileTime,
+    ) -> Result<(), TargetError> {
+        let set = SetAttr {
+            atime: Some(SetTime::At(atime)),
+            mtime: Some(SetTime::At(mtime)),
+            ..SetAttr::default()
+        };
+        self.set_attr(path, &set)
+    }
+
+    fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError> {
+        let id = self.file(path)?;
+        self.volume.write(id, offset, data)?;
+        self.file_changed(id);
+        Ok(())
+    }
+
+    fn write_encoded(
+        &mut self,
+        path: TreePath<'_>,
+        offset: u64,
+        extent: &EncodedExtent<'_>,
+    ) -> Result<bool, TargetError> {
+        let sectorsize = self.volume.superblock().sectorsize.get() as usize;
+        let is_for_others = extent
+            .lzo_sector_bytes
+            .is_some_and(|bytes| bytes != sectorsize);
+        if is_for_others || extent.compression == Compression::None {
+            return Ok(false);
+        }
+        let id = self.file(path)?;
+        let data = EncodedData {
+            compression: extent.compression,
+            bytes: extent.bytes,
+            ram_bytes: extent.unencoded_len,
+            part: extent.unencoded_offset..extent.unencoded_offset + extent.file_len,
+        };
+        let is_stored = self.volume.write_encoded(id, offset, &data)?;
+        if is_stored {
+            self.file_changed(id);
+        }
+        Ok(is_stored)
+    }
+
+    fn clone_range(
+        &mut self,
+        path: TreePath<'_>,
+        offset: u64,
+        len: u64,
+        from: &CloneSource<'_>,
+    ) -> Result<(), TargetError> {
+        let source = self.source_file(from)?;
+        let id = self.file(path)?;
+        // To the engine a length of 0 means all of the source.
+        if len > 0 {
+            self.volume
+                .clone_range(source, from.offset, len, id, offset)?;
+            self.file_changed(id);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError> {
+        let id = self.file(path)?;
+        self.volume.truncate(id, size)?;
+        self.file_changed(id);
+        Ok(())
+    }
+
+    fn fallocate(
+        &mut self,
+        path: TreePath<'_>,
+        mode: u32,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TargetError> {
+        let keep_size = mode & KEEP_SIZE != 0;
+        let wanted = match mode & !KEEP_SIZE {
+            0 => Fallocate::Reserve { keep_size },
+            PUNCH_HOLE if keep_size => Fallocate::PunchHole,
+            ZERO_RANGE => Fallocate::ZeroRange { keep_size },
+            _ => return Err(TargetError::FallocateMode(mode)),
+        };
+        if len == 0 {
+            return Err(Error::Invalid("length").into());
+        }
+        let id = self.file(path)?;
+        self.volume.fallocate(id, wanted, offset, len)?;
+        self.file_changed(id);
+        Ok(())
+    }
+}
