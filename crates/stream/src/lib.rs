@@ -1,15 +1,15 @@
 //! Streams of btrfs send and receive.
 //!
 //! A stream is a list of commands that make a subvolume, or the difference of two snapshots. [`StreamReader`] and
-//! [`StreamWriter`] turn its bytes into [`Command`]s and back. [`dump`] shows them as text.
+//! [`StreamWriter`] turn its bytes into [`Command`]s and back. [`dump`] shows them as text. A [`Sender`] makes them of a
+//! read-only subvolume.
 //!
 //! [`Receiver`] does the commands of a stream to a [`Target`].
-//!
-//! Not here: making a stream from a volume.
 
 mod dump;
 mod format;
 mod receive;
+mod send;
 
 pub use dump::{CommandLines, DumpError, Escaped, dump};
 pub use format::{
@@ -21,3 +21,4 @@ pub use receive::{
     PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveObserver, ReceiveOptions, Receiver,
     Sent, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };
+pub use send::{CommandSink, CorruptFile, SendError, SendOptions, Sender};

@@ -88,6 +88,22 @@ impl Files {
         Ok(buf.len())
     }
 
+    /// Reads an extent as it is on disk, verified: `logical` is what the file has from `offset` on.
+    pub(crate) fn read_stored(
+        &self,
+        id: FileId,
+        offset: u64,
+        logical: Logical,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let attr = self.inodes.stored_attr(id)?;
+        let tree = self.roots.tree_of(id)?;
+        let _epoch = self.roots.node_store().epoch();
+        let reader = Reader::new(self, &tree, id, attr.flags);
+        let csums = reader.csums(logical, buf.len() as u64, offset)?;
+        reader.read_plain(logical, offset, csums.as_ref(), buf)
+    }
+
     fn read_buffered(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let inode = self.inodes.get(id)?;
         let _epoch = self.roots.node_store().epoch();

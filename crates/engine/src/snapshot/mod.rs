@@ -7,7 +7,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::compress::MAX_EXTENT_BYTES;
+use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::Tree;
@@ -48,7 +49,7 @@ impl Snapshot {
             item: tree.item(),
             view,
             tree,
-            root_dir: root_dir,
+            root_dir,
         };
         snapshot.check_unchanged()?;
         Ok(snapshot)
@@ -81,6 +82,27 @@ impl Snapshot {
     /// Costs what differs, not what there is: subtrees that both share are skipped. Both must be of one volume.
     pub fn compare_with(&self, old: Option<&Snapshot>) -> Comparison {
         Comparison::new(old.map(Snapshot::view), &self.view)
+    }
+
+    /// Reads the `disk_bytes` of an extent as they are on disk, verified: those of a file from `offset` on.
+    ///
+    /// Errors: no chunk holds them, or they are more than a compressed extent has; unreadable data.
+    pub fn read_stored(
+        &self,
+        ino: InodeNr,
+        offset: u64,
+        extent: Logical,
+        disk_bytes: u64,
+    ) -> Result<Vec<u8>> {
+        if disk_bytes > MAX_EXTENT_BYTES as u64 {
+            return Err(Error::Invalid("size of a compressed extent"));
+        }
+        let mut bytes = vec![0; disk_bytes as usize];
+        let id = FileId::new(self.id(), ino);
+        self.volume
+            .files
+            .read_stored(id, offset, extent, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Whether all that was read through it belongs together.

@@ -1,0 +1,302 @@
+//! The data of a regular file: what differs, as writes, holes, and extents as they are on disk.
+//!
+//! Invariants
+//! - DATA-1: the receiver's file is never longer than the new one once its data is begun. So data may end with the file
+//!   anywhere, and what was cut off does not come back.
+
+use std::ops::Range;
+
+use ubtrfs_engine::FileId;
+use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES};
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::FileKind;
+use ubtrfs_tree::Item;
+
+use super::error::{CorruptFile, Result};
+use super::extents::{DiskRange, FileMap, Stored, item_range};
+use super::job::Job;
+use super::update::Update;
+use crate::format::{Command, StreamVersion};
+
+/// What one command carries at most; as the kernel's do.
+const V1_WRITE_BYTES: u64 = 48 << 10;
+const V2_WRITE_BYTES: u64 = 128 << 10;
+/// What is read at once.
+const READ_BYTES: u64 = 1 << 20;
+/// Punch a hole, and keep the size.
+const PUNCH_HOLE: u32 = 3;
+
+/// How far the data of a file has come.
+#[derive(Debug, Default)]
+pub(super) struct FileData {
+    /// The size of the receiver's file.
+    size_there: u64,
+    size: u64,
+    /// Items that differ cover this range, and what is below it is sent.
+    differing: Range<u64>,
+    /// Ranges that are yet to be sent as one.
+    writes: Range<u64>,
+    zeros: Range<u64>,
+    /// The receiver's times of it have changed.
+    pub(super) is_touched: bool,
+    /// The receiver's capabilities of it are cleared.
+    pub(super) clears_capability: bool,
+}
+
+impl FileData {
+    pub(super) fn new(size_there: u64, size: u64) -> FileData {
+        FileData {
+            size_there,
+            size,
+            ..FileData::default()
+        }
+    }
+
+    fn wrote_to(&mut self, end: u64) {
+        self.size_there = self.size_there.max(end);
+        self.touch();
+    }
+
+    fn touch(&mut self) {
+        self.is_touched = true;
+        self.clears_capability = true;
+    }
+}
+
+/// How compression is numbered in a stream, which depends on the sector for LZO.
+fn stream_compression(compression: Compression, sectorsize: u64) -> u32 {
+    match compression {
+        Compression::None => 0,
+        Compression::Zlib => 1,
+        Compression::Zstd => 2,
+        Compression::Lzo => 3 + sectorsize.trailing_zeros().saturating_sub(12),
+    }
+}
+
+impl Job<'_> {
+    /// Notes an extent item that differs, and sends what lies before it.
+    pub(super) fn take_extent(
+        &mut self,
+        update: &mut Update,
+        old: Option<&Item>,
+        new: Option<&Item>,
+    ) -> Result<()> {
+        if update.after.kind != FileKind::Regular {
+            return Ok(());
+        }
+        self.cut(update)?;
+        for item in old.into_iter().chain(new) {
+            let (start, end) = item_range(self.new, item)?;
+            let differing = &mut update.data.differing;
+            if start > differing.end {
+                let range = differing.clone();
+                self.send_range(update, range)?;
+                update.data.differing = start..end;
+            } else {
+                differing.end = differing.end.max(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rest, and gives the file its size.
+    pub(super) fn finish_data(&mut self, update: &mut Update) -> Result<()> {
+        if update.after.kind != FileKind::Regular {
+            return Ok(());
+        }
+        self.cut(update)?;
+        let range = update.data.differing.clone();
+        self.send_range(update, range)?;
+        self.flush(update)?;
+        if update.data.size_there != update.data.size {
+            self.truncate(update)?;
+        }
+        Ok(())
+    }
+
+    /// DATA-1
+    fn cut(&mut self, update: &mut Update) -> Result<()> {
+        match update.data.size_there > update.data.size {
+            true => self.truncate(update),
+            false => Ok(()),
+        }
+    }
+
+    fn truncate(&mut self, update: &mut Update) -> Result<()> {
+        let size = update.data.size;
+        update.data.size_there = size;
+        update.data.touch();
+        let path = &update.path;
+        self.write(&Command::Truncate { path, size })
+    }
+
+    /// Sends what differs in a range of the file.
+    fn send_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
+        let end = range.end.min(update.data.size);
+        let mut at = range.start;
+        if at >= end {
+            return Ok(());
+        }
+        let mut new = FileMap::new(self.new, update.ino, at)?;
+        let before = update.before.zip(self.old);
+        let mut old = match before {
+            Some((_, old)) => Some(FileMap::new(old, update.ino, at)?),
+            None => None,
+        };
+        let old_size = before.map_or(0, |(before, _)| before.size());
+        while at < end {
+            let (stored, new_end) = new.at(at)?;
+            let (was, old_end) = match &mut old {
+                Some(old) if at < old_size => {
+                    let (was, end) = old.at(at)?;
+                    (was, end.min(old_size))
+                }
+                _ => (Stored::Nothing, u64::MAX),
+            };
+            let to = new_end.min(old_end).min(end);
+            if !stored.is_same(&was) {
+                self.send_piece(update, &stored, at..to)?;
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
+    fn send_piece(
+        &mut self,
+        update: &mut Update,
+        stored: &Stored,
+        range: Range<u64>,
+    ) -> Result<()> {
+        if self.options.no_data {
+            return self.name_range(update, range);
+        }
+        match stored {
+            Stored::Nothing => {
+                if update.data.zeros.end != range.start {
+                    self.flush(update)?;
+                    update.data.zeros.start = range.start;
+                }
+                update.data.zeros.end = range.end;
+                Ok(())
+            }
+            Stored::Disk(disk) if self.is_sent_encoded(disk, &range) => {
+                self.flush(update)?;
+                self.write_encoded(update, disk, range)
+            }
+            Stored::Inline { .. } | Stored::Disk(_) => {
+                if update.data.writes.end != range.start {
+                    self.flush(update)?;
+                    update.data.writes.start = range.start;
+                }
+                update.data.writes.end = range.end;
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that a range has other data.
+    fn name_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
+        update.data.wrote_to(range.end);
+        self.write(&Command::UpdateExtent {
+            path: &update.path,
+            offset: range.start,
+            len: range.end - range.start,
+        })
+    }
+
+    fn is_sent_encoded(&self, disk: &DiskRange, range: &Range<u64>) -> bool {
+        self.options.compressed
+            && disk.compression != Compression::None
+            && disk.disk_bytes <= range.end - range.start
+            && disk.ram_bytes <= MAX_EXTENT_BYTES as u64
+    }
+
+    fn write_encoded(
+        &mut self,
+        update: &mut Update,
+        disk: &DiskRange,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let snapshot = self.new.snapshot;
+        let sectorsize = u64::from(snapshot.volume().superblock().sectorsize.get());
+        let ino = InodeNr(update.ino);
+        let data = snapshot.read_stored(ino, range.start, disk.extent, disk.disk_bytes)?;
+        update.data.wrote_to(range.end);
+        self.write(&Command::EncodedWrite {
+            path: &update.path,
+            offset: range.start,
+            unencoded_file_len: range.end - range.start,
+            unencoded_len: disk.ram_bytes,
+            unencoded_offset: disk.offset,
+            compression: stream_compression(disk.compression, sectorsize),
+            encryption: Some(0),
+            data: &data,
+        })
+    }
+
+    /// Sends ranges that were held back.
+    fn flush(&mut self, update: &mut Update) -> Result<()> {
+        let zeros = std::mem::take(&mut update.data.zeros);
+        if !zeros.is_empty() {
+            self.write_zeros(update, zeros)?;
+        }
+        let writes = std::mem::take(&mut update.data.writes);
+        if !writes.is_empty() {
+            self.write_range(update, writes)?;
+        }
+        Ok(())
+    }
+
+    fn max_write(&self) -> u64 {
+        match self.options.version {
+            StreamVersion::V1 => V1_WRITE_BYTES,
+            StreamVersion::V2 => V2_WRITE_BYTES,
+        }
+    }
+
+    fn write_zeros(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
+        let path = &update.path;
+        if self.options.version >= StreamVersion::V2 {
+            update.data.touch();
+            return self.write(&Command::Fallocate {
+                path,
+                mode: PUNCH_HOLE,
+                offset: range.start,
+                len: range.end - range.start,
+            });
+        }
+        let zeros = vec![0; self.max_write() as usize];
+        let mut offset = range.start;
+        while offset < range.end {
+            let len = self.max_write().min(range.end - offset);
+            let data = &zeros[..len as usize];
+            self.write(&Command::Write { path, offset, data })?;
+            offset += len;
+        }
+        update.data.wrote_to(range.end);
+        Ok(())
+    }
+
+    fn write_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
+        let snapshot = self.new.snapshot;
+        let id = FileId::new(snapshot.id(), InodeNr(update.ino));
+        let mut buffer = vec![0; READ_BYTES.min(range.end - range.start) as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let len = READ_BYTES.min(range.end - at) as usize;
+            let part = &mut buffer[..len];
+            if snapshot.volume().read(id, at, part)? != len {
+                return Err(self.new.corrupt(update.ino, CorruptFile::ShortRead));
+            }
+            let path = &update.path;
+            for (number, data) in part.chunks(self.max_write() as usize).enumerate() {
+                let offset = at + number as u64 * self.max_write();
+                self.write(&Command::Write { path, offset, data })?;
+            }
+            at += len as u64;
+        }
+        update.data.wrote_to(range.end);
+        Ok(())
+    }
+}

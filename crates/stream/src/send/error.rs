@@ -1,0 +1,54 @@
+//! Why a subvolume cannot be sent.
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_tree::TreeError;
+
+use crate::format::WriteError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    #[error(transparent)]
+    Engine(#[from] ubtrfs_engine::Error),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The top level, and a subvolume that is being deleted.
+    #[error("subvolume {0} has no name")]
+    Nameless(RootId),
+    #[error("compressed data needs stream version 2")]
+    CompressedNeedsVersion2,
+    #[error("subvolumes {0} and {1} are not of the same volume")]
+    OtherVolume(RootId, RootId),
+    #[error("subvolume {root}: inode {ino} {what}", root = .root, ino = .ino)]
+    Corrupt {
+        root: RootId,
+        ino: InodeNr,
+        what: CorruptFile,
+    },
+}
+
+impl From<TreeError> for SendError {
+    fn from(error: TreeError) -> SendError {
+        SendError::Engine(error.into())
+    }
+}
+
+/// What is wrong with an inode that cannot be sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum CorruptFile {
+    #[error("has an item that cannot be decoded")]
+    Undecodable,
+    #[error("has no name")]
+    NoName,
+    #[error("is its own ancestor, or lies too deep")]
+    Loop,
+    #[error("has a path that is too long")]
+    PathTooLong,
+    #[error("has no type in its mode")]
+    Mode,
+    #[error("has extents beyond the file offsets")]
+    ExtentRange,
+    #[error("is shorter than its item says")]
+    ShortRead,
+}
+
+pub(super) type Result<T> = std::result::Result<T, SendError>;

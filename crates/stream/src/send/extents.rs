@@ -1,0 +1,159 @@
+//! The extents of one file as a snapshot has them, at ascending offsets.
+//!
+//! Not here: what is sent of them (`data`).
+
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Cursor, Item};
+
+use super::error::{CorruptFile, Result};
+use super::file_tree::FileTree;
+
+/// What a file has from some offset on.
+#[derive(Clone, Debug)]
+pub(super) enum Stored {
+    /// Reads as zeros.
+    Nothing,
+    /// An inline extent that begins `skip` bytes before.
+    Inline {
+        item: Item,
+        skip: u64,
+    },
+    Disk(DiskRange),
+}
+
+/// A part of an extent on disk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct DiskRange {
+    pub(super) extent: Logical,
+    pub(super) disk_bytes: u64,
+    pub(super) ram_bytes: u64,
+    pub(super) compression: Compression,
+    /// Where in the decompressed extent it begins.
+    pub(super) offset: u64,
+}
+
+impl Stored {
+    /// Whether both read alike for certain.
+    pub(super) fn is_same(&self, other: &Stored) -> bool {
+        match (self, other) {
+            (Stored::Nothing, Stored::Nothing) => true,
+            (Stored::Disk(a), Stored::Disk(b)) => a.extent == b.extent && a.offset == b.offset,
+            (
+                Stored::Inline { item: a, skip },
+                Stored::Inline {
+                    item: b,
+                    skip: other,
+                },
+            ) => {
+                // The generation comes first.
+                skip == other && a.key() == b.key() && a.get(8..) == b.get(8..)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The range of the file that an extent item stands for.
+pub(super) fn item_range(tree: FileTree<'_>, item: &Item) -> Result<(u64, u64)> {
+    let key = item.key();
+    let corrupt = |what| tree.corrupt(key.objectid, what);
+    let extent = FileExtent::decode(item).ok_or_else(|| corrupt(CorruptFile::Undecodable))?;
+    let end = key.offset.checked_add(extent.num_bytes());
+    let end = end.filter(|&end| end <= i64::MAX as u64);
+    Ok((
+        key.offset,
+        end.ok_or_else(|| corrupt(CorruptFile::ExtentRange))?,
+    ))
+}
+
+/// Walks the extents of one file.
+pub(super) struct FileMap<'a> {
+    tree: FileTree<'a>,
+    ino: u64,
+    cursor: Cursor<'a>,
+    /// The extent that ends above all offsets that were asked for, with its range.
+    current: Option<(u64, u64, Item)>,
+}
+
+impl<'a> FileMap<'a> {
+    /// The extents from `offset` on.
+    pub(super) fn new(tree: FileTree<'a>, ino: u64, offset: u64) -> Result<FileMap<'a>> {
+        let mut cursor = tree.snapshot.view().cursor();
+        let key = Key::new(ino, KeyType::EXTENT_DATA, offset);
+        let is_extent = |cursor: &Cursor<'_>| {
+            cursor.current().is_some_and(|(found, _)| {
+                (found.objectid, found.item_type) == (ino, KeyType::EXTENT_DATA)
+            })
+        };
+        if !cursor.seek_floor(&key)? || !is_extent(&cursor) {
+            cursor.seek(&key)?;
+        }
+        let mut map = FileMap {
+            tree,
+            ino,
+            cursor,
+            current: None,
+        };
+        map.take()?;
+        Ok(map)
+    }
+
+    fn take(&mut self) -> Result<()> {
+        let item = self.cursor.item().filter(|item| {
+            (item.key().objectid, item.key().item_type) == (self.ino, KeyType::EXTENT_DATA)
+        });
+        self.current = match item {
+            Some(item) => {
+                let (start, end) = item_range(self.tree, &item)?;
+                Some((start, end, item))
+            }
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// What the file has at `offset`, and up to where. Offsets must ascend.
+    pub(super) fn at(&mut self, offset: u64) -> Result<(Stored, u64)> {
+        while let Some((_, end, _)) = &self.current
+            && *end <= offset
+        {
+            self.cursor.advance()?;
+            self.take()?;
+        }
+        let Some((start, end, item)) = &self.current else {
+            return Ok((Stored::Nothing, u64::MAX));
+        };
+        if *start > offset {
+            return Ok((Stored::Nothing, *start));
+        }
+        let corrupt = |what| self.tree.corrupt(self.ino, what);
+        let extent = FileExtent::decode(item).ok_or_else(|| corrupt(CorruptFile::Undecodable))?;
+        let skip = offset - start;
+        let stored = match extent {
+            FileExtent::Inline { .. } => Stored::Inline {
+                item: item.clone(),
+                skip,
+            },
+            FileExtent::Regular { prealloc: true, .. } => Stored::Nothing,
+            FileExtent::Regular { head, body, .. } => match body.disk() {
+                None => Stored::Nothing,
+                Some(extent) => Stored::Disk(DiskRange {
+                    extent,
+                    disk_bytes: body.disk_num_bytes.get(),
+                    ram_bytes: head.ram_bytes.get(),
+                    compression: Compression::from_raw(head.compression)
+                        .ok_or_else(|| corrupt(CorruptFile::Undecodable))?,
+                    offset: body
+                        .offset
+                        .get()
+                        .checked_add(skip)
+                        .ok_or_else(|| corrupt(CorruptFile::ExtentRange))?,
+                }),
+            },
+        };
+        Ok((stored, *end))
+    }
+}

@@ -1,0 +1,141 @@
+//! Inodes and names as one snapshot has them.
+//!
+//! Not here: where they are at the receiver (`receiver`).
+
+use ubtrfs_engine::Snapshot;
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
+use zerocopy::FromBytes;
+
+use super::error::{CorruptFile, Result, SendError};
+
+/// The root directory of every subvolume.
+pub(super) const ROOT_DIR: u64 = InodeNr::FIRST_FREE.0;
+
+/// A name of an inode.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct Name {
+    pub(super) dir: u64,
+    pub(super) name: Vec<u8>,
+}
+
+/// An inode item with its type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inode {
+    pub(super) item: InodeItem,
+    pub(super) kind: FileKind,
+}
+
+impl Inode {
+    pub(super) fn generation(&self) -> u64 {
+        self.item.generation.get()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.item.size.get()
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
+    /// Whether both are states of one inode, and not of two that had the same number.
+    pub(super) fn is_same(&self, other: &Inode) -> bool {
+        self.generation() == other.generation() && self.kind == other.kind
+    }
+}
+
+/// One snapshot to look things up in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileTree<'a> {
+    pub(super) snapshot: &'a Snapshot,
+}
+
+impl<'a> FileTree<'a> {
+    pub(super) fn corrupt(&self, ino: u64, what: CorruptFile) -> SendError {
+        SendError::Corrupt {
+            root: self.snapshot.id(),
+            ino: InodeNr(ino),
+            what,
+        }
+    }
+
+    /// Decodes an item. None for an inode that has lost its last name.
+    pub(super) fn decode(&self, ino: u64, bytes: &[u8]) -> Result<Option<Inode>> {
+        let item = InodeItem::read_from_prefix(bytes)
+            .map_err(|_| self.corrupt(ino, CorruptFile::Undecodable))?
+            .0;
+        if item.nlink.get() == 0 {
+            return Ok(None);
+        }
+        let kind = FileKind::from_mode(item.mode.get())
+            .ok_or_else(|| self.corrupt(ino, CorruptFile::Mode))?;
+        Ok(Some(Inode { item, kind }))
+    }
+
+    /// An inode that has a name.
+    pub(super) fn inode(&self, ino: u64) -> Result<Option<Inode>> {
+        let key = Key::new(ino, KeyType::INODE_ITEM, 0);
+        match self.snapshot.view().get(&key)? {
+            Some(item) => self.decode(ino, &item),
+            None => Ok(None),
+        }
+    }
+
+    /// All names of an inode, in the order of their items.
+    pub(super) fn names(&self, ino: u64) -> Result<Vec<Name>> {
+        let mut names = Vec::new();
+        let mut cursor = self.snapshot.view().cursor();
+        let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_REF, 0))?;
+        while more && let Some((key, bytes)) = cursor.current() {
+            if key.objectid != ino || key.item_type > KeyType::INODE_EXTREF {
+                break;
+            }
+            push_names(key, bytes, &mut names);
+            more = cursor.advance()?;
+        }
+        Ok(names)
+    }
+
+    /// The name that paths lead through.
+    pub(super) fn first_name(&self, ino: u64) -> Result<Name> {
+        let names = self.names(ino)?;
+        let first = names.into_iter().next();
+        first.ok_or_else(|| self.corrupt(ino, CorruptFile::NoName))
+    }
+
+    /// The inode that a name leads to. None for no entry, and for one of a nested subvolume.
+    pub(super) fn entry(&self, dir: u64, name: &[u8]) -> Result<Option<u64>> {
+        let found = self.location(dir, name)?;
+        Ok(found
+            .filter(|key| key.item_type == KeyType::INODE_ITEM)
+            .map(|key| key.objectid))
+    }
+
+    /// What an entry says of its place; also that of a nested subvolume.
+    pub(super) fn location(&self, dir: u64, name: &[u8]) -> Result<Option<Key>> {
+        let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
+        let Some(item) = self.snapshot.view().get(&key)? else {
+            return Ok(None);
+        };
+        let found = DirEntries::new(&item).find(|entry| entry.name == name);
+        Ok(found.map(|entry| entry.location()))
+    }
+}
+
+/// Adds the names that an item holds; nothing of an item that is none of names.
+fn push_names(key: Key, bytes: &[u8], names: &mut Vec<Name>) {
+    match key.item_type {
+        KeyType::INODE_REF => names.extend(InodeRefs::new(bytes).map(|found| Name {
+            dir: key.offset,
+            name: found.name.to_vec(),
+        })),
+        KeyType::INODE_EXTREF => names.extend(InodeExtrefs::new(bytes).map(|found| Name {
+            dir: found.parent,
+            name: found.name.to_vec(),
+        })),
+        _ => {}
+    }
+}

@@ -1,0 +1,129 @@
+//! What the phases of one send share: both snapshots, the receiver's state, and the stream.
+
+use std::collections::HashMap;
+
+use ubtrfs_engine::Snapshot;
+
+use super::error::Result;
+use super::file_tree::{FileTree, Inode, Name, ROOT_DIR};
+use super::receiver::Receiver;
+use super::{CommandSink, SendOptions};
+use crate::format::Command;
+
+/// How many answers about directories are remembered.
+const MAX_KNOWN_DIRS: usize = 1 << 16;
+
+pub(super) struct Job<'a> {
+    pub(super) new: FileTree<'a>,
+    /// Nothing in a full send.
+    pub(super) old: Option<FileTree<'a>>,
+    pub(super) options: SendOptions,
+    pub(super) receiver: Receiver,
+    known_dirs: HashMap<u64, bool>,
+    out: &'a mut dyn CommandSink,
+}
+
+/// A directory of the receiver: one of the new snapshot, or one that only the old one has.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Dir {
+    New(u64),
+    Gone(u64),
+}
+
+/// What becomes of the names of an inode.
+#[derive(Debug, Default)]
+pub(super) struct NamePlan {
+    /// Names that stay.
+    pub(super) kept: Vec<Name>,
+    pub(super) removed: Vec<Name>,
+    pub(super) added: Vec<Name>,
+}
+
+impl NamePlan {
+    /// The old name by which an inode is reached until it has its first new one.
+    pub(super) fn carrier(&self) -> Option<&Name> {
+        let moves = self.kept.is_empty() && !self.added.is_empty();
+        self.removed.first().filter(|_| moves)
+    }
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        new: &'a Snapshot,
+        old: Option<&'a Snapshot>,
+        options: SendOptions,
+        out: &'a mut dyn CommandSink,
+    ) -> Job<'a> {
+        Job {
+            new: FileTree { snapshot: new },
+            old: old.map(|snapshot| FileTree { snapshot }),
+            options,
+            receiver: Receiver::default(),
+            known_dirs: HashMap::new(),
+            out,
+        }
+    }
+
+    pub(super) fn write(&mut self, command: &Command<'_>) -> Result<()> {
+        Ok(self.out.write(command)?)
+    }
+
+    /// The inode in the old snapshot.
+    pub(super) fn old_inode(&self, ino: u64) -> Result<Option<Inode>> {
+        self.old.map_or(Ok(None), |old| old.inode(ino))
+    }
+
+    /// Whether a directory of this number is the same one in both snapshots.
+    pub(super) fn is_kept_dir(&mut self, ino: u64) -> Result<bool> {
+        if ino == ROOT_DIR {
+            return Ok(true);
+        }
+        let Some(old) = self.old else {
+            return Ok(false);
+        };
+        if let Some(&known) = self.known_dirs.get(&ino) {
+            return Ok(known);
+        }
+        let is_kept = match (old.inode(ino)?, self.new.inode(ino)?) {
+            (Some(old), Some(new)) => old.is_dir() && old.is_same(&new),
+            _ => false,
+        };
+        if self.known_dirs.len() >= MAX_KNOWN_DIRS {
+            self.known_dirs.clear();
+        }
+        self.known_dirs.insert(ino, is_kept);
+        Ok(is_kept)
+    }
+
+    /// Which directory a number means in the old snapshot.
+    pub(super) fn old_dir(&mut self, ino: u64) -> Result<Dir> {
+        Ok(match self.is_kept_dir(ino)? {
+            true => Dir::New(ino),
+            false => Dir::Gone(ino),
+        })
+    }
+
+    /// Which names of an inode that both snapshots have stay, go and come.
+    pub(super) fn name_plan(&mut self, ino: u64) -> Result<NamePlan> {
+        let old = self.old.map_or(Ok(Vec::new()), |old| old.names(ino))?;
+        let new = self.new.names(ino)?;
+        let mut plan = NamePlan::default();
+        // Two names of different directories are not the same if these have the same number.
+        let mut kept = std::collections::HashSet::new();
+        let known: std::collections::HashSet<&Name> = new.iter().collect();
+        for name in old {
+            match known.contains(&name) && self.is_kept_dir(name.dir)? {
+                true => {
+                    kept.insert(name.clone());
+                    plan.kept.push(name);
+                }
+                false => plan.removed.push(name),
+            }
+        }
+        plan.added = new
+            .into_iter()
+            .filter(|name| !kept.contains(name))
+            .collect();
+        Ok(plan)
+    }
+}

@@ -1,0 +1,162 @@
+//! Sending a read-only subvolume, whole or as its difference from another one.
+//!
+//! A send of a difference has five phases:
+//! 1. names of non-directories are removed (`removal`),
+//! 2. directories are made and moved (`receiver`),
+//! 3. inodes get their names, data and attributes, by ascending number (`walk`, `update`, `data`),
+//! 4. directories that are gone are removed,
+//! 5. changed directories get their times.
+//!
+//! Phases 1 and 3 walk the comparison of both snapshots. A full send is phases 3 and 5, and makes directories on the way.
+//!
+//! Memory: a path in each tree, buffers of data, numbers of directories that differ, and names of what is moved aside.
+//! Nothing is kept for a file.
+//!
+//! Equal snapshots and options give equal streams. No command of one fails at a receiver that has the parent as it is here.
+
+mod data;
+mod error;
+mod extents;
+mod file_tree;
+mod job;
+mod receiver;
+mod removal;
+mod update;
+mod walk;
+mod xattrs;
+
+use std::io::Write;
+
+use ubtrfs_engine::Snapshot;
+use ubtrfs_format::ids::Transid;
+use ubtrfs_format::uuid::Uuid;
+
+use crate::format::{Command, StreamVersion, StreamWriter, WriteError};
+use job::Job;
+
+pub use error::{CorruptFile, SendError};
+
+/// Takes the commands of a stream.
+pub trait CommandSink {
+    fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError>;
+}
+
+impl<W: Write> CommandSink for StreamWriter<W> {
+    fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError> {
+        StreamWriter::write(self, command)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendOptions {
+    /// That of the stream's header.
+    pub version: StreamVersion,
+    /// Says which ranges of files changed, and leaves the data out.
+    pub no_data: bool,
+    /// Sends compressed extents as they are on disk.
+    pub compressed: bool,
+}
+
+/// Sends one subvolume.
+#[derive(Debug)]
+pub struct Sender<'a> {
+    snapshot: &'a Snapshot,
+    parent: Option<&'a Snapshot>,
+    options: SendOptions,
+}
+
+impl<'a> Sender<'a> {
+    pub fn new(snapshot: &'a Snapshot, options: SendOptions) -> Sender<'a> {
+        Sender {
+            snapshot,
+            parent: None,
+            options,
+        }
+    }
+
+    /// Sends the difference from this one, which the receiver has.
+    #[must_use]
+    pub fn parent(mut self, parent: &'a Snapshot) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+
+    /// Writes the commands of the subvolume. [`Command::End`] is left to the caller: several may share one stream.
+    ///
+    /// Errors:
+    /// - a subvolume that has been made writable meanwhile;
+    /// - one that has no name, as the top level;
+    /// - an inode whose items are not sound;
+    /// - `out` fails.
+    pub fn send(&self, out: &mut dyn CommandSink) -> Result<(), SendError> {
+        self.check()?;
+        let (snapshot, parent) = (self.snapshot, self.parent);
+        self.begin(out)?;
+        let mut job = Job::new(snapshot, parent, self.options, out);
+        match job.old {
+            None => {
+                let dirs = job.update_inodes()?;
+                job.set_times(&dirs)?;
+            }
+            Some(old) => {
+                let changed = job.remove_names(old)?;
+                job.place_dirs(&changed)?;
+                let dirs = job.update_inodes()?;
+                job.remove_dirs(old, &changed.gone)?;
+                job.set_times(&dirs)?;
+            }
+        }
+        for read in self.parent.iter().chain([&self.snapshot]) {
+            read.check_unchanged()?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), SendError> {
+        if self.options.compressed && self.options.version < StreamVersion::V2 {
+            return Err(SendError::CompressedNeedsVersion2);
+        }
+        if let Some(other) = self.parent
+            && !std::ptr::eq(other.volume().as_ref(), self.snapshot.volume().as_ref())
+        {
+            return Err(SendError::OtherVolume(other.id(), self.snapshot.id()));
+        }
+        Ok(())
+    }
+
+    fn begin(&self, out: &mut dyn CommandSink) -> Result<(), SendError> {
+        let id = self.snapshot.id();
+        let place = self.snapshot.volume().subvolume_place(id)?;
+        let place = place.ok_or(SendError::Nameless(id))?;
+        let path = place.name.as_slice();
+        let (uuid, ctransid) = identity(self.snapshot);
+        let command = match self.parent {
+            None => Command::Subvol {
+                path,
+                uuid,
+                ctransid,
+            },
+            Some(parent) => {
+                let (clone_uuid, clone_ctransid) = identity(parent);
+                Command::Snapshot {
+                    path,
+                    uuid,
+                    ctransid,
+                    clone_uuid,
+                    clone_ctransid,
+                }
+            }
+        };
+        Ok(out.write(&command)?)
+    }
+}
+
+/// By what a receiver knows a subvolume: that which it was received from, if it was.
+fn identity(snapshot: &Snapshot) -> (Uuid, Transid) {
+    let item = snapshot.item();
+    let uuid = match item.received_uuid.is_nil() {
+        true => item.uuid,
+        false => item.received_uuid,
+    };
+    (uuid, Transid(item.ctransid.get()))
+}

@@ -1,0 +1,293 @@
+//! Where things are at the receiver while the stream is applied, and moving directories there.
+//!
+//! Nothing of it is a copy of a tree. What a phase has done follows from how far it has come; only exceptions are
+//! remembered.
+//!
+//! Invariants
+//! - RECEIVER-1: a directory is placed after all its ancestors in the new snapshot are. So no move makes a loop.
+//! - RECEIVER-2: a name that is to be used and still taken is freed by moving the other inode aside.
+
+use std::collections::{HashMap, HashSet};
+
+use ubtrfs_format::ids::InodeNr;
+
+use super::error::{CorruptFile, Result};
+use super::file_tree::{Inode, Name, ROOT_DIR};
+use super::job::{Dir, Job};
+use crate::format::Command;
+
+/// Paths are shorter than 4,096 bytes, so nothing lies deeper.
+const MAX_DEPTH: usize = 2048;
+const MAX_PATH_BYTES: usize = 4095;
+/// How many paths of directories are remembered.
+const MAX_KNOWN_PATHS: usize = 4096;
+
+/// How far the stream has come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Progress {
+    /// All that is left is where the old snapshot has it.
+    #[default]
+    Removing,
+    /// Directories below this number are placed. Of a full send, all that is below it.
+    Placing(u64),
+    /// All directories are placed, and non-directories below this number have their names.
+    Naming(u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    pub(super) progress: Progress,
+    /// Directories that both snapshots have at different places, ascending.
+    pub(super) moved: Vec<u64>,
+    /// Directories that were placed before their turn.
+    early: HashSet<u64>,
+    /// Inodes of the old snapshot that lie in the root directory under a name of their own.
+    asides: HashMap<u64, Vec<u8>>,
+    paths: HashMap<Dir, Vec<u8>>,
+    /// The root directory was used for inodes that were moved aside.
+    pub(super) touched_root: bool,
+}
+
+impl Receiver {
+    fn forget_paths(&mut self) {
+        self.paths.clear();
+    }
+
+    fn is_moved(&self, dir: u64) -> bool {
+        self.moved.binary_search(&dir).is_ok()
+    }
+
+    pub(super) fn is_aside(&self, ino: u64) -> bool {
+        self.asides.contains_key(&ino)
+    }
+
+    /// Whether a directory has had its turn, if it has one.
+    fn had_its_turn(&self, dir: u64) -> bool {
+        match self.progress {
+            Progress::Removing => false,
+            Progress::Placing(turn) => dir < turn || self.early.contains(&dir),
+            Progress::Naming(_) => true,
+        }
+    }
+}
+
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir.is_empty() {
+        true => name.to_vec(),
+        false => [dir, b"/", name].concat(),
+    }
+}
+
+impl Job<'_> {
+    /// Whether a directory of the new snapshot is where that has it.
+    fn is_placed(&mut self, dir: u64) -> Result<bool> {
+        if dir == ROOT_DIR || self.receiver.had_its_turn(dir) {
+            return Ok(true);
+        }
+        if self.receiver.progress == Progress::Removing {
+            return Ok(false);
+        }
+        Ok(self.is_kept_dir(dir)? && !self.receiver.is_moved(dir))
+    }
+
+    /// The path of a directory at the receiver, as of now.
+    pub(super) fn dir_path(&mut self, dir: Dir) -> Result<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut at = dir;
+        let mut head = Vec::new();
+        while at != Dir::New(ROOT_DIR) {
+            if let Some(path) = self.receiver.paths.get(&at) {
+                head.clone_from(path);
+                break;
+            }
+            let (Dir::New(ino) | Dir::Gone(ino)) = at;
+            if names.len() >= MAX_DEPTH {
+                return Err(self.new.corrupt(ino, CorruptFile::Loop));
+            }
+            let is_placed = matches!(at, Dir::New(_)) && self.is_placed(ino)?;
+            if !is_placed && let Some(orphan) = self.receiver.asides.get(&ino) {
+                head.clone_from(orphan);
+                break;
+            }
+            let name = match (is_placed, self.old) {
+                (false, Some(old)) => {
+                    let name = old.first_name(ino)?;
+                    at = self.old_dir(name.dir)?;
+                    name
+                }
+                _ => {
+                    let name = self.new.first_name(ino)?;
+                    at = Dir::New(name.dir);
+                    name
+                }
+            };
+            names.push(name.name);
+        }
+        let path = names
+            .iter()
+            .rev()
+            .fold(head, |path, name| join(&path, name));
+        if path.len() > MAX_PATH_BYTES {
+            let (Dir::New(ino) | Dir::Gone(ino)) = dir;
+            return Err(self.new.corrupt(ino, CorruptFile::PathTooLong));
+        }
+        if self.receiver.paths.len() >= MAX_KNOWN_PATHS {
+            self.receiver.forget_paths();
+        }
+        self.receiver.paths.insert(dir, path.clone());
+        Ok(path)
+    }
+
+    /// The path of a name that the new snapshot has.
+    pub(super) fn new_path(&mut self, name: &Name) -> Result<Vec<u8>> {
+        let dir = self.dir_path(Dir::New(name.dir))?;
+        self.checked(name, &dir)
+    }
+
+    /// The path of a name that the old snapshot has, as of now.
+    pub(super) fn old_path(&mut self, name: &Name) -> Result<Vec<u8>> {
+        let dir = self.old_dir(name.dir)?;
+        let dir = self.dir_path(dir)?;
+        self.checked(name, &dir)
+    }
+
+    fn checked(&self, name: &Name, dir: &[u8]) -> Result<Vec<u8>> {
+        let path = join(dir, &name.name);
+        match path.len() > MAX_PATH_BYTES {
+            true => Err(self.new.corrupt(name.dir, CorruptFile::PathTooLong)),
+            false => Ok(path),
+        }
+    }
+
+    /// Where an inode is that has `carrier` in the old snapshot and no name of the new one yet.
+    pub(super) fn carried_path(&mut self, ino: u64, carrier: &Name) -> Result<Vec<u8>> {
+        match self.receiver.asides.get(&ino) {
+            Some(orphan) => Ok(orphan.clone()),
+            None => self.old_path(carrier),
+        }
+    }
+
+    /// An inode that was aside has a name again.
+    pub(super) fn forget_aside(&mut self, ino: u64) {
+        self.receiver.asides.remove(&ino);
+    }
+
+    /// Puts a directory of the new snapshot in its place, and before it those above it.
+    pub(super) fn place(&mut self, dir: u64) -> Result<()> {
+        let mut above = Vec::new();
+        let mut at = dir;
+        while !self.is_placed(at)? {
+            if above.len() >= MAX_DEPTH {
+                return Err(self.new.corrupt(dir, CorruptFile::Loop));
+            }
+            let name = self.new.first_name(at)?;
+            let parent = name.dir;
+            above.push((at, name));
+            at = parent;
+        }
+        // RECEIVER-1
+        while let Some((ino, name)) = above.pop() {
+            self.place_one(ino, &name)?;
+        }
+        Ok(())
+    }
+
+    fn place_one(&mut self, ino: u64, name: &Name) -> Result<()> {
+        self.make_room(name)?;
+        let to = self.new_path(name)?;
+        if !self.is_kept_dir(ino)? {
+            let ino = InodeNr(ino);
+            self.write(&Command::Mkdir { path: &to, ino })?;
+        } else {
+            let path = self.dir_path(Dir::New(ino))?;
+            self.write(&Command::Rename {
+                path: &path,
+                to: &to,
+            })?;
+            self.forget_aside(ino);
+            self.receiver.forget_paths();
+        }
+        self.receiver.early.insert(ino);
+        Ok(())
+    }
+
+    /// The turn of a directory, or of any inode of a full send, is over.
+    pub(super) fn finish_turn(&mut self, ino: u64) {
+        self.receiver.progress = Progress::Placing(ino + 1);
+        self.receiver.early.remove(&ino);
+    }
+
+    /// All directories are placed.
+    pub(super) fn begin_naming(&mut self) {
+        self.receiver.progress = Progress::Naming(0);
+        self.receiver.early = HashSet::new();
+        self.receiver.forget_paths();
+    }
+
+    /// Makes sure that nothing has a name at the receiver which an inode of the new snapshot is to get.
+    pub(super) fn make_room(&mut self, name: &Name) -> Result<()> {
+        let Some(old) = self.old else {
+            return Ok(());
+        };
+        if !self.is_kept_dir(name.dir)? {
+            return Ok(());
+        }
+        let Some(ino) = old.entry(name.dir, &name.name)? else {
+            return Ok(());
+        };
+        if self.receiver.is_aside(ino) {
+            return Ok(());
+        }
+        let Some(holder) = old.inode(ino)? else {
+            return Ok(());
+        };
+        let in_the_way = match holder.is_dir() {
+            true => !self.is_kept_dir(ino)? || !self.is_placed(ino)?,
+            false => self.is_carried_by(ino, &holder, name)?,
+        };
+        if in_the_way {
+            // RECEIVER-2
+            let path = self.old_path(name)?;
+            self.move_aside(ino, &holder, &path)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a non-directory still has only this old name.
+    fn is_carried_by(&mut self, ino: u64, holder: &Inode, name: &Name) -> Result<bool> {
+        if let Progress::Naming(turn) = self.receiver.progress
+            && ino < turn
+        {
+            return Ok(false);
+        }
+        let is_kept = self.new.inode(ino)?.is_some_and(|new| new.is_same(holder));
+        Ok(is_kept && self.name_plan(ino)?.carrier() == Some(name))
+    }
+
+    fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
+        let orphan = self.free_name(ino, inode.generation())?;
+        self.write(&Command::Rename { path, to: &orphan })?;
+        self.receiver.asides.insert(ino, orphan);
+        self.receiver.touched_root = true;
+        if inode.is_dir() {
+            self.receiver.forget_paths();
+        }
+        Ok(())
+    }
+
+    /// A name that neither snapshot has in its root directory.
+    fn free_name(&self, ino: u64, generation: u64) -> Result<Vec<u8>> {
+        let mut number = 0u64;
+        loop {
+            let name = format!("o{ino}-{generation}-{number}").into_bytes();
+            let in_old = match self.old {
+                Some(old) => old.location(ROOT_DIR, &name)?.is_some(),
+                None => false,
+            };
+            if !in_old && self.new.location(ROOT_DIR, &name)?.is_none() {
+                return Ok(name);
+            }
+            number += 1;
+        }
+    }
+}

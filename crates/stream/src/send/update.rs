@@ -1,0 +1,216 @@
+//! One inode of the new snapshot: its names at the receiver, and its attributes.
+//!
+//! Not here: its data (`data`), extended attributes (`xattrs`).
+
+use ubtrfs_engine::FileId;
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::{FileKind, Timespec};
+
+use super::data::FileData;
+use super::error::{CorruptFile, Result};
+use super::file_tree::{Inode, ROOT_DIR};
+use super::job::{Dir, Job};
+use crate::format::{Command, NewNode, StreamVersion, Time};
+
+/// Bits of a mode that can be set.
+const PERMISSIONS: u32 = 0o7777;
+/// Set-user-ID and set-group-ID, which a change of owner clears.
+const SET_IDS: u32 = 0o6000;
+
+/// An inode on its way to what the new snapshot has.
+#[derive(Debug)]
+pub(super) struct Update {
+    pub(super) ino: u64,
+    /// What the old snapshot has of this very inode.
+    pub(super) before: Option<Inode>,
+    pub(super) after: Inode,
+    /// Where the receiver has it.
+    pub(super) path: Vec<u8>,
+    pub(super) data: FileData,
+    /// Capabilities to be set once nothing clears them any more.
+    pub(super) capability: Option<Vec<u8>>,
+}
+
+pub(super) fn utimes<'p>(path: &'p [u8], inode: &Inode) -> Command<'p> {
+    let time = |time: Timespec| Time {
+        sec: time.sec.get(),
+        nsec: time.nsec.get(),
+    };
+    let item = &inode.item;
+    Command::Utimes {
+        path,
+        atime: time(item.atime),
+        mtime: time(item.mtime),
+        ctime: time(item.ctime),
+        otime: Some(time(item.otime)),
+    }
+}
+
+/// The kernel's 32-bit form of a device number, of that in an inode item.
+fn encoded_device(rdev: u64) -> u64 {
+    let (major, minor) = (rdev >> 20, rdev & 0xf_ffff);
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+impl Job<'_> {
+    /// Gives an inode its names, and makes it if the receiver does not have it.
+    pub(super) fn begin_update(
+        &mut self,
+        ino: u64,
+        before: Option<Inode>,
+        after: Inode,
+    ) -> Result<Update> {
+        let path = match (after.is_dir(), before) {
+            (true, _) => {
+                if ino != ROOT_DIR && self.old.is_none() {
+                    self.place(ino)?;
+                }
+                self.dir_path(Dir::New(ino))?
+            }
+            (false, Some(_)) => self.rename(ino)?,
+            (false, None) => self.create(ino, &after)?,
+        };
+        let sizes = (before.map_or(0, |before| before.size()), after.size());
+        Ok(Update {
+            ino,
+            before,
+            after,
+            path,
+            data: FileData::new(sizes.0, sizes.1),
+            capability: None,
+        })
+    }
+
+    /// Makes a non-directory with all its names.
+    fn create(&mut self, ino: u64, inode: &Inode) -> Result<Vec<u8>> {
+        let names = self.new.names(ino)?;
+        let Some((first, others)) = names.split_first() else {
+            return Err(self.new.corrupt(ino, CorruptFile::NoName));
+        };
+        let path = self.free_path(first)?;
+        self.make(ino, inode, &path)?;
+        for name in others {
+            let link = self.free_path(name)?;
+            self.write(&Command::Link {
+                path: &link,
+                existing: &path,
+            })?;
+        }
+        Ok(path)
+    }
+
+    /// The path of a name that nothing has any more.
+    fn free_path(&mut self, name: &super::file_tree::Name) -> Result<Vec<u8>> {
+        match self.old {
+            None => self.place(name.dir)?,
+            Some(_) => self.make_room(name)?,
+        }
+        self.new_path(name)
+    }
+
+    fn make(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
+        let nr = InodeNr(ino);
+        let node = NewNode {
+            path,
+            ino: nr,
+            rdev: encoded_device(inode.item.rdev.get()),
+            mode: inode.item.mode.get().into(),
+        };
+        match inode.kind {
+            FileKind::Symlink => {
+                let id = FileId::new(self.new.snapshot.id(), nr);
+                let target = self.new.snapshot.volume().readlink(id)?;
+                self.write(&Command::Symlink {
+                    path,
+                    ino: nr,
+                    target: &target,
+                })
+            }
+            FileKind::CharDevice | FileKind::BlockDevice => self.write(&Command::Mknod(node)),
+            FileKind::Fifo => self.write(&Command::Mkfifo(node)),
+            FileKind::Socket => self.write(&Command::Mksock(node)),
+            FileKind::Regular | FileKind::Directory => {
+                self.write(&Command::Mkfile { path, ino: nr })
+            }
+        }
+    }
+
+    /// Gives a non-directory that the receiver has its new names. Old ones are gone, but one if all are.
+    fn rename(&mut self, ino: u64) -> Result<Vec<u8>> {
+        let plan = self.name_plan(ino)?;
+        let mut added = plan.added.iter();
+        let path = match (plan.kept.first(), plan.carrier(), plan.added.first()) {
+            (Some(kept), ..) => self.new_path(kept)?,
+            (None, Some(carrier), Some(first)) => {
+                added.next();
+                let to = self.free_path(first)?;
+                let path = self.carried_path(ino, carrier)?;
+                self.write(&Command::Rename {
+                    path: &path,
+                    to: &to,
+                })?;
+                self.forget_aside(ino);
+                to
+            }
+            _ => return Err(self.new.corrupt(ino, CorruptFile::NoName)),
+        };
+        for name in added {
+            let link = self.free_path(name)?;
+            self.write(&Command::Link {
+                path: &link,
+                existing: &path,
+            })?;
+        }
+        Ok(path)
+    }
+
+    /// What comes after all items: the rest of the data, and attributes that other commands change.
+    pub(super) fn finish_update(&mut self, mut update: Update) -> Result<()> {
+        self.finish_data(&mut update)?;
+        self.set_owner_and_mode(&mut update)?;
+        self.set_capability(&mut update)?;
+        self.set_file_times(&update)
+    }
+
+    fn set_owner_and_mode(&mut self, update: &mut Update) -> Result<()> {
+        let path = &update.path;
+        let (before, after) = (update.before.map(|before| before.item), update.after.item);
+        let owner_differs =
+            before.is_none_or(|before| (before.uid, before.gid) != (after.uid, after.gid));
+        if owner_differs {
+            self.write(&Command::Chown {
+                path,
+                uid: after.uid.get().into(),
+                gid: after.gid.get().into(),
+            })?;
+            update.data.clears_capability = true;
+        }
+        let mode = after.mode.get();
+        let mode_differs = before.is_none_or(|before| before.mode != after.mode);
+        let was_cleared = owner_differs && mode & SET_IDS != 0;
+        if update.after.kind != FileKind::Symlink && (mode_differs || was_cleared) {
+            self.write(&Command::Chmod {
+                path,
+                mode: (mode & PERMISSIONS).into(),
+            })?;
+        }
+        let flags_differ = before.is_some_and(|before| before.flags != after.flags);
+        let knows_flags = self.options.version >= StreamVersion::V2;
+        if flags_differ && knows_flags && update.after.kind != FileKind::Symlink {
+            let flags = after.flags.get();
+            self.write(&Command::Fileattr { path, flags })?;
+        }
+        Ok(())
+    }
+
+    /// Times of directories are set when nothing in them changes any more.
+    fn set_file_times(&mut self, update: &Update) -> Result<()> {
+        let (before, after) = (update.before.map(|before| before.item), update.after.item);
+        let differ =
+            before.is_none_or(|before| (before.atime, before.mtime) != (after.atime, after.mtime));
+        match !update.after.is_dir() && (differ || update.data.is_touched) {
+            true => self.write(&utimes(&update.path, &update.after)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Going through the inodes that differ, item by item.
+
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Difference, Item};
+
+use super::error::Result;
+use super::job::Job;
+use super::receiver::Progress;
+use super::update::Update;
+use crate::format::Command;
+
+/// Whether a key's object is an inode that users see, and not a list of the file system's own.
+pub(super) fn is_inode(objectid: u64) -> bool {
+    (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
+}
+
+impl Job<'_> {
+    /// Brings all inodes that differ up to date. Returns the directories among them, ascending.
+    pub(super) fn update_inodes(&mut self) -> Result<Vec<u64>> {
+        let old = self.old.map(|old| old.snapshot);
+        let mut comparison = self.new.snapshot.compare_with(old);
+        let mut dirs = Vec::new();
+        let mut ino = 0;
+        let mut update: Option<Update> = None;
+        while let Some(difference) = comparison.next_difference()? {
+            let key = difference.key();
+            if !is_inode(key.objectid) {
+                continue;
+            }
+            if key.objectid != ino {
+                self.finish(update.take(), ino)?;
+                ino = key.objectid;
+                update = self.begin(ino, &difference, &mut dirs)?;
+            }
+            if let Some(update) = &mut update {
+                self.take_item(update, difference.old_item(), difference.new_item())?;
+            }
+        }
+        self.finish(update, ino)?;
+        Ok(dirs)
+    }
+
+    fn finish(&mut self, update: Option<Update>, ino: u64) -> Result<()> {
+        if let Some(update) = update {
+            self.finish_update(update)?;
+        }
+        if self.old.is_none() {
+            self.finish_turn(ino);
+        }
+        Ok(())
+    }
+
+    /// None for an inode that is gone, and for one that is done at once.
+    fn begin(
+        &mut self,
+        ino: u64,
+        first: &Difference,
+        dirs: &mut Vec<u64>,
+    ) -> Result<Option<Update>> {
+        if self.old.is_some() {
+            self.receiver.progress = Progress::Naming(ino);
+        }
+        let after = match first.new_item() {
+            Some(item) if item.key().item_type == KeyType::INODE_ITEM => {
+                self.new.decode(ino, item)?
+            }
+            _ => self.new.inode(ino)?,
+        };
+        let Some(after) = after else {
+            return Ok(None);
+        };
+        let before = self.old_inode(ino)?.filter(|before| before.is_same(&after));
+        if after.is_dir() {
+            dirs.push(ino);
+        }
+        let mut update = self.begin_update(ino, before, after)?;
+        if before.is_none() && self.had_number(ino)? {
+            self.take_all_items(&mut update)?;
+            self.finish_update(update)?;
+            return Ok(None);
+        }
+        Ok(Some(update))
+    }
+
+    /// Whether the old snapshot has items of another inode with this number: then the comparison leaves out what both have
+    /// alike.
+    fn had_number(&self, ino: u64) -> Result<bool> {
+        let Some(old) = self.old else {
+            return Ok(false);
+        };
+        let mut cursor = old.snapshot.view().cursor();
+        let found = cursor.seek(&Key::new(ino, KeyType(0), 0))?;
+        Ok(found && cursor.current().is_some_and(|(key, _)| key.objectid == ino))
+    }
+
+    fn take_all_items(&mut self, update: &mut Update) -> Result<()> {
+        let new = self.new;
+        let mut cursor = new.snapshot.view().cursor().sequential();
+        let mut more = cursor.seek(&Key::new(update.ino, KeyType(0), 0))?;
+        while more && let Some(item) = cursor.item() {
+            if item.key().objectid != update.ino {
+                break;
+            }
+            self.take_item(update, None, Some(&item))?;
+            more = cursor.advance()?;
+        }
+        Ok(())
+    }
+
+    fn take_item(
+        &mut self,
+        update: &mut Update,
+        old: Option<&Item>,
+        new: Option<&Item>,
+    ) -> Result<()> {
+        let old = old.filter(|_| update.before.is_some());
+        let Some(key) = new.or(old).map(Item::key) else {
+            return Ok(());
+        };
+        match key.item_type {
+            KeyType::XATTR_ITEM => self.take_xattrs(update, old, new),
+            KeyType::EXTENT_DATA => self.take_extent(update, old, new),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives changed directories their times, now that nothing in them changes any more.
+    pub(super) fn set_times(&mut self, dirs: &[u64]) -> Result<()> {
+        let root = InodeNr::FIRST_FREE.0;
+        if self.receiver.touched_root && dirs.first() != Some(&root) {
+            self.set_times_of(root)?;
+        }
+        for &ino in dirs {
+            self.set_times_of(ino)?;
+        }
+        Ok(())
+    }
+
+    fn set_times_of(&mut self, ino: u64) -> Result<()> {
+        let Some(inode) = self.new.inode(ino)? else {
+            return Ok(());
+        };
+        let path = self.dir_path(super::job::Dir::New(ino))?;
+        let command: Command<'_> = super::update::utimes(&path, &inode);
+        self.write(&command)
+    }
+}

@@ -1,0 +1,85 @@
+//! Extended attributes that differ.
+
+use ubtrfs_format::item::DirEntries;
+use ubtrfs_format::item::acl;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_tree::Item;
+
+use super::error::Result;
+use super::job::Job;
+use super::update::Update;
+use crate::format::Command;
+
+/// Writing to a file and giving it another owner clear it.
+const CAPABILITY: &[u8] = b"security.capability";
+/// An ACL without entries: the version alone.
+const EMPTY_ACL: &[u8] = &[2, 0, 0, 0];
+
+/// The value to set. One without bytes cannot be set as an ACL.
+fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
+    match name {
+        acl::ACCESS | acl::DEFAULT if value.is_empty() => EMPTY_ACL,
+        _ => value,
+    }
+}
+
+impl Job<'_> {
+    /// Sets and removes what two items of one hash have differently.
+    pub(super) fn take_xattrs(
+        &mut self,
+        update: &mut Update,
+        old: Option<&Item>,
+        new: Option<&Item>,
+    ) -> Result<()> {
+        let entries = |item: Option<&Item>| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let entries = item.map(|item| DirEntries::new(item));
+            let entries = entries.into_iter().flatten();
+            entries
+                .map(|e| (e.name.to_vec(), e.data.to_vec()))
+                .collect()
+        };
+        let (old, new) = (entries(old), entries(new));
+        let path = &update.path;
+        for (name, _) in &old {
+            if !new.iter().any(|(other, _)| other == name) {
+                self.write(&Command::RemoveXattr { path, name })?;
+            }
+        }
+        for entry in new {
+            if old.contains(&entry) {
+                continue;
+            }
+            let (name, value) = entry;
+            if name == CAPABILITY {
+                update.capability = Some(value);
+                continue;
+            }
+            let (name, value) = (name.as_slice(), settable(&name, &value));
+            self.write(&Command::SetXattr { path, name, value })?;
+        }
+        Ok(())
+    }
+
+    /// Sets the capabilities that the file has, if they changed or were cleared.
+    pub(super) fn set_capability(&mut self, update: &mut Update) -> Result<()> {
+        let mut value = update.capability.take();
+        if value.is_none() && update.before.is_some() && update.data.clears_capability {
+            let hash = u64::from(name_hash(CAPABILITY));
+            let key = Key::new(update.ino, KeyType::XATTR_ITEM, hash);
+            let item = self.new.snapshot.view().get(&key)?;
+            value = item.and_then(|item| {
+                let found = DirEntries::new(&item).find(|entry| entry.name == CAPABILITY);
+                found.map(|entry| entry.data.to_vec())
+            });
+        }
+        let Some(value) = value else {
+            return Ok(());
+        };
+        self.write(&Command::SetXattr {
+            path: &update.path,
+            name: CAPABILITY,
+            value: &value,
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! A volume of snapshots that the kernel made, and a second one in which their streams are received.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use ubtrfs_engine::{OpenOptions, Snapshot, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec};
+use ubtrfs_sim::manifest::{Difference, Field, Manifest, diff_without};
+use ubtrfs_stream::{
+    Command as StreamCommand, SendOptions, Sender, StreamReader, StreamVersion, StreamWriter,
+};
+
+/// What a stream does not carry, and sizes of directories, in which nested subvolumes count.
+const NOT_SENT: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
+
+pub(crate) const V1: SendOptions = SendOptions {
+    version: StreamVersion::V1,
+    no_data: false,
+    compressed: false,
+};
+pub(crate) const V2: SendOptions = SendOptions {
+    version: StreamVersion::V2,
+    ..V1
+};
+pub(crate) const V2_COMPRESSED: SendOptions = SendOptions {
+    compressed: true,
+    ..V2
+};
+
+/// The volume that is sent from, mounted by the kernel. `live` is edited, and snapshots of it stand beside it.
+pub(crate) struct Source {
+    volume: KernelVolume,
+    mount: Option<KernelMount>,
+    options: String,
+    shown: Vec<(String, Manifest)>,
+}
+
+impl Source {
+    pub(crate) fn new(options: &str) -> Source {
+        Source::of(&MkfsSpec::new(), options)
+    }
+
+    pub(crate) fn of(spec: &MkfsSpec, options: &str) -> Source {
+        let volume = KernelVolume::make(spec).unwrap();
+        let options = format!("noatime{options}");
+        let mount = volume.mount(&options).unwrap();
+        btrfs(&["subvolume", "create"], &[&mount.path().join("live")]);
+        Source {
+            volume,
+            mount: Some(mount),
+            options,
+            shown: Vec::new(),
+        }
+    }
+
+    fn top(&self) -> &Path {
+        self.mount.as_ref().expect("mounted").path()
+    }
+
+    pub(crate) fn live(&self) -> PathBuf {
+        self.top().join("live")
+    }
+
+    /// Lets numbers of deleted inodes be used again.
+    pub(crate) fn remount(&mut self) {
+        self.mount.take().unwrap().unmount().unwrap();
+        self.mount = Some(self.volume.mount(&self.options).unwrap());
+    }
+
+    pub(crate) fn snapshot(&mut self, name: &str) {
+        self.snapshot_of("live", name);
+    }
+
+    pub(crate) fn snapshot_of(&mut self, of: &str, name: &str) {
+        let to = self.top().join(name);
+        let from = self.top().join(of);
+        btrfs(&["subvolume", "snapshot", "-r"], &[&from, &to]);
+        let manifest = without_stubs(Manifest::of_dir(&to).unwrap());
+        self.shown.push((name.to_owned(), manifest));
+    }
+
+    /// Unmounts it, and opens it with the engine.
+    pub(crate) fn open(mut self) -> Sending {
+        self.mount.take().unwrap().unmount().unwrap();
+        let volume = Volume::open(self.volume.devices(), &OpenOptions::new()).unwrap();
+        Sending {
+            opened: volume,
+            files: self.volume,
+            shown: self.shown,
+        }
+    }
+}
+
+/// Nested subvolumes, which a stream leaves out.
+fn without_stubs(mut manifest: Manifest) -> Manifest {
+    manifest.entries.retain(|entry| !entry.is_stub());
+    manifest
+}
+
+pub(crate) struct Sending {
+    opened: Arc<Volume>,
+    files: KernelVolume,
+    shown: Vec<(String, Manifest)>,
+}
+
+impl Sending {
+    pub(crate) fn snapshot(&self, name: &str) -> Snapshot {
+        let top = self.opened.root_dir(RootId::FS_TREE).unwrap();
+        let dir = self.opened.resolve(top, name.as_bytes()).unwrap();
+        Snapshot::open(&self.opened, dir.root).unwrap()
+    }
+
+    /// The stream of a snapshot, in a file.
+    pub(crate) fn send(&self, name: &str, parent: Option<&str>, options: SendOptions) -> PathBuf {
+        let path = self.files.dir().join(format!("{name}.stream"));
+        let snapshot = self.snapshot(name);
+        let parent = parent.map(|parent| self.snapshot(parent));
+        let mut sender = Sender::new(&snapshot, options);
+        if let Some(parent) = &parent {
+            sender = sender.parent(parent);
+        }
+        let file = BufWriter::new(File::create(&path).unwrap());
+        let mut writer = StreamWriter::new(file, options.version).unwrap();
+        sender.send(&mut writer).unwrap();
+        writer.write(&StreamCommand::End).unwrap();
+        writer.into_inner().into_inner().unwrap();
+        path
+    }
+
+    fn manifest(&self, name: &str) -> &Manifest {
+        let found = self.shown.iter().find(|(shown, _)| shown == name);
+        &found.unwrap().1
+    }
+}
+
+/// The volume that is received into.
+pub(crate) struct Target {
+    mount: KernelMount,
+    _volume: KernelVolume,
+}
+
+impl Target {
+    pub(crate) fn new(options: &str) -> Target {
+        let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let mount = volume.mount(&format!("noatime{options}")).unwrap();
+        Target {
+            mount,
+            _volume: volume,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.mount.path().join(name)
+    }
+
+    /// What `btrfs receive` makes of a stream, against the snapshot that was sent. An error describes what is wrong.
+    pub(crate) fn try_receive(
+        &self,
+        sending: &Sending,
+        name: &str,
+        stream: &Path,
+    ) -> Result<(), String> {
+        let output = Command::new("btrfs")
+            .args(["receive", "-f"])
+            .args([stream, self.mount.path()])
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() || told.contains("ERROR") {
+            return Err(format!("{told}\n{}", dumped(stream)));
+        }
+        let received = Manifest::of_dir(&self.path(name)).unwrap();
+        let differences = differences(sending.manifest(name), &received);
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{differences:#?}\n{}", dumped(stream))),
+        }
+    }
+
+    pub(crate) fn receive(&self, sending: &Sending, name: &str, stream: &Path) {
+        if let Err(wrong) = self.try_receive(sending, name, stream) {
+            panic!("{name}: {wrong}");
+        }
+    }
+
+    pub(crate) fn delete(&self, name: &str) {
+        btrfs(&["subvolume", "delete"], &[&self.path(name)]);
+    }
+}
+
+fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
+    let differences = diff_without(&left.canonical(), &right.canonical(), &NOT_SENT);
+    differences.iter().map(Difference::to_string).collect()
+}
+
+/// The commands of a stream, shortened.
+pub(crate) fn dumped(stream: &Path) -> String {
+    let bytes = fs::read(stream).unwrap();
+    let mut text = Vec::new();
+    match ubtrfs_stream::dump(&*bytes, &mut text, |seconds| seconds) {
+        Ok(()) => {}
+        Err(error) => text.extend(format!("{error:?}").bytes()),
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().take(400).collect::<Vec<_>>().join("\n")
+}
+
+/// How many commands of a kind a stream has.
+pub(crate) fn count(stream: &Path, is_counted: impl Fn(&StreamCommand<'_>) -> bool) -> usize {
+    let bytes = fs::read(stream).unwrap();
+    let mut reader = StreamReader::open(&*bytes).unwrap();
+    let mut count = 0;
+    while let Some(command) = reader.next_command().unwrap() {
+        count += usize::from(is_counted(&command));
+    }
+    count
+}
+
+pub(crate) fn btrfs(args: &[&str], paths: &[&Path]) {
+    let output = Command::new("btrfs")
+        .args(args)
+        .args(paths)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?} {paths:?}: {told}");
+}

@@ -1,0 +1,7 @@
+//! What is sent, received by `btrfs receive` into a volume of the kernel's: trees must be equal.
+
+mod edits;
+mod fixture;
+mod full;
+mod puzzles;
+mod scripts;
