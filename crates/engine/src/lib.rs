@@ -25,6 +25,8 @@ pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
-pub use ubtrfs_transaction::{CommitPhases, FileId, Lifetime, Unlogged, Waits, WriterStats};
+pub use ubtrfs_transaction::{
+    CommitPhases, ExtentUser, FileId, Lifetime, RootsOfBlocks, Unlogged, Waits, WriterStats,
+};
 pub use ubtrfs_tree::{BuildError, Comparison, Difference, StoreStats, TreeError};
 pub use volume::{ClearedLog, LEAST_MEMORY_BYTES, OpenFile, OpenOptions, StatFs, Volume};

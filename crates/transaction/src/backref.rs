@@ -108,6 +108,18 @@ impl Roots {
         Ok(None)
     }
 
+    /// How many references a data extent has; 0 for what is none.
+    pub fn data_extent_refs(&self, extent: Logical) -> Result<u64> {
+        let tree = self.tree(RootId::EXTENT_TREE)?;
+        let mut cursor = tree.view.cursor();
+        let found = cursor.seek(&Key::new(extent.0, KeyType::EXTENT_ITEM, 0))?;
+        let item = cursor.current().filter(|(key, _)| {
+            found && (key.objectid, key.item_type) == (extent.0, KeyType::EXTENT_ITEM)
+        });
+        let refs = item.and_then(|(key, bytes)| decode_extent(key.item_type, bytes));
+        Ok(refs.map_or(0, |extent| extent.head.refs.get()))
+    }
+
     /// Calls `each` with every use of a data extent, until it breaks. With `at` only uses of that byte of
     /// the extent count, else every use does, at its own beginning.
     pub fn extent_users(

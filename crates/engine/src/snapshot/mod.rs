@@ -5,13 +5,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ubtrfs_format::compress::MAX_EXTENT_BYTES;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::item::RootItem;
-use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::{ExtentUser, FileId, RootsOfBlocks};
 use ubtrfs_tree::{Comparison, View};
 
 use crate::error::{Error, Result};
@@ -103,6 +104,23 @@ impl Snapshot {
             .files
             .read_stored(id, offset, extent, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// How many references an extent of it has: items of files, where leaves that snapshots share count once.
+    pub fn extent_refs(&self, extent: Logical) -> Result<u64> {
+        Ok(self.volume.roots.data_extent_refs(extent)?)
+    }
+
+    /// Calls `each` with the beginning of every item of a file that refers to an extent, until it breaks.
+    ///
+    /// `roots` may be used for further extents, which is faster.
+    pub fn extent_users(
+        &self,
+        extent: Logical,
+        roots: &mut RootsOfBlocks,
+        each: &mut dyn FnMut(ExtentUser) -> ControlFlow<()>,
+    ) -> Result<()> {
+        Ok(self.volume.roots.extent_users(extent, None, roots, each)?)
     }
 
     /// Whether all that was read through it belongs together.

@@ -12,6 +12,7 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::FileKind;
 use ubtrfs_tree::Item;
 
+use super::clones::Clonable;
 use super::error::{CorruptFile, Result};
 use super::extents::{DiskRange, FileMap, Stored, item_range};
 use super::job::Job;
@@ -31,7 +32,7 @@ const PUNCH_HOLE: u32 = 3;
 pub(super) struct FileData {
     /// The size of the receiver's file.
     size_there: u64,
-    size: u64,
+    pub(super) size: u64,
     /// Items that differ cover this range, and what is below it is sent.
     differing: Range<u64>,
     /// Ranges that are yet to be sent as one.
@@ -168,6 +169,43 @@ impl Job<'_> {
         stored: &Stored,
         range: Range<u64>,
     ) -> Result<()> {
+        match stored {
+            Stored::Disk(disk) => self.send_extent(update, *disk, range),
+            _ => self.send_data(update, stored, range),
+        }
+    }
+
+    /// Sends a part of an extent: what the receiver has somewhere as clones, the rest as data.
+    fn send_extent(
+        &mut self,
+        update: &mut Update,
+        mut disk: DiskRange,
+        mut range: Range<u64>,
+    ) -> Result<()> {
+        let sources = self.clone_sources(update, &disk)?;
+        while !range.is_empty() {
+            let found = sources.best(&disk, &range, update);
+            let len = match &found {
+                Clonable::Now { len, .. } => *len,
+                Clonable::Behind { skip } => *skip,
+                Clonable::Never => range.end - range.start,
+            };
+            let part = range.start..range.start + len;
+            match found {
+                Clonable::Now { source, offset, .. } => {
+                    self.flush(update)?;
+                    self.write_clone(update, source, offset, part.clone())?;
+                    update.data.wrote_to(part.end);
+                }
+                _ => self.send_data(update, &Stored::Disk(disk), part)?,
+            }
+            range.start += len;
+            disk.offset += len;
+        }
+        Ok(())
+    }
+
+    fn send_data(&mut self, update: &mut Update, stored: &Stored, range: Range<u64>) -> Result<()> {
         if self.options.no_data {
             return self.name_range(update, range);
         }

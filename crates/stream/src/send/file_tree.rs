@@ -11,6 +11,8 @@ use zerocopy::FromBytes;
 
 use super::error::{CorruptFile, Result, SendError};
 
+/// A receiver's paths are shorter than PATH_MAX.
+pub(super) const MAX_PATH_BYTES: usize = 4095;
 /// The root directory of every subvolume.
 pub(super) const ROOT_DIR: u64 = InodeNr::FIRST_FREE.0;
 
@@ -104,6 +106,24 @@ impl<'a> FileTree<'a> {
         let names = self.names(ino)?;
         let first = names.into_iter().next();
         first.ok_or_else(|| self.corrupt(ino, CorruptFile::NoName))
+    }
+
+    /// A path of an inode.
+    pub(super) fn path(&self, ino: u64) -> Result<Vec<u8>> {
+        let mut path: Vec<u8> = Vec::new();
+        let mut at = ino;
+        while at != ROOT_DIR {
+            let name = self.first_name(at)?;
+            path = match path.is_empty() {
+                true => name.name,
+                false => [&name.name, &b"/"[..], &path].concat(),
+            };
+            if path.len() > MAX_PATH_BYTES {
+                return Err(self.corrupt(ino, CorruptFile::PathTooLong));
+            }
+            at = name.dir;
+        }
+        Ok(path)
     }
 
     /// The inode that a name leads to. None for no entry, and for one of a nested subvolume.

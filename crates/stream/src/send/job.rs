@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ubtrfs_engine::Snapshot;
 
+use super::clones::Clones;
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, Name, ROOT_DIR};
 use super::receiver::Receiver;
@@ -17,6 +18,7 @@ pub(super) struct Job<'a> {
     pub(super) new: FileTree<'a>,
     /// Nothing in a full send.
     pub(super) old: Option<FileTree<'a>>,
+    pub(super) clones: Clones<'a>,
     pub(super) options: SendOptions,
     pub(super) receiver: Receiver,
     known_dirs: HashMap<u64, bool>,
@@ -51,12 +53,14 @@ impl<'a> Job<'a> {
     pub(super) fn new(
         new: &'a Snapshot,
         old: Option<&'a Snapshot>,
+        clone_sources: &'a [&'a Snapshot],
         options: SendOptions,
         out: &'a mut dyn CommandSink,
     ) -> Job<'a> {
         Job {
             new: FileTree { snapshot: new },
             old: old.map(|snapshot| FileTree { snapshot }),
+            clones: Clones::new(new, old, clone_sources),
             options,
             receiver: Receiver::default(),
             known_dirs: HashMap::new(),

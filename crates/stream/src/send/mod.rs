@@ -14,6 +14,7 @@
 //!
 //! Equal snapshots and options give equal streams. No command of one fails at a receiver that has the parent as it is here.
 
+mod clones;
 mod data;
 mod error;
 mod extents;
@@ -62,6 +63,7 @@ pub struct SendOptions {
 pub struct Sender<'a> {
     snapshot: &'a Snapshot,
     parent: Option<&'a Snapshot>,
+    clone_sources: Vec<&'a Snapshot>,
     options: SendOptions,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Sender<'a> {
         Sender {
             snapshot,
             parent: None,
+            clone_sources: Vec::new(),
             options,
         }
     }
@@ -78,6 +81,13 @@ impl<'a> Sender<'a> {
     #[must_use]
     pub fn parent(mut self, parent: &'a Snapshot) -> Self {
         self.parent = Some(parent);
+        self
+    }
+
+    /// Sends extents of this one as clones. The receiver has it.
+    #[must_use]
+    pub fn clone_source(mut self, source: &'a Snapshot) -> Self {
+        self.clone_sources.push(source);
         self
     }
 
@@ -92,7 +102,7 @@ impl<'a> Sender<'a> {
         self.check()?;
         let (snapshot, parent) = (self.snapshot, self.parent);
         self.begin(out)?;
-        let mut job = Job::new(snapshot, parent, self.options, out);
+        let mut job = Job::new(snapshot, parent, &self.clone_sources, self.options, out);
         match job.old {
             None => {
                 let dirs = job.update_inodes()?;
@@ -106,7 +116,8 @@ impl<'a> Sender<'a> {
                 job.set_times(&dirs)?;
             }
         }
-        for read in self.parent.iter().chain([&self.snapshot]) {
+        let others = self.parent.iter().chain(&self.clone_sources);
+        for read in others.chain([&self.snapshot]) {
             read.check_unchanged()?;
         }
         Ok(())
@@ -116,10 +127,10 @@ impl<'a> Sender<'a> {
         if self.options.compressed && self.options.version < StreamVersion::V2 {
             return Err(SendError::CompressedNeedsVersion2);
         }
-        if let Some(other) = self.parent
-            && !std::ptr::eq(other.volume().as_ref(), self.snapshot.volume().as_ref())
-        {
-            return Err(SendError::OtherVolume(other.id(), self.snapshot.id()));
+        for other in self.parent.iter().chain(&self.clone_sources) {
+            if !std::ptr::eq(other.volume().as_ref(), self.snapshot.volume().as_ref()) {
+                return Err(SendError::OtherVolume(other.id(), self.snapshot.id()));
+            }
         }
         Ok(())
     }

@@ -12,15 +12,16 @@ use std::collections::{HashMap, HashSet};
 use ubtrfs_format::ids::InodeNr;
 
 use super::error::{CorruptFile, Result};
-use super::file_tree::{Inode, Name, ROOT_DIR};
+use super::file_tree::{Inode, MAX_PATH_BYTES, Name, ROOT_DIR};
 use super::job::{Dir, Job};
 use crate::format::Command;
 
 /// Paths are shorter than 4,096 bytes, so nothing lies deeper.
 const MAX_DEPTH: usize = 2048;
-const MAX_PATH_BYTES: usize = 4095;
 /// How many paths of directories are remembered.
 const MAX_KNOWN_PATHS: usize = 4096;
+/// How many directories are remembered that need no more moves.
+const MAX_SETTLED: usize = 1 << 16;
 
 /// How far the stream has come.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -41,6 +42,8 @@ pub(super) struct Receiver {
     pub(super) moved: Vec<u64>,
     /// Directories that were placed before their turn.
     early: HashSet<u64>,
+    /// Some of those that are placed, and all above them, too.
+    settled: HashSet<u64>,
     /// Inodes of the old snapshot that lie in the root directory under a name of their own.
     asides: HashMap<u64, Vec<u8>>,
     paths: HashMap<Dir, Vec<u8>>,
@@ -176,8 +179,11 @@ impl Job<'_> {
     pub(super) fn place(&mut self, dir: u64) -> Result<()> {
         let mut above = Vec::new();
         let mut at = dir;
-        while !self.is_placed(at)? {
-            if above.len() >= MAX_DEPTH {
+        let mut depth = 0;
+        // Also above one that is not moved itself.
+        while at != ROOT_DIR && !self.receiver.settled.contains(&at) {
+            depth += 1;
+            if depth > MAX_DEPTH {
                 return Err(self.new.corrupt(dir, CorruptFile::Loop));
             }
             let name = self.new.first_name(at)?;
@@ -187,7 +193,13 @@ impl Job<'_> {
         }
         // RECEIVER-1
         while let Some((ino, name)) = above.pop() {
-            self.place_one(ino, &name)?;
+            if !self.is_placed(ino)? {
+                self.place_one(ino, &name)?;
+            }
+            if self.receiver.settled.len() >= MAX_SETTLED {
+                self.receiver.settled.clear();
+            }
+            self.receiver.settled.insert(ino);
         }
         Ok(())
     }

@@ -115,13 +115,23 @@ impl Sending {
     }
 
     /// The stream of a snapshot, in a file.
-    pub(crate) fn send(&self, name: &str, parent: Option<&str>, options: SendOptions) -> PathBuf {
+    pub(crate) fn send(
+        &self,
+        name: &str,
+        parent: Option<&str>,
+        clones: &[&str],
+        options: SendOptions,
+    ) -> PathBuf {
         let path = self.files.dir().join(format!("{name}.stream"));
         let snapshot = self.snapshot(name);
         let parent = parent.map(|parent| self.snapshot(parent));
+        let clones: Vec<Snapshot> = clones.iter().map(|name| self.snapshot(name)).collect();
         let mut sender = Sender::new(&snapshot, options);
         if let Some(parent) = &parent {
             sender = sender.parent(parent);
+        }
+        for clone in &clones {
+            sender = sender.clone_source(clone);
         }
         let file = BufWriter::new(File::create(&path).unwrap());
         let mut writer = StreamWriter::new(file, options.version).unwrap();

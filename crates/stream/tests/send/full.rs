@@ -17,7 +17,7 @@ fn hard_cases_are_received_as_they_are() {
     let sending = source.open();
     for options in [V1, V2, V2_COMPRESSED] {
         let target = Target::new("");
-        let stream = sending.send("s", None, options);
+        let stream = sending.send("s", None, &[], options);
         target.receive(&sending, "s", &stream);
         let encoded = count(&stream, |c| matches!(c, Command::EncodedWrite { .. }));
         assert_eq!(encoded > 0, options.compressed, "{encoded} encoded writes");
@@ -38,7 +38,7 @@ fn streams_of_equal_snapshots_are_equal() {
     .unwrap();
     source.snapshot("s");
     let sending = source.open();
-    let first = std::fs::read(sending.send("s", None, V1)).unwrap();
-    let second = std::fs::read(sending.send("s", None, V1)).unwrap();
+    let first = std::fs::read(sending.send("s", None, &[], V1)).unwrap();
+    let second = std::fs::read(sending.send("s", None, &[], V1)).unwrap();
     assert!(first == second);
 }

@@ -122,10 +122,10 @@ fn forests_become_one_another() {
         }
         let sending = source.open();
         let target = Target::new("");
-        target.receive(&sending, "0", &sending.send("0", None, V1));
+        target.receive(&sending, "0", &sending.send("0", None, &[], V1));
         for number in 1..chain.len() {
             let (name, parent) = (number.to_string(), (number - 1).to_string());
-            let stream = sending.send(&name, Some(&parent), V1);
+            let stream = sending.send(&name, Some(&parent), &[], V1);
             if let Err(wrong) = target.try_receive(&sending, &name, &stream) {
                 let (from, to) = (all[chain[number - 1]], all[chain[number]]);
                 panic!("{from:?} to {to:?}: {wrong}");

@@ -30,13 +30,19 @@ fn run(script_seed: u64) {
     let sending = source.open();
     let options = [V1, V2, V2_COMPRESSED][rng.below(3) as usize];
     let target = Target::new("");
+    let mut received: Vec<&str> = Vec::new();
     for (number, name) in names.iter().enumerate() {
         // The one before, or any earlier one.
         let parent = match number {
             0 => None,
             number => Some(names[rng.below(number as u64) as usize].as_str()),
         };
-        let stream = sending.send(name, parent, options);
+        let clones = match rng.one_in(2) {
+            true => &received[..],
+            false => &[],
+        };
+        let stream = sending.send(name, parent, clones, options);
+        received.push(name);
         if let Err(wrong) = target.try_receive(&sending, name, &stream) {
             panic!("seed {script_seed}: {name} from {parent:?}: {wrong}");
         }
@@ -44,8 +50,8 @@ fn run(script_seed: u64) {
     // Back in time, too.
     let target = Target::new("");
     let last = &names[SNAPSHOTS - 1];
-    target.receive(&sending, last, &sending.send(last, None, options));
-    let stream = sending.send(&names[0], Some(last), options);
+    target.receive(&sending, last, &sending.send(last, None, &[], options));
+    let stream = sending.send(&names[0], Some(last), &[], options);
     if let Err(wrong) = target.try_receive(&sending, &names[0], &stream) {
         panic!("seed {script_seed}: back to the first: {wrong}");
     }

@@ -1,0 +1,244 @@
+//! Extents that the receiver has already: in the parent, in clone sources, and in what was sent before.
+//!
+//! Back references say which files use an extent. Without clone sources an extent with one reference is not looked up.
+//! What the parent shares with the new snapshot does not differ.
+//!
+//! Invariants
+//! - CLONE-1: a source in the subvolume that is being sent is right by then: a lower inode, or the same one before the range.
+//! - CLONE-2: a clone ends with a sector, or with both files.
+
+use std::cmp::Reverse;
+use std::ops::{ControlFlow, Range};
+
+use ubtrfs_engine::{RootsOfBlocks, Snapshot};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::FileKind;
+
+use super::error::Result;
+use super::extents::{DiskRange, FileMap, Stored};
+use super::file_tree::FileTree;
+use super::identity;
+use super::job::Job;
+use super::update::Update;
+use crate::format::Command;
+
+/// Looks at so many users of an extent at most.
+const MAX_USERS: usize = 1024;
+
+/// Where clones may come from.
+pub(super) struct Clones<'a> {
+    /// The new snapshot is the first.
+    trees: Vec<FileTree<'a>>,
+    looks_up_all: bool,
+    sectorsize: u64,
+    roots: RootsOfBlocks,
+}
+
+impl<'a> Clones<'a> {
+    pub(super) fn new(
+        new: &'a Snapshot,
+        old: Option<&'a Snapshot>,
+        sources: &[&'a Snapshot],
+    ) -> Clones<'a> {
+        let others = old.into_iter().chain(sources.iter().copied());
+        let mut trees: Vec<FileTree<'a>> = vec![FileTree { snapshot: new }];
+        for snapshot in others {
+            if trees.iter().all(|tree| tree.snapshot.id() != snapshot.id()) {
+                trees.push(FileTree { snapshot });
+            }
+        }
+        Clones {
+            trees,
+            looks_up_all: !sources.is_empty(),
+            sectorsize: u64::from(new.volume().superblock().sectorsize.get()),
+            roots: RootsOfBlocks::default(),
+        }
+    }
+
+    fn index_of(&self, root: RootId) -> Option<usize> {
+        self.trees
+            .iter()
+            .position(|tree| tree.snapshot.id() == root)
+    }
+}
+
+/// A file.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct SourceFile {
+    /// Which of the trees; 0 is the new snapshot.
+    tree: usize,
+    ino: u64,
+}
+
+/// A part of a file that refers to the extent.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    file: SourceFile,
+    file_size: u64,
+    start: u64,
+    len: u64,
+    /// Where in the extent it begins.
+    offset: u64,
+}
+
+/// The files that refer to one extent.
+#[derive(Debug, Default)]
+pub(super) struct CloneSources {
+    all: Vec<Source>,
+    sectorsize: u64,
+}
+
+/// What can be cloned of a range.
+pub(super) enum Clonable {
+    /// Its first `len` bytes.
+    Now {
+        source: SourceFile,
+        offset: u64,
+        len: u64,
+    },
+    /// Something behind the first `skip` bytes, maybe.
+    Behind {
+        skip: u64,
+    },
+    Never,
+}
+
+impl CloneSources {
+    pub(super) fn best(&self, disk: &DiskRange, range: &Range<u64>, update: &Update) -> Clonable {
+        let clonable = self.all.iter().filter_map(|source| {
+            let (offset, len) = self.part(source, disk, range, update)?;
+            Some((len, Reverse((source.file, offset))))
+        });
+        if let Some((len, Reverse((source, offset)))) = clonable.max() {
+            return Clonable::Now {
+                source,
+                offset,
+                len,
+            };
+        }
+        let len = range.end - range.start;
+        let behind = self.all.iter().filter_map(|source| {
+            let skip = source.offset.checked_sub(disk.offset)?;
+            (skip > 0 && skip < len).then_some(skip)
+        });
+        behind
+            .min()
+            .map_or(Clonable::Never, |skip| Clonable::Behind { skip })
+    }
+
+    /// Where in the source's file the range begins, and how much of it can be cloned.
+    fn part(
+        &self,
+        source: &Source,
+        disk: &DiskRange,
+        range: &Range<u64>,
+        update: &Update,
+    ) -> Option<(u64, u64)> {
+        let into = disk.offset.checked_sub(source.offset)?;
+        let offset = source.start + into;
+        let mut end = (source.start + source.len).min(source.file_size);
+        let is_own_file = source.file.tree == 0 && source.file.ino == update.ino;
+        if is_own_file {
+            // CLONE-1
+            end = end.min(range.start);
+        }
+        let mut len = end.checked_sub(offset)?.min(range.end - range.start);
+        // CLONE-2
+        let ends_both = offset + len == source.file_size
+            && range.start + len == update.data.size
+            && !is_own_file;
+        if !ends_both {
+            len -= len % self.sectorsize;
+        }
+        // The receiver may have a small file inline.
+        let may_be_inline = offset == 0 && len <= self.sectorsize;
+        (len > 0 && !may_be_inline).then_some((offset, len))
+    }
+}
+
+impl Job<'_> {
+    /// The files that refer to an extent and that the receiver has.
+    pub(super) fn clone_sources(
+        &mut self,
+        update: &Update,
+        disk: &DiskRange,
+    ) -> Result<CloneSources> {
+        let mut found = CloneSources {
+            all: Vec::new(),
+            sectorsize: self.clones.sectorsize,
+        };
+        let new = self.new.snapshot;
+        if !self.clones.looks_up_all && new.extent_refs(disk.extent)? <= 1 {
+            return Ok(found);
+        }
+        let mut users = Vec::new();
+        let mut roots = std::mem::take(&mut self.clones.roots);
+        new.extent_users(disk.extent, &mut roots, &mut |user| {
+            if let Some(tree) = self.clones.index_of(user.root) {
+                let ino = user.ino.0;
+                // CLONE-1
+                if tree != 0 || ino <= update.ino {
+                    users.push((SourceFile { tree, ino }, user.offset));
+                }
+            }
+            match users.len() < MAX_USERS {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        self.clones.roots = roots;
+        for (file, start) in users {
+            found.all.extend(self.source(file, start, disk)?);
+        }
+        Ok(found)
+    }
+
+    fn source(&self, file: SourceFile, start: u64, disk: &DiskRange) -> Result<Option<Source>> {
+        let tree = self.clones.trees[file.tree];
+        let Some(inode) = tree.inode(file.ino)? else {
+            return Ok(None);
+        };
+        if inode.kind != FileKind::Regular {
+            return Ok(None);
+        }
+        let (stored, end) = FileMap::new(tree, file.ino, start)?.at(start)?;
+        Ok(match stored {
+            Stored::Disk(found) if found.extent == disk.extent => Some(Source {
+                file,
+                file_size: inode.size(),
+                start,
+                len: end - start,
+                offset: found.offset,
+            }),
+            _ => None,
+        })
+    }
+
+    pub(super) fn write_clone(
+        &mut self,
+        update: &Update,
+        source: SourceFile,
+        clone_offset: u64,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let tree = self.clones.trees[source.tree];
+        let clone_path = match source.tree {
+            0 if source.ino == update.ino => update.path.clone(),
+            0 => {
+                let name = tree.first_name(source.ino)?;
+                self.new_path(&name)?
+            }
+            _ => tree.path(source.ino)?,
+        };
+        let (clone_uuid, clone_ctransid) = identity(tree.snapshot);
+        self.write(&Command::Clone {
+            offset: range.start,
+            len: range.end - range.start,
+            path: &update.path,
+            clone_uuid,
+            clone_ctransid,
+            clone_path: &clone_path,
+            clone_offset,
+        })
+    }
+}
