@@ -33,6 +33,8 @@ const fn exchange<T>(nr: u8) -> u32 {
 
 pub const SNAP_CREATE: u32 = give::<VolArgs>(1);
 pub const SYNC: u32 = number(0, BTRFS, 8, 0);
+/// `FICLONERANGE`, of all file systems.
+pub const CLONE_RANGE: u32 = give::<CloneRange>(13);
 pub const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
 pub const SNAP_DESTROY: u32 = give::<VolArgs>(15);
 pub const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
@@ -63,6 +65,7 @@ pub const GET_SUBVOL_INFO: u32 = take::<SubvolInfo>(60);
 pub const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
 pub const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
 pub const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
+pub const ENCODED_WRITE: u32 = give::<EncodedIo>(64);
 /// Its number has the head alone, which says how many extents may stand behind it.
 pub const FIEMAP: u32 = number(TO_KERNEL | FROM_KERNEL, b'f', 11, FIEMAP_HEAD_BYTES);
 pub const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
@@ -127,6 +130,27 @@ carried! {
         inherit: [U64; 4],
         /// Or the id of a subvolume, in its first bytes.
         name: [u8; 4040],
+    }
+    /// `file_clone_range`
+    CloneRange(32) {
+        src_fd: I64,
+        src_offset: U64,
+        src_length: U64,
+        dest_offset: U64,
+    }
+    /// `btrfs_ioctl_encoded_io_args`
+    EncodedIo(128) {
+        /// Where the list of buffers is in the caller's memory, and how many there are.
+        iov: U64,
+        iovcnt: U64,
+        offset: I64,
+        flags: U64,
+        len: U64,
+        unencoded_len: U64,
+        unencoded_offset: U64,
+        compression: U32,
+        encryption: U32,
+        reserved: [u8; 64],
     }
     /// `btrfs_ioctl_search_key`
     SearchKey(104) {

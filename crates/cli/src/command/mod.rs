@@ -116,6 +116,7 @@ impl Command {
             Command::Filesystem(group) => group.by_ioctls(),
             Command::InspectInternal(group) => group.by_ioctls(),
             Command::Property(group) => group.by_ioctls(),
+            Command::Receive(command) => Some(command),
             Command::Subvolume(group) => group.by_ioctls(),
             _ => None,
         }

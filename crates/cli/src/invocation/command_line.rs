@@ -24,8 +24,8 @@ pub(crate) const PROGRAM: Program = Program {
 
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
-/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The groups device, filesystem,
-/// inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is. Many of their commands take
+/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The command receive and the groups
+/// device, filesystem, inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is. Many of their commands take
 /// a path in a mount of the kernel's btrfs as well.
 #[derive(Debug, Parser)]
 #[command(
@@ -110,7 +110,8 @@ fn run_for(matches: &ArgMatches, output: ClientOutput) -> anyhow::Result<u8> {
 /// Has help say which commands work on mounts as well.
 fn with_mounts(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|group| match control::GROUPS.contains(&group.get_name()) {
-        true => group.mut_subcommands(with_mount),
+        true if group.has_subcommands() => group.mut_subcommands(with_mount),
+        true => with_mount(group),
         false => group,
     })
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -57,6 +57,8 @@ pub(crate) struct Out {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) stderr: File,
+    /// What the command reads, if it reads something of the process's.
+    pub(crate) input: Option<File>,
     /// Open while the process waits for the command's end.
     pub(crate) connection: Arc<UnixStream>,
 }
@@ -86,6 +88,33 @@ impl Client {
             bytes.len().min(PIPE_BUF)
         };
         to.write(&bytes[..len])
+    }
+}
+
+/// What a process gives a command to read that is run for it.
+#[derive(Debug)]
+pub(crate) struct ClientInput {
+    file: File,
+    connection: Arc<UnixStream>,
+}
+
+impl Read for ClientInput {
+    /// Waits for bytes, or until the process has gone.
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut both = [
+                PollFd::new(&*self.connection, PollFlags::empty()),
+                PollFd::new(&self.file, PollFlags::IN),
+            ];
+            match poll(&mut both, None) {
+                Ok(_) if !both[0].revents().is_empty() => {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                Ok(_) => return self.file.read(bytes),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -174,6 +203,20 @@ impl Console {
     pub(crate) fn data_out(&self) -> io::Result<BufWriter<File>> {
         let stdout = self.out.get_ref().file.try_clone()?;
         Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
+    }
+
+    /// Whether the command is run for another process.
+    pub(crate) fn is_of_client(&self) -> bool {
+        self.out.get_ref().client.is_some()
+    }
+
+    /// What that process gives to read; once.
+    pub(crate) fn take_client_input(&mut self) -> Option<ClientInput> {
+        let client = self.out.get_mut().client.as_mut()?;
+        Some(ClientInput {
+            file: client.input.take()?,
+            connection: Arc::clone(&client.connection),
+        })
     }
 
     /// Shows progress on standard error if a person watches it; messages go above it.

@@ -70,7 +70,8 @@ impl Target {
         }
     }
 
-    fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
+    /// Where a mount hears of changes.
+    pub(crate) fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
         self.session.as_ref()?.mount()?.changes.as_ref()
     }
 

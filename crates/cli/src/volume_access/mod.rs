@@ -12,3 +12,4 @@ pub(crate) mod location;
 pub(crate) mod operand;
 pub(crate) mod place;
 pub(crate) mod session;
+pub(crate) mod stream_input;

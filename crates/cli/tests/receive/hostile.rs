@@ -13,19 +13,37 @@ use ubtrfs_stream::{Command, NewNode, StreamVersion, StreamWriter, Time};
 
 use crate::source::{OURS, empty_image, run};
 
-const UUID: Uuid = Uuid([7; 16]);
+pub(crate) const UUID: Uuid = Uuid([7; 16]);
 const SUBVOL: Command<'_> = Command::Subvol {
     path: b"s",
     uuid: UUID,
     ctransid: Transid(3),
 };
 
-fn stream(commands: &[Command<'_>]) -> Vec<u8> {
+pub(crate) fn stream(commands: &[Command<'_>]) -> Vec<u8> {
     let mut writer = StreamWriter::new(Vec::new(), StreamVersion::V2).unwrap();
     for command in commands {
         writer.write(command).unwrap();
     }
     writer.into_inner()
+}
+
+pub(crate) fn subvol(path: &[u8]) -> Command<'_> {
+    Command::Subvol {
+        path,
+        uuid: UUID,
+        ctransid: Transid(3),
+    }
+}
+
+pub(crate) fn snapshot_of(clone_uuid: Uuid) -> Command<'static> {
+    Command::Snapshot {
+        path: b"t",
+        uuid: Uuid([8; 16]),
+        ctransid: Transid(4),
+        clone_uuid,
+        clone_ctransid: Transid(3),
+    }
 }
 
 fn mkfile(path: &[u8]) -> Command<'_> {
@@ -147,7 +165,7 @@ fn assert_sound(image: &Path) {
 }
 
 /// Each fails at its last command.
-fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
+pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
     let far = Time {
         sec: 0,
         nsec: 1_000_000_000,
@@ -374,11 +392,6 @@ fn commands_that_lead_outside_or_beyond_are_refused() {
 fn subvolumes_are_begun_in_order_and_by_name() {
     let rig = Rig::new();
     let end = Command::End;
-    let begin = |path| Command::Subvol {
-        path,
-        uuid: UUID,
-        ctransid: Transid(3),
-    };
     rig.refused(
         &stream(&[mkfile(b"f"), end]),
         &[],
@@ -390,16 +403,9 @@ fn subvolumes_are_begun_in_order_and_by_name() {
         (b"/", "name has a slash"),
         (b"", "empty name"),
     ] {
-        rig.refused(&stream(&[begin(name), end]), &[], message);
+        rig.refused(&stream(&[subvol(name), end]), &[], message);
     }
-    let snapshot = |clone_uuid| Command::Snapshot {
-        path: b"t",
-        uuid: Uuid([8; 16]),
-        ctransid: Transid(4),
-        clone_uuid,
-        clone_ctransid: Transid(3),
-    };
-    let missing = stream(&[snapshot(UUID), end]);
+    let missing = stream(&[snapshot_of(UUID), end]);
     rig.refused(&missing, &[], "cannot find parent subvolume");
     let output = rig.receive(&stream(&[SUBVOL, mkfile(b"f"), end]), &[]);
     assert!(output.status.success(), "{output:?}");

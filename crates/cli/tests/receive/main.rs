@@ -5,4 +5,5 @@
 mod dump;
 mod hostile;
 mod images;
+mod mounts;
 mod source;

@@ -1,27 +1,23 @@
-//! Where a stream comes from: a file, or standard input.
+//! The stream to be read: this process's, or that of the process that the command is run for.
 
-use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 use crate::presentation::console::Console;
-use crate::presentation::quoting::Escaped;
+use crate::volume_access::stream_input;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Opens the stream for reading.
-pub(super) fn open(path: Option<&Path>, _console: &mut Console) -> anyhow::Result<Box<dyn Read>> {
-    let Some(path) = path else {
-        if io::stdin().is_terminal() {
-            bail!("refusing to read a stream from a terminal");
-        }
-        let file = File::from(rustix::io::dup(io::stdin())?);
-        return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, file)));
-    };
-    let shown = Escaped(path.as_os_str().as_bytes());
-    let file = File::open(path).with_context(|| format!("cannot open '{shown}'"))?;
+pub(super) fn open(path: Option<&Path>, console: &mut Console) -> anyhow::Result<Box<dyn Read>> {
+    if let Some(input) = console.take_client_input() {
+        return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, input)));
+    }
+    // Its paths and its standard input are not this process's.
+    if console.is_of_client() {
+        bail!("no stream was handed over");
+    }
+    let file = stream_input::open(path)?;
     Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, file)))
 }

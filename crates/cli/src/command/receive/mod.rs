@@ -2,6 +2,7 @@
 
 mod input;
 mod observer;
+mod watcher;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,8 +16,11 @@ use ubtrfs_stream::{
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::print::IsoTime;
 use crate::volume_access::changes::Changes;
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{Asked, ByIoctls, KernelTarget};
 use crate::volume_access::location::{Location, VolumeOptions};
 use observer::ConsoleObserver;
+use watcher::MountWatcher;
 
 /// Make the subvolumes of a stream that 'btrfs send' made
 ///
@@ -72,7 +76,15 @@ impl Receive {
         let Some(dir) = target.directory(&destination.path)? else {
             bail!("'{destination}' is not a directory");
         };
+        if let Some(rights) = target.rights() {
+            rights
+                .add_to(dir)
+                .with_context(|| format!("cannot make subvolumes in '{destination}'"))?;
+        }
         let mut receiving = VolumeTarget::new(&target.volume, dir);
+        if let Some(changes) = target.mount_changes() {
+            receiving = receiving.watched_by(Box::new(MountWatcher::new(changes.clone())));
+        }
         let received = self.receive(source, &mut receiving, console);
         if let Err(error) = received {
             console.failed(&error);
@@ -126,5 +138,27 @@ impl Receive {
             Err(DumpError::Write(error)) => Err(error.into()),
             Err(DumpError::Stream(error)) => Err(error).context("failed to dump the send stream"),
         }
+    }
+}
+
+/// Into a mount of the kernel's btrfs.
+impl ByIoctls for Receive {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        let Some(destination) = &self.destination else {
+            return self.dump(console);
+        };
+        self.volume.refuse_for_mount()?;
+        let source = input::open(self.file.as_deref(), console)?;
+        let dir = Asked::open(destination)?;
+        let mountpoint = match &self.root_mount {
+            Some(path) => path.clone(),
+            None => destination
+                .written_path()
+                .canonicalize()
+                .and_then(|path| mountpoint_of(&path))
+                .with_context(|| format!("cannot tell where '{destination}' is mounted"))?,
+        };
+        let mut receiving = KernelTarget::new(dir, mountpoint);
+        self.receive(source, &mut receiving, console)
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
@@ -19,14 +19,15 @@ use ubtrfs_engine::Error;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
 
-use super::GROUPS;
 use super::mounted::{Found, Kind, Mounted};
 use super::protocol::{self, Address, ProtocolError, Request, VERSION};
 use super::relay::relayed;
+use super::{GROUPS, RECEIVE};
 use crate::presentation::clock;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::Location;
 use crate::volume_access::session::MountPath;
+use crate::volume_access::stream_input;
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
 const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
@@ -112,7 +113,11 @@ pub(crate) fn run_elsewhere(
             .collect(),
         args: args.iter().map(|arg| bytes(arg)).collect(),
     };
-    match have_it_run(mount, &request) {
+    let input = match group {
+        RECEIVE => Some(input_of(matches)?),
+        _ => None,
+    };
+    match have_it_run(mount, &request, input.as_ref()) {
         Ok(code) => Ok(Outcome::Ran(code)),
         Err(Failed::NotBegun(error)) => Ok(Outcome::Refused(error)),
         // Done once more it does no harm.
@@ -121,6 +126,13 @@ pub(crate) fn run_elsewhere(
         }
         Err(Failed::Unfinished(error)) => Err(error),
     }
+}
+
+/// Opens what a command reads: it may be a file that only the client sees.
+fn input_of(matches: &ArgMatches) -> anyhow::Result<File> {
+    let matches = matches.subcommand().map(|(_, matches)| matches);
+    let path = matches.and_then(|matches| matches.get_one::<PathBuf>("file"));
+    stream_input::open(path.map(PathBuf::as_path))
 }
 
 /// Refuses a path that leads to nothing. Of one that cannot be looked at the server says so.
@@ -222,7 +234,7 @@ enum Failed {
     Unfinished(anyhow::Error),
 }
 
-fn have_it_run(mount: &Mounted, request: &Request) -> Result<u8, Failed> {
+fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Result<u8, Failed> {
     let shown = mount.mountpoint.display();
     let caller = geteuid();
     if !caller.is_root() && caller.as_raw() != mount.owner {
@@ -238,9 +250,11 @@ fn have_it_run(mount: &Mounted, request: &Request) -> Result<u8, Failed> {
         .map_err(Failed::NotBegun)?;
     let is_trusted = server == 0 || server == caller.as_raw();
     let answer = match is_trusted {
-        true => ask(&socket, request, io::stdout(), io::stderr()),
-        false => relayed(|stdout, stderr| ask(&socket, request, stdout, stderr))
-            .map_err(|error| Failed::NotBegun(error.into()))?,
+        true => ask(&socket, request, io::stdout(), io::stderr(), input),
+        false => relayed(input, |stdout, stderr, input| {
+            ask(&socket, request, stdout, stderr, input)
+        })
+        .map_err(|error| Failed::NotBegun(error.into()))?,
     };
     answer.map_err(|error| match error {
         ProtocolError::Malformed => Failed::Unfinished(anyhow!(
@@ -262,9 +276,10 @@ fn ask(
     request: &Request,
     stdout: impl AsFd,
     stderr: impl AsFd,
+    input: Option<&File>,
 ) -> Result<u8, ProtocolError> {
     // A server that refuses may have closed its end before all was said, and said why.
-    let sent = request.send(socket, stdout, stderr);
+    let sent = request.send(socket, stdout, stderr, input);
     match protocol::exit_code(socket) {
         Err(ProtocolError::Malformed) => sent.and(Err(ProtocolError::Malformed)),
         answer => answer,

@@ -84,7 +84,7 @@ impl Leaving {
     fn ask(mount: &Mounted) -> anyhow::Result<Leaving> {
         let socket = reach(mount)?;
         let null = File::options().write(true).open("/dev/null")?;
-        let sent = Request::to_leave(mount.device).send(&socket, &null, &null);
+        let sent = Request::to_leave(mount.device).send(&socket, &null, &null, None);
         match protocol::exit_code(&socket) {
             Ok(READY) => Ok(Leaving(socket)),
             Ok(code) => bail!("it answers {code}"),

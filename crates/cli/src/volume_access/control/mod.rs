@@ -45,11 +45,15 @@ pub(crate) use leaving::{Asked, Leaving, Left};
 pub(crate) use mounted::mountpoint_of;
 pub(crate) use server::{Control, Leavers, Served};
 
-/// Groups of commands that work on a path in a mount.
-pub(crate) const GROUPS: [&str; 5] = [
+/// The command that reads a stream, which the client opens.
+const RECEIVE: &str = "receive";
+
+/// Groups of commands, and a command, that work on a path in a mount.
+pub(crate) const GROUPS: [&str; 6] = [
     "device",
     "filesystem",
     "inspect-internal",
     "property",
+    RECEIVE,
     "subvolume",
 ];

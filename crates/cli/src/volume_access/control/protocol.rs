@@ -2,7 +2,7 @@
 //!
 //! - Greeting: the client sends a number that it has just drawn. The server has the mount know it and answers with one
 //!   byte. Then the client asks the mount for the number (`ubtrfs_fuse::mount::Nonce`).
-//! - Request: its length (u32, little-endian) with two descriptors, then that many bytes. These are fields, each a length
+//! - Request: its length (u32, little-endian) with two or three descriptors, then that many bytes. These are fields, each a length
 //!   (u32, little-endian) and bytes.
 //! - Answer: one byte, the exit code, or that the server is of another version, and which. An end without an answer: the
 //!   command was not run, or not to its end.
@@ -61,6 +61,15 @@ pub(super) struct Request {
     pub(super) paths: Vec<MountPath>,
     /// The command line, program name included.
     pub(super) args: Vec<Vec<u8>>,
+}
+
+/// Open files of a client's.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    pub(super) stdout: File,
+    pub(super) stderr: File,
+    /// What a command reads that has something to read.
+    pub(super) input: Option<File>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -228,10 +237,12 @@ impl Request {
         mut socket: &UnixStream,
         stdout: impl AsFd,
         stderr: impl AsFd,
+        input: Option<&File>,
     ) -> Result<(), ProtocolError> {
         let bytes = self.to_bytes();
-        let descriptors = [stdout.as_fd(), stderr.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut descriptors = vec![stdout.as_fd(), stderr.as_fd()];
+        descriptors.extend(input.map(AsFd::as_fd));
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return Err(ProtocolError::Malformed);
@@ -245,10 +256,12 @@ impl Request {
         Ok(socket.write_all(&bytes)?)
     }
 
-    /// A request with the client's standard output and standard error.
-    pub(super) fn receive(mut socket: &UnixStream) -> Result<(Request, File, File), ProtocolError> {
+    /// A request with the client's descriptors.
+    pub(super) fn receive(
+        mut socket: &UnixStream,
+    ) -> Result<(Request, Descriptors), ProtocolError> {
         let mut len = [0; 4];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = recvmsg(
             socket,
@@ -264,18 +277,23 @@ impl Request {
             }
         }
         let len_bytes = u32::from_le_bytes(len);
-        let ([stdout, stderr], 4) = (
-            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| ProtocolError::Malformed)?,
-            received.bytes,
-        ) else {
+        let mut descriptors = descriptors.into_iter().map(File::from);
+        let (Some(stdout), Some(stderr), 4) =
+            (descriptors.next(), descriptors.next(), received.bytes)
+        else {
             return Err(ProtocolError::Malformed);
+        };
+        let descriptors = Descriptors {
+            stdout,
+            stderr,
+            input: descriptors.next(),
         };
         if len_bytes > MAX_REQUEST_BYTES {
             return Err(ProtocolError::Malformed);
         }
         let mut bytes = vec![0; len_bytes as usize];
         socket.read_exact(&mut bytes)?;
-        Ok((Request::from_bytes(&bytes)?, stdout.into(), stderr.into()))
+        Ok((Request::from_bytes(&bytes)?, descriptors))
     }
 }
 

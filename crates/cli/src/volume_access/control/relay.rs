@@ -4,7 +4,9 @@
 //! server that runs a command for root writes into pipes instead. What comes out is that user's, and so never reaches
 //! a terminal raw.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::thread;
 
 use crate::presentation::quoting::Escaped;
@@ -14,15 +16,29 @@ const LINE_BYTES: u64 = 64 << 10;
 
 /// Has something done with what takes the place of standard output and standard error, and shows what is written there
 /// until all is closed.
-pub(super) fn relayed<T>(have_done: impl FnOnce(PipeWriter, PipeWriter) -> T) -> io::Result<T> {
+///
+/// What a command reads goes through a pipe as well.
+pub(super) fn relayed<T>(
+    input: Option<&File>,
+    have_done: impl FnOnce(PipeWriter, PipeWriter, Option<&File>) -> T,
+) -> io::Result<T> {
     let (out, to_out) = io::pipe()?;
     let (err, to_err) = io::pipe()?;
+    let input = input.map(fed).transpose()?;
     Ok(thread::scope(|scope| {
         // Who reads our output may go away: then the pipe does as well.
         scope.spawn(|| show(out, &mut io::stdout(), io::stdout().is_terminal()));
         scope.spawn(|| show(err, &mut io::stderr(), io::stderr().is_terminal()));
-        have_done(to_out, to_err)
+        have_done(to_out, to_err, input.as_ref())
     }))
+}
+
+/// A pipe that gives what a file holds. Nobody waits for the thread that fills it: it may wait for the file's writer.
+fn fed(input: &File) -> io::Result<File> {
+    let (from, mut to) = io::pipe()?;
+    let mut input = input.try_clone()?;
+    thread::spawn(move || io::copy(&mut input, &mut to));
+    Ok(OwnedFd::from(from).into())
 }
 
 fn show(from: PipeReader, to: &mut impl Write, is_terminal: bool) -> io::Result<()> {

@@ -24,7 +24,9 @@ use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
 
 use super::GROUPS;
-use super::protocol::{self, Address, DURABLE, NOT_DURABLE, ProtocolError, Request, UNMOUNTED};
+use super::protocol::{
+    self, Address, DURABLE, Descriptors, NOT_DURABLE, ProtocolError, Request, UNMOUNTED,
+};
 use super::socket_file::SocketFile;
 use crate::presentation::clock;
 use crate::presentation::console::Client;
@@ -279,7 +281,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         protocol::say_ready(connection)?;
         Request::receive(connection)
     });
-    let (request, stdout, mut stderr) = match received {
+    let (request, descriptors) = match received {
         Ok(request) => request,
         Err(error @ ProtocolError::Version(_)) => {
             let _ = protocol::refuse_version(connection);
@@ -287,6 +289,11 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         }
         Err(error) => return tracing::debug!(%error, "no request"),
     };
+    let Descriptors {
+        stdout,
+        mut stderr,
+        input,
+    } = descriptors;
     if request.device != served.device {
         return tracing::warn!(uid, "a command for another mount was refused");
     }
@@ -294,11 +301,12 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     if request.is_to_leave() {
         let (afterlife, leavers) = (served.afterlife.clone(), served.leavers.clone());
         // The volume is closed without it, and the end of the mount does not end this.
-        drop((served, running, stdout, stderr));
+        drop((served, running, stdout, stderr, input));
         return afterlife.map_or((), |afterlife| see_off(&afterlife, &leavers, connection));
     }
     let client = stderr.try_clone().map(|stderr| Client {
         stderr,
+        input,
         connection: Arc::clone(connection),
     });
     let outcome = match client {
@@ -390,7 +398,7 @@ fn run(
 
 /// Commands for administrators, by groups. They change how a mount is served, read the volume as it is on disk, or tell
 /// what the kernel's btrfs searches all trees for.
-const OF_ADMINISTRATORS: [(&str, &[&str]); 4] = [
+const OF_ADMINISTRATORS: [(&str, &[&str]); 5] = [
     ("device", &["stats"]),
     ("filesystem", &["remount"]),
     (
@@ -406,6 +414,8 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 4] = [
             "tree-stats",
         ],
     ),
+    // Itself a command.
+    ("receive", &[""]),
     (
         "subvolume",
         &["find-new", "get-default", "list", "show", "sync"],
@@ -428,7 +438,7 @@ fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> 
     match session.rights() {
         Some(rights) if is_guarded => rights
             .administer_mount()
-            .with_context(|| format!("cannot run '{group} {name}'")),
+            .with_context(|| format!("cannot run '{}'", [group, name].join(" ").trim_end())),
         _ => Ok(()),
     }
 }

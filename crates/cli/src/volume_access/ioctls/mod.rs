@@ -7,8 +7,10 @@
 //! What an ioctl carries is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
 //! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
 
+mod data;
 mod devices;
 mod extents;
+mod kernel_target;
 mod names;
 mod search;
 mod subvolume;
@@ -16,6 +18,7 @@ mod subvolumes;
 mod volume;
 
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use anyhow::Context;
@@ -25,6 +28,7 @@ use rustix::ioctl::{Opcode, Updater, ioctl};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub(crate) use self::devices::{FoundChunk, error_counts};
+pub(crate) use self::kernel_target::KernelTarget;
 pub(crate) use self::names::joined;
 pub(crate) use self::subvolume::text;
 pub(crate) use self::subvolumes::{Subvolumes, info_of};
@@ -79,12 +83,25 @@ impl Asked {
         &self,
         argument: &mut T,
     ) -> Result<(), Errno> {
-        const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
-        // SAFETY: who answers writes as many bytes as the number says, and a list that was asked for, all of which the
-        // argument has; any bytes are one.
-        #[allow(unsafe_code)]
-        unsafe {
-            ioctl(&self.0, Updater::<NUMBER, T>::new(argument))
-        }
+        ask_of::<NUMBER, T>(self.as_fd(), argument)
+    }
+}
+
+impl AsFd for Asked {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn ask_of<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
+    file: BorrowedFd<'_>,
+    argument: &mut T,
+) -> Result<(), Errno> {
+    const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
+    // SAFETY: who answers writes as many bytes as the number says, and a list that was asked for, all of which the
+    // argument has; any bytes are one.
+    #[allow(unsafe_code)]
+    unsafe {
+        ioctl(file, Updater::<NUMBER, T>::new(argument))
     }
 }

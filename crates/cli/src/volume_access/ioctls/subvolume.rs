@@ -3,7 +3,8 @@
 use std::os::fd::AsRawFd;
 
 use rustix::io::Errno;
-use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, Received, SubvolInfo, VolArgs, VolArgsV2};
 use zerocopy::native_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
@@ -93,6 +94,14 @@ impl Asked {
     /// Has the subvolume forget what it was received from.
     pub(crate) fn forget_received(&self) -> Result<(), Errno> {
         self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut Received::new_zeroed())
+    }
+
+    /// Has the subvolume say that it was received from another, in this transaction of it.
+    pub(crate) fn set_received(&self, uuid: &Uuid, transid: Transid) -> Result<(), Errno> {
+        let mut received = Received::new_zeroed();
+        received.uuid = uuid.0;
+        received.stransid.set(transid.0);
+        self.ask::<{ args::SET_RECEIVED_SUBVOL }, _>(&mut received)
     }
 
     /// Asks for the subvolume that it is in.

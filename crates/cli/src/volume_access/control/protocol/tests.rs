@@ -21,10 +21,14 @@ fn request() -> Request {
 fn a_request_arrives_with_its_descriptors() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (mut reader, writer) = std::io::pipe().unwrap();
-    request().send(&ours, &writer, std::io::stderr()).unwrap();
+    request()
+        .send(&ours, &writer, std::io::stderr(), None)
+        .unwrap();
     drop(writer);
-    let (received, mut stdout, _) = Request::receive(&theirs).unwrap();
+    let (received, descriptors) = Request::receive(&theirs).unwrap();
     assert_eq!(received, request());
+    assert!(descriptors.input.is_none());
+    let mut stdout = descriptors.stdout;
     stdout.write_all(b"out").unwrap();
     drop(stdout);
     let mut text = String::new();
@@ -85,7 +89,7 @@ fn a_greeting_is_answered_when_the_mount_knows_its_number() {
 fn a_client_that_does_not_greet_is_refused() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     request()
-        .send(&ours, std::io::stderr(), std::io::stderr())
+        .send(&ours, std::io::stderr(), std::io::stderr(), None)
         .unwrap();
     let error = greeting(&theirs).unwrap_err();
     assert!(matches!(error, ProtocolError::Malformed));

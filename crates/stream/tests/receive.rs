@@ -1,0 +1,282 @@
+//! Receiving into a volume in memory: compressed data as it comes beside the same decompressed, devices that fail, and a
+//! volume that is full.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_check::{CheckOptions, check_devices};
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_format::compress::{Compression, compress};
+use ubtrfs_format::ids::{InodeNr, RootId, Transid};
+use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::uuid::Uuid;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::Rng;
+use ubtrfs_sim::fault::{Fault, FaultDevice};
+use ubtrfs_stream::{
+    Command, ReceiveError, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
+    VolumeTarget,
+};
+
+const MIB: u64 = 1 << 20;
+const SECTOR: u64 = 4096;
+
+const SUBVOL: Command<'_> = Command::Subvol {
+    path: b"s",
+    uuid: Uuid([7; 16]),
+    ctransid: Transid(3),
+};
+
+fn new_device(device_bytes: u64) -> Arc<MemDevice> {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[device_bytes]).unwrap();
+    let device = MemDevice::new(device_bytes);
+    plan.write(&[&device], false).unwrap();
+    Arc::new(device)
+}
+
+fn open(device: Arc<dyn BlockDevice>) -> Arc<Volume> {
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
+}
+
+fn assert_sound(device: &MemDevice) {
+    let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let devices = vec![(PathBuf::from("memory"), device)];
+    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+    let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
+    // A copy of the superblock that was not written is of no account.
+    assert!(report.is_clean(), "{issues:#?}");
+}
+
+fn receive(
+    volume: &Arc<Volume>,
+    stream: &[u8],
+    options: ReceiveOptions,
+) -> Result<(), ReceiveError> {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut target = VolumeTarget::new(volume, top);
+    let mut observer = ();
+    let mut receiver = Receiver::new(&mut target, &mut observer, options);
+    receiver.receive(&mut StreamReader::open(stream).unwrap())
+}
+
+/// The content of the file `f` in the subvolume that was received, which must be read-only.
+fn content(volume: &Volume) -> Vec<u8> {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.resolve(top, b"s/f").unwrap();
+    assert!(is_finished(volume));
+    let mut bytes = vec![0; volume.attr(file).unwrap().size as usize];
+    assert_eq!(volume.read(file, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+fn is_finished(volume: &Volume) -> bool {
+    let all = volume.subvolumes().unwrap();
+    let finished = all.iter().filter(|info| {
+        info.item.flags().contains(RootItemFlags::RDONLY)
+            && info.item.received_uuid == Uuid([7; 16])
+    });
+    finished.count() == 1
+}
+
+/// Commands on the file `f`, with what it holds after them.
+struct Script {
+    stream: StreamWriter<Vec<u8>>,
+    content: Vec<u8>,
+}
+
+impl Script {
+    fn new() -> Script {
+        let mut stream = StreamWriter::new(Vec::new(), StreamVersion::V2).unwrap();
+        let (path, ino) = (&b"f"[..], InodeNr(257));
+        for command in [SUBVOL, Command::Mkfile { path, ino }] {
+            stream.write(&command).unwrap();
+        }
+        Script {
+            stream,
+            content: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, offset: u64, data: &[u8]) {
+        let end = offset as usize + data.len();
+        if self.content.len() < end {
+            self.content.resize(end, 0);
+        }
+        self.content[offset as usize..end].copy_from_slice(data);
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let path = b"f";
+        let command = Command::Write { path, offset, data };
+        self.stream.write(&command).unwrap();
+        self.put(offset, data);
+    }
+
+    fn truncate(&mut self, size: u64) {
+        let path = b"f";
+        self.stream
+            .write(&Command::Truncate { path, size })
+            .unwrap();
+        self.content.resize(size as usize, 0);
+    }
+
+    /// Writes the bytes from `from` on of `plain`, `len` of them.
+    fn write_encoded(&mut self, offset: u64, kind: Compression, plain: &[u8], from: u64, len: u64) {
+        let inline = plain.len() as u64 <= SECTOR / 2;
+        let mut data = Vec::new();
+        assert!(compress(kind, 0, plain, &mut data, SECTOR as usize, inline).unwrap());
+        let compression = match kind {
+            Compression::None => 0,
+            Compression::Zlib => 1,
+            Compression::Zstd => 2,
+            Compression::Lzo => 3,
+        };
+        let command = Command::EncodedWrite {
+            path: b"f",
+            offset,
+            unencoded_file_len: len,
+            unencoded_len: plain.len() as u64,
+            unencoded_offset: from,
+            compression,
+            encryption: None,
+            data: &data,
+        };
+        self.stream.write(&command).unwrap();
+        self.put(offset, &plain[from as usize..(from + len) as usize]);
+    }
+
+    fn end(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.stream.write(&Command::End).unwrap();
+        (self.stream.into_inner(), self.content)
+    }
+}
+
+/// Compressible, and nowhere the same.
+fn plain(len: usize, salt: u64) -> Vec<u8> {
+    (0..len as u64)
+        .map(|at| ((at / 64 + salt) % 251) as u8)
+        .collect()
+}
+
+fn random_script(rng: &mut Rng) -> Script {
+    let mut script = Script::new();
+    let kinds = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
+    for salt in 0..30 {
+        let offset = rng.below(64) * SECTOR;
+        match rng.below(8) {
+            0 => script.write(
+                offset + rng.below(5000),
+                &plain(rng.below(9000) as usize + 1, salt),
+            ),
+            1 => script.truncate(rng.below(300_000)),
+            2 => {
+                let plain = plain(1000 + rng.below(1000) as usize, salt);
+                script.write_encoded(0, kinds[salt as usize % 3], &plain, 0, plain.len() as u64);
+            }
+            _ => {
+                let sectors = 2 + rng.below(31);
+                let from = rng.below(sectors) * SECTOR;
+                let whole = sectors * SECTOR - from;
+                // Some end within a sector.
+                let len = whole - rng.below(2) * rng.below(SECTOR);
+                let plain = plain((sectors * SECTOR) as usize, salt);
+                script.write_encoded(offset, kinds[salt as usize % 3], &plain, from, len);
+            }
+        }
+    }
+    script
+}
+
+#[test]
+fn compressed_data_reads_as_it_does_decompressed() {
+    let mut rng = Rng::new(ubtrfs_sim::seed("encoded writes"));
+    for _ in 0..20 {
+        let (stream, wanted) = random_script(&mut rng).end();
+        for force_decompress in [false, true] {
+            let device = new_device(256 * MIB);
+            let volume = open(device.clone());
+            let options = ReceiveOptions {
+                force_decompress,
+                ..ReceiveOptions::default()
+            };
+            receive(&volume, &stream, options).unwrap();
+            assert!(content(&volume) == wanted, "forced: {force_decompress}");
+            volume.sync().unwrap();
+            drop(volume);
+            assert_sound(&device);
+            assert!(content(&open(device)) == wanted, "opened again");
+        }
+    }
+}
+
+/// Whichever write of the device fails, what is marked as received is whole.
+#[test]
+fn data_that_is_lost_leaves_the_subvolume_unfinished() {
+    let mut script = Script::new();
+    for part in 0..8 {
+        let offset = part * 400_000;
+        script.write(offset, &plain(300_000, part));
+        let of_extent = plain(131_072, part);
+        let at = (offset + 304_000).next_multiple_of(SECTOR);
+        script.write_encoded(at, Compression::Zstd, &of_extent, 0, 65_536);
+    }
+    let (stream, wanted) = script.end();
+    let mut failed = 0;
+    for nth in 0..60 {
+        let device = new_device(256 * MIB);
+        let faulty = Arc::new(FaultDevice::new(device.clone()));
+        let volume = open(faulty.clone());
+        let first = faulty.counts().writes + nth;
+        (first..first + 30).for_each(|nth| faulty.add(Fault::Write { nth }));
+        let received = receive(&volume, &stream, ReceiveOptions::default());
+        failed += u32::from(received.is_err());
+        faulty.heal();
+        let synced = volume.sync().is_ok();
+        drop(volume);
+        let volume = open(device.clone());
+        match received {
+            Ok(()) if synced => assert!(content(&volume) == wanted, "write {nth}"),
+            _ if is_finished(&volume) => assert!(content(&volume) == wanted, "write {nth}"),
+            _ => {}
+        }
+        drop(volume);
+        assert_sound(&device);
+    }
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_volume_that_is_full_keeps_what_there_was() {
+    let mut script = Script::new();
+    for part in 0..200 {
+        script.write(part * MIB, &plain(MIB as usize, part));
+    }
+    let (stream, _) = script.end();
+    let device = new_device(128 * MIB);
+    let volume = open(device.clone());
+    let error = receive(&volume, &stream, ReceiveOptions::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("write 'f' failed: no space left on device: "),
+        "{text}"
+    );
+    assert_eq!(error.unfinished.as_deref(), Some(&b"s"[..]));
+    assert!(!is_finished(&volume));
+    volume.sync().unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    volume.delete_subvolume(top, b"s").unwrap();
+    volume.sync().unwrap();
+    drop(volume);
+    assert_sound(&device);
+}
