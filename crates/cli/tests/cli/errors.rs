@@ -331,8 +331,6 @@ fn what_btrfs_progs_has_and_ubtrfs_has_not_is_refused_by_name() {
         ("bal status -v /", "balance"),
         ("qgroup show /", "qgroup"),
         ("quota enable /", "quota"),
-        ("receive -e /", "receive"),
-        ("receive --max-errors=0 -f x /", "receive"),
         ("replace start a b /", "replace"),
         ("rescue super-recover x", "rescue super-recover"),
         ("resc chunk-rec x", "rescue chunk-recover"),
