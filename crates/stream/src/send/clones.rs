@@ -55,6 +55,10 @@ impl<'a> Clones<'a> {
         }
     }
 
+    pub(super) fn sectorsize(&self) -> u64 {
+        self.sectorsize
+    }
+
     fn index_of(&self, root: RootId) -> Option<usize> {
         self.trees
             .iter()

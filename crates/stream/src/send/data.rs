@@ -184,7 +184,14 @@ impl Job<'_> {
     ) -> Result<()> {
         let sources = self.clone_sources(update, &disk)?;
         while !range.is_empty() {
-            let found = sources.best(&disk, &range, update);
+            let to_sector = range.start.next_multiple_of(self.clones.sectorsize()) - range.start;
+            let found = match to_sector {
+                0 => sources.best(&disk, &range, update),
+                // Where the old file ended.
+                _ => Clonable::Behind {
+                    skip: to_sector.min(range.end - range.start),
+                },
+            };
             let len = match &found {
                 Clonable::Now { len, .. } => *len,
                 Clonable::Behind { skip } => *skip,
@@ -218,7 +225,7 @@ impl Job<'_> {
                 update.data.zeros.end = range.end;
                 Ok(())
             }
-            Stored::Disk(disk) if self.is_sent_encoded(disk, &range) => {
+            Stored::Disk(disk) if self.is_sent_encoded(update, disk, &range) => {
                 self.flush(update)?;
                 self.write_encoded(update, disk, range)
             }
@@ -243,8 +250,11 @@ impl Job<'_> {
         })
     }
 
-    fn is_sent_encoded(&self, disk: &DiskRange, range: &Range<u64>) -> bool {
+    fn is_sent_encoded(&self, update: &Update, disk: &DiskRange, range: &Range<u64>) -> bool {
+        let is_aligned = |offset: u64| offset.is_multiple_of(self.clones.sectorsize());
         self.options.compressed
+            && is_aligned(range.start)
+            && (is_aligned(range.end) || range.end == update.data.size)
             && disk.compression != Compression::None
             && disk.disk_bytes <= range.end - range.start
             && disk.ram_bytes <= MAX_EXTENT_BYTES as u64
@@ -257,7 +267,7 @@ impl Job<'_> {
         range: Range<u64>,
     ) -> Result<()> {
         let snapshot = self.new.snapshot;
-        let sectorsize = u64::from(snapshot.volume().superblock().sectorsize.get());
+        let sectorsize = self.clones.sectorsize();
         let ino = InodeNr(update.ino);
         let data = snapshot.read_stored(ino, range.start, disk.extent, disk.disk_bytes)?;
         update.data.wrote_to(range.end);
