@@ -118,21 +118,22 @@ enum RefChanges {
 impl RefChanges {
     #[inline]
     fn add(&mut self, key: RefKey, delta: i64) {
+        if let RefChanges::One(only, sum) = self
+            && *only != key
+        {
+            // Not `BTreeMap::from`, which sorts first.
+            let mut map = BTreeMap::new();
+            map.entry(*only).or_insert(*sum);
+            *self = RefChanges::Several(map);
+        }
         match self {
             RefChanges::None => *self = RefChanges::One(key, delta),
-            RefChanges::One(only, sum) if *only == key => {
+            RefChanges::One(_, sum) => {
                 *sum = sum.saturating_add(delta);
                 // REFS-1
                 if *sum == 0 {
                     *self = RefChanges::None;
                 }
-            }
-            RefChanges::One(only, sum) => {
-                // Not `BTreeMap::from`, which sorts first.
-                let mut map = BTreeMap::new();
-                map.insert(*only, *sum);
-                map.insert(key, delta);
-                *self = RefChanges::Several(map);
             }
             RefChanges::Several(map) => match map.entry(key) {
                 btree_map::Entry::Vacant(entry) => {
