@@ -1,5 +1,5 @@
 //! Receiving into a volume in memory: compressed data as it comes beside the same decompressed, devices that fail, and a
-//! volume that is full.
+//! volume that is full. With `UBTRFS_SOAK` set there are more of each.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ const SUBVOL: Command<'_> = Command::Subvol {
     uuid: Uuid([7; 16]),
     ctransid: Transid(3),
 };
+
+fn is_soak() -> bool {
+    std::env::var_os("UBTRFS_SOAK").is_some()
+}
 
 fn new_device(device_bytes: u64) -> Arc<MemDevice> {
     let created = Timespec {
@@ -201,7 +205,7 @@ fn random_script(rng: &mut Rng) -> Script {
 #[test]
 fn compressed_data_reads_as_it_does_decompressed() {
     let mut rng = Rng::new(ubtrfs_sim::seed("encoded writes"));
-    for _ in 0..20 {
+    for _ in 0..if is_soak() { 500 } else { 6 } {
         let (stream, wanted) = random_script(&mut rng).end();
         for force_decompress in [false, true] {
             let device = new_device(256 * MIB);
@@ -233,7 +237,7 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
     }
     let (stream, wanted) = script.end();
     let mut failed = 0;
-    for nth in 0..60 {
+    for nth in (0..60).step_by(if is_soak() { 1 } else { 6 }) {
         let device = new_device(256 * MIB);
         let faulty = Arc::new(FaultDevice::new(device.clone()));
         let volume = open(faulty.clone());
@@ -278,5 +282,41 @@ fn a_volume_that_is_full_keeps_what_there_was() {
     volume.delete_subvolume(top, b"s").unwrap();
     volume.sync().unwrap();
     drop(volume);
+    assert_sound(&device);
+}
+
+/// Making a subvolume writable keeps the note of what it was received from, as in the kernel.
+#[test]
+fn a_parent_that_may_have_changed_is_refused() {
+    let (stream, _) = Script::new().end();
+    let device = new_device(256 * MIB);
+    let volume = open(device.clone());
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    let mut writer = StreamWriter::new(Vec::new(), StreamVersion::V1).unwrap();
+    let snapshot = Command::Snapshot {
+        path: b"t",
+        uuid: Uuid([8; 16]),
+        ctransid: Transid(9),
+        clone_uuid: Uuid([7; 16]),
+        clone_ctransid: Transid(3),
+    };
+    for command in [snapshot, Command::End] {
+        writer.write(&command).unwrap();
+    }
+    let difference = writer.into_inner();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let parent = volume.lookup(top, b"s").unwrap().unwrap();
+    volume.set_read_only(parent.root, false).unwrap();
+    let error = receive(&volume, &difference, ReceiveOptions::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("is not read-only: it may have changed since"),
+        "{text}"
+    );
+    assert_eq!(volume.lookup(top, b"t").unwrap(), None);
+    volume.set_read_only(parent.root, true).unwrap();
+    receive(&volume, &difference, ReceiveOptions::default()).unwrap();
+    assert!(volume.resolve(top, b"t/f").is_ok());
+    volume.sync().unwrap();
     assert_sound(&device);
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, progs_verdict};
 
-use crate::source::{OURS, Series, SourceVolume, empty_image, ready, receive, run, shown};
+use crate::source::{
+    OURS, SNAPSHOTS, Series, SourceVolume, empty_image, ready, receive, run, shown,
+};
 
 fn location(image: &Path, path: &str) -> std::ffi::OsString {
     let mut location = image.as_os_str().to_owned();
@@ -38,6 +40,19 @@ fn compressed(image: &Path) -> [usize; 3] {
     ];
     let dumped = run(OURS, &args).stdout;
     ["compression 1 ", "compression 2 ", "compression 3 "].map(|part| count_of(&dumped, part))
+}
+
+/// How many bytes of each subvolume are shared, within it or with others.
+fn shared_bytes(dir: &Path) -> Vec<u64> {
+    let shared = SNAPSHOTS.iter().map(|name| {
+        let mut command = std::process::Command::new("btrfs");
+        command.args(["filesystem", "du", "-s", "--raw"]);
+        let output = command.arg(dir.join(name)).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let fields = text.lines().last().unwrap().split_whitespace();
+        fields.map(str::to_owned).nth(2).unwrap().parse().unwrap()
+    });
+    shared.collect()
 }
 
 /// What the reference makes of a series, on a mount of its own.
@@ -74,6 +89,14 @@ fn streams_of_the_kernel_are_received_into_images() {
         let mount = KernelMount::new(std::slice::from_ref(&image), "ro").unwrap();
         source.assert_received(options, mount.path());
         assert_eq!(shown(mount.path()), wanted, "{options}");
+        let shared = shared_bytes(mount.path());
+        // Small files are inline or in an extent, by the writer's choice.
+        for (found, wanted) in shared.into_iter().zip(shared_bytes(kernels.path())) {
+            assert!(
+                found.abs_diff(wanted) < wanted / 20,
+                "{options}: {found}, {wanted}"
+            );
+        }
         kernels.unmount().unwrap();
         drop(volume);
         mount.unmount().unwrap();
