@@ -35,8 +35,8 @@ pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
     );
 }
 
-/// As [`assert_clean`], without the checksums of data: btrfs-progs 6.14 computes some blocks wrongly from parity that
-/// is right on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show it.
+/// [`assert_clean`] without the checksums of data. btrfs-progs 6.14 computes some blocks wrongly from parity that is right
+/// on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show it.
 pub(crate) fn assert_clean_but_for_data(words: &str, devices: &[PathBuf]) {
     assert_clean_in(&["--readonly", "--mode=lowmem"], words, devices);
 }
