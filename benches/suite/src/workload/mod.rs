@@ -8,10 +8,12 @@ mod latency;
 mod many_files;
 mod meter;
 mod nocow;
+mod receive;
 mod rename_fsync;
 mod replay;
 mod send;
 mod slow_disk;
+mod snapshots;
 mod sync_calls;
 mod tools;
 mod tree;
@@ -53,7 +55,9 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     databases::WORKLOAD,
     dbench::WORKLOAD,
     nocow::WORKLOAD,
-    send::WORKLOAD,
+    send::MOVES,
+    send::MANY,
+    receive::WORKLOAD,
     discard::WORKLOAD,
     many_files::WORKLOAD,
     latency::WORKLOAD,

@@ -1,32 +1,41 @@
-//! Incremental send of many moved files.
+//! Sends of snapshots, whole and as differences.
 
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use super::{GIB, MOUNTED, Outcome, Workload};
-use crate::cleanup;
-use crate::figures::{Round, Side, Unit};
+use super::snapshots::{self, Sent};
+use super::{Outcome, Workload};
+use crate::figures::{Round, Side};
 use crate::kit::Kit;
-use crate::run::run;
-use crate::stage::Stage;
 
-pub(super) const WORKLOAD: Workload = Workload {
+pub(super) const MOVES: Workload = Workload {
     name: "s2-send",
     title: "S2: incremental send after many moves",
     text: "Of a snapshot with N files in one directory, all are moved to another directory where N new ones \
-           are made; then an incremental send to nobody. N is 10,000, 20,000 and 30,000.",
-    sides: MOUNTED,
+           are made; then an incremental send to nobody, from a cold cache. N is 10,000, 20,000 and 30,000. All sides send \
+           from the same volumes, which the kernel made.",
+    sides: &Side::ALL,
     most_rounds: 2,
-    run: measure,
+    run: measure_moves,
 };
 
-fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
-    if side == Side::Mount {
-        return Ok(Outcome::Absent("there is no send yet"));
-    }
+pub(super) const MANY: Workload = Workload {
+    name: "s2-send-many",
+    title: "S2: send of many files and of a large one",
+    text: "Sends to nobody, from a cold cache: of a snapshot with 1,000,000 files of 500 bytes, of its difference from one after \
+           100 changes, and of a snapshot with a file of 4 GiB. All sides send from the same volumes, which the kernel made.",
+    sides: &Side::ALL,
+    most_rounds: 2,
+    run: measure_many,
+};
+
+const SMALL_FILES: u64 = 1_000_000;
+const LARGE_MIB: u64 = 4096;
+
+fn measure_moves(kit: &Kit, side: Side) -> Result<Outcome> {
     let mut round = Round::default();
     let sizes: &[u64] = if kit.is_quick {
         &[10_000]
@@ -34,65 +43,75 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
         &[10_000, 20_000, 30_000]
     };
     for &files in sizes {
-        let image = kit.image(8 * GIB)?;
-        let stage = Stage::mount(kit, side, &image, "")?;
-        prepare(&stage.dir, files)?;
-        let (seconds, bytes) = send(&stage.dir.join("snap1"), &stage.dir.join("snap2"))?;
+        let image = snapshots::image(kit, &format!("moves-{files}"), |top| move_all(top, files))?;
+        let sent = Sent {
+            image: &image,
+            parent: Some("snap1"),
+            snapshot: "snap2",
+        };
         let what = format!("{},000 files", files * 2 / 1000);
-        round.add(&what, Unit::Seconds, seconds);
-        round.add(
-            format!("{what}: stream"),
-            Unit::Mib,
-            bytes as f64 / (1 << 20) as f64,
-        );
-        stage.end()?;
-        std::fs::remove_file(image)?;
+        snapshots::measure(kit, side, &what, &sent, &mut round)?;
     }
     Ok(Outcome::Figures(round))
 }
 
-fn prepare(top: &Path, files: u64) -> Result<()> {
+fn move_all(top: &Path, files: u64) -> Result<()> {
     let (old, new) = (top.join("old"), top.join("new"));
-    std::fs::create_dir(&old)?;
+    fs::create_dir(&old)?;
     for number in 0..files {
-        std::fs::write(old.join(format!("file{number}")), b"1234567890")?;
+        fs::write(old.join(format!("file{number}")), b"1234567890")?;
     }
-    snapshot(top, "snap1")?;
-    std::fs::create_dir(&new)?;
+    snapshots::take(top, &top.join("snap1"))?;
+    fs::create_dir(&new)?;
     for number in 0..files {
         let name = format!("file{number}");
-        std::fs::rename(old.join(&name), new.join(&name))?;
-        std::fs::write(new.join(format!("more{number}")), b"1234567890")?;
+        fs::rename(old.join(&name), new.join(&name))?;
+        fs::write(new.join(format!("more{number}")), b"1234567890")?;
     }
-    snapshot(top, "snap2")
+    snapshots::take(top, &top.join("snap2"))
 }
 
-fn snapshot(top: &Path, name: &str) -> Result<()> {
-    let words = ["subvolume", "snapshot", "-r"].map(Path::new);
-    let args: Vec<&Path> = words.into_iter().chain([top]).collect();
-    let to = top.join(name);
-    run("btrfs", &[args.as_slice(), &[to.as_path()]].concat())?;
+fn measure_many(kit: &Kit, side: Side) -> Result<Outcome> {
+    let mut round = Round::default();
+    let many = snapshots::many_files(kit, small_files(kit))?;
+    let large = snapshots::image(kit, "large", |top| {
+        write_large(&top.join("large"), kit.scaled(LARGE_MIB))?;
+        snapshots::take(top, &top.join("snap"))
+    })?;
+    let cases = [
+        ("small files", &many, None, "many"),
+        ("100 changes", &many, Some("many"), "later"),
+        ("large file", &large, None, "snap"),
+    ];
+    for (what, image, parent, snapshot) in cases {
+        let sent = Sent {
+            image,
+            parent,
+            snapshot,
+        };
+        snapshots::measure(kit, side, what, &sent, &mut round)?;
+    }
+    Ok(Outcome::Figures(round))
+}
+
+/// How many there are in [`snapshots::many_files`].
+pub(super) fn small_files(kit: &Kit) -> u64 {
+    match kit.is_quick {
+        true => 10_000,
+        false => SMALL_FILES,
+    }
+}
+
+fn write_large(path: &Path, mib: u64) -> Result<()> {
+    let mut file = File::create(path)?;
+    let mut block = vec![0; 1 << 20];
+    for number in 0..mib {
+        // No two sectors are alike.
+        for (at, word) in block.chunks_exact_mut(8).enumerate() {
+            let value = (number << 32 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            word.copy_from_slice(&value.to_le_bytes());
+        }
+        file.write_all(&block)?;
+    }
     Ok(())
-}
-
-/// Seconds and bytes of the stream.
-fn send(parent: &Path, snapshot: &Path) -> Result<(f64, u64)> {
-    let begin = Instant::now();
-    let mut command = Command::new("btrfs");
-    command
-        .args(["-q", "send", "-p"])
-        .arg(parent)
-        .arg(snapshot)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let (mut child, undo) = cleanup::spawn(&mut command)?;
-    let mut stream = child.stdout.take().context("a pipe was asked for")?;
-    let bytes = std::io::copy(&mut stream, &mut std::io::sink())?;
-    let status = child.wait()?;
-    cleanup::done(&undo);
-    if !status.success() {
-        bail!("btrfs send: {status}");
-    }
-    Ok((begin.elapsed().as_secs_f64(), bytes))
 }
