@@ -55,6 +55,7 @@ pub const DEV_INFO: u32 = exchange::<DevInfo>(30);
 pub const FS_INFO: u32 = take::<FsInfo>(31);
 pub const LOGICAL_INO: u32 = exchange::<LogicalIno>(36);
 pub const SET_RECEIVED_SUBVOL: u32 = exchange::<Received>(37);
+pub const SEND: u32 = give::<SendArgs>(38);
 pub const GET_FSLABEL: u32 = take::<Label>(49);
 pub const SET_FSLABEL: u32 = give::<Label>(50);
 pub const GET_DEV_STATS: u32 = exchange::<DevStats>(52);
@@ -88,6 +89,14 @@ pub const RESET: u64 = 1 << 0;
 
 /// In `VolArgsV2` and as a subvolume's flag.
 pub const RDONLY: u64 = 1 << 1;
+
+/// Flags of [`SendArgs`].
+pub const SEND_NO_FILE_DATA: u64 = 1 << 0;
+pub const SEND_OMIT_STREAM_HEADER: u64 = 1 << 1;
+pub const SEND_OMIT_END_CMD: u64 = 1 << 2;
+/// The version counts; without it the stream is of version 1.
+pub const SEND_VERSION: u64 = 1 << 3;
+pub const SEND_COMPRESSED: u64 = 1 << 4;
 /// In `VolArgsV2`: the name is an id.
 pub const SPEC_BY_ID: u64 = 1 << 4;
 
@@ -151,6 +160,17 @@ carried! {
         compression: U32,
         encryption: U32,
         reserved: [u8; 64],
+    }
+    /// `btrfs_ioctl_send_args`
+    SendArgs(72) {
+        send_fd: I64,
+        clone_sources_count: U64,
+        /// The address of their ids.
+        clone_sources: U64,
+        parent_root: U64,
+        flags: U64,
+        version: U32,
+        reserved: [u8; 28],
     }
     /// `btrfs_ioctl_search_key`
     SearchKey(104) {

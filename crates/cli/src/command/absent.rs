@@ -8,9 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const ABSENT: [(&str, &[&str]); 5] = [
     (
         "",
-        &[
-            "balance", "qgroup", "quota", "replace", "restore", "scrub", "send",
-        ],
+        &["balance", "qgroup", "quota", "replace", "restore", "scrub"],
     ),
     ("device", &["add", "delete", "remove", "replace"]),
     ("filesystem", &["defragment", "mkswapfile", "resize"]),

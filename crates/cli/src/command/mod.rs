@@ -27,6 +27,7 @@ mod receive;
 mod rescue;
 mod rm;
 mod rmdir;
+mod send;
 mod setfattr;
 mod shell;
 mod stat;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Rescue(rescue::Rescue),
     Rm(rm::Rm),
     Rmdir(rmdir::Rmdir),
+    Send(Box<send::Send>),
     Setfattr(setfattr::Setfattr),
     Shell(shell::Shell),
     Stat(stat::Stat),
@@ -116,6 +118,7 @@ impl Command {
             Command::Filesystem(group) => group.by_ioctls(),
             Command::InspectInternal(group) => group.by_ioctls(),
             Command::Property(group) => group.by_ioctls(),
+            Command::Send(command) => Some(&**command),
             Command::Receive(command) => Some(command),
             Command::Subvolume(group) => group.by_ioctls(),
             _ => None,
@@ -159,6 +162,7 @@ impl Command {
             Command::Rescue(group) => group.run(console),
             Command::Rm(command) => command.run(console),
             Command::Rmdir(command) => command.run(console),
+            Command::Send(command) => command.run(console),
             Command::Setfattr(command) => command.run(console),
             Command::Shell(command) => command.run(console, program),
             Command::Stat(command) => command.run(console),

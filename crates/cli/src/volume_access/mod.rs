@@ -13,3 +13,4 @@ pub(crate) mod operand;
 pub(crate) mod place;
 pub(crate) mod session;
 pub(crate) mod stream_input;
+pub(crate) mod stream_output;

@@ -337,7 +337,6 @@ fn what_btrfs_progs_has_and_ubtrfs_has_not_is_refused_by_name() {
         ("rescue clear-space-cache v1 x", "rescue clear-space-cache"),
         ("restore x /", "restore"),
         ("--format json scrub start -B /", "scrub"),
-        ("send /", "send"),
         ("device add x /", "device add"),
         ("dev rem x /", "device remove"),
         ("device delete x /", "device delete"),

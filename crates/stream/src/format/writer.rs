@@ -29,6 +29,15 @@ impl<W: Write> StreamWriter<W> {
         })
     }
 
+    /// Goes on in a stream whose header has been written.
+    pub fn resume(sink: W, version: StreamVersion) -> Self {
+        Self {
+            sink,
+            version,
+            command: Vec::new(),
+        }
+    }
+
     /// Writes one command whole, or nothing of it if it does not fit the format.
     pub fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError> {
         let kind = match (command, command.kind()) {

@@ -22,12 +22,12 @@ use ubtrfs_fuse::mount::Nonce;
 use super::mounted::{Found, Kind, Mounted};
 use super::protocol::{self, Address, ProtocolError, Request, VERSION};
 use super::relay::relayed;
-use super::{GROUPS, RECEIVE};
+use super::{GROUPS, RECEIVE, SEND};
 use crate::presentation::clock;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::Location;
 use crate::volume_access::session::MountPath;
-use crate::volume_access::stream_input;
+use crate::volume_access::{stream_input, stream_output};
 
 /// Commands that look at file data or fix it, which may still be in the kernel only.
 const LOOKING_AT_DATA: [&str; 4] = ["du", "find-new", "snapshot", "sync"];
@@ -113,6 +113,9 @@ pub(crate) fn run_elsewhere(
             .collect(),
         args: args.iter().map(|arg| bytes(arg)).collect(),
     };
+    if group == SEND {
+        redirect_output(matches)?;
+    }
     let input = match group {
         RECEIVE => Some(input_of(matches)?),
         _ => None,
@@ -125,6 +128,15 @@ pub(crate) fn run_elsewhere(
             Ok(Outcome::Refused(error))
         }
         Err(Failed::Unfinished(error)) => Err(error),
+    }
+}
+
+/// Opens the file that a command writes: it may be one that only the client may write.
+fn redirect_output(matches: &ArgMatches) -> anyhow::Result<()> {
+    let file = matches.subcommand().map(|(_, send)| send.get_one("file"));
+    match file.flatten() {
+        Some(path) => stream_output::redirect(PathBuf::as_path(path)),
+        None => Ok(()),
     }
 }
 

@@ -47,13 +47,16 @@ pub(crate) use server::{Control, Leavers, Served};
 
 /// The command that reads a stream, which the client opens.
 const RECEIVE: &str = "receive";
+/// The command that writes a stream.
+const SEND: &str = "send";
 
-/// Groups of commands, and a command, that work on a path in a mount.
-pub(crate) const GROUPS: [&str; 6] = [
+/// Groups of commands, and commands, that work on a path in a mount.
+pub(crate) const GROUPS: [&str; 7] = [
     "device",
     "filesystem",
     "inspect-internal",
     "property",
     RECEIVE,
+    SEND,
     "subvolume",
 ];

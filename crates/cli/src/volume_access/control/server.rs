@@ -398,7 +398,7 @@ fn run(
 
 /// Commands for administrators, by groups. They change how a mount is served, read the volume as it is on disk, or tell
 /// what the kernel's btrfs searches all trees for.
-const OF_ADMINISTRATORS: [(&str, &[&str]); 5] = [
+const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
     ("device", &["stats"]),
     ("filesystem", &["remount"]),
     (
@@ -414,8 +414,9 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 5] = [
             "tree-stats",
         ],
     ),
-    // Itself a command.
+    // Themselves commands.
     ("receive", &[""]),
+    ("send", &[""]),
     (
         "subvolume",
         &["find-new", "get-default", "list", "show", "sync"],

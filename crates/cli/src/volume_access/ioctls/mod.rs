@@ -13,6 +13,7 @@ mod extents;
 mod kernel_target;
 mod names;
 mod search;
+mod send;
 mod subvolume;
 mod subvolumes;
 mod volume;

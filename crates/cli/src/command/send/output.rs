@@ -1,0 +1,96 @@
+//! Where a stream goes: a file, or standard output unless that is a terminal.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use indicatif::ProgressBar;
+use ubtrfs_stream::{SendError, WriteError};
+
+use crate::presentation::console::Console;
+use crate::volume_access::stream_output;
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+pub(super) enum Output {
+    File(BufWriter<File>),
+    Standard,
+}
+
+/// Takes the bytes of a stream, and shows how many there were.
+pub(super) struct Sink<'o> {
+    out: &'o mut dyn Write,
+    progress: Option<ProgressBar>,
+}
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.out.write(bytes)?;
+        if let Some(bar) = &self.progress {
+            bar.inc(len as u64);
+        }
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Output {
+    pub(super) fn open(path: Option<&Path>, console: &Console) -> anyhow::Result<Output> {
+        match path {
+            Some(path) => Ok(Output::File(BufWriter::with_capacity(
+                BUFFER_BYTES,
+                stream_output::create(path)?,
+            ))),
+            None if console.is_terminal() => {
+                bail!("not dumping send stream into a terminal, redirect it into a file")
+            }
+            None => Ok(Output::Standard),
+        }
+    }
+
+    pub(super) fn sink<'o>(&'o mut self, console: &'o mut Console) -> Sink<'o> {
+        let progress = console.progress().cloned();
+        let out: &mut dyn Write = match self {
+            Output::File(file) => file,
+            Output::Standard => &mut console.out,
+        };
+        Sink { out, progress }
+    }
+
+    pub(super) fn finish(&mut self, console: &mut Console) -> anyhow::Result<()> {
+        self.sink(console)
+            .flush()
+            .map_err(|error| told(error.into()))
+    }
+}
+
+/// Whether standard output may take a stream.
+pub(super) fn refuse_terminal() -> anyhow::Result<()> {
+    match io::stdout().is_terminal() {
+        true => bail!("not dumping send stream into a terminal, redirect it into a file"),
+        false => Ok(()),
+    }
+}
+
+/// A reader that goes away ends other commands without a word. Here the stream is not whole, and that is told.
+pub(super) fn told(error: WriteError) -> anyhow::Error {
+    anyhow!("failed to write the stream: {}", cause(&error))
+}
+
+fn cause(error: &WriteError) -> String {
+    match error {
+        WriteError::Write(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn told_of_send(error: SendError) -> anyhow::Error {
+    match error {
+        SendError::Write(error) => told(error),
+        other => anyhow!(other),
+    }
+}

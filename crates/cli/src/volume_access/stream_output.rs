@@ -1,0 +1,25 @@
+//! The file that a stream is written to.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::presentation::quoting::Escaped;
+
+/// Creates the file, or cuts it to nothing.
+pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let opened = options.open(path);
+    opened.with_context(|| format!("cannot create '{}'", Escaped(path.as_os_str().as_bytes())))
+}
+
+/// Has standard output of this process lead to the file.
+pub(crate) fn redirect(path: &Path) -> anyhow::Result<()> {
+    let file = create(path)?;
+    let redirected = rustix::stdio::dup2_stdout(&file);
+    redirected.context("cannot redirect standard output")
+}
