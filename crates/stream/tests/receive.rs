@@ -1,12 +1,13 @@
 //! Receiving into a volume in memory: compressed data as it comes beside the same decompressed, devices that fail, and a
 //! volume that is full. With `UBTRFS_SOAK` set there are more of each.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_engine::{DirEntry, NewInode, OpenOptions, Volume};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::{RootItemFlags, Timespec};
@@ -319,4 +320,135 @@ fn a_parent_that_may_have_changed_is_refused() {
     assert!(volume.resolve(top, b"t/f").is_ok());
     volume.sync().unwrap();
     assert_sound(&device);
+}
+
+const PATHS: [&[u8]; 14] = [
+    b"",
+    b"a",
+    b"b",
+    b"a/b",
+    b"a/c",
+    b"a/b/c",
+    b"l",
+    b"l/x",
+    b"f",
+    b"a/f",
+    b"../outside",
+    b"/b",
+    b"a/",
+    b"a/b/d",
+];
+
+/// A command that may make sense after others.
+fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
+    let mut path = || PATHS[rng.below(PATHS.len() as u64) as usize];
+    let (path, other) = (path(), path());
+    let ino = InodeNr(300);
+    let far = [0, 4096, 8192, 100, 1 << 20, i64::MAX as u64, u64::MAX];
+    let mut number = || far[rng.below(far.len() as u64) as usize];
+    let (offset, len) = (number(), number());
+    match rng.below(18) {
+        0 | 1 => Command::Mkfile { path, ino },
+        2 | 3 => Command::Mkdir { path, ino },
+        4 => Command::Symlink {
+            path,
+            ino,
+            target: b"../../outside",
+        },
+        5 | 6 => Command::Rename { path, to: other },
+        7 => Command::Link {
+            path,
+            existing: other,
+        },
+        8 => Command::Unlink { path },
+        9 => Command::Rmdir { path },
+        10 => Command::SetXattr {
+            path,
+            name: b"user.a",
+            value: data,
+        },
+        11 => Command::RemoveXattr {
+            path,
+            name: b"user.a",
+        },
+        12 => Command::Write { path, offset, data },
+        13 => Command::Clone {
+            offset,
+            len,
+            path,
+            clone_uuid: Uuid([7; 16]),
+            clone_ctransid: Transid(3),
+            clone_path: other,
+            clone_offset: 0,
+        },
+        14 => Command::Truncate {
+            path,
+            size: offset.min(len),
+        },
+        15 => Command::Chmod {
+            path,
+            mode: offset & 0o7777,
+        },
+        16 => Command::Fallocate {
+            path,
+            mode: rng.below(4) as u32,
+            offset,
+            len: len.min(MIB),
+        },
+        _ => Command::EncodedWrite {
+            path,
+            offset,
+            unencoded_file_len: len,
+            unencoded_len: 8192,
+            unencoded_offset: 0,
+            compression: rng.below(5) as u32,
+            encryption: None,
+            data,
+        },
+    }
+}
+
+/// Most of them fail. Nothing outside the subvolume changes, and the volume is sound.
+#[test]
+fn random_commands_do_no_harm() {
+    let mut rng = Rng::new(ubtrfs_sim::seed("random commands"));
+    for _ in 0..if is_soak() { 500 } else { 5 } {
+        let device = new_device(256 * MIB);
+        let volume = open(device.clone());
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let outside = volume
+            .create(top, b"outside", &NewInode::file(0o600))
+            .unwrap();
+        volume.write(outside, 0, b"kept").unwrap();
+        let mut data = vec![0; 3000];
+        rng.fill(&mut data);
+        let mut stream = StreamWriter::new(Vec::new(), StreamVersion::V2).unwrap();
+        stream.write(&SUBVOL).unwrap();
+        for _ in 0..400 {
+            let len = rng.below(data.len() as u64) as usize;
+            stream
+                .write(&random_command(&mut rng, &data[..len]))
+                .unwrap();
+        }
+        stream.write(&Command::End).unwrap();
+        let options = ReceiveOptions {
+            max_errors: 0,
+            ..ReceiveOptions::default()
+        };
+        let error = receive(&volume, &stream.into_inner(), options).unwrap_err();
+        assert!(error.to_string().contains(" commands failed"), "{error}");
+        let mut bytes = [0; 8];
+        assert_eq!(volume.read(outside, 0, &mut bytes).unwrap(), 4);
+        assert_eq!(&bytes[..4], b"kept");
+        let mut names = Vec::new();
+        let list = &mut |entry: DirEntry| {
+            names.push(entry.name);
+            ControlFlow::Continue(())
+        };
+        volume.readdir(top, 0, list).unwrap();
+        assert_eq!(names.len(), 2, "{names:?}");
+        volume.sync().unwrap();
+        drop(volume);
+        assert_sound(&device);
+    }
 }
