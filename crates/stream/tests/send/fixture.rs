@@ -141,7 +141,7 @@ impl Sending {
         path
     }
 
-    fn manifest(&self, name: &str) -> &Manifest {
+    pub(crate) fn manifest(&self, name: &str) -> &Manifest {
         let found = self.shown.iter().find(|(shown, _)| shown == name);
         &found.unwrap().1
     }
@@ -202,7 +202,7 @@ impl Target {
     }
 }
 
-fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
+pub(crate) fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
     let differences = diff_without(&left.canonical(), &right.canonical(), &NOT_SENT);
     differences.iter().map(Difference::to_string).collect()
 }

@@ -5,4 +5,5 @@ mod edits;
 mod fixture;
 mod full;
 mod puzzles;
+mod received_by_us;
 mod scripts;

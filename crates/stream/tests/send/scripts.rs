@@ -4,6 +4,7 @@ use ubtrfs_sim::{Progress, Rng, seed};
 
 use crate::edits::Editor;
 use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED};
+use crate::received_by_us::OwnTarget;
 
 /// Scripts of one run of the tests, and of the soak.
 const SCRIPTS: usize = 8;
@@ -30,6 +31,7 @@ fn run(script_seed: u64) {
     let sending = source.open();
     let options = [V1, V2, V2_COMPRESSED][rng.below(3) as usize];
     let target = Target::new("");
+    let ours = OwnTarget::new();
     let mut received: Vec<&str> = Vec::new();
     for (number, name) in names.iter().enumerate() {
         // The one before, or any earlier one.
@@ -42,11 +44,13 @@ fn run(script_seed: u64) {
             false => &[],
         };
         let stream = sending.send(name, parent, clones, options);
+        ours.receive(&stream);
         received.push(name);
         if let Err(wrong) = target.try_receive(&sending, name, &stream) {
             panic!("seed {script_seed}: {name} from {parent:?}: {wrong}");
         }
     }
+    ours.judge(&sending, &received);
     // Back in time, too.
     let target = Target::new("");
     let last = &names[SNAPSHOTS - 1];

@@ -1,0 +1,52 @@
+//! A volume in which our own `Receiver` does what streams say, judged by the kernel.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
+use ubtrfs_sim::manifest::Manifest;
+use ubtrfs_stream::{ReceiveOptions, Receiver, StreamReader, VolumeTarget};
+
+use crate::fixture::{Sending, differences};
+
+pub(crate) struct OwnTarget {
+    volume: Arc<Volume>,
+    files: KernelVolume,
+}
+
+impl OwnTarget {
+    pub(crate) fn new() -> OwnTarget {
+        let files = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let options = OpenOptions::new().writable(true);
+        OwnTarget {
+            volume: Volume::open(files.devices(), &options).unwrap(),
+            files,
+        }
+    }
+
+    pub(crate) fn receive(&self, stream: &Path) {
+        let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
+        let mut target = VolumeTarget::new(&self.volume, top);
+        let bytes = fs::read(stream).unwrap();
+        let mut stream = StreamReader::open(&*bytes).unwrap();
+        let observer = &mut ();
+        let mut receiver = Receiver::new(&mut target, observer, ReceiveOptions::default());
+        receiver.receive(&mut stream).unwrap();
+    }
+
+    /// Has the kernel show all that was received.
+    pub(crate) fn judge(self, sending: &Sending, names: &[&str]) {
+        self.volume.sync().unwrap();
+        drop(self.volume);
+        self.files.check().unwrap();
+        let mount = self.files.mount_ro().unwrap();
+        for name in names {
+            let received = Manifest::of_dir(&mount.path().join(name)).unwrap();
+            let differences = differences(sending.manifest(name), &received);
+            assert!(differences.is_empty(), "{name}: {differences:#?}");
+        }
+    }
+}
