@@ -5,12 +5,18 @@
 //! read-only subvolume.
 //!
 //! [`Receiver`] does the commands of a stream to a [`Target`].
+//! [`Diff`] tells what changed between two snapshots, without a stream.
 
+mod diff;
 mod dump;
 mod format;
 mod receive;
 mod send;
 
+pub use diff::{
+    Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, EntryType,
+    XattrChange, XattrChangeKind,
+};
 pub use dump::{CommandLines, DumpError, Escaped, dump};
 pub use format::{
     Attribute, Command, CommandKind, Fault, MAX_BODY_BYTES, NewNode, StreamError, StreamReader,

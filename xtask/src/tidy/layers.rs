@@ -95,7 +95,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
-    ("stream", &["format", "dump receive send"]),
+    ("stream", &["diff format", "dump receive send"]),
     (
         "check",
         &[

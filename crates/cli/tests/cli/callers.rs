@@ -161,6 +161,7 @@ const OF_ADMINISTRATORS: &[&str] = &[
     "inspect-internal subvolid-resolve 5 @",
     "inspect-internal tree-stats @",
     "subvolume delete -i 256 @",
+    "subvolume diff @ @",
     "subvolume find-new @ 0",
     "subvolume get-default @",
     "subvolume list @",

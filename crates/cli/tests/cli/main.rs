@@ -10,6 +10,7 @@ mod copies;
 mod copies_in;
 mod copies_onto;
 mod crafted;
+mod diffs;
 mod edits;
 mod errors;
 mod foreign;

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod diff;
 mod find_new;
 mod get_default;
 mod list;
@@ -35,6 +36,7 @@ pub(crate) struct Subvolume {
 enum SubvolumeCommand {
     Create(create::Create),
     Delete(delete::Delete),
+    Diff(diff::DiffSnapshots),
     FindNew(find_new::FindNew),
     GetDefault(get_default::GetDefault),
     List(list::List),
@@ -48,7 +50,8 @@ impl Subvolume {
     pub(crate) fn knows_json(&self) -> bool {
         matches!(
             self.command,
-            SubvolumeCommand::FindNew(_)
+            SubvolumeCommand::Diff(_)
+                | SubvolumeCommand::FindNew(_)
                 | SubvolumeCommand::GetDefault(_)
                 | SubvolumeCommand::List(_)
                 | SubvolumeCommand::Show(_)
@@ -63,6 +66,7 @@ impl Subvolume {
         match &self.command {
             SubvolumeCommand::Create(command) => Some(command),
             SubvolumeCommand::Delete(command) => Some(command),
+            SubvolumeCommand::Diff(_) => None,
             SubvolumeCommand::GetDefault(command) => Some(command),
             SubvolumeCommand::List(command) => Some(command),
             SubvolumeCommand::SetDefault(command) => Some(command),
@@ -77,6 +81,7 @@ impl Subvolume {
         match &self.command {
             SubvolumeCommand::Create(command) => command.run(console),
             SubvolumeCommand::Delete(command) => command.run(console),
+            SubvolumeCommand::Diff(command) => command.run(console),
             SubvolumeCommand::FindNew(command) => command.run(console),
             SubvolumeCommand::GetDefault(command) => command.run(console),
             SubvolumeCommand::List(command) => command.run(console),

@@ -419,7 +419,7 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
     ("send", &[""]),
     (
         "subvolume",
-        &["find-new", "get-default", "list", "show", "sync"],
+        &["diff", "find-new", "get-default", "list", "show", "sync"],
     ),
 ];
 

@@ -1,0 +1,162 @@
+//! A change as it is reported.
+
+use serde::{Deserialize, Serialize};
+use ubtrfs_format::item::{FileKind, InodeItem, Timespec};
+
+/// A change of a name, or of what a name leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffEntry {
+    /// Path from the top of the snapshot, without a slash before it; "" is the top itself. A removed entry has its path
+    /// in the old snapshot, all others that in the new one.
+    #[serde(skip)]
+    pub path: Vec<u8>,
+    pub kind: ChangeKind,
+    /// Path in the old snapshot of what was renamed.
+    pub renamed_from: Option<Vec<u8>>,
+    /// A path in the new snapshot under which the same file was and is, where a hard link was added or removed.
+    pub link_of: Option<Vec<u8>>,
+    pub entry_type: EntryType,
+    /// None for a subvolume.
+    pub inode: Option<u64>,
+    /// In the old snapshot.
+    pub old: Option<Attributes>,
+    /// In the new snapshot.
+    pub new: Option<Attributes>,
+    /// Changed extended attributes of a file that both snapshots have.
+    pub xattrs: Vec<XattrChange>,
+    /// How many more have changed than are listed.
+    pub more_xattrs: u64,
+    /// Ranges of the file's new contents that were written, of a file that both snapshots have.
+    pub data: Vec<ByteRange>,
+    /// Ranges were too many: some that lie close together are shown as one.
+    pub data_is_coarse: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ChangeKind {
+    Removed,
+    Added,
+    Renamed,
+    /// The name is as it was.
+    Changed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryType {
+    File,
+    Directory,
+    Symlink,
+    CharDevice,
+    BlockDevice,
+    Fifo,
+    Socket,
+    /// The place of another subvolume, which a snapshot shows as an empty directory.
+    Subvolume,
+}
+
+impl From<FileKind> for EntryType {
+    fn from(kind: FileKind) -> EntryType {
+        match kind {
+            FileKind::Regular => EntryType::File,
+            FileKind::Directory => EntryType::Directory,
+            FileKind::Symlink => EntryType::Symlink,
+            FileKind::CharDevice => EntryType::CharDevice,
+            FileKind::BlockDevice => EntryType::BlockDevice,
+            FileKind::Fifo => EntryType::Fifo,
+            FileKind::Socket => EntryType::Socket,
+        }
+    }
+}
+
+/// Seconds since 1970, and nanoseconds.
+pub type DiffTime = (i64, u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Bytes; 0 for a directory.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub links: u32,
+    /// Number of a device, as on disk: 12 bits of major number above 20 of minor number.
+    pub rdev: u64,
+    /// Inode flags without those that only the file system uses.
+    pub flags: u64,
+    pub atime: DiffTime,
+    pub mtime: DiffTime,
+    pub ctime: DiffTime,
+    pub otime: DiffTime,
+}
+
+impl Attributes {
+    pub(super) fn of(item: &InodeItem, entry_type: EntryType) -> Attributes {
+        use ubtrfs_format::item::InodeFlags;
+        let time = |time: Timespec| (time.sec.get(), time.nsec.get());
+        let internal = InodeFlags::PREALLOC | InodeFlags::ROOT_ITEM_INIT;
+        Attributes {
+            size: match entry_type {
+                EntryType::Directory => 0,
+                _ => item.size.get(),
+            },
+            mode: item.mode.get() & 0o7777,
+            uid: item.uid.get(),
+            gid: item.gid.get(),
+            links: item.nlink.get(),
+            rdev: item.rdev.get(),
+            flags: (item.flags() - internal).bits(),
+            atime: time(item.atime),
+            mtime: time(item.mtime),
+            ctime: time(item.ctime),
+            otime: time(item.otime),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XattrChange {
+    pub name: Vec<u8>,
+    pub kind: XattrChangeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XattrChangeKind {
+    Removed,
+    Added,
+    Changed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByteRange {
+    pub start: u64,
+    pub end: u64,
+}
+
+impl DiffEntry {
+    /// An entry that tells of nothing but its name.
+    pub(super) fn new(path: Vec<u8>, kind: ChangeKind, entry_type: EntryType) -> DiffEntry {
+        DiffEntry {
+            path,
+            kind,
+            renamed_from: None,
+            link_of: None,
+            entry_type,
+            inode: None,
+            old: None,
+            new: None,
+            xattrs: Vec::new(),
+            more_xattrs: 0,
+            data: Vec::new(),
+            data_is_coarse: false,
+        }
+    }
+
+    /// Whether a file that kept its name differs in nothing that is reported.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.kind == ChangeKind::Changed
+            && self.old == self.new
+            && self.xattrs.is_empty()
+            && self.data.is_empty()
+    }
+}

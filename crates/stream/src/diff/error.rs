@@ -1,0 +1,25 @@
+//! Why two snapshots cannot be compared.
+
+use std::io;
+
+use ubtrfs_engine::{Error as EngineError, TreeError};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::Key;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    #[error("the snapshots are of different volumes")]
+    OtherVolume,
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("subvolume {tree}: item {key} is damaged")]
+    Corrupt { tree: RootId, key: Key },
+    #[error("subvolume {tree}: the directories above inode {inode} form a loop or too long a path")]
+    Path { tree: RootId, inode: u64 },
+    #[error("subvolume {tree}: inode {inode} has too many names")]
+    TooManyNames { tree: RootId, inode: u64 },
+    #[error("cannot sort changes in a temporary file")]
+    Spill(#[source] io::Error),
+}

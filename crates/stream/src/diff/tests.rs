@@ -1,0 +1,348 @@
+//! What a comparison tells, beside a naive one that reads both snapshots as a whole, over random scripts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_engine::{
+    Attr, FileId, FileKind, NewInode, OpenOptions, RenameMode, SetAttr, Snapshot, Volume, XattrMode,
+};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::Timespec;
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_sim::Rng;
+
+use super::*;
+
+const DEVICE_BYTES: u64 = 256 << 20;
+const MEMORY_BYTES: usize = 1 << 20;
+
+fn volume() -> Arc<Volume> {
+    let created = Timespec {
+        sec: 1.into(),
+        nsec: 0.into(),
+    };
+    let identity = Identity::random(1, created);
+    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES]).unwrap();
+    let device = MemDevice::new(DEVICE_BYTES);
+    plan.write(&[&device], false).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
+}
+
+fn top(volume: &Volume) -> FileId {
+    volume.root_dir(RootId::FS_TREE).unwrap()
+}
+
+fn snapshot(volume: &Arc<Volume>, name: &str) -> Snapshot {
+    let made = volume.snapshot(RootId::FS_TREE, top(volume), name.as_bytes(), true);
+    Snapshot::open(volume, made.unwrap()).unwrap()
+}
+
+fn entries_with(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Vec<DiffEntry> {
+    let mut diff = Diff::new(old, new, memory_bytes).unwrap();
+    std::iter::from_fn(|| diff.next_entry().unwrap()).collect()
+}
+
+type Name = (u64, Vec<u8>);
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A snapshot that was read as a whole.
+#[derive(Default)]
+struct Tree {
+    names: BTreeMap<Name, u64>,
+    paths: BTreeMap<Name, Vec<u8>>,
+    inodes: BTreeMap<u64, (Attr, Xattrs, Vec<u8>)>,
+}
+
+impl Tree {
+    fn read(snapshot: &Snapshot) -> Tree {
+        let volume = snapshot.volume();
+        let mut tree = Tree::default();
+        let mut dirs = vec![(snapshot.root_dir(), Vec::new())];
+        while let Some((dir, path)) = dirs.pop() {
+            let mut listed = Vec::new();
+            let each = &mut |entry| {
+                listed.push(entry);
+                ControlFlow::Continue(())
+            };
+            volume.readdir(dir, 0, each).unwrap();
+            for entry in listed.into_iter().filter(|entry| !entry.id.is_stub()) {
+                let name = (dir.ino.0, entry.name.clone());
+                let at = match path.is_empty() {
+                    true => entry.name,
+                    false => [&path[..], b"/", &entry.name].concat(),
+                };
+                let attr = volume.attr(entry.id).unwrap();
+                let mut data = Vec::new();
+                match attr.kind {
+                    FileKind::Regular => {
+                        data = vec![0; attr.size as usize];
+                        volume.read(entry.id, 0, &mut data).unwrap();
+                    }
+                    FileKind::Directory => dirs.push((entry.id, at.clone())),
+                    _ => {}
+                }
+                let xattrs = volume.xattrs(entry.id).unwrap();
+                tree.inodes.insert(entry.id.ino.0, (attr, xattrs, data));
+                tree.names.insert(name.clone(), entry.id.ino.0);
+                tree.paths.insert(name, at);
+            }
+        }
+        tree
+    }
+
+    fn paths_of(&self, inode: u64) -> BTreeSet<&[u8]> {
+        let names = self.names.iter().filter(|(_, ino)| **ino == inode);
+        names.map(|(name, _)| &self.paths[name][..]).collect()
+    }
+}
+
+/// Asserts that entries are what a comparison of whole trees says.
+fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
+    let has = |tree: &Tree, name: &Name, inode| tree.names.get(name) == Some(&inode);
+    let is_kept = |inode| match (old.inodes.get(&inode), new.inodes.get(&inode)) {
+        (Some(old), Some(new)) => old.0.generation == new.0.generation,
+        _ => false,
+    };
+    let unlike = |names: &Tree, other: &Tree| -> BTreeSet<(Vec<u8>, u64)> {
+        let names_only = names
+            .names
+            .iter()
+            .filter(|(name, inode)| !has(other, name, **inode) || !is_kept(**inode));
+        names_only
+            .map(|(name, inode)| (names.paths[name].clone(), *inode))
+            .collect()
+    };
+    let told = |kind, path: fn(&DiffEntry) -> Option<&Vec<u8>>| -> BTreeSet<(Vec<u8>, u64)> {
+        let of_kind = entries
+            .iter()
+            .filter(|entry| entry.kind == kind || entry.kind == ChangeKind::Renamed);
+        of_kind
+            .map(|entry| (path(entry).unwrap().clone(), entry.inode.unwrap()))
+            .collect()
+    };
+    let from = |entry: &DiffEntry| -> Option<Vec<u8>> { entry.renamed_from.clone() };
+    let gone: BTreeSet<_> = entries
+        .iter()
+        .filter(|entry| matches!(entry.kind, ChangeKind::Removed | ChangeKind::Renamed))
+        .map(|entry| {
+            (
+                from(entry).unwrap_or(entry.path.clone()),
+                entry.inode.unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(gone, unlike(old, new), "names that are gone");
+    let come = told(ChangeKind::Added, |entry| Some(&entry.path));
+    assert_eq!(come, unlike(new, old), "names that came");
+    for (inode, (attr, xattrs, data)) in &new.inodes {
+        if !is_kept(*inode) {
+            continue;
+        }
+        let (old_attr, old_xattrs, old_data) = &old.inodes[inode];
+        let detailed: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.inode == Some(*inode))
+            .filter(|entry| matches!(entry.kind, ChangeKind::Changed | ChangeKind::Renamed))
+            .collect();
+        let what = format!("inode {inode}: {detailed:?}");
+        assert!(
+            detailed
+                .iter()
+                .all(|e| new.paths_of(*inode).contains(&e.path[..])),
+            "{what}"
+        );
+        let mtime = (
+            attr.mtime, attr.ctime, attr.mode, attr.uid, attr.nlink, attr.size,
+        );
+        let old_mtime = (
+            old_attr.mtime,
+            old_attr.ctime,
+            old_attr.mode,
+            old_attr.uid,
+            old_attr.nlink,
+            old_attr.size,
+        );
+        let Some(entry) = detailed.first() else {
+            assert_eq!(
+                (mtime, xattrs, data),
+                (old_mtime, old_xattrs, old_data),
+                "{what}"
+            );
+            continue;
+        };
+        let shown = entry.new.unwrap();
+        assert_eq!(
+            (shown.mode, shown.uid, shown.links),
+            (attr.mode & 0o7777, attr.uid, attr.nlink)
+        );
+        assert_eq!(shown.mtime, (attr.mtime.sec, attr.mtime.nsec), "{what}");
+        let names = |xattrs: &[(Vec<u8>, Vec<u8>)]| -> BTreeMap<Vec<u8>, Vec<u8>> {
+            xattrs.iter().cloned().collect()
+        };
+        let (before, after) = (names(old_xattrs), names(xattrs));
+        let all: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        let differing = all
+            .into_iter()
+            .filter(|name| before.get(*name) != after.get(*name));
+        let xattrs_told: BTreeSet<_> = detailed
+            .iter()
+            .flat_map(|e| &e.xattrs)
+            .map(|x| &x.name)
+            .collect();
+        assert_eq!(xattrs_told, differing.collect(), "{what}");
+        let is_told = |at: u64| {
+            let mut ranges = detailed.iter().flat_map(|entry| &entry.data);
+            ranges.any(|range| (range.start..range.end).contains(&at))
+        };
+        for (at, byte) in data.iter().enumerate() {
+            let is_same = old_data.get(at).copied().unwrap_or(0) == *byte;
+            assert!(is_same || is_told(at as u64), "byte {at} differs: {what}");
+        }
+    }
+    let order =
+        |path: &[u8]| -> Vec<Vec<u8>> { path.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
+    assert!(
+        entries.is_sorted_by_key(|entry| order(&entry.path)),
+        "path order"
+    );
+}
+
+/// Does something at random. What fails changes nothing.
+fn change(volume: &Volume, rng: &mut Rng) {
+    let top = top(volume);
+    let dirs = [&b""[..], b"d0", b"d1", b"d2", b"d0/d1", b"d1/d0"];
+    let dir = |rng: &mut Rng| {
+        let path = dirs[rng.below(dirs.len() as u64) as usize];
+        volume.resolve(top, path).unwrap_or(top)
+    };
+    let (a, b) = (dir(rng), dir(rng));
+    let name = |rng: &mut Rng| match rng.one_in(3) {
+        true => format!("d{}", rng.below(3)),
+        false => format!("f{}", rng.below(12)),
+    };
+    let (from, to) = (name(rng), name(rng));
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    let found = volume.lookup(a, from).ok().flatten();
+    let len = 1 + rng.below(9000);
+    let _ = match (rng.below(12), found) {
+        (0, _) => volume
+            .create(a, from, &NewInode::directory(0o755))
+            .map(drop),
+        (1 | 2, _) => volume.create(a, from, &NewInode::file(0o644)).map(drop),
+        (3, _) => volume.rename(a, from, (b, to), RenameMode::Replace),
+        (4, _) => volume.rename(a, from, (b, to), RenameMode::Exchange),
+        (5, Some(file)) => volume.link(file, b, to),
+        (6, _) => volume.unlink(a, from).or_else(|_| volume.rmdir(a, from)),
+        (7, Some(file)) => volume.truncate(file, rng.below(40_000)),
+        (8, Some(file)) => {
+            let value = rng.next_u64().to_le_bytes();
+            volume.set_xattr(file, b"user.x", &value, XattrMode::Any)
+        }
+        (9, Some(file)) => {
+            let set = SetAttr {
+                mode: Some(rng.below(0o1000) as u32),
+                uid: Some(rng.below(4) as u32),
+                ..SetAttr::default()
+            };
+            volume.set_attr(file, &set)
+        }
+        (_, Some(file)) => {
+            let mut bytes = vec![0; len as usize];
+            rng.fill(&mut bytes);
+            volume.write(file, rng.below(50_000), &bytes)
+        }
+        _ => Ok(()),
+    };
+}
+
+#[test]
+fn it_tells_what_a_naive_comparison_tells() {
+    let seed = ubtrfs_sim::seed("it_tells_what_a_naive_comparison_tells");
+    let mut rng = Rng::new(seed);
+    let scripts = if std::env::var_os("UBTRFS_SOAK").is_some() {
+        300
+    } else {
+        12
+    };
+    let mut count = 0;
+    for _ in 0..scripts {
+        let volume = volume();
+        for _ in 0..150 {
+            change(&volume, &mut rng);
+        }
+        let old = snapshot(&volume, "old");
+        for _ in 0..5 + rng.below(60) {
+            change(&volume, &mut rng);
+        }
+        let new = snapshot(&volume, "new");
+        let entries = entries_with(&old, &new, MEMORY_BYTES);
+        let of_files: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.entry_type != EntryType::Subvolume && !entry.path.is_empty())
+            .cloned()
+            .collect();
+        assert_tells(&of_files, &Tree::read(&old), &Tree::read(&new));
+        // DIFF-1, DIFFSORT-1, DIFFSORT-2: changes that went through a file are the same, in the same order.
+        assert_eq!(entries_with(&old, &new, 300), entries);
+        assert_eq!(entries_with(&old, &old, MEMORY_BYTES), []);
+        count += entries.len();
+    }
+    assert!(count > 100, "{count} changes");
+}
+
+#[test]
+fn moving_a_directory_is_one_change() {
+    let volume = volume();
+    let top = top(&volume);
+    let dir = volume
+        .create(top, b"dir", &NewInode::directory(0o755))
+        .unwrap();
+    for number in 0..50 {
+        let name = format!("{number}");
+        volume
+            .create(dir, name.as_bytes(), &NewInode::file(0o644))
+            .unwrap();
+    }
+    let old = snapshot(&volume, "old");
+    volume
+        .rename(top, b"dir", (top, b"moved"), RenameMode::Replace)
+        .unwrap();
+    let new = snapshot(&volume, "new");
+    let entries = entries_with(&old, &new, MEMORY_BYTES);
+    let shown: Vec<_> = entries
+        .iter()
+        .map(|e| (&e.path[..], e.kind, e.renamed_from.as_deref()))
+        .collect();
+    let wanted: [(&[u8], _, Option<&[u8]>); 3] = [
+        (b"", ChangeKind::Changed, None),
+        (b"moved", ChangeKind::Renamed, Some(b"dir")),
+        (b"old", ChangeKind::Added, None),
+    ];
+    assert_eq!(shown, wanted);
+}
+
+#[test]
+fn data_ranges_are_what_was_written() {
+    let volume = volume();
+    let file = volume
+        .create(top(&volume), b"file", &NewInode::file(0o644))
+        .unwrap();
+    volume.write(file, 0, &vec![1; 1 << 20]).unwrap();
+    let old = snapshot(&volume, "old");
+    volume.write(file, 8192, &[2; 4096]).unwrap();
+    volume.write(file, 1 << 20, &[2; 100]).unwrap();
+    let new = snapshot(&volume, "new");
+    let entries = entries_with(&old, &new, MEMORY_BYTES);
+    let entry = entries.iter().find(|entry| entry.path == b"file").unwrap();
+    let range = |start, end| ByteRange { start, end };
+    assert_eq!(
+        entry.data,
+        [range(8192, 12_288), range(1 << 20, (1 << 20) + 100)]
+    );
+    assert!(!entry.data_is_coarse);
+}

@@ -1,0 +1,230 @@
+//! One walk through what differs: collects the items of an inode, and tells what became of its names.
+
+use std::collections::BTreeSet;
+
+use ubtrfs_engine::{Comparison, Difference, Snapshot};
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::item::DirEntries;
+use ubtrfs_format::key::{Key, KeyType};
+
+use super::change::{Change, Inode, Refused};
+use super::entry::{Attributes, ChangeKind, DiffEntry, EntryType};
+use super::error::DiffError;
+use super::paths::{Name, Paths};
+use super::sorter::{Sorted, Sorter};
+
+pub(super) struct Walk<'a> {
+    new: &'a Snapshot,
+    comparison: Comparison,
+    old_paths: Paths<'a>,
+    new_paths: Paths<'a>,
+    sorter: Sorter,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(old: &'a Snapshot, new: &'a Snapshot, memory_bytes: usize) -> Walk<'a> {
+        Walk {
+            new,
+            comparison: new.compare_with(Some(old)),
+            old_paths: Paths::new(old),
+            new_paths: Paths::new(new),
+            sorter: Sorter::new(memory_bytes),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Sorted, DiffError> {
+        let mut change: Option<Change> = None;
+        while let Some(difference) = self.comparison.next_difference()? {
+            let key = difference.key();
+            if !(InodeNr::FIRST_FREE.0..=LAST_INODE).contains(&key.objectid) {
+                continue;
+            }
+            let is_next = change.as_ref().is_none_or(|c| c.inode != key.objectid);
+            if is_next && let Some(done) = change.replace(Change::new(key.objectid)) {
+                self.report(done)?;
+            }
+            if key.item_type == KeyType::DIR_INDEX {
+                self.report_subvolumes(&difference)?;
+            } else if let Some(change) = &mut change {
+                change
+                    .add(&difference)
+                    .map_err(|refused| self.refused(change.inode, &refused))?;
+            }
+        }
+        if let Some(done) = change {
+            self.report(done)?;
+        }
+        self.sorter.finish()
+    }
+
+    fn refused(&self, inode: u64, refused: &Refused) -> DiffError {
+        let tree = self.new.id();
+        match refused {
+            Refused::Corrupt(key) => DiffError::Corrupt { tree, key: *key },
+            Refused::TooManyNames => DiffError::TooManyNames { tree, inode },
+        }
+    }
+
+    /// Tells of entries that lead to subvolumes, which have no inode here.
+    fn report_subvolumes(&mut self, difference: &Difference) -> Result<(), DiffError> {
+        let dir = difference.key().objectid;
+        let entry = |item: Option<&ubtrfs_tree::Item>| {
+            let entry = DirEntries::new(item?).next()?;
+            let is_one = entry.location().item_type == KeyType::ROOT_ITEM;
+            is_one.then(|| (entry.location().objectid, (dir, entry.name.to_vec())))
+        };
+        let (old, new) = (entry(difference.old_item()), entry(difference.new_item()));
+        if old == new {
+            return Ok(());
+        }
+        if let Some((_, name)) = old {
+            let path = self.old_paths.of_name(&name)?;
+            let removed = DiffEntry::new(path, ChangeKind::Removed, EntryType::Subvolume);
+            self.sorter.push(removed)?;
+        }
+        if let Some((_, name)) = new {
+            let path = self.new_paths.of_name(&name)?;
+            let added = DiffEntry::new(path, ChangeKind::Added, EntryType::Subvolume);
+            self.sorter.push(added)?;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, mut change: Change) -> Result<(), DiffError> {
+        if !change.has_item {
+            let key = Key::new(change.inode, KeyType::INODE_ITEM, 0);
+            let item = self.new.view().get(&key)?;
+            let inode = item.and_then(|item| Inode::decode(&item));
+            (change.old, change.new) = (inode, inode);
+        }
+        let old = change.old.filter(Inode::has_name);
+        let new = change.new.filter(Inode::has_name);
+        match (old, new) {
+            (Some(old), Some(new)) if old.is_same(&new) => self.report_kept(change, old, new),
+            (old, new) => {
+                if let Some(old) = old {
+                    self.report_removed(change.inode, old)?;
+                }
+                if let Some(new) = new {
+                    self.report_added(change.inode, new)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells of an inode that is gone. Of one whose number was given out again not all names differ.
+    fn report_removed(&mut self, inode: u64, old: Inode) -> Result<(), DiffError> {
+        for name in self.old_paths.all_names(inode)? {
+            let path = self.old_paths.of_name(&name)?;
+            let mut entry = DiffEntry::new(path, ChangeKind::Removed, old.entry_type);
+            entry.inode = Some(inode);
+            entry.old = Some(Attributes::of(&old.item, old.entry_type));
+            self.sorter.push(entry)?;
+        }
+        Ok(())
+    }
+
+    fn report_added(&mut self, inode: u64, new: Inode) -> Result<(), DiffError> {
+        for name in self.new_paths.all_names(inode)? {
+            let path = self.new_paths.of_name(&name)?;
+            let mut entry = DiffEntry::new(path, ChangeKind::Added, new.entry_type);
+            entry.inode = Some(inode);
+            entry.new = Some(Attributes::of(&new.item, new.entry_type));
+            self.sorter.push(entry)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of an inode that both have: names that moved, came and went, and what else differs, at one of its names.
+    fn report_kept(&mut self, change: Change, old: Inode, new: Inode) -> Result<(), DiffError> {
+        let of_it = |path, kind| {
+            let mut entry = DiffEntry::new(path, kind, new.entry_type);
+            entry.inode = Some(change.inode);
+            entry.old = Some(Attributes::of(&old.item, old.entry_type));
+            entry.new = Some(Attributes::of(&new.item, new.entry_type));
+            entry
+        };
+        let gone: BTreeSet<&Name> = change.old_names.difference(&change.new_names).collect();
+        let come: BTreeSet<&Name> = change.new_names.difference(&change.old_names).collect();
+        let mut gone = gone.into_iter();
+        let mut come = come.into_iter();
+        let mut entries = Vec::new();
+        let (mut left, mut added) = (None, None);
+        loop {
+            match (gone.next(), come.next()) {
+                (Some(from), Some(to)) => {
+                    let mut entry = of_it(self.new_paths.of_name(to)?, ChangeKind::Renamed);
+                    entry.renamed_from = Some(self.old_paths.of_name(from)?);
+                    entries.push(entry);
+                }
+                (None, None) => break,
+                (from, to) => {
+                    (left, added) = (from, to);
+                    break;
+                }
+            }
+        }
+        let mut links = Vec::new();
+        for name in left.into_iter().chain(gone) {
+            links.push(of_it(self.old_paths.of_name(name)?, ChangeKind::Removed));
+        }
+        for name in added.into_iter().chain(come) {
+            links.push(of_it(self.new_paths.of_name(name)?, ChangeKind::Added));
+        }
+        let (data, data_is_coarse) = change.ranges.finish(new.item.size.get());
+        // The details stand once.
+        let mut first = match entries.is_empty() {
+            false => entries.remove(0),
+            true => of_it(
+                self.kept_path(change.inode, &change.new_names, &links)?,
+                ChangeKind::Changed,
+            ),
+        };
+        for link in &mut links {
+            link.link_of = Some(first.path.clone());
+        }
+        first.xattrs = change.xattrs;
+        first.more_xattrs = change.more_xattrs;
+        first.data = data;
+        first.data_is_coarse = data_is_coarse;
+        if !first.is_nothing() {
+            self.sorter.push(first)?;
+        }
+        for entry in entries.into_iter().chain(links) {
+            self.sorter.push(entry)?;
+        }
+        Ok(())
+    }
+
+    /// The path of the first name that was there before and is there still; "" of the top.
+    fn kept_path(
+        &mut self,
+        inode: u64,
+        differing: &BTreeSet<Name>,
+        links: &[DiffEntry],
+    ) -> Result<Vec<u8>, DiffError> {
+        if inode == self.new.root_dir().ino.0 {
+            return Ok(Vec::new());
+        }
+        let names = match links.iter().any(|link| link.kind == ChangeKind::Added) {
+            // Names that were added may come first.
+            true => self.new_paths.all_names(inode)?,
+            false => self.new_paths.first_name(inode)?.into_iter().collect(),
+        };
+        for name in &names {
+            let path = self.new_paths.of_name(name)?;
+            let is_new = |link: &DiffEntry| link.kind == ChangeKind::Added && link.path == path;
+            if !differing.contains(name) || !links.iter().any(is_new) {
+                return Ok(path);
+            }
+        }
+        Err(DiffError::Corrupt {
+            tree: self.new.id(),
+            key: Key::new(inode, KeyType::INODE_REF, 0),
+        })
+    }
+}
+
+/// Above it are the numbers of things that are no files.
+const LAST_INODE: u64 = ubtrfs_format::ids::RootId::LAST_FREE;
