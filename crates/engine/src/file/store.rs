@@ -97,6 +97,13 @@ impl Drop for Overwriting<'_> {
 }
 
 impl Stored {
+    pub(super) fn compression(&self) -> Compression {
+        match self {
+            Stored::Inline(inline) => inline.compression,
+            Stored::New { part, .. } | Stored::Reserved { part, .. } => part.compression,
+        }
+    }
+
     /// Puts it among the file's extents.
     pub(super) fn place(&self, extent_edit: &mut ExtentEdit, generation: u64) -> Result<()> {
         match self {

@@ -21,6 +21,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{InodeFlags, InodeItem};
 use ubtrfs_transaction::csum_tree::CsumShape;
@@ -194,6 +196,7 @@ impl Files {
             piece.place(&mut group.extent_edit, generation)?;
         }
         for piece in stored {
+            self.use_compression(&txn, piece.compression());
             if let Some(extent) = piece.new_extent() {
                 txn.new_data_extent(extent);
             }
@@ -229,6 +232,18 @@ impl Files {
         }
         enter_extent_edit(&txn, inode, &group.extent_edit, &mut item);
         Ok(())
+    }
+
+    /// The superblock tells which algorithms a reader must know.
+    pub(super) fn use_compression(&self, txn: &TransactionHandle<'_>, compression: Compression) {
+        let feature = match compression {
+            Compression::Lzo => Incompat::COMPRESS_LZO,
+            Compression::Zstd => Incompat::COMPRESS_ZSTD,
+            Compression::None | Compression::Zlib => return,
+        };
+        if !self.roots.superblock().incompat().contains(feature) {
+            txn.edit_superblock(|edits| edits.use_feature(feature));
+        }
     }
 
     /// The file grows to the end of `size`. Without NO_HOLES, holes must say so.

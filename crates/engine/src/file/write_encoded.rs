@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, InodeFlags};
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_transaction::csum_tree::CsumShape;
-use ubtrfs_transaction::{DiskExtent, EditEstimate, FileId, Reservation, TransactionHandle, lock};
+use ubtrfs_transaction::{DiskExtent, EditEstimate, FileId, Reservation, lock};
 
 use super::Files;
 use super::change::{end_of, note_write, read_file, refuse_flags};
@@ -247,7 +246,7 @@ impl EncodedWrite<'_> {
                 txn.insert(&csum_tree, key, value);
             }
         }
-        self.use_feature(&txn);
+        files.use_compression(&txn, self.data.compression);
         let size = item.size.get();
         files.enter_size(
             &mut extent_edit,
@@ -257,18 +256,6 @@ impl EncodedWrite<'_> {
         );
         enter_extent_edit(&txn, self.inode, &extent_edit, &mut item);
         Ok(())
-    }
-
-    /// The superblock tells which algorithms a reader must know.
-    fn use_feature(&self, txn: &TransactionHandle<'_>) {
-        let feature = match self.data.compression {
-            Compression::Lzo => Incompat::COMPRESS_LZO,
-            Compression::Zstd => Incompat::COMPRESS_ZSTD,
-            Compression::None | Compression::Zlib => return,
-        };
-        if !self.files.roots.superblock().incompat().contains(feature) {
-            txn.edit_superblock(|edits| edits.use_feature(feature));
-        }
     }
 }
 

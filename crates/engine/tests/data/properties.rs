@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustix::fs::XattrFlags;
 use ubtrfs_engine::{NewInode, OpenOptions, Volume, XattrMode};
 use ubtrfs_format::compress::Compression;
+use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
@@ -61,11 +62,18 @@ fn property_names_an_algorithm_by_its_beginning() {
     mount.unmount().unwrap();
     let volume = Volume::open(made.devices(), &OpenOptions::new()).unwrap();
     assert_eq!(found(&volume), wanted, "the kernel's");
+    let features = volume.superblock().incompat();
+    assert!(features.contains(Incompat::COMPRESS_LZO | Incompat::COMPRESS_ZSTD));
     drop(volume);
 
     let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let options = OpenOptions::new().writable(true);
     let volume = Volume::open(made.devices(), &options).unwrap();
+    assert_ne!(
+        volume.superblock().incompat(),
+        features,
+        "nothing is compressed yet"
+    );
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     for (value, _) in VALUES {
         let new = NewInode::file(0o644);
@@ -76,6 +84,7 @@ fn property_names_an_algorithm_by_its_beginning() {
     }
     volume.sync().unwrap();
     assert_eq!(found(&volume), wanted, "ours");
+    assert_eq!(volume.superblock().incompat(), features, "ours");
     drop(volume);
     made.check().unwrap();
     let mount = made.mount("").unwrap();
