@@ -291,9 +291,10 @@ impl DelayedRefs {
                 self.spilled -= head.changes.spilled();
                 head.expect_shape(shape);
                 edit(head);
-                self.spilled += head.changes.spilled();
+                let spilled = head.changes.spilled();
+                self.spilled += spilled;
                 // REFS-1
-                if head.is_idle() {
+                if spilled == 0 && head.is_idle() {
                     entry.remove();
                 }
             }
