@@ -23,8 +23,9 @@ use crate::stage::Stage;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "s2-receive",
     title: "S2: receive of many files",
-    text: "The kernel's stream of a snapshot with 1,000,000 files of 500 bytes is received into an empty volume and made durable: \
-           by btrfs receive into a mount of the kernel's, by ubtrfs receive into a mount of ubtrfs, by the library into the image.",
+    text: "The kernel's stream of a snapshot with 1,000,000 files of 500 bytes is received into an empty volume and made \
+           durable. btrfs receive does it in a mount of the kernel's, ubtrfs receive in a mount of ubtrfs, and the library in \
+           the image.",
     sides: &Side::ALL,
     most_rounds: 2,
     run: measure,

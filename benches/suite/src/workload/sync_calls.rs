@@ -22,9 +22,9 @@ use crate::stage::Stage;
 pub(super) const WORKLOAD: Workload = Workload {
     name: "s0-sync-calls",
     title: "S0: small changes, each made durable",
-    text: "A call appends 4 KiB and makes them durable (fsync), or overwrites 4 KiB in the middle of a file of 4 MiB and \
-           makes them durable, or saves as editors do: it makes a file of 4 KiB, makes it durable and renames it over the \
-           one before. 1, 2 and 8 threads call without a pause, each with files of its own; then they do so while \
+    text: "A call makes one change and makes it durable. It appends 4 KiB, or overwrites 4 KiB in the middle of a file of \
+           4 MiB, with fsync. Or it saves as editors do: a file of 4 KiB is made, made durable and renamed over the one \
+           before. 1, 2 and 8 threads call without a pause, each with files of its own; then they do so while \
            everything is made durable (syncfs) every second. Written per call are the bytes that went to the device \
            until the last call returned.",
     sides: MOUNTED,
