@@ -322,7 +322,7 @@ impl<F: FileSystem> Server<F> {
                 fs.destroy()?;
                 Ok(Fixed::empty())
             }
-            // Verbs are not called back (ARCHITECTURE.md): the kernel is told not to ask.
+            // Verbs are not called back (docs/design/transports.md): the kernel is told not to ask.
             Plain::Interrupt => Err(Errno::NOSYS),
         }
     }
