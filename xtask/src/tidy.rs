@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "format", "device", "tree", "engine", "mkfs", "stream", "check", "fuse", "ubtrfs",
         ],
     ),
-    ("sim", &["format", "device"]),
+    ("sim", &["format", "device", "mkfs"]),
 ];
 
 /// Spelled in two parts, so that this file passes its own check.

@@ -6,23 +6,15 @@ use std::sync::Arc;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 
 const GIB: u64 = 1 << 30;
 /// Levels that a large tree has more than a small one.
 const MORE_LEVELS: u64 = 2;
 
 fn new_device(device_bytes: u64) -> Arc<MemDevice> {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[device_bytes]).unwrap();
-    let device = Arc::new(MemDevice::new(device_bytes));
-    plan.write(&[&*device], false).unwrap();
-    device
+    Arc::new(new_volume(&MkfsOptions::default(), device_bytes))
 }
 
 fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {

@@ -9,12 +9,13 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{Logical, RootId, objectid};
-use ubtrfs_format::item::{FREE_SPACE_USING_BITMAPS, FreeSpaceHeader, FreeSpaceInfo, Timespec};
+use ubtrfs_format::item::{FREE_SPACE_USING_BITMAPS, FreeSpaceHeader, FreeSpaceInfo};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::Node;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
+use ubtrfs_sim::new_volume;
 use zerocopy::{FromBytes, IntoBytes};
 
 const WHOLE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
@@ -69,13 +70,7 @@ fn with_scattered_space(files: usize) -> Arc<MemDevice> {
         ..MkfsOptions::default()
     };
     options.features.apply_list("^block-group-tree").unwrap();
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[DEVICE_BYTES]).unwrap();
-    let device = Arc::new(MemDevice::new(DEVICE_BYTES));
-    plan.write(&[&*device], false).unwrap();
+    let device = Arc::new(new_volume(&options, DEVICE_BYTES));
     let volume = open(&device, &writing());
     // The first block group is too small for many bitmaps.
     write(&volume, "large", &vec![0; 8 << 20]);

@@ -17,7 +17,7 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::node::{HEADER_SIZE, ITEM_HEAD_SIZE, Node};
 use ubtrfs_sim::Rng;
-use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_sim::kernel::{self, KernelVolume, MkfsSpec, Profile, read_all};
 
 const TEST: &str = "verdicts on damaged blocks";
 const MUTATIONS: usize = 60;
@@ -74,28 +74,6 @@ impl KernelLog {
             }
         }
     }
-}
-
-/// Far deeper than what was made: damage may have made a directory its own child.
-const DEEPEST: usize = 16;
-
-/// Reads everything: all names, inodes and data.
-fn read_all(dir: &Path) -> io::Result<()> {
-    let mut pending = vec![(dir.to_path_buf(), 0)];
-    while let Some((dir, depth)) = pending.pop() {
-        for entry in fs::read_dir(dir)? {
-            let path = entry?.path();
-            let metadata = fs::symlink_metadata(&path)?;
-            if metadata.is_dir() && depth < DEEPEST {
-                pending.push((path, depth + 1));
-            } else if metadata.is_symlink() {
-                fs::read_link(&path)?;
-            } else if metadata.is_file() && metadata.len() < 2 << 20 {
-                fs::read(&path)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The leaves of the top level's tree, with what their parents expect.

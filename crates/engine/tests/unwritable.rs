@@ -10,11 +10,12 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{NewInode, OpenOptions, Result, Volume};
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::images;
 use ubtrfs_sim::kernel::{Feature, KernelVolume, MkfsSpec, Profile, or_skip};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use ubtrfs_sim::new_volume;
+use zerocopy::{FromBytes, IntoBytes};
 
 fn opened(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>, writable: bool) -> Result<()> {
     let options = OpenOptions::new()
@@ -246,10 +247,7 @@ fn device_that_lost_its_volume_meanwhile_is_not_committed_to() {
     let mut options = MkfsOptions::default();
     options.features.apply_list("^block-group-tree").unwrap();
     let len_bytes = 256 << 20;
-    let identity = Identity::random(1, ubtrfs_format::item::Timespec::new_zeroed());
-    let plan = Plan::new(&options, &identity, &[len_bytes]).unwrap();
-    let device = Arc::new(MemDevice::new(len_bytes));
-    plan.write(&[&*device], false).unwrap();
+    let device = Arc::new(new_volume(&options, len_bytes));
     let devices = vec![("memory".into(), device.clone() as Arc<dyn BlockDevice>)];
     let options = OpenOptions::new().writable(true).commit_interval(None);
     let volume = Volume::from_devices(devices, &options).unwrap();

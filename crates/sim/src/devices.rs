@@ -2,10 +2,12 @@
 
 pub mod fault;
 mod hooked;
+mod new_volume;
 pub mod record;
 mod slow;
 mod throttled;
 
 pub use hooked::{HookedDevice, Request};
+pub use new_volume::{new_volume, new_volume_on};
 pub use slow::SlowDevice;
 pub use throttled::{Rate, ThrottledDevice};

@@ -12,7 +12,7 @@
 //!
 //! Devices (`devices`). `record` keeps what devices are asked and gives the images that power cuts leave, which
 //! `oracle` judges. `fault` makes a device fail. A `SlowDevice` has nothing at hand, writes of a `ThrottledDevice`
-//! take long, and a `HookedDevice` calls back.
+//! take long, and a `HookedDevice` calls back. `new_volume` makes a volume in memory, as mkfs does.
 
 mod crafted_images;
 mod devices;
@@ -28,7 +28,10 @@ mod vocabulary;
 mod zeros;
 
 pub use crafted_images::{craft, damage, images};
-pub use devices::{HookedDevice, Rate, Request, SlowDevice, ThrottledDevice, fault, record};
+pub use devices::{
+    HookedDevice, Rate, Request, SlowDevice, ThrottledDevice, fault, new_volume, new_volume_on,
+    record,
+};
 pub use error::Error;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};
 pub use model_oracle::{model, oracle, script};

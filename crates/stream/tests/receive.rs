@@ -10,11 +10,11 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{DirEntry, NewInode, OpenOptions, Volume};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
-use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::Rng;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
+use ubtrfs_sim::{Rng, new_volume};
 use ubtrfs_stream::{
     Command, ReceiveError, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
     VolumeTarget,
@@ -34,15 +34,7 @@ fn is_soak() -> bool {
 }
 
 fn new_device(device_bytes: u64) -> Arc<MemDevice> {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[device_bytes]).unwrap();
-    let device = MemDevice::new(device_bytes);
-    plan.write(&[&device], false).unwrap();
-    Arc::new(device)
+    Arc::new(new_volume(&MkfsOptions::default(), device_bytes))
 }
 
 fn open(device: Arc<dyn BlockDevice>) -> Arc<Volume> {

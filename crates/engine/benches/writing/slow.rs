@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{FileId, NewInode, OpenOptions, RenameMode, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::{Rate, ThrottledDevice};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::{Rate, ThrottledDevice, new_volume};
 
 use crate::report::quantile;
 use crate::{Outcome, Settings};
@@ -85,14 +84,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
 }
 
 fn open() -> Outcome<Arc<Volume>> {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES])?;
-    let memory = MemDevice::new(DEVICE_BYTES);
-    plan.write(&[&memory], false)?;
+    let memory = new_volume(&MkfsOptions::default(), DEVICE_BYTES);
     let device: Arc<dyn BlockDevice> = Arc::new(ThrottledDevice::new(Arc::new(memory), Some(RATE)));
     let options = OpenOptions::new().writable(true);
     Ok(Volume::from_devices(

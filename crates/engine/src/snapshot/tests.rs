@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::KeyType;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 
 use super::*;
 use crate::{NewInode, OpenOptions};
@@ -17,14 +17,7 @@ const FILES: usize = 2000;
 
 /// A volume with files, and a snapshot of its top level.
 fn volume() -> (Arc<Volume>, RootId) {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES]).unwrap();
-    let device = MemDevice::new(DEVICE_BYTES);
-    plan.write(&[&device], false).unwrap();
+    let device = new_volume(&MkfsOptions::default(), DEVICE_BYTES);
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let options = OpenOptions::new().writable(true).commit_interval(None);
     let volume = Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap();

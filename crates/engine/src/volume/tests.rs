@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{DirHead, Timespec};
+use ubtrfs_format::item::DirHead;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::Rng;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
+use ubtrfs_sim::{Rng, new_volume};
 use ubtrfs_transaction::EditEstimate;
 use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::space::BlockGroup;
@@ -35,14 +35,7 @@ fn new_device(features: &str) -> Arc<MemDevice> {
 fn device_of(device_bytes: u64, features: &str) -> Arc<MemDevice> {
     let mut options = MkfsOptions::default();
     options.features.apply_list(features).unwrap();
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[device_bytes]).unwrap();
-    let device = MemDevice::new(device_bytes);
-    plan.write(&[&device], false).unwrap();
-    Arc::new(device)
+    Arc::new(new_volume(&options, device_bytes))
 }
 
 fn options() -> OpenOptions {

@@ -8,8 +8,8 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
 use ubtrfs_engine::{Error, Fallocate, NewInode, OpenOptions, SetAttr, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume_on;
 use ubtrfs_sim::record::{CrashPlan, CrashState, Event, Recorder};
 
 use crate::written::pattern;
@@ -23,16 +23,7 @@ pub(crate) fn made() -> MemDevice {
 
 /// A new volume on so many devices.
 pub(crate) fn made_on(count: usize, options: &MkfsOptions) -> Vec<MemDevice> {
-    let created = Timespec {
-        sec: 1_700_000_000.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(count, created);
-    let plan = Plan::new(options, &identity, &vec![1 << 30; count]).unwrap();
-    let devices: Vec<MemDevice> = (0..count).map(|_| MemDevice::new(1 << 30)).collect();
-    let borrowed: Vec<&dyn BlockDevice> = devices.iter().map(|device| device as _).collect();
-    plan.write(&borrowed, false).unwrap();
-    devices
+    new_volume_on(options, &vec![1 << 30; count])
 }
 
 pub(crate) fn open(device: Arc<dyn BlockDevice>, writable: bool) -> Result<Arc<Volume>, Error> {

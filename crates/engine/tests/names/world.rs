@@ -8,10 +8,10 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{Attr, Error, FileId, NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::name_hash::name_hash;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 
 const LEN_BYTES: u64 = 512 << 20;
 
@@ -32,15 +32,7 @@ impl World {
             ..MkfsOptions::default()
         };
         options.features.apply_list(features).unwrap();
-        let created = Timespec {
-            sec: 1_700_000_000.into(),
-            nsec: 0.into(),
-        };
-        let identity = Identity::random(1, created);
-        let plan = Plan::new(&options, &identity, &[LEN_BYTES]).unwrap();
-        let device = MemDevice::new(LEN_BYTES);
-        plan.write(&[&device], false).unwrap();
-        let device = Arc::new(device);
+        let device = Arc::new(new_volume(&options, LEN_BYTES));
         let volume = Some(open(&device, true));
         World { device, volume }
     }

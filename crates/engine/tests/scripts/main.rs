@@ -13,8 +13,7 @@ use std::time::Duration;
 use ubtrfs_device::MemDevice;
 use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::compress::Compression;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::Manifest;
 use ubtrfs_sim::model::{Limits, ModelFs};
@@ -22,7 +21,7 @@ use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::script::{
     Op, RunOptions, Shape, Target, ThreadPlan, dedupes, generate, prove_script, run,
 };
-use ubtrfs_sim::{Progress, Rng, Scratch, seed};
+use ubtrfs_sim::{Progress, Rng, Scratch, new_volume, seed};
 
 use target::{EngineTarget, NamedDevices};
 
@@ -35,14 +34,7 @@ fn device(nodesize: u32, features: &str, len_bytes: u64) -> MemDevice {
         ..MkfsOptions::default()
     };
     options.features.apply_list(features).unwrap();
-    let created = Timespec {
-        sec: 1_700_000_000.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[len_bytes]).unwrap();
-    let device = MemDevice::new(len_bytes);
-    plan.write(&[&device], false).unwrap();
-    device
+    new_volume(&options, len_bytes)
 }
 
 fn is_soak() -> bool {

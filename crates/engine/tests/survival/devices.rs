@@ -8,10 +8,10 @@ use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write
 use ubtrfs_engine::{OpenOptions, Result, Volume};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::features::{CompatRo, Incompat};
-use ubtrfs_format::item::Timespec;
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::model::Limits;
+use ubtrfs_sim::new_volume_on;
 
 use crate::target::NamedDevices;
 
@@ -72,20 +72,7 @@ impl Layout {
 
     /// An empty volume.
     pub(crate) fn make(&self) -> Vec<MemDevice> {
-        let created = Timespec {
-            sec: 1_700_000_000.into(),
-            nsec: 0.into(),
-        };
-        let sizes = vec![self.device_bytes; self.devices];
-        let identity = Identity::random(self.devices, created);
-        let plan = Plan::new(&self.options, &identity, &sizes).unwrap();
-        let devices: Vec<MemDevice> = sizes.iter().map(|&bytes| MemDevice::new(bytes)).collect();
-        let borrowed: Vec<&dyn BlockDevice> = devices
-            .iter()
-            .map(|device| device as &dyn BlockDevice)
-            .collect();
-        plan.write(&borrowed, false).unwrap();
-        devices
+        new_volume_on(&self.options, &vec![self.device_bytes; self.devices])
     }
 }
 

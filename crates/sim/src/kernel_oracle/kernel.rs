@@ -16,7 +16,7 @@ pub use cut::CutVolume;
 pub use loop_device::LoopDevice;
 pub use mkfs::{Csum, Feature, MkfsSpec, Profile};
 pub use mount::KernelMount;
-pub use verdict::{Verdict, progs_verdict, reading_verdict, writing_verdict};
+pub use verdict::{Verdict, progs_verdict, read_all, reading_verdict, writing_verdict};
 pub use volume::KernelVolume;
 
 use std::io::Write;

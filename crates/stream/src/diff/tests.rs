@@ -5,14 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::{
     Attr, FileId, FileKind, NewInode, OpenOptions, RenameMode, SetAttr, Snapshot, Volume, XattrMode,
 };
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
-use ubtrfs_sim::Rng;
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::{Rng, new_volume};
 
 use super::*;
 
@@ -20,14 +19,7 @@ const DEVICE_BYTES: u64 = 256 << 20;
 const MEMORY_BYTES: usize = 1 << 20;
 
 fn volume() -> Arc<Volume> {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[DEVICE_BYTES]).unwrap();
-    let device = MemDevice::new(DEVICE_BYTES);
-    plan.write(&[&device], false).unwrap();
+    let device = new_volume(&MkfsOptions::default(), DEVICE_BYTES);
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let options = OpenOptions::new().writable(true).commit_interval(None);
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use ubtrfs_device::{Access, MemDevice};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{DirHead, Timespec};
+use ubtrfs_format::item::DirHead;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 use ubtrfs_tree::Edit;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -28,14 +29,7 @@ fn new_device(features: &str) -> Arc<MemDevice> {
 fn device_of(device_bytes: u64, features: &str) -> Arc<MemDevice> {
     let mut options = MkfsOptions::default();
     options.features.apply_list(features).unwrap();
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[device_bytes]).unwrap();
-    let device = MemDevice::new(device_bytes);
-    plan.write(&[&device], false).unwrap();
-    Arc::new(device)
+    Arc::new(new_volume(&options, device_bytes))
 }
 
 /// A volume that is open for writing.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{InodeFlags, Timespec};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::record::{Event, Recorder};
-use ubtrfs_sim::{HookedDevice, ThrottledDevice};
+use ubtrfs_sim::{HookedDevice, ThrottledDevice, new_volume};
 use ubtrfs_transaction::{EditEstimate, FileId};
 use zerocopy::IntoBytes;
 
@@ -35,14 +35,7 @@ pub(super) fn options() -> OpenOptions {
 }
 
 pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice> {
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(mkfs, &Identity::random(1, created), &[device_bytes]).unwrap();
-    let device = MemDevice::new(device_bytes);
-    plan.write(&[&device], false).unwrap();
-    Arc::new(device)
+    Arc::new(new_volume(mkfs, device_bytes))
 }
 
 /// The check has nothing to say of what is on the device.

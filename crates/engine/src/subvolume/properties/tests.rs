@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 use ubtrfs_tree::Edit;
 
 use super::*;
@@ -23,11 +24,7 @@ fn open(device: &Arc<MemDevice>) -> Arc<Volume> {
 
 #[test]
 fn receiving_makes_the_uuid_tree_that_is_missing() {
-    let now = Timespec::from(FileTime::now());
-    let options = MkfsOptions::default();
-    let plan = Plan::new(&options, &Identity::random(1, now), &[LEN_BYTES]).unwrap();
-    let device = Arc::new(MemDevice::new(LEN_BYTES));
-    plan.write(&[&*device], false).unwrap();
+    let device = Arc::new(new_volume(&MkfsOptions::default(), LEN_BYTES));
     let volume = open(&device);
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let root = NewInode::directory(0o755);

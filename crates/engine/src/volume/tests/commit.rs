@@ -14,11 +14,10 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::block_group_flags::SpaceKind;
 use ubtrfs_format::ids::{Logical, RootId};
-use ubtrfs_format::item::{
-    FileExtentHead, FileExtentKind, FileExtentRegular, InodeFlags, Timespec,
-};
+use ubtrfs_format::item::{FileExtentHead, FileExtentKind, FileExtentRegular, InodeFlags};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::space::{BlockKind, Space, SpaceTotals};
 use ubtrfs_transaction::{DataRef, DiskExtent, EditEstimate, FileId};
@@ -54,14 +53,7 @@ fn device_of(device_bytes: u64, options: MkfsOptions) -> Arc<MemDevice> {
         nodesize: Some(NODESIZE as u32),
         ..options
     };
-    let created = Timespec {
-        sec: 1.into(),
-        nsec: 0.into(),
-    };
-    let plan = Plan::new(&options, &Identity::random(1, created), &[device_bytes]).unwrap();
-    let device = MemDevice::new(device_bytes);
-    plan.write(&[&device], false).unwrap();
-    Arc::new(device)
+    Arc::new(new_volume(&options, device_bytes))
 }
 
 fn devices(device: &Arc<MemDevice>) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {

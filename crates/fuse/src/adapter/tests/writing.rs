@@ -12,9 +12,9 @@ use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{NewInode, OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
 use ubtrfs_fuse_server::request::*;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 
 use super::super::flags;
 use super::Sink;
@@ -74,15 +74,7 @@ impl std::ops::Deref for Mount {
 }
 
 fn mount() -> Mount {
-    let created = Timespec {
-        sec: 1_700_000_000.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[LEN_BYTES]).unwrap();
-    let device = MemDevice::new(LEN_BYTES);
-    plan.write(&[&device], false).unwrap();
-    let device = Arc::new(device);
+    let device = Arc::new(new_volume(&MkfsOptions::default(), LEN_BYTES));
     let shared: Arc<dyn BlockDevice> = device.clone();
     let devices = vec![(PathBuf::from("memory"), shared)];
     let options = OpenOptions::new().writable(true);

@@ -83,8 +83,8 @@ fn mounted(devices: &[PathBuf], options: &str, read_only: bool) -> Result<Kernel
     mount.map_err(|error| error.to_string())
 }
 
-/// Reads all names, inodes and data.
-fn read_all(top: &Path) -> io::Result<()> {
+/// Reads all names, inodes and data, without the data of large files.
+pub fn read_all(top: &Path) -> io::Result<()> {
     let mut pending = vec![(top.to_path_buf(), 0)];
     while let Some((dir, depth)) = pending.pop() {
         for entry in fs::read_dir(dir)? {

@@ -6,12 +6,12 @@ use std::thread;
 
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
-use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::Timespec;
 use ubtrfs_fuse::mount::Nonce;
-use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::new_volume;
 
 use super::*;
 use crate::invocation::command_line::PROGRAM;
@@ -23,14 +23,7 @@ const STRANGER: u32 = 1002;
 const DEVICE: (u32, u32) = (u32::MAX, 0);
 
 fn volume() -> Arc<Volume> {
-    let created = Timespec {
-        sec: 1_700_000_000.into(),
-        nsec: 0.into(),
-    };
-    let identity = Identity::random(1, created);
-    let plan = Plan::new(&MkfsOptions::default(), &identity, &[LEN_BYTES]).unwrap();
-    let device = MemDevice::new(LEN_BYTES);
-    plan.write(&[&device], false).unwrap();
+    let device = new_volume(&MkfsOptions::default(), LEN_BYTES);
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let devices = vec![(PathBuf::from("memory"), device)];
     Volume::from_devices(devices, &OpenOptions::new().writable(true)).unwrap()
