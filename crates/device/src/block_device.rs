@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::claim::DeviceClaim;
+use crate::discard_limits::DiscardLimits;
 use crate::error::Holder;
 
 /// A device, a file that stands for one, or memory.
@@ -38,7 +39,12 @@ pub trait BlockDevice: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Says that the range is not needed; it may read as zeros or as before.
+    /// The limits of discards; None if the device takes none, as far as it can be known without one.
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        None
+    }
+
+    /// Says that the range is not needed; it may read as anything from now on.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Does all reads, at depth where the device can, and leaves each one's outcome in its `result`.

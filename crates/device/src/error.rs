@@ -42,6 +42,13 @@ pub enum DeviceError {
     },
     #[error("cannot flush {}: {source}", path.display())]
     Flush { path: PathBuf, source: io::Error },
+    #[error("cannot discard {len} bytes at {offset} of {}: {source}", path.display())]
+    Discard {
+        path: PathBuf,
+        offset: u64,
+        len: u64,
+        source: io::Error,
+    },
     #[error("no device that is there can take the copies of logical {logical}")]
     NoCopy { logical: Logical },
     #[error("chunk {logical} has parity: RAID5 and RAID6 are only read")]

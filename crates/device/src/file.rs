@@ -10,15 +10,17 @@ use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::claim::DeviceClaim;
+use crate::discard_limits::DiscardLimits;
 use crate::error::{DeviceError, Holder, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
@@ -44,6 +46,8 @@ pub struct FileDevice {
     /// Whether it can say what is there without waiting; true until it says that it cannot.
     tells_cached: AtomicBool,
     is_block: bool,
+    /// Found out when first asked for.
+    discard_limits: OnceLock<Option<DiscardLimits>>,
     holder: Option<Holder>,
     /// What keeps the kernel and others who claim devices away.
     claim: Option<DeviceClaim>,
@@ -124,6 +128,7 @@ impl FileDevice {
             len_bytes: len_bytes.into(),
             tells_cached: AtomicBool::new(true),
             is_block,
+            discard_limits: OnceLock::new(),
             holder,
             claim: None,
             _backing: None,
@@ -294,15 +299,23 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        *self.discard_limits.get_or_init(|| match self.is_block {
+            true => DiscardLimits::of_block_device(&self.file),
+            false => DiscardLimits::of_image(&self.file, self.len_bytes()),
+        })
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         PastEnd::check(offset, len, self.len_bytes())?;
         if len == 0 {
             return Ok(());
         }
-        if self.is_block {
-            return block_discard::discard(&self.file, offset, len);
-        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&*self.file, flags, offset, len)?)
+        let done = retry_on_intr(|| match self.is_block {
+            true => block_discard::discard(&self.file, offset, len),
+            false => rustix::fs::fallocate(&*self.file, flags, offset, len),
+        });
+        Ok(done?)
     }
 }

@@ -12,6 +12,7 @@ pub mod chunk_layout;
 mod chunk_map;
 mod chunk_problem;
 mod claim;
+mod discard_limits;
 mod error;
 mod file;
 mod file_clone;
@@ -39,6 +40,7 @@ pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
 pub use claim::DeviceClaim;
+pub use discard_limits::DiscardLimits;
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };

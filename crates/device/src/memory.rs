@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
 use crate::block_device::{BlockDevice, PastEnd};
+use crate::discard_limits::{DiscardLimits, MIN_GRANULARITY};
 
 #[cfg(test)]
 mod tests;
@@ -70,13 +72,23 @@ impl MemDevice {
     pub fn allocated_bytes(&self) -> u64 {
         (self.pages.read().len() * PAGE_BYTES) as u64
     }
+
+    /// The parts of a range that take memory, ascending; the others read as zeros.
+    pub fn allocated_in(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let page_bytes = PAGE_BYTES as u64;
+        let numbers = range.start / page_bytes..range.end.div_ceil(page_bytes);
+        let pages = self.pages.read();
+        let numbers = pages.range(numbers).map(|(&number, _)| number);
+        let within = |number: u64| {
+            let start = number * page_bytes;
+            range.start.max(start)..range.end.min(start + page_bytes)
+        };
+        numbers.map(within).collect()
+    }
 }
 
 /// Cuts `len` bytes at `offset` at page borders: (page, start within it, range of the request).
-fn page_parts(
-    offset: u64,
-    len: usize,
-) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+fn page_parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
@@ -137,6 +149,10 @@ impl BlockDevice for MemDevice {
         }
         self.len_bytes.store(len_bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        Some(DiscardLimits::new(MIN_GRANULARITY, u64::MAX))
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

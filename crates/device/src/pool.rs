@@ -13,6 +13,7 @@
 
 mod assemble;
 mod checked;
+mod discard;
 mod judge;
 mod read;
 mod write;
@@ -20,7 +21,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -106,6 +107,8 @@ struct PresentDevice {
     path: PathBuf,
     block: Arc<dyn BlockDevice>,
     superblock: Arc<Superblock>,
+    /// Set once it has answered that it takes no discards.
+    refuses_discards: Arc<AtomicBool>,
 }
 
 /// What is known of a device, for listings.

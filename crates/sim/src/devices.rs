@@ -1,5 +1,6 @@
 //! Devices that fail, wait, call back, or record what they are asked.
 
+mod discard_time;
 pub mod fault;
 mod hooked;
 mod new_volume;
@@ -7,6 +8,7 @@ pub mod record;
 mod slow;
 mod throttled;
 
+pub use discard_time::DiscardTime;
 pub use hooked::{HookedDevice, Request};
 pub use new_volume::{new_volume, new_volume_on};
 pub use slow::SlowDevice;

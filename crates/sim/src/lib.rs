@@ -29,8 +29,8 @@ mod zeros;
 
 pub use crafted_images::{craft, damage, images};
 pub use devices::{
-    HookedDevice, Rate, Request, SlowDevice, ThrottledDevice, fault, new_volume, new_volume_on,
-    record,
+    DiscardTime, HookedDevice, Rate, Request, SlowDevice, ThrottledDevice, fault, new_volume,
+    new_volume_on, record,
 };
 pub use error::Error;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};

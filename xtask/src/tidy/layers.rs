@@ -32,8 +32,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem file_clone memory_limit nonblocking parity read_errors registration \
-             signature uring",
+            "access block_discard chunk_problem discard_limits file_clone memory_limit nonblocking parity read_errors \
+             registration signature uring",
             "loop_device",
             "error",
             "claim",

@@ -128,6 +128,7 @@ fn candidate(
             path,
             block,
             superblock,
+            refuses_discards: Arc::default(),
         },
         given,
     })

@@ -2,6 +2,7 @@
 
 mod assembly;
 mod damage;
+mod discard;
 mod losses;
 mod robustness;
 mod writes;

@@ -3,6 +3,7 @@
 //!
 //! Needs root and the kernel's btrfs; without them the test says so and passes.
 
+mod discards;
 mod scrub;
 
 use std::path::PathBuf;

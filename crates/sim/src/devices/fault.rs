@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::BlockDevice;
+use ubtrfs_device::{BlockDevice, DiscardLimits};
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,8 @@ pub enum Fault {
     Flush { nth: u64 },
     /// The n-th discard fails.
     Discard { nth: u64 },
+    /// Every discard fails with this error number: EOPNOTSUPP where a device takes none.
+    Discards { errno: i32 },
     /// Every read that touches the range fails: a bad sector.
     ReadRange { range: Range<u64> },
     /// Every write that touches the range fails.
@@ -113,6 +115,7 @@ impl FaultDevice {
             fault => fails(fault, number),
         });
         match failing {
+            Some(Fault::Discards { errno }) => Err(io::Error::from_raw_os_error(*errno)),
             Some(fault) => Err(io::Error::other(format!("planted fault: {fault:?}"))),
             None => Ok(()),
         }
@@ -170,10 +173,18 @@ impl BlockDevice for FaultDevice {
         self.inner.flush()
     }
 
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.inner.discard_limits()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.pass(
             |counts| &mut counts.discards,
-            |fault, number| matches!(fault, Fault::Discard { nth } if *nth == number),
+            |fault, number| match fault {
+                Fault::Discard { nth } => *nth == number,
+                Fault::Discards { .. } => true,
+                _ => false,
+            },
         )?;
         self.inner.discard(offset, len)
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::BlockDevice;
+use ubtrfs_device::{BlockDevice, DiscardLimits};
 
 /// What the device is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub enum Request {
     Read,
     Write,
     Flush,
+    Discard,
 }
 
 type Hook = Arc<dyn Fn(Request) + Send + Sync>;
@@ -76,7 +77,12 @@ impl BlockDevice for HookedDevice {
         self.inner.flush()
     }
 
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.inner.discard_limits()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.call(Request::Discard);
         self.inner.discard(offset, len)
     }
 }

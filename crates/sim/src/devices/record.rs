@@ -17,10 +17,12 @@
 //!   mark was not finished when the mark was put.
 //! - RECORD-2: a flush covers the requests that its device had in the sequence before it, and no other
 //!   device's.
+//! - RECORD-3: a discarded range is garbage that its event's number gives. A flush promises nothing of it.
 //!
 //! Not here: failing requests (`fault`; wrap it around a recorded device).
 
 mod crash;
+mod scramble;
 #[cfg(test)]
 mod tests;
 
@@ -33,11 +35,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, MemDevice, PastEnd};
+use ubtrfs_device::{BlockDevice, DiscardLimits, MemDevice, PastEnd};
 
 use crate::Result;
 use crate::error::At;
 use crate::zeros::is_zero;
+use scramble::scramble;
 
 /// One entry of the sequence. `device` counts from 0 in the order of `Recorder::device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,11 +148,15 @@ impl BlockDevice for RecordDevice {
         Ok(())
     }
 
-    /// The whole range reads as zeros afterwards, so that nobody comes to rely on what was there.
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.live.discard_limits()
+    }
+
+    /// The range is garbage afterwards, so that nobody comes to rely on what was there or on zeros.
     fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         PastEnd::check(offset, len_bytes, self.live.len_bytes())?;
         let mut log = self.log.lock();
-        erase(&self.live, offset, len_bytes)?;
+        scramble(&self.live, log.events.len(), offset..offset + len_bytes)?;
         log.events.push(Event::Discard {
             device: self.number,
             offset,
@@ -159,28 +166,7 @@ impl BlockDevice for RecordDevice {
     }
 }
 
-/// `MemDevice::discard` drops whole pages only; what it leaves is within this distance of either end.
-const EDGE_BYTES: u64 = 64 << 10;
 const BLOCK_BYTES: u64 = 4096;
-
-/// Makes the whole range read as zeros.
-fn erase(device: &MemDevice, offset: u64, len_bytes: u64) -> io::Result<()> {
-    device.discard(offset, len_bytes)?;
-    let end = offset + len_bytes;
-    let head_end = end.min(offset + EDGE_BYTES);
-    let tail = head_end.max(end.saturating_sub(EDGE_BYTES));
-    for edge in [offset..head_end, tail..end] {
-        for at in edge.clone().step_by(BLOCK_BYTES as usize) {
-            let len = (edge.end - at).min(BLOCK_BYTES) as usize;
-            let mut block = [0; BLOCK_BYTES as usize];
-            device.read_at(&mut block[..len], at)?;
-            if !is_zero(&block[..len]) {
-                device.write_at(&[0; BLOCK_BYTES as usize][..len], at)?;
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Writes what a device holds to a new file, with holes for zeros, so that the kernel can look at it.
 pub fn save_image(device: &dyn BlockDevice, path: &Path) -> Result<()> {

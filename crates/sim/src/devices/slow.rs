@@ -1,6 +1,6 @@
 //! A device that has nothing at hand: each read takes a while, those of a batch together.
 //!
-//! A thread that must not wait gets nothing from it. Writes take no time.
+//! A thread that must not wait gets nothing from it. Writes take no time, and discards only if told so.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_device::{BlockDevice, DeviceRead};
+use ubtrfs_device::{BlockDevice, DeviceRead, DiscardLimits};
+
+use super::discard_time::DiscardTime;
 
 /// Reads that the device does at once.
 const DEPTH: usize = 64;
@@ -18,6 +20,7 @@ const DEPTH: usize = 64;
 pub struct SlowDevice {
     inner: Arc<dyn BlockDevice>,
     delay: Duration,
+    discards: Option<DiscardTime>,
     waits: AtomicU64,
 }
 
@@ -26,8 +29,15 @@ impl SlowDevice {
         SlowDevice {
             inner,
             delay,
+            discards: None,
             waits: AtomicU64::new(0),
         }
+    }
+
+    /// Lets discards take their time, too.
+    pub fn slow_discards(mut self, time: DiscardTime) -> SlowDevice {
+        self.discards = Some(time);
+        self
     }
 
     /// How often somebody waited for a read, or for reads that were done together.
@@ -75,7 +85,14 @@ impl BlockDevice for SlowDevice {
         self.inner.flush()
     }
 
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.inner.discard_limits()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        if let Some(time) = self.discards {
+            thread::sleep(time.of(len));
+        }
         self.inner.discard(offset, len)
     }
 }

@@ -1,6 +1,6 @@
 //! A device whose writes take their time: at a rate, or until they are let go.
 //!
-//! Reads take none: what they want is at hand.
+//! Reads take none: what they want is at hand. Discards take none unless told so, and are never held.
 //!
 //! Locks: the state's, a leaf, not held while a write waits for its turn.
 
@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use ubtrfs_device::{BlockDevice, DeviceRead};
+use ubtrfs_device::{BlockDevice, DeviceRead, DiscardLimits};
+
+use super::discard_time::DiscardTime;
 
 /// How fast a [`ThrottledDevice`] is.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,7 @@ pub struct Rate {
 pub struct ThrottledDevice {
     inner: Arc<dyn BlockDevice>,
     rate: Option<Rate>,
+    discards: Option<DiscardTime>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,6 +56,7 @@ impl ThrottledDevice {
         ThrottledDevice {
             inner,
             rate,
+            discards: None,
             state: Mutex::new(State {
                 held: Held::Nothing,
                 waiting: 0,
@@ -60,6 +64,12 @@ impl ThrottledDevice {
             }),
             changed: Condvar::new(),
         }
+    }
+
+    /// Lets discards take their time. Writes and flushes that come later wait behind them.
+    pub fn slow_discards(mut self, time: DiscardTime) -> ThrottledDevice {
+        self.discards = Some(time);
+        self
     }
 
     /// From here on writes and flushes wait, until they are let go.
@@ -102,15 +112,19 @@ impl ThrottledDevice {
         } else if state.held == Held::All {
             self.wait(&mut state, Held::All);
         }
-        let Some(rate) = self.rate else {
-            return;
-        };
-        let now = Instant::now();
-        state.done_at = state.done_at.max(now) + takes(rate);
-        let rest = state.done_at - now;
-        drop(state);
-        thread::sleep(rest);
+        if let Some(rate) = self.rate {
+            take_turn(state, takes(rate));
+        }
     }
+}
+
+/// Waits until all that came before is done, and for as long as this takes.
+fn take_turn(mut state: MutexGuard<'_, State>, takes: Duration) {
+    let now = Instant::now();
+    state.done_at = state.done_at.max(now) + takes;
+    let rest = state.done_at - now;
+    drop(state);
+    thread::sleep(rest);
 }
 
 impl BlockDevice for ThrottledDevice {
@@ -136,7 +150,14 @@ impl BlockDevice for ThrottledDevice {
         self.inner.flush()
     }
 
+    fn discard_limits(&self) -> Option<DiscardLimits> {
+        self.inner.discard_limits()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        if let Some(time) = self.discards {
+            take_turn(self.state.lock(), time.of(len));
+        }
         self.inner.discard(offset, len)
     }
 }

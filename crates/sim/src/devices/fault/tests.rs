@@ -39,6 +39,19 @@ fn nth_request_of_its_kind_fails_and_no_other() {
 }
 
 #[test]
+fn discards_fail_with_the_given_error() {
+    let device = device();
+    device.add(Fault::Discards { errno: 95 });
+    for _ in 0..2 {
+        let error = device.discard(0, 4096).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(95));
+    }
+    assert!(device.write_at(&[1], 0).is_ok() && device.flush().is_ok());
+    device.heal();
+    assert!(device.discard(0, 4096).is_ok());
+}
+
+#[test]
 fn bad_range_fails_what_touches_it() {
     let device = device();
     device.add(Fault::ReadRange { range: 100..104 });

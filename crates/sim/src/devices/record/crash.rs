@@ -4,16 +4,20 @@
 //! whole or torn between sectors. They are put down in their order. A sector that a later, lost write would have
 //! changed keeps the earlier one's bytes. So subsets in order reach all that devices which reorder can leave.
 //!
+//! A flush does not cover discards. A device may do one at any time after it was asked, in part, or never, but before
+//! what is written there later. So each discard that a flush passes has its fate from then on, by the seed.
+//!
 //! - CRASH-1: states follow from recording and plan alone; a state is found again by its number.
 //! - CRASH-2: states come in the order of time, and each costs the requests since the one before, not the
 //!   size of the device.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 
-use super::{Event, Recording, erase};
+use super::{Event, Recording, scramble::scramble};
 use crate::Rng;
 
 /// Which power cuts to try: one at each flush, and as many others as wished.
@@ -77,7 +81,7 @@ pub enum Cut {
 pub enum Landed {
     Whole,
     Lost,
-    /// The sectors that a write touches and that are there.
+    /// The parts that are there: of a write, the sectors that it touches.
     Torn(Vec<bool>),
 }
 
@@ -112,6 +116,8 @@ impl CrashState {
 }
 
 const SHOWN: usize = 24;
+/// Into about so many parts a discard is torn.
+const DISCARD_PARTS: u64 = 16;
 
 impl fmt::Display for CrashState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,15 +212,9 @@ impl CrashStates {
                     self.pending[*device].push(at);
                 }
                 Event::Flush { device } => {
-                    let durable = &self.durable[*device];
-                    for event in self.pending[*device].drain(..) {
-                        let sector_bytes = self.plan.sector_bytes;
-                        land(
-                            &self.recording.events[event],
-                            &Landed::Whole,
-                            durable,
-                            sector_bytes,
-                        );
+                    for event in std::mem::take(&mut self.pending[*device]) {
+                        let landed = self.landed_at_flush(event);
+                        self.land(event, &landed, &self.durable[*device]);
                     }
                 }
                 Event::Mark(_) => self.marks_passed += 1,
@@ -235,11 +235,12 @@ impl CrashStates {
             }
         };
         for Landing { event, landed } in &landings {
-            let event = &self.recording.events[*event];
-            let (Event::Write { device, .. } | Event::Discard { device, .. }) = event else {
+            let (Event::Write { device, .. } | Event::Discard { device, .. }) =
+                &self.recording.events[*event]
+            else {
                 continue;
             };
-            land(event, landed, &devices[*device], self.plan.sector_bytes);
+            self.land(*event, landed, &devices[*device]);
         }
         CrashState {
             number,
@@ -280,11 +281,20 @@ impl CrashStates {
         pending.iter().enumerate().map(landing).collect()
     }
 
-    fn tear(&self, event: usize, rng: &mut Rng) -> Landed {
-        let Event::Write { offset, data, .. } = &self.recording.events[event] else {
+    fn landed_at_flush(&self, event: usize) -> Landed {
+        if !matches!(self.recording.events[event], Event::Discard { .. }) {
             return Landed::Whole;
-        };
-        let sectors = sectors(*offset, data.len(), self.plan.sector_bytes).count();
+        }
+        let mut rng = Rng::new(self.plan.seed.rotate_left(32) ^ event as u64);
+        match rng.below(3) {
+            0 => Landed::Lost,
+            1 => self.tear(event, &mut rng),
+            _ => Landed::Whole,
+        }
+    }
+
+    fn tear(&self, event: usize, rng: &mut Rng) -> Landed {
+        let sectors = self.parts(event).len();
         if sectors < 2 {
             return Landed::Whole;
         }
@@ -294,6 +304,61 @@ impl CrashStates {
             1 => (0..sectors).map(|sector| sector >= border).collect(),
             _ => (0..sectors).map(|_| rng.one_in(2)).collect(),
         })
+    }
+}
+
+impl CrashStates {
+    fn range(&self, event: usize) -> Range<u64> {
+        match &self.recording.events[event] {
+            Event::Write { offset, data, .. } => *offset..offset + data.len() as u64,
+            Event::Discard {
+                offset, len_bytes, ..
+            } => *offset..offset + len_bytes,
+            Event::Flush { .. } | Event::Mark(_) => 0..0,
+        }
+    }
+
+    /// The ranges of a request that may land alone: the sectors of a write, some parts of a discard.
+    fn parts(&self, event: usize) -> Vec<Range<u64>> {
+        let range = self.range(event);
+        let part_bytes = match &self.recording.events[event] {
+            Event::Discard { len_bytes, .. } => {
+                (len_bytes / DISCARD_PARTS + 1).next_multiple_of(4096)
+            }
+            _ => self.plan.sector_bytes,
+        };
+        let numbers = range.start / part_bytes..range.end.div_ceil(part_bytes);
+        let part = |number: u64| {
+            let start = number * part_bytes;
+            start.max(range.start)..(start + part_bytes).min(range.end)
+        };
+        numbers.map(part).collect()
+    }
+
+    /// Puts the request, or what is left of it, on the device.
+    fn land(&self, event: usize, landed: &Landed, device: &MemDevice) {
+        let parts = match landed {
+            Landed::Lost => Vec::new(),
+            Landed::Whole => vec![self.range(event)],
+            Landed::Torn(there) => {
+                let parts = self.parts(event).into_iter().zip(there);
+                parts
+                    .filter(|(_, there)| **there)
+                    .map(|(part, _)| part)
+                    .collect()
+            }
+        };
+        for part in parts {
+            let done = match &self.recording.events[event] {
+                Event::Write { offset, data, .. } => {
+                    let within = (part.start - offset) as usize..(part.end - offset) as usize;
+                    device.write_at(&data[within], part.start)
+                }
+                Event::Discard { .. } => scramble(device, event, part),
+                Event::Flush { .. } | Event::Mark(_) => Ok(()),
+            };
+            done.expect("the request was inside the device when it was recorded");
+        }
     }
 }
 
@@ -359,42 +424,4 @@ fn cuts(recording: &Recording, plan: &CrashPlan) -> Vec<(usize, Cut)> {
     }
     cuts.sort_by_key(|(position, _)| *position);
     cuts
-}
-
-/// Cuts a request at sector borders into ranges within it.
-fn sectors(
-    offset: u64,
-    len: usize,
-    sector_bytes: u64,
-) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let end = offset + len as u64;
-    (offset / sector_bytes..end.div_ceil(sector_bytes)).map(move |sector| {
-        let from = (sector * sector_bytes).max(offset) - offset;
-        let to = ((sector + 1) * sector_bytes).min(end) - offset;
-        from as usize..to as usize
-    })
-}
-
-/// Puts the request, or what is left of it, on the device.
-fn land(event: &Event, landed: &Landed, device: &MemDevice, sector_bytes: u64) {
-    let done = match (event, landed) {
-        (Event::Write { offset, data, .. }, Landed::Whole) => device.write_at(data, *offset),
-        (Event::Write { offset, data, .. }, Landed::Torn(there)) => {
-            sectors(*offset, data.len(), sector_bytes)
-                .zip(there)
-                .filter(|(_, there)| **there)
-                .try_for_each(|(range, _)| {
-                    let at = offset + range.start as u64;
-                    device.write_at(&data[range], at)
-                })
-        }
-        (
-            Event::Discard {
-                offset, len_bytes, ..
-            },
-            Landed::Whole,
-        ) => erase(device, *offset, *len_bytes),
-        _ => Ok(()),
-    };
-    done.expect("the request was inside the device when it was recorded");
 }

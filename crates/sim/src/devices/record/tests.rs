@@ -1,6 +1,7 @@
 //! What was flushed is in every state, what was not is in some, and nothing else is.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 
@@ -13,6 +14,12 @@ fn byte(device: &MemDevice, offset: u64) -> u8 {
     let mut byte = [0];
     device.read_at(&mut byte, offset).unwrap();
     byte[0]
+}
+
+fn bytes(device: &MemDevice, range: Range<u64>) -> Vec<u8> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    device.read_at(&mut bytes, range.start).unwrap();
+    bytes
 }
 
 fn recorded() -> (Recorder, Arc<RecordDevice>) {
@@ -172,24 +179,82 @@ fn flush_covers_its_own_device_only() {
     assert_eq!(other, BTreeSet::from([0, 1]));
 }
 
+/// RECORD-3
 #[test]
-fn discarded_range_is_zeros_or_what_it_was() {
+fn discarded_range_is_garbage_or_what_it_was() {
     let (recorder, device) = recorded();
     device.write_at(&[5; 200_000], 1000).unwrap();
     device.flush().unwrap();
+    recorder.mark(1_u64);
     device.discard(2000, 150_001).unwrap();
-    let live = device.snapshot();
-    let at = [1999, 2000, 100_000, 152_000, 152_001];
-    assert_eq!(at.map(|at| byte(&live, at)), [5, 0, 0, 0, 5]);
-    let plan = CrashPlan::new(seed("discards")).random_states(60);
-    let mut seen = BTreeSet::new();
-    for state in recorder.recording().crash_states(&plan) {
-        seen.insert(at.map(|at| byte(&state.devices[0], at)));
+    let range = 2000..152_001;
+    let live = bytes(&device.snapshot(), 1000..201_000);
+    let (before, within, after) = (&live[..1000], &live[1000..151_001], &live[151_001..]);
+    assert!(before.iter().chain(after).all(|&byte| byte == 5));
+    for block in within.chunks_exact(4096) {
+        let kinds: BTreeSet<u8> = block.iter().copied().collect();
+        assert!(kinds.len() > 100, "neither zeros nor what it was");
     }
-    assert!(seen.contains(&[5; 5]) && seen.contains(&[5, 0, 0, 0, 5]));
+    let plan = CrashPlan::new(seed("discards"))
+        .random_states(60)
+        .since(1_u64);
+    let fates = |recorder: &Recorder| {
+        let (mut whole, mut lost, mut torn) = (0, 0, 0);
+        for state in recorder.recording().crash_states(&plan) {
+            let there = bytes(&state.devices[0], range.clone());
+            // A few bytes are those that they were by chance.
+            let kept = there.iter().filter(|&&byte| byte == 5).count();
+            match kept {
+                150_001 => lost += 1,
+                0..2000 => whole += 1,
+                _ => torn += 1,
+            }
+            let around = [
+                byte(&state.devices[0], 1999),
+                byte(&state.devices[0], 152_001),
+            ];
+            assert_eq!(around, [5; 2], "{state}");
+        }
+        (whole, lost, torn)
+    };
+    let (whole, lost, torn) = fates(&recorder);
+    assert!(whole > 0 && lost > 0 && torn > 0);
+    // A flush changes nothing: some discards are never done.
+    let mut ends = BTreeSet::new();
     device.flush().unwrap();
-    let last = recorder.recording().crash_states(&plan).last().unwrap();
-    assert_eq!(byte(&last.devices[0], 2000), 0);
+    for number in 0..40 {
+        let plan = CrashPlan::new(number).random_states(0);
+        let last = recorder.recording().crash_states(&plan).last().unwrap();
+        let there = bytes(&last.devices[0], range.clone());
+        ends.insert(there.iter().filter(|&&byte| byte == 5).count());
+    }
+    assert!(ends.len() > 3 && ends.contains(&150_001), "{ends:?}");
+    assert!(ends.first().is_some_and(|&kept| kept < 2000));
+}
+
+#[test]
+fn what_is_written_after_a_discard_stays() {
+    for number in 0..20 {
+        let (recorder, device) = recorded();
+        device.write_at(&[5; 100_000], 0).unwrap();
+        device.discard(0, 100_000).unwrap();
+        device.write_at(&[6; 50_000], 10_000).unwrap();
+        device.flush().unwrap();
+        let plan = CrashPlan::new(number).random_states(0);
+        let last = recorder.recording().crash_states(&plan).last().unwrap();
+        let there = bytes(&last.devices[0], 10_000..60_000);
+        assert!(there.iter().all(|&byte| byte == 6));
+    }
+}
+
+#[test]
+fn discard_of_terabytes_takes_no_memory() {
+    let device = Recorder::new().device(MemDevice::new(4 << 40));
+    device.write_at(&[5; 5000], 2 << 40).unwrap();
+    device.discard(4096, (4 << 40) - 4096).unwrap();
+    let live = device.snapshot();
+    assert_ne!(bytes(&live, 2 << 40..(2 << 40) + 5000), [5; 5000]);
+    assert!(live.allocated_bytes() < 1 << 20);
 }
 
 // CRASH-1
@@ -218,15 +283,20 @@ fn one_seed_gives_one_sequence_of_states() {
 fn orderly_shutdown_is_the_live_device() {
     let (recorder, device) = recorded();
     let mut rng = crate::Rng::new(seed("orderly shutdown"));
+    // What is discarded may be anything.
+    let mut is_known = vec![true; 1 << 20];
     for _ in 0..200 {
         let mut data = vec![0; 1 + rng.below(20_000) as usize];
         rng.fill(&mut data);
         let offset = rng.below((1 << 20) - data.len() as u64);
-        if rng.one_in(6) {
+        let known = if rng.one_in(6) {
             device.discard(offset, data.len() as u64).unwrap();
+            false
         } else {
             device.write_at(&data, offset).unwrap();
-        }
+            true
+        };
+        is_known[offset as usize..][..data.len()].fill(known);
         if rng.one_in(9) {
             device.flush().unwrap();
         }
@@ -234,10 +304,11 @@ fn orderly_shutdown_is_the_live_device() {
     device.flush().unwrap();
     let plan = CrashPlan::new(0).random_states(0);
     let last = recorder.recording().crash_states(&plan).last().unwrap();
-    let all = |device: &dyn BlockDevice| {
-        let mut bytes = vec![0; 1 << 20];
-        device.read_at(&mut bytes, 0).unwrap();
-        bytes
+    let all = |device: &MemDevice| -> Vec<u8> {
+        let all = bytes(device, 0..1 << 20).into_iter().zip(&is_known);
+        all.filter(|(_, known)| **known)
+            .map(|(byte, _)| byte)
+            .collect()
     };
     assert!(all(&last.devices[0]) == all(&device.snapshot()));
 }
