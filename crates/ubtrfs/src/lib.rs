@@ -53,3 +53,8 @@ pub use ubtrfs_format::csum::CsumType;
 pub use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 pub use ubtrfs_format::item::{InodeFlags, RootItem};
 pub use ubtrfs_mkfs::{FeatureSet, MkfsError, MkfsOptions};
+
+/// Examples of a page for users, which are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod embedding_page {}

@@ -30,8 +30,8 @@ use crate::volume_access::session::Session;
 ///
 /// A line is a command with its arguments, without the program's name: "ls -l /etc". Words are quoted as in a
 /// shell, and a comment begins with '#'. Where the commands take IMAGE:/PATH, write the path alone; one without
-/// a leading slash begins at the directory of the last 'cd'. Besides the commands for paths in a volume there are
-/// cd, pwd, sync, help and exit.
+/// a leading slash begins at the directory of the last 'cd'. A file of this machine is host:PATH. Besides the
+/// commands for paths in a volume there are cd, pwd, sync, help and exit.
 ///
 /// What was done is committed by sync, and at the end, also at the end that an error brings about.
 #[derive(Debug, clap::Args)]
