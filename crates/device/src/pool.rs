@@ -39,6 +39,8 @@ use crate::read_errors::{ReadErrorRecord, ReadErrors};
 use crate::superblock::CopyChoice;
 
 pub use checked::CheckedRead;
+use discard::DiscardCounters;
+pub use discard::DiscardCounts;
 
 #[cfg(test)]
 mod tests;
@@ -149,6 +151,7 @@ pub struct Pool {
     seeds: Mutex<Vec<PresentDevice>>,
     chunk_map: ChunkMap,
     read_errors: ReadErrors,
+    discards: DiscardCounters,
 }
 
 impl Pool {
@@ -203,6 +206,7 @@ impl Pool {
             seeds: Mutex::new(assembled.seeds),
             chunk_map: ChunkMap::new(),
             read_errors: ReadErrors::default(),
+            discards: DiscardCounters::default(),
         };
         pool.add_system_chunks()?;
         Ok(pool)

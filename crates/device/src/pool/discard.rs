@@ -11,19 +11,46 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 
-use super::{Pool, PoolDevice};
+use super::{Pool, PoolDevice, PresentDevice};
 use crate::access::Access;
 use crate::chunk_layout::RESERVED_BYTES;
 use crate::chunk_map::STRIPE_LEN;
 use crate::discard_limits::{DiscardLimits, MIN_GRANULARITY};
 use crate::error::DeviceError;
 use crate::nonblocking;
+
+/// Discards that devices have done since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiscardCounts {
+    pub requests: u64,
+    pub bytes: u64,
+    /// Time in all requests, failed ones included.
+    pub ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DiscardCounters {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    ns: AtomicU64,
+}
+
+impl DiscardCounters {
+    fn add(&self, done_bytes: Option<u64>, took: Duration) {
+        self.ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        if let Some(bytes) = done_bytes {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The ranges that one call discards, by device, ascending.
 type RangesByDevice = BTreeMap<DevId, Vec<Range<u64>>>;
@@ -45,6 +72,15 @@ impl Pool {
             .filter_map(|device| self.discard_limits(device))
             .map(|limits| limits.granularity);
         units.max().unwrap_or(MIN_GRANULARITY)
+    }
+
+    /// Discards of all kinds so far.
+    pub fn discard_counts(&self) -> DiscardCounts {
+        DiscardCounts {
+            requests: self.discards.requests.load(Ordering::Relaxed),
+            bytes: self.discards.bytes.load(Ordering::Relaxed),
+            ns: self.discards.ns.load(Ordering::Relaxed),
+        }
     }
 
     /// Discards a logical range in all its copies and returns the bytes that devices were told of, in sum.
@@ -146,30 +182,39 @@ impl Pool {
         for part in without_superblocks(range) {
             // DISCARD-2
             for request in requests(part, limits) {
-                let len = request.end - request.start;
-                match present.block.discard(request.start, len) {
-                    Ok(()) => discarded += len,
-                    Err(error) if is_refusal(&error) => {
-                        // DISCARD-3
-                        if !present.refuses_discards.swap(true, Ordering::Relaxed) {
-                            tracing::warn!(path = %present.path.display(), "device takes no discards");
-                        }
-                        return Ok(discarded);
-                    }
-                    // Some file systems need space to split an extent.
-                    Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) => {}
-                    Err(source) => {
-                        return Err(DeviceError::Discard {
-                            path: present.path.clone(),
-                            offset: request.start,
-                            len,
-                            source,
-                        });
-                    }
-                }
+                discarded += self.ask(present, request)?;
             }
         }
         Ok(discarded)
+    }
+
+    fn ask(&self, present: &PresentDevice, request: Range<u64>) -> Result<u64, DeviceError> {
+        // DISCARD-3
+        if present.refuses_discards.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let len = request.end - request.start;
+        let begin = Instant::now();
+        let answer = present.block.discard(request.start, len);
+        let done = answer.is_ok().then_some(len);
+        self.discards.add(done, begin.elapsed());
+        match answer {
+            Ok(()) => Ok(len),
+            Err(error) if is_refusal(&error) => {
+                if !present.refuses_discards.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(path = %present.path.display(), "device takes no discards");
+                }
+                Ok(0)
+            }
+            // Some file systems need space to split an extent.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) => Ok(0),
+            Err(source) => Err(DeviceError::Discard {
+                path: present.path.clone(),
+                offset: request.start,
+                len,
+                source,
+            }),
+        }
     }
 }
 

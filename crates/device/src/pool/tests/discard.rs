@@ -150,6 +150,8 @@ fn discard_is_cut_to_units_and_to_the_largest_request() {
     );
     assert_eq!(noted.pool.discard(at, 5 * BLOCK).unwrap(), 0);
     assert_eq!(noted.pool.discard(DATA_START, 0).unwrap(), 0);
+    let counts = noted.pool.discard_counts();
+    assert_eq!((counts.requests, counts.bytes), (2, 2 * unit));
 }
 
 /// DISCARD-1
