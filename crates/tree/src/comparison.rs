@@ -110,14 +110,14 @@ impl Comparison {
     fn take_old(&mut self, front: &Front) -> Result<Option<Difference>, TreeError> {
         match front.height {
             0 => Ok(self.old.take_item().map(Difference::Removed)),
-            _ => self.old.enter(&self.new).map(|()| None),
+            _ => self.enter(true, false).map(|()| None),
         }
     }
 
     fn take_new(&mut self, front: &Front) -> Result<Option<Difference>, TreeError> {
         match front.height {
             0 => Ok(self.new.take_item().map(Difference::Added)),
-            _ => self.new.enter(&self.old).map(|()| None),
+            _ => self.enter(false, true).map(|()| None),
         }
     }
 
@@ -134,14 +134,63 @@ impl Comparison {
             self.new.pass();
             return Ok(None);
         }
-        if old.height >= new.height {
-            self.old.enter(&self.new)?;
-        }
-        if new.height >= old.height {
-            self.new.enter(&self.old)?;
-        }
+        self.enter(old.height >= new.height, new.height >= old.height)?;
         Ok(None)
     }
+
+    /// Enters the subtrees that the sides stand on.
+    fn enter(&mut self, old: bool, new: bool) -> Result<(), TreeError> {
+        self.read_ahead(old, new);
+        if old {
+            self.old.enter()?;
+        }
+        if new {
+            self.new.enter()?;
+        }
+        Ok(())
+    }
+
+    /// Reads what differs of the coming subtrees, and of those below if both sides are entered.
+    ///
+    /// A few changes leave one leaf or two that differ below each node. Read a node at a time, each would be waited for.
+    fn read_ahead(&mut self, old: bool, new: bool) {
+        let of_old = if old {
+            self.old.ahead(&self.new)
+        } else {
+            Vec::new()
+        };
+        let of_new = if new {
+            self.new.ahead(&self.old)
+        } else {
+            Vec::new()
+        };
+        let store = &self.new.store;
+        let both: Vec<Expect> = of_old.iter().chain(&of_new).copied().collect();
+        if both.is_empty() {
+            return;
+        }
+        store.prefetch(&both);
+        if of_old.is_empty() || of_new.is_empty() {
+            return;
+        }
+        let (below_old, below_new) = (self.old.children(&of_old), self.new.children(&of_new));
+        let mut differing = unshared(&below_old, &below_new);
+        differing.extend(unshared(&below_new, &below_old));
+        differing.sort_unstable_by_key(|expect| expect.first_key);
+        differing.truncate(NODES_BELOW * store.read_ahead_blocks());
+        store.prefetch(&differing);
+    }
+}
+
+/// For each node that is read ahead, so many nodes below them all are.
+const NODES_BELOW: usize = 8;
+
+/// Those that `others` has not.
+fn unshared(expects: &[Expect], others: &[Expect]) -> Vec<Expect> {
+    let others: HashSet<u64> = others.iter().map(|expect| expect.bytenr.0).collect();
+    let mut unshared = expects.to_vec();
+    unshared.retain(|expect| !others.contains(&expect.bytenr.0));
+    unshared
 }
 
 /// What a side stands on.
@@ -157,6 +206,8 @@ struct Front {
 struct Step {
     block: Block,
     slot: usize,
+    /// Children before this slot have been read ahead.
+    read_to: usize,
     /// All keys of `block` lie below it.
     bound: Option<Key>,
 }
@@ -233,39 +284,37 @@ impl Side {
     }
 
     /// Goes to the first entry of the subtree that the side stands on.
-    fn enter(&mut self, other: &Side) -> Result<(), TreeError> {
-        let step = match self.steps.last() {
-            None => Step {
-                block: self.root.read(&self.store)?,
-                slot: 0,
-                bound: None,
-            },
+    fn enter(&mut self) -> Result<(), TreeError> {
+        let (block, bound) = match self.steps.last() {
+            None => (self.root.read(&self.store)?, None),
             Some(parent) => {
-                self.read_ahead(parent, other);
                 let mut bound = parent.bound;
-                let block =
-                    self.root
-                        .read_child(&self.store, &parent.block, parent.slot, &mut bound)?;
-                Step {
-                    block,
-                    slot: 0,
-                    bound,
-                }
+                let root = &self.root;
+                let block = root.read_child(&self.store, &parent.block, parent.slot, &mut bound)?;
+                (block, bound)
             }
         };
         self.at_root = false;
         // Only the root of a tree without items.
-        if !step.block.node().is_empty() {
-            self.steps.push(step);
+        if !block.node().is_empty() {
+            self.steps.push(Step {
+                block,
+                slot: 0,
+                read_to: 0,
+                bound,
+            });
         }
         Ok(())
     }
 
-    /// Reads the coming children of `parent` that the other side does not share, if the next one is cold.
-    fn read_ahead(&self, parent: &Step, other: &Side) {
-        let next = self.root.expect_child(&parent.block, parent.slot);
-        if next.is_none_or(|next| self.store.is_cached(next.bytenr)) {
-            return;
+    /// The coming siblings of the subtree that the side stands on, but those that the other side shares. None if they have been
+    /// read ahead.
+    fn ahead(&mut self, other: &Side) -> Vec<Expect> {
+        let Some(parent) = self.steps.last_mut() else {
+            return Vec::new();
+        };
+        if parent.slot < parent.read_to {
+            return Vec::new();
         }
         let level = parent.block.node().level();
         let shared: HashSet<u64> = other
@@ -275,11 +324,32 @@ impl Side {
             .flat_map(|step| step.block.node().ptrs())
             .map(|ptr| ptr.blockptr.get())
             .collect();
-        let expects: Vec<Expect> = (parent.slot..)
-            .map_while(|slot| self.root.expect_child(&parent.block, slot))
-            .filter(|expect| !shared.contains(&expect.bytenr.0))
-            .take(self.store.read_ahead_blocks())
-            .collect();
-        self.store.prefetch(&expects);
+        let mut ahead = Vec::new();
+        parent.read_to = parent.slot;
+        while ahead.len() < self.store.read_ahead_blocks()
+            && let Some(expect) = self.root.expect_child(&parent.block, parent.read_to)
+        {
+            if !shared.contains(&expect.bytenr.0) {
+                ahead.push(expect);
+            }
+            parent.read_to += 1;
+        }
+        ahead
+    }
+
+    /// The children of nodes, as far as these are at hand.
+    fn children(&self, nodes: &[Expect]) -> Vec<Expect> {
+        let mut children = Vec::new();
+        for expect in nodes {
+            if expect.level == Some(0) || !self.store.is_cached(expect.bytenr) {
+                continue;
+            }
+            // A block that is not sound is an error once it is entered.
+            if let Ok(block) = self.store.read(self.root.tree, expect) {
+                let slots = 0..block.node().len();
+                children.extend(slots.filter_map(|slot| self.root.expect_child(&block, slot)));
+            }
+        }
+        children
     }
 }

@@ -327,6 +327,12 @@ impl NodeStore {
         self.read_ahead_blocks
     }
 
+    /// Empties the cache.
+    #[cfg(test)]
+    pub(crate) fn forget_blocks(&self) {
+        self.cache.clear();
+    }
+
     pub(crate) fn is_cached(&self, bytenr: Logical) -> bool {
         self.staged.get(bytenr).is_some() || self.cache.peek(&bytenr.0).is_some()
     }
