@@ -8,10 +8,12 @@
 //! - TIDY-5: no trailing white space, no tabs in Rust files, a newline at the end.
 //! - TIDY-6: no file is named for being useful (`utils`, `misc`, `common`, `helpers`).
 //!
-//! Not here: the order of the modules of a crate (`layers`), tags such as these (`invariants`), sentences (`prose`).
+//! Not here: the order of the modules of a crate (`layers`), tags such as these (`invariants`), sentences (`prose`),
+//! references of pages (`pages`).
 
 mod invariants;
 mod layers;
+mod pages;
 mod prose;
 #[cfg(test)]
 mod tests;
@@ -123,6 +125,14 @@ enum Fault {
         words: usize,
         most: usize,
     },
+    DeadLink {
+        line: usize,
+        target: String,
+    },
+    UnknownFunction {
+        line: usize,
+        name: String,
+    },
     MoreThanKnown(Change),
     FewerThanKnown(Change),
 }
@@ -172,6 +182,12 @@ impl fmt::Display for Fault {
             }
             Fault::LongSentence { line, words, most } => {
                 write!(f, "{line}: a sentence has {words} words, more than {most}")
+            }
+            Fault::DeadLink { line, target } => {
+                write!(f, "{line}: {target} is not there")
+            }
+            Fault::UnknownFunction { line, name } => {
+                write!(f, "{line}: no function is named {name}")
             }
             Fault::MoreThanKnown(Change { key, known, found }) => {
                 write!(f, "1: {key}: {found}, and {known} are known")
@@ -223,6 +239,7 @@ pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
         let faults = check(&file.path, &file.text).into_iter();
         findings.extend(faults.map(|fault| Finding::new(path.clone(), fault)));
     }
+    pages::check(root, &files, &mut findings);
     let counted = [
         layers::check(root, &files, &mut findings),
         invariants::check(root, &files, &mut findings),
