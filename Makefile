@@ -14,7 +14,7 @@ helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
 ubtrfs      := target/release/ubtrfs
 
-.PHONY: help setup build demo test fmt clippy tidy unit doc count conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build demo test fmt clippy tidy unit doc count pages conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -28,7 +28,7 @@ build: ## build target/release/ubtrfs
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit doc count conform-quick ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit doc count pages conform-quick ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -47,6 +47,9 @@ doc:
 
 count:
 	$(CARGO) xtask count
+
+pages: build ## run the commands that the pages for users show
+	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
 
 # PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
