@@ -5,6 +5,7 @@
 #[path = "../scripts/case_options.rs"]
 mod case_options;
 mod cut;
+mod encoded;
 mod failing;
 mod kinds;
 mod refused;
