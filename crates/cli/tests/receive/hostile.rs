@@ -46,12 +46,12 @@ pub(crate) fn snapshot_of(clone_uuid: Uuid) -> Command<'static> {
     }
 }
 
-fn mkfile(path: &[u8]) -> Command<'_> {
+pub(crate) fn mkfile(path: &[u8]) -> Command<'_> {
     let ino = InodeNr(300);
     Command::Mkfile { path, ino }
 }
 
-fn mkdir(path: &[u8]) -> Command<'_> {
+pub(crate) fn mkdir(path: &[u8]) -> Command<'_> {
     let ino = InodeNr(301);
     Command::Mkdir { path, ino }
 }
@@ -61,7 +61,7 @@ fn symlink<'a>(path: &'a [u8], target: &'a [u8]) -> Command<'a> {
     Command::Symlink { path, ino, target }
 }
 
-fn write<'a>(path: &'a [u8], offset: u64, data: &'a [u8]) -> Command<'a> {
+pub(crate) fn write<'a>(path: &'a [u8], offset: u64, data: &'a [u8]) -> Command<'a> {
     Command::Write { path, offset, data }
 }
 
@@ -459,6 +459,21 @@ fn streams_that_are_cut_leave_the_subvolume_writable() {
     rig.refused(&junk, &[], "short read from stream");
     assert!(rig.is_read_only("s"));
     assert_sound(&rig.image);
+}
+
+/// With -e the stream ends at its end: what is behind it in a pipe is for the next who reads.
+#[test]
+fn what_is_behind_the_end_is_left_to_others() {
+    let rig = Rig::new();
+    let file = rig.scratch.path().join("streams");
+    let streams = [b"s", b"t"].map(|name| stream(&[subvol(name), mkfile(b"f"), Command::End]));
+    fs::write(&file, streams.concat()).unwrap();
+    let (file, dir) = (file.display(), rig.at("dir"));
+    let one = format!("{OURS} receive -e {}", dir.display());
+    let script = format!("cat {file} | ({one}; {one}; wc -c)");
+    let output = run("bash", &["-ec".as_ref(), script.as_ref()]);
+    assert_eq!(output.stdout, b"0\n", "{output:?}");
+    assert_eq!(rig.succeed(&["ls", "VOLUME"], "dir"), "s\nt\n");
 }
 
 #[test]

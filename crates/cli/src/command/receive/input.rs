@@ -10,14 +10,26 @@ use crate::volume_access::stream_input;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-pub(super) fn open(path: Option<&Path>, console: &mut Console) -> anyhow::Result<Box<dyn Read>> {
+/// `is_shared`: what is behind the stream is for another process, and not to be read.
+pub(super) fn open(
+    path: Option<&Path>,
+    is_shared: bool,
+    console: &mut Console,
+) -> anyhow::Result<Box<dyn Read>> {
     if let Some(input) = console.take_client_input() {
-        return Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, input)));
+        return Ok(buffered(input, is_shared));
     }
     // Its paths and its standard input are not this process's.
     if console.is_of_client() {
         bail!("no stream was handed over");
     }
     let file = stream_input::open(path)?;
-    Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, file)))
+    Ok(buffered(file, is_shared))
+}
+
+fn buffered(input: impl Read + 'static, is_shared: bool) -> Box<dyn Read> {
+    match is_shared {
+        true => Box::new(input),
+        false => Box::new(BufReader::with_capacity(BUFFER_BYTES, input)),
+    }
 }

@@ -70,7 +70,7 @@ impl Receive {
         let Some(destination) = &self.destination else {
             return self.dump(console);
         };
-        let source = input::open(self.file.as_deref(), console)?;
+        let source = self.input(console)?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(destination)?;
         let Some(dir) = target.directory(&destination.path)? else {
@@ -91,6 +91,10 @@ impl Receive {
         }
         // What was received before an error stays.
         changes.commit()
+    }
+
+    fn input(&self, console: &mut Console) -> anyhow::Result<Box<dyn Read>> {
+        input::open(self.file.as_deref(), self.stop_at_end, console)
     }
 
     /// Receives all streams that there are behind each other.
@@ -132,7 +136,7 @@ impl Receive {
     fn dump(&self, console: &mut Console) -> anyhow::Result<()> {
         let zone = TimeZone::system();
         let local_time = |seconds| IsoTime(seconds, &zone);
-        let source = input::open(self.file.as_deref(), console)?;
+        let source = self.input(console)?;
         match ubtrfs_stream::dump(source, &mut console.out, local_time) {
             Ok(()) => Ok(()),
             Err(DumpError::Write(error)) => Err(error.into()),
@@ -148,7 +152,7 @@ impl ByIoctls for Receive {
             return self.dump(console);
         };
         self.volume.refuse_for_mount()?;
-        let source = input::open(self.file.as_deref(), console)?;
+        let source = self.input(console)?;
         let dir = Asked::open(destination)?;
         let mountpoint = match &self.root_mount {
             Some(path) => path.clone(),
