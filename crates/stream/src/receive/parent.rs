@@ -12,31 +12,23 @@ use super::target::{Sent, TargetError};
 
 /// The subvolume that `sent` means. None if there is none.
 ///
-/// Errors: all that it could be are writable, so that they may have changed.
+/// Errors: all that it could be are writable, so that they may have changed; none of the others is reachable.
 pub fn find_sent(
     subvolumes: &[SubvolumeInfo],
     sent: &Sent,
     is_reachable: impl Fn(&SubvolumeInfo) -> bool,
 ) -> Result<Option<RootId>, TargetError> {
-    let is_there = |info: &&SubvolumeInfo| info.item.refs.get() > 0 && !sent.uuid.is_nil();
-    let received = subvolumes
-        .iter()
-        .filter(|info| info.item.received_uuid == sent.uuid)
-        .filter(is_there);
-    let own = subvolumes
-        .iter()
-        .filter(|info| info.item.uuid == sent.uuid)
-        .filter(is_there);
+    let is_meant = |info: &&SubvolumeInfo| {
+        let uuids = [info.item.received_uuid, info.item.uuid];
+        info.item.refs.get() > 0 && !sent.uuid.is_nil() && uuids.contains(&sent.uuid)
+    };
     let is_read_only = |info: &SubvolumeInfo| info.item.flags().contains(RootItemFlags::RDONLY);
-    let rank = |info: &SubvolumeInfo| {
+    let best = subvolumes.iter().filter(is_meant).min_by_key(|info| {
+        let is_received = info.item.received_uuid == sent.uuid;
         let is_same = info.item.stransid.get() == sent.ctransid.0;
-        (!is_read_only(info), !is_reachable(info), !is_same, info.id)
-    };
-    let best = received.min_by_key(|info| rank(info));
-    let best = match best {
-        Some(info) if is_read_only(info) => Some(info),
-        best => own.min_by_key(|info| rank(info)).or(best),
-    };
+        let is_of_use = [is_read_only(info), is_reachable(info), is_received, is_same];
+        (is_of_use.map(|is| !is), info.id)
+    });
     match best {
         None => Ok(None),
         Some(info) if !is_read_only(info) => Err(TargetError::Modified {
@@ -45,5 +37,85 @@ pub fn find_sent(
         }),
         Some(info) if !is_reachable(info) => Err(TargetError::Unreachable(info.id)),
         Some(info) => Ok(Some(info.id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubtrfs_format::ids::Transid;
+    use ubtrfs_format::item::RootItem;
+    use ubtrfs_format::uuid::Uuid;
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    const SENT: Sent = Sent {
+        uuid: Uuid([7; 16]),
+        ctransid: Transid(3),
+    };
+
+    fn subvolume(id: u64, change: impl FnOnce(&mut RootItem)) -> SubvolumeInfo {
+        let mut item = RootItem::new_zeroed();
+        item.refs = 1.into();
+        item.flags = RootItemFlags::RDONLY.bits().into();
+        change(&mut item);
+        SubvolumeInfo {
+            id: RootId(id),
+            item,
+            snapshot_transid: None,
+            place: None,
+        }
+    }
+
+    fn received(id: u64, stransid: u64) -> SubvolumeInfo {
+        subvolume(id, |item| {
+            item.received_uuid = SENT.uuid;
+            item.stransid = stransid.into();
+        })
+    }
+
+    fn own(id: u64) -> SubvolumeInfo {
+        subvolume(id, |item| item.uuid = SENT.uuid)
+    }
+
+    fn writable(mut of: SubvolumeInfo) -> SubvolumeInfo {
+        of.item.flags = 0.into();
+        of
+    }
+
+    #[test]
+    fn what_can_be_used_comes_before_what_fits_best() {
+        let find = |all: &[SubvolumeInfo]| {
+            let found = find_sent(all, &SENT, |info| info.id.0 < 300);
+            found.map(|found| found.map(|id| id.0))
+        };
+        let all = [
+            own(256),
+            received(257, 9),
+            received(258, 3),
+            received(259, 3),
+        ];
+        assert_eq!(find(&all).unwrap(), Some(258));
+        assert_eq!(find(&all[..2]).unwrap(), Some(257));
+        assert_eq!(find(&all[..1]).unwrap(), Some(256));
+        assert_eq!(find(&[own(256), received(300, 3)]).unwrap(), Some(256));
+        let changed = [writable(received(257, 3)), received(258, 9)];
+        assert_eq!(find(&changed).unwrap(), Some(258));
+        assert!(matches!(
+            find(&changed[..1]),
+            Err(TargetError::Modified {
+                id: RootId(257),
+                ..
+            })
+        ));
+        assert!(matches!(
+            find(&[writable(own(256)), received(300, 3)]),
+            Err(TargetError::Unreachable(RootId(300)))
+        ));
+        let deleted = subvolume(260, |item| {
+            item.refs = 0.into();
+            item.uuid = SENT.uuid;
+        });
+        assert_eq!(find(&[deleted]).unwrap(), None);
     }
 }
