@@ -5,5 +5,6 @@
 mod dump;
 mod hostile;
 mod images;
+mod kernel_mounts;
 mod mounts;
 mod source;

@@ -237,8 +237,9 @@ impl Receiver<'_> {
     fn write_encoded(&mut self, path: TreePath<'_>, offset: u64, encoded: &Encoded<'_>) -> Applied {
         within_file(offset, encoded.file_len)?;
         let (extent, plain) = self.decoder.decode(encoded)?;
-        let is_stored =
-            !self.options.force_decompress && self.target.write_encoded(path, offset, &extent)?;
+        let may_store =
+            !self.options.force_decompress && extent.is_natural(offset, self.target.sectorsize()?);
+        let is_stored = may_store && self.target.write_encoded(path, offset, &extent)?;
         if !is_stored {
             self.target.write(path, offset, plain)?;
         }

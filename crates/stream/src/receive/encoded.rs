@@ -10,7 +10,7 @@ use super::target::EncodedExtent;
 /// The kernel compresses at most this much into one extent, and stores at most as much.
 const MAX_EXTENT_BYTES: u64 = 128 << 10;
 /// Data on disk is whole sectors of at least this size; of an inline extent it is less.
-const LEAST_SECTOR_BYTES: usize = 4096;
+pub(super) const LEAST_SECTOR_BYTES: u64 = 4096;
 
 /// An encoded write as the stream has it.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,8 @@ impl Decoder {
         let (compression, lzo_sector_bytes) = encoded.algorithm()?;
         let len = encoded.unencoded_len as usize;
         self.plain.resize(len, 0);
-        let sectorsize = lzo_sector_bytes.unwrap_or(LEAST_SECTOR_BYTES);
-        let is_inline = !encoded.data.len().is_multiple_of(LEAST_SECTOR_BYTES);
+        let sectorsize = lzo_sector_bytes.unwrap_or(LEAST_SECTOR_BYTES as usize);
+        let is_inline = !(encoded.data.len() as u64).is_multiple_of(LEAST_SECTOR_BYTES);
         compress::decompress(
             compression,
             encoded.data,
@@ -64,12 +64,13 @@ impl Decoder {
             is_inline,
         )?;
         let from = encoded.unencoded_offset as usize;
-        let part = &self.plain[from..from + encoded.file_len as usize];
+        let plain: &[u8] = &self.plain;
+        let part = &plain[from..from + encoded.file_len as usize];
         let extent = EncodedExtent {
             compression,
             lzo_sector_bytes,
             bytes: encoded.data,
-            unencoded_len: encoded.unencoded_len,
+            plain,
             unencoded_offset: encoded.unencoded_offset,
             file_len: encoded.file_len,
         };
@@ -106,7 +107,10 @@ impl Encoded<'_> {
             1 => (Compression::Zlib, None),
             2 => (Compression::Zstd, None),
             // Sectors of 4, 8, 16, 32 and 64 KiB.
-            lzo @ 3..=7 => (Compression::Lzo, Some(LEAST_SECTOR_BYTES << (lzo - 3))),
+            lzo @ 3..=7 => (
+                Compression::Lzo,
+                Some((LEAST_SECTOR_BYTES as usize) << (lzo - 3)),
+            ),
             other => return Err(EncodedFault::Compression(other)),
         })
     }

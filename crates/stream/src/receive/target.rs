@@ -7,6 +7,7 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
 
+use super::encoded::LEAST_SECTOR_BYTES;
 use super::path::TreePath;
 
 /// A subvolume as the sender knows it.
@@ -21,6 +22,8 @@ pub struct Sent {
 ///
 /// No call follows a symbolic link, or enters another subvolume.
 pub trait Target {
+    fn sectorsize(&self) -> Result<u64, TargetError>;
+
     /// Begins with an empty subvolume in the destination.
     fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError>;
 
@@ -55,7 +58,8 @@ pub trait Target {
     ) -> Result<(), TargetError>;
 
     fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError>;
-    /// Stores compressed data as it is. False, with nothing changed, if it must be decompressed.
+    /// Stores compressed data as it is, which is natural at that place. False, with nothing changed, if it must be
+    /// decompressed.
     fn write_encoded(
         &mut self,
         path: TreePath<'_>,
@@ -116,10 +120,43 @@ pub struct EncodedExtent<'a> {
     pub lzo_sector_bytes: Option<usize>,
     /// Padded to whole sectors unless it is from an inode item.
     pub bytes: &'a [u8],
-    pub unencoded_len: u64,
+    /// All of it decompressed.
+    pub plain: &'a [u8],
     /// Where in the decompressed data the file's part begins.
     pub unencoded_offset: u64,
     pub file_len: u64,
+}
+
+impl EncodedExtent<'_> {
+    pub fn unencoded_len(&self) -> u64 {
+        self.plain.len() as u64
+    }
+
+    /// Tells if a volume with sectors of this size could itself have such an extent at `offset` of a file.
+    ///
+    /// Others are for nobody to store: kernels do not check all of it.
+    pub fn is_natural(&self, offset: u64, sectorsize: u64) -> bool {
+        let (len, plain_len) = (self.bytes.len() as u64, self.unencoded_len());
+        let end = self.unencoded_offset + self.file_len;
+        let of_sectors = [plain_len, offset, self.unencoded_offset];
+        let is_of_sectors = len.is_multiple_of(LEAST_SECTOR_BYTES)
+            && of_sectors.iter().all(|at| at.is_multiple_of(sectorsize));
+        let is_inline = (offset, self.unencoded_offset, self.file_len) == (0, 0, plain_len)
+            && plain_len <= sectorsize;
+        let lzo_fits = self
+            .lzo_sector_bytes
+            .is_none_or(|bytes| bytes as u64 == sectorsize);
+        // What a file has behind its end reads as zeros as soon as it grows.
+        let behind = end..end.next_multiple_of(sectorsize).min(plain_len);
+        let behind = &self.plain[behind.start as usize..behind.end as usize];
+        self.compression != Compression::None
+            && lzo_fits
+            && self.file_len > 0
+            && len > 0
+            && len < plain_len
+            && (is_of_sectors || is_inline)
+            && behind.iter().all(|&byte| byte == 0)
+    }
 }
 
 /// Why a target did not do what a command says.

@@ -1,90 +1,22 @@
-//! Receiving into a volume in memory: compressed data as it comes beside the same decompressed, devices that fail, and a
-//! volume that is full. With `UBTRFS_SOAK` set there are more of each.
+//! Compressed data as it comes beside the same decompressed, devices that fail, a volume that is full, and commands
+//! that make no sense. With `UBTRFS_SOAK` set there are more of each.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, check_devices};
-use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_engine::{DirEntry, NewInode, OpenOptions, Volume};
+use ubtrfs_engine::{DirEntry, NewInode};
 use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
-use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::Rng;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
-use ubtrfs_sim::{Rng, new_volume};
-use ubtrfs_stream::{
-    Command, ReceiveError, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
-    VolumeTarget,
+use ubtrfs_stream::{Command, ReceiveOptions, StreamVersion, StreamWriter};
+
+use crate::fixture::{
+    MIB, SECTOR, SUBVOL, assert_sound, content, device_with, is_finished, is_soak, new_device,
+    open, plain, receive,
 };
-
-const MIB: u64 = 1 << 20;
-const SECTOR: u64 = 4096;
-
-const SUBVOL: Command<'_> = Command::Subvol {
-    path: b"s",
-    uuid: Uuid([7; 16]),
-    ctransid: Transid(3),
-};
-
-fn is_soak() -> bool {
-    std::env::var_os("UBTRFS_SOAK").is_some()
-}
-
-fn new_device(device_bytes: u64) -> Arc<MemDevice> {
-    Arc::new(new_volume(&MkfsOptions::default(), device_bytes))
-}
-
-fn open(device: Arc<dyn BlockDevice>) -> Arc<Volume> {
-    let options = OpenOptions::new().writable(true).commit_interval(None);
-    Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
-}
-
-fn assert_sound(device: &MemDevice) {
-    let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
-    let options = CheckOptions {
-        data_csums: true,
-        ..CheckOptions::default()
-    };
-    let devices = vec![(PathBuf::from("memory"), device)];
-    let report = check_devices(devices, &options, &mut |_| {}).unwrap();
-    let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
-    // A copy of the superblock that was not written is of no account.
-    assert!(report.is_clean(), "{issues:#?}");
-}
-
-fn receive(
-    volume: &Arc<Volume>,
-    stream: &[u8],
-    options: ReceiveOptions,
-) -> Result<(), ReceiveError> {
-    let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let mut target = VolumeTarget::new(volume, top);
-    let mut observer = ();
-    let mut receiver = Receiver::new(&mut target, &mut observer, options);
-    receiver.receive(&mut StreamReader::open(stream).unwrap())
-}
-
-/// The content of the file `f` in the subvolume that was received, which must be read-only.
-fn content(volume: &Volume) -> Vec<u8> {
-    let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let file = volume.resolve(top, b"s/f").unwrap();
-    assert!(is_finished(volume));
-    let mut bytes = vec![0; volume.attr(file).unwrap().size as usize];
-    assert_eq!(volume.read(file, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
-}
-
-fn is_finished(volume: &Volume) -> bool {
-    let all = volume.subvolumes().unwrap();
-    let finished = all.iter().filter(|info| {
-        info.item.flags().contains(RootItemFlags::RDONLY)
-            && info.item.received_uuid == Uuid([7; 16])
-    });
-    finished.count() == 1
-}
 
 /// Commands on the file `f`, with what it holds after them.
 struct Script {
@@ -159,13 +91,6 @@ impl Script {
     }
 }
 
-/// Compressible, and nowhere the same.
-fn plain(len: usize, salt: u64) -> Vec<u8> {
-    (0..len as u64)
-        .map(|at| ((at / 64 + salt) % 251) as u8)
-        .collect()
-}
-
 fn random_script(rng: &mut Rng) -> Script {
     let mut script = Script::new();
     let kinds = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
@@ -215,6 +140,55 @@ fn compressed_data_reads_as_it_does_decompressed() {
             assert!(content(&open(device)) == wanted, "opened again");
         }
     }
+}
+
+/// The sender has smaller sectors, or checksums that the receiver has not.
+#[test]
+fn clones_that_cannot_be_are_copies() {
+    let data = plain(20_000, 1);
+    let mut script = Script::new();
+    let (clone_path, ino) = (&b"g"[..], InodeNr(258));
+    let source = [
+        Command::Mkfile {
+            path: clone_path,
+            ino,
+        },
+        Command::Write {
+            path: clone_path,
+            offset: 0,
+            data: &data,
+        },
+    ];
+    for command in source {
+        script.stream.write(&command).unwrap();
+    }
+    for (offset, clone_offset, len) in [(0, 4096, 8192), (8192, 8192, 11_808)] {
+        let clone = Command::Clone {
+            offset,
+            len,
+            path: b"f",
+            clone_uuid: Uuid([7; 16]),
+            clone_ctransid: Transid(3),
+            clone_path,
+            clone_offset,
+        };
+        script.stream.write(&clone).unwrap();
+        script.put(
+            offset,
+            &data[clone_offset as usize..(clone_offset + len) as usize],
+        );
+    }
+    let (stream, wanted) = script.end();
+    let options = MkfsOptions {
+        sectorsize: 16_384,
+        ..MkfsOptions::default()
+    };
+    let device = device_with(&options, 256 * MIB);
+    let volume = open(device.clone());
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    assert!(content(&volume) == wanted);
+    volume.close().unwrap();
+    assert_sound(&device);
 }
 
 /// Whichever write of the device fails, what is marked as received is whole.

@@ -44,7 +44,7 @@ pub(super) fn write_encoded(
     io.iovcnt.set(buffers.len() as u64);
     io.offset.set(offset.cast_signed());
     io.len.set(extent.file_len);
-    io.unencoded_len.set(extent.unencoded_len);
+    io.unencoded_len.set(extent.unencoded_len());
     io.unencoded_offset.set(extent.unencoded_offset);
     io.compression.set(match extent.compression {
         Compression::None => 0,

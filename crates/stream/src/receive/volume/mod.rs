@@ -12,7 +12,6 @@ use ubtrfs_engine::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr,
     SetTime, SubvolumeInfo, Volume, XattrMode,
 };
-use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::RootId;
 
 use super::parent::find_sent;
@@ -147,6 +146,22 @@ impl VolumeTarget {
         Ok(Files::of(id))
     }
 
+    /// Copies what cannot be shared.
+    fn copy(&self, from: (FileId, u64), to: (FileId, u64), len: u64) -> Result<(), TargetError> {
+        let mut done = 0;
+        while done < len {
+            let (at, to_at) = (from.1 + done, to.1 + done);
+            match self
+                .volume
+                .copy_range(from.0, at, len - done, to.0, to_at)?
+            {
+                0 => return Err(Error::Invalid("range behind the end of the file").into()),
+                more => done += more,
+            }
+        }
+        Ok(())
+    }
+
     fn source_file(&mut self, from: &CloneSource<'_>) -> Result<FileId, TargetError> {
         let volume = Arc::clone(&self.volume);
         match &from.subvolume {
@@ -173,6 +188,10 @@ fn new_inode<'a>(new: &NewFile<'a>) -> NewInode<'a> {
 }
 
 impl Target for VolumeTarget {
+    fn sectorsize(&self) -> Result<u64, TargetError> {
+        Ok(self.volume.superblock().sectorsize.get().into())
+    }
+
     fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError> {
         let root = NewInode::directory(0o755);
         let id = self.volume.create_subvolume(self.dir, name, &root)?;
@@ -189,7 +208,8 @@ impl Target for VolumeTarget {
         Ok(())
     }
 
-    /// What a crash leaves is either marked as received and whole, or not marked: its data is durable before.
+    /// What a crash leaves is either marked as received and whole, or not marked: its data is durable before. The mark
+    /// is durable, too, when this returns.
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let id = self.current()?.subvolume;
         self.volume.sync()?;
@@ -201,6 +221,7 @@ impl Target for VolumeTarget {
         };
         self.volume.set_received(id, &from)?;
         self.volume.set_read_only(id, true)?;
+        self.volume.sync()?;
         self.current = None;
         Ok(())
     }
@@ -335,18 +356,11 @@ impl Target for VolumeTarget {
         offset: u64,
         extent: &EncodedExtent<'_>,
     ) -> Result<bool, TargetError> {
-        let sectorsize = self.volume.superblock().sectorsize.get() as usize;
-        let is_for_others = extent
-            .lzo_sector_bytes
-            .is_some_and(|bytes| bytes != sectorsize);
-        if is_for_others || extent.compression == Compression::None {
-            return Ok(false);
-        }
         let id = self.file(path)?;
         let data = EncodedData {
             compression: extent.compression,
             bytes: extent.bytes,
-            ram_bytes: extent.unencoded_len,
+            ram_bytes: extent.unencoded_len(),
             part: extent.unencoded_offset..extent.unencoded_offset + extent.file_len,
         };
         let is_stored = self.volume.write_encoded(id, offset, &data)?;
@@ -366,11 +380,20 @@ impl Target for VolumeTarget {
         let source = self.source_file(from)?;
         let id = self.file(path)?;
         // To the engine a length of 0 means all of the source.
-        if len > 0 {
-            self.volume
-                .clone_range(source, from.offset, len, id, offset)?;
-            self.file_changed(id);
+        if len == 0 {
+            return Ok(());
         }
+        let cloned = self
+            .volume
+            .clone_range(source, from.offset, len, id, offset);
+        match cloned {
+            // The sender has smaller sectors, or one file has checksums and the other none.
+            Err(Error::Unaligned | Error::CsumsDiffer) => {
+                self.copy((source, from.offset), (id, offset), len)?;
+            }
+            cloned => drop(cloned?),
+        }
+        self.file_changed(id);
         Ok(())
     }
 

@@ -3,47 +3,36 @@
 //! Directories are opened below the new subvolume, by a call that follows no link and leaves no mount (openat2). The last
 //! name of a path is never followed. A directory of another subvolume is refused: its device number is another.
 
-use std::ffi::OsStr;
+mod kept;
+mod open_subvolume;
+
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec,
-    Timestamps, Uid, XattrFlags, chownat, fallocate, fstat, linkat, lremovexattr, lsetxattr,
-    makedev, mkdirat, mknodat, openat, openat2, renameat_with, statat, symlinkat, unlinkat,
-    utimensat,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
+    XattrFlags, chownat, fallocate, fstat, linkat, lremovexattr, lsetxattr, makedev, mkdirat,
+    mknodat, openat, renameat_with, symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use ubtrfs_engine::{FileTime, SubvolumeInfo};
-use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_stream::{
-    CloneSource, Device, EncodedExtent, NewFile, PathCache, Sent, Target, TargetError, TreePath,
-    find_sent,
+    CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError, TreePath, find_sent,
 };
 
+use self::kept::Kept;
+use self::open_subvolume::{HANDED_ON, HANDING_ON, OPEN_FILE, OpenSubvolume, proc_path};
 use super::data::{clone_range, write_encoded};
 use super::{Asked, Subvolumes};
 
-/// Directories of one subvolume that are kept open.
-const MAX_DIRS: usize = 64;
 /// Clone sources that are kept open.
 const MAX_SOURCES: usize = 16;
-
-const OPEN_DIR: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-/// A pipe or a device would have one wait.
-const OPEN_FILE: OFlags = OFlags::NOFOLLOW
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+/// What is copied at once.
+const COPY_BYTES: usize = 1 << 20;
 
 /// Receives into a directory of a mount.
 #[derive(Debug)]
@@ -56,17 +45,6 @@ pub(crate) struct KernelTarget {
     subvolumes: Option<Subvolumes>,
     /// Clone sources that were found.
     sources: Vec<(Sent, OpenSubvolume)>,
-}
-
-/// A subvolume whose files are opened by path.
-#[derive(Debug)]
-struct OpenSubvolume {
-    root: Asked,
-    device: u64,
-    dirs: PathCache<Arc<OwnedFd>>,
-    /// Commands about one file follow each other.
-    file: Option<(Vec<u8>, File)>,
-    files_are_written: bool,
 }
 
 impl KernelTarget {
@@ -165,97 +143,27 @@ fn path_below(subvolumes: &Subvolumes, id: RootId, top: RootId) -> Option<Vec<u8
     Some(names.join(&b'/'))
 }
 
-impl OpenSubvolume {
-    fn new(root: Asked, files_are_written: bool) -> Result<OpenSubvolume, TargetError> {
-        let device = fstat(root.as_fd()).map_err(io::Error::from)?.st_dev;
-        Ok(OpenSubvolume {
-            root,
-            device,
-            dirs: PathCache::new(MAX_DIRS),
-            file: None,
-            files_are_written,
-        })
-    }
-
-    fn dir(&mut self, path: TreePath<'_>) -> Result<Arc<OwnedFd>, TargetError> {
-        if let Some(dir) = self.dirs.get(path.as_bytes()) {
-            return Ok(dir);
-        }
-        let below = match path.as_bytes() {
-            b"" => b".",
-            path => path,
-        };
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        let dir = openat2(self.root.as_fd(), below, OPEN_DIR, Mode::empty(), within);
-        let dir = Arc::new(dir.map_err(io::Error::from)?);
-        self.must_be_here(dir.as_fd())?;
-        self.dirs.add(path.as_bytes(), Arc::clone(&dir));
-        Ok(dir)
-    }
-
-    fn must_be_here(&self, file: BorrowedFd<'_>) -> Result<(), TargetError> {
-        match fstat(file).map_err(io::Error::from)?.st_dev == self.device {
-            true => Ok(()),
-            false => Err(TargetError::OtherSubvolume),
-        }
-    }
-
-    /// The directory and the name in it.
-    fn place<'p>(&mut self, path: TreePath<'p>) -> Result<(Arc<OwnedFd>, &'p [u8]), TargetError> {
-        match path.split() {
-            Some((dir, name)) => Ok((self.dir(dir)?, name)),
-            None => Ok((self.dir(path)?, b".")),
-        }
-    }
-
-    /// Refuses the name of a nested subvolume, which is none of the stream's.
-    fn must_be_no_subvolume(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
-        let (dir, name) = self.place(path)?;
-        let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
-        let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        match is_dir && found.st_ino == InodeNr::FIRST_FREE.0 {
-            true => Err(TargetError::OtherSubvolume),
-            false => Ok(()),
-        }
-    }
-
-    fn file(&mut self, path: TreePath<'_>) -> Result<&File, TargetError> {
-        let bytes = path.as_bytes();
-        if self.file.as_ref().is_none_or(|(known, _)| known != bytes) {
-            self.file = None;
-            let (dir, name) = self.place(path)?;
-            let access = match self.files_are_written {
-                true => OFlags::RDWR,
-                false => OFlags::RDONLY,
-            };
-            let file = openat(&dir, name, OPEN_FILE | access, Mode::empty());
-            let file = file.map_err(io::Error::from)?;
-            self.must_be_here(file.as_fd())?;
-            let kind = fstat(&file).map_err(io::Error::from)?.st_mode;
-            if FileType::from_raw_mode(kind) != FileType::RegularFile {
-                return Err(io::Error::from(Errno::INVAL).into());
-            }
-            self.file = Some((bytes.to_vec(), file.into()));
-        }
-        let (_, file) = self
-            .file
-            .as_ref()
-            .ok_or(Errno::NOENT)
-            .map_err(io::Error::from)?;
-        Ok(file)
-    }
-
-    fn forget(&mut self, path: TreePath<'_>) {
-        self.dirs.forget(path.as_bytes());
-        // It may be below a directory that was moved.
-        self.file = None;
-    }
+/// Tells if the ranges are of one file and overlap.
+fn is_overlap(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<bool> {
+    let (source, file) = (from.0.metadata()?, to.0.metadata()?);
+    let is_same = (source.dev(), source.ino()) == (file.dev(), file.ino());
+    Ok(is_same && from.1.abs_diff(to.1) < len)
 }
 
-/// The way to a name in an open directory for calls that take a path alone. They must not follow its last name.
-fn proc_path(dir: &OwnedFd, name: &[u8]) -> PathBuf {
-    let dir = format!("/proc/self/fd/{}", dir.as_raw_fd());
-    Path::new(&dir).join(OsStr::from_bytes(name))
+/// Copies what cannot be shared. As with a clone, the source has all of it.
+fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
+    if from.0.metadata()?.len() < from.1.saturating_add(len) {
+        return Err(Errno::INVAL.into());
+    }
+    let mut buf = vec![0; COPY_BYTES.min(len as usize)];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(buf.len() as u64) as usize;
+        from.0.read_exact_at(&mut buf[..part], from.1 + done)?;
+        to.0.write_all_at(&buf[..part], to.1 + done)?;
+        done += part as u64;
+    }
+    Ok(())
 }
 
 fn done<T>(result: Result<T, Errno>) -> Result<(), TargetError> {
@@ -271,6 +179,11 @@ fn timespec(time: FileTime) -> Timespec {
 }
 
 impl Target for KernelTarget {
+    fn sectorsize(&self) -> Result<u64, TargetError> {
+        let current = self.current.as_ref().ok_or(Errno::NOENT);
+        Ok(current.map_err(io::Error::from)?.sectorsize)
+    }
+
     fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError> {
         done(self.dir.create_subvolume(name))?;
         self.begin(name)
@@ -288,6 +201,8 @@ impl Target for KernelTarget {
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let current = self.current()?;
         current.file = None;
+        // The mark shall not outlive data that a crash or a failing device takes. It itself is committed at once.
+        done(syncfs(current.root.as_fd()))?;
         done(current.root.set_received(&sent.uuid, sent.ctransid))?;
         done(current.root.set_read_only(true))?;
         self.current = None;
@@ -308,15 +223,24 @@ impl Target for KernelTarget {
                 let file = openat(&dir, name, flags, Mode::RUSR | Mode::WUSR);
                 let file = file.map_err(io::Error::from)?;
                 current.file = Some((path.as_bytes().to_vec(), file.into()));
-                Ok(())
             }
-            NewFile::Directory => done(mkdirat(&dir, name, Mode::RWXU)),
-            NewFile::Fifo => done(node(FileType::Fifo, none)),
-            NewFile::Socket => done(node(FileType::Socket, none)),
-            NewFile::CharDevice(device) => done(node(FileType::CharacterDevice, device)),
-            NewFile::BlockDevice(device) => done(node(FileType::BlockDevice, device)),
-            NewFile::Symlink(target) => done(symlinkat(target, &dir, name)),
+            NewFile::Directory => done(mkdirat(&dir, name, Mode::RWXU))?,
+            NewFile::Fifo => done(node(FileType::Fifo, none))?,
+            NewFile::Socket => done(node(FileType::Socket, none))?,
+            NewFile::CharDevice(device) => done(node(FileType::CharacterDevice, device))?,
+            NewFile::BlockDevice(device) => done(node(FileType::BlockDevice, device))?,
+            NewFile::Symlink(target) => done(symlinkat(target, &dir, name))?,
         }
+        if dir.hands_on {
+            let place = proc_path(&dir, name);
+            for name in HANDED_ON {
+                match lremovexattr(&place, name) {
+                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => {}
+                    Err(error) => return Err(io::Error::from(error).into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError> {
@@ -370,18 +294,24 @@ impl Target for KernelTarget {
         name: &[u8],
         value: &[u8],
     ) -> Result<(), TargetError> {
-        let (dir, last) = self.current()?.place(path)?;
-        done(lsetxattr(
-            proc_path(&dir, last),
-            name,
-            value,
-            XattrFlags::empty(),
-        ))
+        let current = self.current()?;
+        let (dir, last) = current.place(path)?;
+        let place = proc_path(&dir, last);
+        done(lsetxattr(place, name, value, XattrFlags::empty()))?;
+        if HANDING_ON.contains(&name) {
+            current.forget(path);
+        }
+        Ok(())
     }
 
     fn remove_xattr(&mut self, path: TreePath<'_>, name: &[u8]) -> Result<(), TargetError> {
-        let (dir, last) = self.current()?.place(path)?;
-        done(lremovexattr(proc_path(&dir, last), name))
+        let current = self.current()?;
+        let (dir, last) = current.place(path)?;
+        done(lremovexattr(proc_path(&dir, last), name))?;
+        if HANDING_ON.contains(&name) {
+            current.forget(path);
+        }
+        Ok(())
     }
 
     fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError> {
@@ -401,8 +331,13 @@ impl Target for KernelTarget {
 
     fn chown(&mut self, path: TreePath<'_>, uid: u32, gid: u32) -> Result<(), TargetError> {
         let (dir, name) = self.current()?.place(path)?;
+        let kept = Kept::of(&dir, name)?;
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        done(chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))
+        done(chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
+        if let Some(mode) = kept.mode() {
+            self.chmod(path, mode)?;
+        }
+        kept.restore_capability(&proc_path(&dir, name))
     }
 
     fn set_times(
@@ -429,9 +364,6 @@ impl Target for KernelTarget {
         offset: u64,
         extent: &EncodedExtent<'_>,
     ) -> Result<bool, TargetError> {
-        if extent.compression == Compression::None {
-            return Ok(false);
-        }
         let file = self.current()?.file(path)?;
         match write_encoded(file, offset, extent) {
             Ok(()) => Ok(true),
@@ -457,7 +389,15 @@ impl Target for KernelTarget {
             None => self.current()?.file(from.path)?.try_clone()?,
         };
         let file = self.current()?.file(path)?;
-        done(clone_range(&source, from.offset, len, file, offset))
+        match clone_range(&source, from.offset, len, file, offset) {
+            // The sender has smaller sectors, or one file has checksums and the other none.
+            Err(Errno::INVAL | Errno::OPNOTSUPP)
+                if !is_overlap((&source, from.offset), (file, offset), len)? =>
+            {
+                Ok(copy((&source, from.offset), (file, offset), len)?)
+            }
+            cloned => done(cloned),
+        }
     }
 
     fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError> {

@@ -1,0 +1,55 @@
+//! What the kernel takes from a file that gets another owner, and the stream does not: set-id bits and capabilities.
+//!
+//! A stream says what differs at its end. An owner that changes alone leaves the rest as it was.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, RawMode, XattrFlags, lgetxattr, lsetxattr, statat};
+use rustix::io::Errno;
+use ubtrfs_stream::TargetError;
+
+use super::open_subvolume::{OpenDir, proc_path};
+
+const CAPABILITY: &[u8] = b"security.capability";
+/// The largest that the kernel knows has 24.
+const MAX_CAPABILITY_BYTES: usize = 64;
+const SET_ID: RawMode = 0o6000;
+const PERMISSIONS: RawMode = 0o7777;
+
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    mode: Option<RawMode>,
+    capability: Option<Vec<u8>>,
+}
+
+impl Kept {
+    pub(super) fn of(dir: &OpenDir, name: &[u8]) -> Result<Kept, TargetError> {
+        let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        if matches!(kind, FileType::Directory | FileType::Symlink) {
+            return Ok(Kept::default());
+        }
+        let mut value = [0; MAX_CAPABILITY_BYTES];
+        let len = match kind {
+            FileType::RegularFile => lgetxattr(proc_path(dir, name), CAPABILITY, &mut value),
+            _ => Err(Errno::NODATA),
+        };
+        Ok(Kept {
+            mode: (found.st_mode & SET_ID != 0).then_some(found.st_mode & PERMISSIONS),
+            capability: len.ok().map(|len| value[..len].to_vec()),
+        })
+    }
+
+    /// The mode that has to be set again.
+    pub(super) fn mode(&self) -> Option<RawMode> {
+        self.mode
+    }
+
+    pub(super) fn restore_capability(&self, place: &Path) -> Result<(), TargetError> {
+        if let Some(value) = &self.capability {
+            lsetxattr(place, CAPABILITY, value, XattrFlags::empty()).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+}

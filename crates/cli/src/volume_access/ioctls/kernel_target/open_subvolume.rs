@@ -1,0 +1,175 @@
+//! The files of one subvolume in a mount, opened by path below its root. Directories are kept open.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, lgetxattr, openat, openat2,
+    statat,
+};
+use rustix::io::Errno;
+use ubtrfs_format::ids::InodeNr;
+use ubtrfs_stream::{PathCache, TargetError, TreePath};
+
+use super::super::Asked;
+
+/// Directories of the new subvolume that are kept open.
+const MAX_DIRS: usize = 64;
+/// Directories of a clone source. Those of all sources together are few beside what a process may open.
+const MAX_SOURCE_DIRS: usize = 8;
+const OPEN_DIR: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// A pipe or a device would have one wait.
+pub(super) const OPEN_FILE: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Attributes that a file takes over from its directory. The sender's file need not have them.
+pub(super) const HANDED_ON: [&[u8]; 3] = [
+    b"system.posix_acl_access",
+    b"system.posix_acl_default",
+    b"btrfs.compression",
+];
+/// Those by which a directory hands them on.
+pub(super) const HANDING_ON: [&[u8]; 2] = [HANDED_ON[1], HANDED_ON[2]];
+
+/// A subvolume whose files are opened by path.
+#[derive(Debug)]
+pub(super) struct OpenSubvolume {
+    pub(super) root: Asked,
+    device: u64,
+    pub(super) sectorsize: u64,
+    pub(super) dirs: PathCache<Arc<OpenDir>>,
+    /// Commands about one file follow each other.
+    pub(super) file: Option<(Vec<u8>, File)>,
+    files_are_written: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenDir {
+    fd: OwnedFd,
+    /// New files in it take over attributes of it.
+    pub(super) hands_on: bool,
+}
+
+impl AsFd for OpenDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl OpenSubvolume {
+    pub(super) fn new(root: Asked, files_are_written: bool) -> Result<OpenSubvolume, TargetError> {
+        let device = fstat(root.as_fd()).map_err(io::Error::from)?.st_dev;
+        let statfs = fstatfs(root.as_fd()).map_err(io::Error::from)?;
+        Ok(OpenSubvolume {
+            root,
+            device,
+            sectorsize: statfs.f_bsize.unsigned_abs(),
+            dirs: PathCache::new(match files_are_written {
+                true => MAX_DIRS,
+                false => MAX_SOURCE_DIRS,
+            }),
+            file: None,
+            files_are_written,
+        })
+    }
+
+    pub(super) fn dir(&mut self, path: TreePath<'_>) -> Result<Arc<OpenDir>, TargetError> {
+        if let Some(dir) = self.dirs.get(path.as_bytes()) {
+            return Ok(dir);
+        }
+        let below = match path.as_bytes() {
+            b"" => b".",
+            path => path,
+        };
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let dir = openat2(self.root.as_fd(), below, OPEN_DIR, Mode::empty(), within);
+        let fd = dir.map_err(io::Error::from)?;
+        self.must_be_here(fd.as_fd())?;
+        let place = proc_path(&fd, b".");
+        let hands_on = HANDING_ON.iter().any(|name| has_xattr(&place, name));
+        let dir = Arc::new(OpenDir { fd, hands_on });
+        self.dirs.add(path.as_bytes(), Arc::clone(&dir));
+        Ok(dir)
+    }
+
+    pub(super) fn must_be_here(&self, file: BorrowedFd<'_>) -> Result<(), TargetError> {
+        match fstat(file).map_err(io::Error::from)?.st_dev == self.device {
+            true => Ok(()),
+            false => Err(TargetError::OtherSubvolume),
+        }
+    }
+
+    /// The directory and the name in it.
+    pub(super) fn place<'p>(
+        &mut self,
+        path: TreePath<'p>,
+    ) -> Result<(Arc<OpenDir>, &'p [u8]), TargetError> {
+        match path.split() {
+            Some((dir, name)) => Ok((self.dir(dir)?, name)),
+            None => Ok((self.dir(path)?, b".")),
+        }
+    }
+
+    /// Refuses the name of a nested subvolume, which is none of the stream's.
+    pub(super) fn must_be_no_subvolume(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
+        let (dir, name) = self.place(path)?;
+        let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        match is_dir && found.st_ino == InodeNr::FIRST_FREE.0 {
+            true => Err(TargetError::OtherSubvolume),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn file(&mut self, path: TreePath<'_>) -> Result<&File, TargetError> {
+        let bytes = path.as_bytes();
+        if self.file.as_ref().is_none_or(|(known, _)| known != bytes) {
+            self.file = None;
+            let (dir, name) = self.place(path)?;
+            let access = match self.files_are_written {
+                true => OFlags::RDWR,
+                false => OFlags::RDONLY,
+            };
+            let file = openat(&dir, name, OPEN_FILE | access, Mode::empty());
+            let file = file.map_err(io::Error::from)?;
+            self.must_be_here(file.as_fd())?;
+            let kind = fstat(&file).map_err(io::Error::from)?.st_mode;
+            if FileType::from_raw_mode(kind) != FileType::RegularFile {
+                return Err(io::Error::from(Errno::INVAL).into());
+            }
+            self.file = Some((bytes.to_vec(), file.into()));
+        }
+        let (_, file) = self
+            .file
+            .as_ref()
+            .ok_or(Errno::NOENT)
+            .map_err(io::Error::from)?;
+        Ok(file)
+    }
+
+    pub(super) fn forget(&mut self, path: TreePath<'_>) {
+        self.dirs.forget(path.as_bytes());
+        // It may be below a directory that was moved.
+        self.file = None;
+    }
+}
+
+/// The way to a name in an open directory for calls that take a path alone. They must not follow its last name.
+pub(super) fn proc_path(dir: &impl AsFd, name: &[u8]) -> PathBuf {
+    let dir = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
+    Path::new(&dir).join(OsStr::from_bytes(name))
+}
+
+pub(super) fn has_xattr(path: &Path, name: &[u8]) -> bool {
+    lgetxattr(path, name, &mut [0u8; 0]).is_ok()
+}

@@ -1,0 +1,5 @@
+//! Receiving into a volume in memory.
+
+mod damage;
+mod fixture;
+mod model;
