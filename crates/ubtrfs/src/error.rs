@@ -171,6 +171,7 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
         DeviceError::Open { source, .. }
         | DeviceError::ReadRaw { source, .. }
         | DeviceError::WriteRaw { source, .. }
+        | DeviceError::Discard { source, .. }
         | DeviceError::Flush { source, .. }
         | DeviceError::Read { source, .. } => source.kind(),
         DeviceError::InUse { .. } | DeviceError::Changed { .. } => Kind::ResourceBusy,
