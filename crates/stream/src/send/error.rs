@@ -39,6 +39,10 @@ pub enum CorruptFile {
     Undecodable,
     #[error("has no name")]
     NoName,
+    #[error("has a name that no path may have")]
+    Name,
+    #[error("holds others, and is no directory")]
+    NotDirectory,
     #[error("is its own ancestor, or lies too deep")]
     Loop,
     #[error("has a path that is too long")]

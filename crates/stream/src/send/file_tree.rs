@@ -23,6 +23,14 @@ pub(super) struct Name {
     pub(super) name: Vec<u8>,
 }
 
+impl Name {
+    /// Whether a path may have it.
+    fn is_sound(&self) -> bool {
+        !matches!(&self.name[..], b"" | b"." | b"..")
+            && !self.name.iter().any(|&byte| byte == b'/' || byte == 0)
+    }
+}
+
 /// An inode item with its type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inode {
@@ -43,9 +51,12 @@ impl Inode {
         self.kind == FileKind::Directory
     }
 
-    /// Whether both are states of one inode, and not of two that had the same number.
-    pub(super) fn is_same(&self, other: &Inode) -> bool {
-        self.generation() == other.generation() && self.kind == other.kind
+    /// Whether both may be states of one inode, and not of two that had the same number.
+    ///
+    /// Generations are equal also by chance, in subvolumes of different origin.
+    fn is_alike(&self, other: &Inode) -> bool {
+        (self.generation(), self.kind, self.item.rdev)
+            == (other.generation(), other.kind, other.item.rdev)
     }
 }
 
@@ -61,6 +72,14 @@ impl<'a> FileTree<'a> {
             root: self.snapshot.id(),
             ino: InodeNr(ino),
             what,
+        }
+    }
+
+    /// Checks that an inode may be above others.
+    pub(super) fn check_dir(&self, ino: u64) -> Result<()> {
+        match self.inode(ino)?.is_some_and(|inode| inode.is_dir()) {
+            true => Ok(()),
+            false => Err(self.corrupt(ino, CorruptFile::NotDirectory)),
         }
     }
 
@@ -86,8 +105,37 @@ impl<'a> FileTree<'a> {
         }
     }
 
+    /// Whether an inode of this tree is one of `other`, which has the number, too.
+    pub(super) fn has_same_inode(
+        &self,
+        ino: u64,
+        inode: &Inode,
+        other: &FileTree<'_>,
+        others: &Inode,
+    ) -> Result<bool> {
+        if !inode.is_alike(others) {
+            return Ok(false);
+        }
+        // A target never changes.
+        let is_symlink = inode.kind == FileKind::Symlink;
+        Ok(!is_symlink || self.target(ino)? == other.target(ino)?)
+    }
+
+    /// The item with the target of a symbolic link, without its generation.
+    fn target(&self, ino: u64) -> Result<Option<Vec<u8>>> {
+        let item = self
+            .snapshot
+            .view()
+            .get(&Key::new(ino, KeyType::EXTENT_DATA, 0))?;
+        Ok(item.map(|item| item.get(size_of::<u64>()..).unwrap_or_default().to_vec()))
+    }
+
     /// All names of an inode, in the order of their items.
     pub(super) fn names(&self, ino: u64) -> Result<Vec<Name>> {
+        self.names_until(ino, |_| false)
+    }
+
+    fn names_until(&self, ino: u64, is_enough: impl Fn(&[Name]) -> bool) -> Result<Vec<Name>> {
         let mut names = Vec::new();
         let mut cursor = self.snapshot.view().cursor();
         let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_REF, 0))?;
@@ -95,7 +143,14 @@ impl<'a> FileTree<'a> {
             if key.objectid != ino || key.item_type > KeyType::INODE_EXTREF {
                 break;
             }
+            let from = names.len();
             push_names(key, bytes, &mut names);
+            if names[from..].iter().any(|name| !name.is_sound()) {
+                return Err(self.corrupt(ino, CorruptFile::Name));
+            }
+            if is_enough(&names) {
+                break;
+            }
             more = cursor.advance()?;
         }
         Ok(names)
@@ -103,7 +158,7 @@ impl<'a> FileTree<'a> {
 
     /// The name that paths lead through.
     pub(super) fn first_name(&self, ino: u64) -> Result<Name> {
-        let names = self.names(ino)?;
+        let names = self.names_until(ino, |names| !names.is_empty())?;
         let first = names.into_iter().next();
         first.ok_or_else(|| self.corrupt(ino, CorruptFile::NoName))
     }
@@ -124,6 +179,16 @@ impl<'a> FileTree<'a> {
             at = name.dir;
         }
         Ok(path)
+    }
+
+    /// The value of an extended attribute.
+    pub(super) fn xattr(&self, ino: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
+        let Some(item) = self.snapshot.view().get(&key)? else {
+            return Ok(None);
+        };
+        let found = DirEntries::new(&item).find(|entry| entry.name == name);
+        Ok(found.map(|entry| entry.data.to_vec()))
     }
 
     /// The inode that a name leads to. None for no entry, and for one of a nested subvolume.

@@ -7,6 +7,7 @@ use ubtrfs_engine::Snapshot;
 use super::clones::Clones;
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, Name, ROOT_DIR};
+use super::inherited::Inherited;
 use super::receiver::Receiver;
 use super::{CommandSink, SendOptions};
 use crate::format::Command;
@@ -21,6 +22,7 @@ pub(super) struct Job<'a> {
     pub(super) clones: Clones<'a>,
     pub(super) options: SendOptions,
     pub(super) receiver: Receiver,
+    pub(super) inherited: Inherited,
     known_dirs: HashMap<u64, bool>,
     out: &'a mut dyn CommandSink,
 }
@@ -63,6 +65,7 @@ impl<'a> Job<'a> {
             clones: Clones::new(new, old, clone_sources),
             options,
             receiver: Receiver::default(),
+            inherited: Inherited::default(),
             known_dirs: HashMap::new(),
             out,
         }
@@ -77,6 +80,21 @@ impl<'a> Job<'a> {
         self.old.map_or(Ok(None), |old| old.inode(ino))
     }
 
+    /// Whether an inode of both snapshots is the same one in both.
+    pub(super) fn is_kept(
+        &self,
+        ino: u64,
+        before: Option<Inode>,
+        after: Option<Inode>,
+    ) -> Result<bool> {
+        match (self.old, before, after) {
+            (Some(old), Some(before), Some(after)) => {
+                Ok(ino == ROOT_DIR || self.new.has_same_inode(ino, &after, &old, &before)?)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Whether a directory of this number is the same one in both snapshots.
     pub(super) fn is_kept_dir(&mut self, ino: u64) -> Result<bool> {
         if ino == ROOT_DIR {
@@ -88,10 +106,9 @@ impl<'a> Job<'a> {
         if let Some(&known) = self.known_dirs.get(&ino) {
             return Ok(known);
         }
-        let is_kept = match (old.inode(ino)?, self.new.inode(ino)?) {
-            (Some(old), Some(new)) => old.is_dir() && old.is_same(&new),
-            _ => false,
-        };
+        let (before, after) = (old.inode(ino)?, self.new.inode(ino)?);
+        let is_dir = before.is_some_and(|before| before.is_dir());
+        let is_kept = is_dir && self.is_kept(ino, before, after)?;
         if self.known_dirs.len() >= MAX_KNOWN_DIRS {
             self.known_dirs.clear();
         }

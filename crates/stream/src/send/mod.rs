@@ -5,7 +5,7 @@
 //! 2. directories are made and moved (`receiver`),
 //! 3. inodes get their names, data and attributes, by ascending number (`walk`, `update`, `data`),
 //! 4. directories that are gone are removed,
-//! 5. changed directories get their times.
+//! 5. changed directories get what they hand down (`inherited`), and their times.
 //!
 //! Phases 1 and 3 walk the comparison of both snapshots. A full send is phases 3 and 5, and makes directories on the way.
 //!
@@ -19,6 +19,7 @@ mod data;
 mod error;
 mod extents;
 mod file_tree;
+mod inherited;
 mod job;
 mod receiver;
 mod removal;
@@ -106,6 +107,7 @@ impl<'a> Sender<'a> {
         match job.old {
             None => {
                 let dirs = job.update_inodes()?;
+                job.hand_down()?;
                 job.set_times(&dirs)?;
             }
             Some(old) => {
@@ -113,6 +115,7 @@ impl<'a> Sender<'a> {
                 job.place_dirs(&changed)?;
                 let dirs = job.update_inodes()?;
                 job.remove_dirs(old, &changed.gone)?;
+                job.hand_down()?;
                 job.set_times(&dirs)?;
             }
         }

@@ -119,6 +119,7 @@ impl Job<'_> {
                     name
                 }
                 _ => {
+                    self.new.check_dir(ino)?;
                     let name = self.new.first_name(ino)?;
                     at = Dir::New(name.dir);
                     name
@@ -208,6 +209,7 @@ impl Job<'_> {
         self.make_room(name)?;
         let to = self.new_path(name)?;
         if !self.is_kept_dir(ino)? {
+            self.bare(name.dir)?;
             let ino = InodeNr(ino);
             self.write(&Command::Mkdir { path: &to, ino })?;
         } else {
@@ -272,8 +274,11 @@ impl Job<'_> {
         {
             return Ok(false);
         }
-        let is_kept = self.new.inode(ino)?.is_some_and(|new| new.is_same(holder));
-        Ok(is_kept && self.name_plan(ino)?.carrier() == Some(name))
+        let after = self.new.inode(ino)?;
+        Ok(
+            self.is_kept(ino, Some(*holder), after)?
+                && self.name_plan(ino)?.carrier() == Some(name),
+        )
     }
 
     fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {

@@ -33,9 +33,7 @@ impl Job<'_> {
         while let Some(ino) = next_inode(&mut comparison, last)? {
             last = ino;
             let (before, after) = (old.inode(ino)?, self.new.inode(ino)?);
-            let is_kept = before
-                .zip(after)
-                .is_some_and(|(old, new)| old.is_same(&new));
+            let is_kept = self.is_kept(ino, before, after)?;
             dirs.note(ino, before, after, is_kept);
             if before.is_some_and(|before| !before.is_dir()) {
                 self.unlink(old, ino, is_kept)?;

@@ -88,6 +88,7 @@ impl Job<'_> {
             return Err(self.new.corrupt(ino, CorruptFile::NoName));
         };
         let path = self.free_path(first)?;
+        self.bare(first.dir)?;
         self.make(ino, inode, &path)?;
         for name in others {
             let link = self.free_path(name)?;

@@ -70,7 +70,9 @@ impl Job<'_> {
         let Some(after) = after else {
             return Ok(None);
         };
-        let before = self.old_inode(ino)?.filter(|before| before.is_same(&after));
+        let before = self.old_inode(ino)?;
+        let is_kept = self.is_kept(ino, before, Some(after))?;
+        let before = before.filter(|_| is_kept);
         if after.is_dir() {
             dirs.push(ino);
         }

@@ -2,11 +2,10 @@
 
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::item::acl;
-use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_tree::Item;
 
 use super::error::Result;
+use super::inherited::is_handed_down;
 use super::job::Job;
 use super::update::Update;
 use crate::format::Command;
@@ -17,7 +16,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 const EMPTY_ACL: &[u8] = &[2, 0, 0, 0];
 
 /// The value to set. One without bytes cannot be set as an ACL.
-fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
+pub(super) fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
     match name {
         acl::ACCESS | acl::DEFAULT if value.is_empty() => EMPTY_ACL,
         _ => value,
@@ -39,7 +38,16 @@ impl Job<'_> {
                 .map(|e| (e.name.to_vec(), e.data.to_vec()))
                 .collect()
         };
-        let (old, new) = (entries(old), entries(new));
+        let (mut old, mut new) = (entries(old), entries(new));
+        if update.after.is_dir() {
+            let len = old.len() + new.len();
+            for entries in [&mut old, &mut new] {
+                entries.retain(|(name, _)| !is_handed_down(name));
+            }
+            if old.len() + new.len() < len {
+                self.inherited.note(update.ino);
+            }
+        }
         let path = &update.path;
         for (name, _) in &old {
             if !new.iter().any(|(other, _)| other == name) {
@@ -65,13 +73,7 @@ impl Job<'_> {
     pub(super) fn set_capability(&mut self, update: &mut Update) -> Result<()> {
         let mut value = update.capability.take();
         if value.is_none() && update.before.is_some() && update.data.clears_capability {
-            let hash = u64::from(name_hash(CAPABILITY));
-            let key = Key::new(update.ino, KeyType::XATTR_ITEM, hash);
-            let item = self.new.snapshot.view().get(&key)?;
-            value = item.and_then(|item| {
-                let found = DirEntries::new(&item).find(|entry| entry.name == CAPABILITY);
-                found.map(|entry| entry.data.to_vec())
-            });
+            value = self.new.xattr(update.ino, CAPABILITY)?;
         }
         let Some(value) = value else {
             return Ok(());

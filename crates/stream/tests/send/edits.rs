@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 use ubtrfs_sim::Rng;
 
+use crate::attributes::acl;
 use crate::fixture::btrfs;
 
 const SECTOR: u64 = 4096;
@@ -18,6 +19,8 @@ const SECTOR: u64 = 4096;
 /// Edits below one directory, of which errors are none: an edit that the tree refuses is not made.
 pub(crate) struct Editor<'r> {
     root: PathBuf,
+    /// Files that have lost their last name.
+    held: Vec<File>,
     rng: &'r mut Rng,
 }
 
@@ -25,6 +28,7 @@ impl<'r> Editor<'r> {
     pub(crate) fn new(root: &Path, rng: &'r mut Rng) -> Editor<'r> {
         Editor {
             root: root.to_owned(),
+            held: Vec::new(),
             rng,
         }
     }
@@ -103,7 +107,7 @@ impl<'r> Editor<'r> {
     }
 
     fn edit_once(&mut self) -> Option<()> {
-        match self.rng.below(40) {
+        match self.rng.below(44) {
             0..=4 => fs::create_dir(self.place()?).ok(),
             5..=8 => self.create(),
             9..=12 => self.write(),
@@ -121,6 +125,9 @@ impl<'r> Editor<'r> {
             34..=36 => self.reflink(),
             37 => self.nested(),
             38 => self.replace(),
+            39 => self.remove_open(),
+            40..=41 => self.set_xattr(),
+            42 => self.remove_xattr(),
             _ => self.touch(),
         }
     }
@@ -156,6 +163,15 @@ impl<'r> Editor<'r> {
         }
     }
 
+    /// A file without a name stays in the snapshot.
+    fn remove_open(&mut self) -> Option<()> {
+        let path = self.file()?;
+        let file = File::open(&path).ok()?;
+        fs::remove_file(path).ok()?;
+        self.held.push(file);
+        Some(())
+    }
+
     /// A file becomes a directory of the same name, or the other way round.
     fn replace(&mut self) -> Option<()> {
         let path = self.below_root()?;
@@ -185,7 +201,16 @@ impl<'r> Editor<'r> {
     }
 
     fn xattr_name(&mut self) -> &'static str {
-        ["user.a", "user.b", "trusted.c", "security.capability"][self.rng.below(4) as usize]
+        let names = [
+            "user.a",
+            "user.b",
+            "trusted.c",
+            "security.capability",
+            "system.posix_acl_access",
+            "system.posix_acl_default",
+            "btrfs.compression",
+        ];
+        names[self.rng.below(names.len() as u64) as usize]
     }
 
     fn set_xattr(&mut self) -> Option<()> {
@@ -194,6 +219,12 @@ impl<'r> Editor<'r> {
         let value = match name {
             // Version 2, with some bits.
             "security.capability" => [&[1, 0, 0, 2][..], &[self.rng.next_u64() as u8; 16]].concat(),
+            "btrfs.compression" => {
+                [&b"zlib"[..], b"lzo", b"zstd"][self.rng.below(3) as usize].into()
+            }
+            name if name.starts_with("system.") => {
+                acl(self.rng.below(3) as u32, self.rng.below(8) as u16)
+            }
             _ => {
                 let len = self.rng.below(300);
                 self.bytes(len)

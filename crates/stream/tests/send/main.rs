@@ -1,5 +1,6 @@
 //! What is sent, received by `btrfs receive` into a volume of the kernel's: trees must be equal.
 
+mod attributes;
 mod clones;
 mod edits;
 mod fixture;

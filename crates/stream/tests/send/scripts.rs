@@ -3,7 +3,7 @@
 use ubtrfs_sim::{Progress, Rng, seed};
 
 use crate::edits::Editor;
-use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED};
+use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED, btrfs};
 use crate::received_by_us::OwnTarget;
 
 /// Scripts of one run of the tests, and of the soak.
@@ -20,10 +20,30 @@ fn run(script_seed: u64) {
         ""
     });
     let names: Vec<String> = (0..SNAPSHOTS).map(|number| format!("s{number}")).collect();
+    let other = source.live().with_file_name("other");
+    let has_other = rng.one_in(3);
+    if has_other {
+        match rng.one_in(2) {
+            true => btrfs(&["subvolume", "create"], &[&other]),
+            false => btrfs(&["subvolume", "snapshot"], &[&source.live(), &other]),
+        }
+    }
     for name in &names {
         let edits = 10 + rng.below(90);
-        Editor::new(&source.live(), &mut rng).edit(edits);
-        source.snapshot(name);
+        let of = match has_other && rng.one_in(2) {
+            true => "other",
+            false => "live",
+        };
+        if has_other {
+            // In one transaction, so that inodes of both have numbers and generations in common.
+            for dir in [source.live(), other.clone()] {
+                Editor::new(&dir, &mut rng).edit(edits / 2);
+            }
+        }
+        let mut editor = Editor::new(&source.live().with_file_name(of), &mut rng);
+        editor.edit(edits);
+        source.snapshot_of(of, name);
+        drop(editor);
         if rng.one_in(2) {
             source.remount();
         }

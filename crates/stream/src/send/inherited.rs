@@ -1,0 +1,102 @@
+//! Attributes that directories hand down to what is made in them.
+//!
+//! What is made at the receiver must not get them: in the snapshot it may have been made before, or elsewhere.
+//!
+//! Invariants
+//! - INHERIT-1: when something is made in a directory, the receiver's directory has no such attribute. It gets them back
+//!   when nothing is made any more.
+
+use std::collections::HashSet;
+
+use ubtrfs_format::item::acl;
+
+use super::error::Result;
+use super::job::{Dir, Job};
+use super::xattrs::settable;
+use crate::format::Command;
+
+const HANDED_DOWN: [&[u8]; 2] = [acl::DEFAULT, b"btrfs.compression"];
+/// How many directories are remembered that hand nothing down.
+const MAX_PLAIN: usize = 1 << 16;
+
+/// The directories whose attributes are to be set at the end.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    /// Directories that have none of them at the receiver, though the old snapshot has.
+    bared: HashSet<u64>,
+    /// Some of those that have none in the old snapshot either.
+    plain: HashSet<u64>,
+    /// Directories that have them differently in both snapshots.
+    differing: HashSet<u64>,
+}
+
+pub(super) fn is_handed_down(name: &[u8]) -> bool {
+    HANDED_DOWN.contains(&name)
+}
+
+impl Inherited {
+    /// Such an attribute of a directory differs.
+    pub(super) fn note(&mut self, dir: u64) {
+        self.differing.insert(dir);
+    }
+}
+
+impl Job<'_> {
+    /// Takes such attributes from a directory in which something is to be made.
+    pub(super) fn bare(&mut self, dir: u64) -> Result<()> {
+        let inherited = &self.inherited;
+        let Some(old) = self.old else {
+            return Ok(());
+        };
+        if inherited.plain.contains(&dir) || inherited.bared.contains(&dir) {
+            return Ok(());
+        }
+        let mut is_bared = false;
+        if self.is_kept_dir(dir)? {
+            for name in HANDED_DOWN {
+                if old.xattr(dir, name)?.is_some() {
+                    is_bared = true;
+                    let path = &self.dir_path(Dir::New(dir))?;
+                    self.write(&Command::RemoveXattr { path, name })?;
+                }
+            }
+        }
+        let inherited = &mut self.inherited;
+        if is_bared {
+            inherited.bared.insert(dir);
+            return Ok(());
+        }
+        if inherited.plain.len() >= MAX_PLAIN {
+            inherited.plain.clear();
+        }
+        inherited.plain.insert(dir);
+        Ok(())
+    }
+
+    /// Sets those of all directories, now that nothing is made any more.
+    pub(super) fn hand_down(&mut self) -> Result<()> {
+        // INHERIT-1
+        let Inherited {
+            bared, differing, ..
+        } = std::mem::take(&mut self.inherited);
+        let mut dirs: Vec<u64> = bared.union(&differing).copied().collect();
+        dirs.sort_unstable();
+        for dir in dirs {
+            let keeps_old = self.is_kept_dir(dir)? && !bared.contains(&dir);
+            let old = self.old.filter(|_| keeps_old);
+            let path = &self.dir_path(Dir::New(dir))?;
+            for name in HANDED_DOWN {
+                let before = old.map_or(Ok(None), |old| old.xattr(dir, name))?;
+                match self.new.xattr(dir, name)? {
+                    after if after == before => {}
+                    None => self.write(&Command::RemoveXattr { path, name })?,
+                    Some(value) => {
+                        let value = settable(name, &value);
+                        self.write(&Command::SetXattr { path, name, value })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
