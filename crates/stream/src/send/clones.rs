@@ -9,9 +9,10 @@
 
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
 
 use ubtrfs_engine::{RootsOfBlocks, Snapshot};
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::FileKind;
 
 use super::error::Result;
@@ -22,7 +23,7 @@ use super::job::Job;
 use super::update::Update;
 use crate::format::Command;
 
-/// Looks at so many users of an extent at most.
+/// Looks at so many users of an extent at most, and at none of an extent that has more references; as the kernel.
 const MAX_USERS: usize = 1024;
 
 /// Where clones may come from.
@@ -32,6 +33,8 @@ pub(super) struct Clones<'a> {
     looks_up_all: bool,
     sectorsize: u64,
     roots: RootsOfBlocks,
+    /// Those that were found last, for which extent and inode. Files use one extent in many places.
+    last: Option<(Logical, u64, Rc<CloneSources>)>,
 }
 
 impl<'a> Clones<'a> {
@@ -52,6 +55,7 @@ impl<'a> Clones<'a> {
             looks_up_all: !sources.is_empty(),
             sectorsize: u64::from(new.volume().superblock().sectorsize.get()),
             roots: RootsOfBlocks::default(),
+            last: None,
         }
     }
 
@@ -139,7 +143,7 @@ impl CloneSources {
         update: &Update,
     ) -> Option<(u64, u64)> {
         let into = disk.offset.checked_sub(source.offset)?;
-        let offset = source.start + into;
+        let offset = source.start.checked_add(into)?;
         let mut end = (source.start + source.len).min(source.file_size);
         let is_own_file = source.file.tree == 0 && source.file.ino == update.ino;
         if is_own_file {
@@ -166,13 +170,26 @@ impl Job<'_> {
         &mut self,
         update: &Update,
         disk: &DiskRange,
-    ) -> Result<CloneSources> {
+    ) -> Result<Rc<CloneSources>> {
+        let (extent, ino) = (disk.extent, update.ino);
+        if let Some((last, of, found)) = &self.clones.last
+            && (*last, *of) == (extent, ino)
+        {
+            return Ok(Rc::clone(found));
+        }
+        let found = Rc::new(self.find_clone_sources(update, disk)?);
+        self.clones.last = Some((extent, ino, Rc::clone(&found)));
+        Ok(found)
+    }
+
+    fn find_clone_sources(&mut self, update: &Update, disk: &DiskRange) -> Result<CloneSources> {
         let mut found = CloneSources {
             all: Vec::new(),
             sectorsize: self.clones.sectorsize,
         };
         let new = self.new.snapshot;
-        if !self.clones.looks_up_all && new.extent_refs(disk.extent)? <= 1 {
+        let least = if self.clones.looks_up_all { 1 } else { 2 };
+        if !(least..=MAX_USERS as u64).contains(&new.extent_refs(disk.extent)?) {
             return Ok(found);
         }
         let mut users = Vec::new();

@@ -145,6 +145,8 @@ impl Job<'_> {
             None => None,
         };
         let old_size = before.map_or(0, |(before, _)| before.size());
+        // Where the old file has a boundary, an extent of the new one is sent as one all the same.
+        let mut held: Option<(DiskRange, Range<u64>)> = None;
         while at < end {
             let (stored, new_end) = new.at(at)?;
             let (was, old_end) = match &mut old {
@@ -156,23 +158,35 @@ impl Job<'_> {
             };
             let to = new_end.min(old_end).min(end);
             if !stored.is_same(&was) {
-                self.send_piece(update, &stored, at..to)?;
+                match (&stored, &mut held) {
+                    (Stored::Disk(next), Some((disk, range)))
+                        if range.end == at && disk.goes_on_with(range, next) =>
+                    {
+                        range.end = to;
+                    }
+                    (Stored::Disk(disk), _) => {
+                        self.send_held(update, held.take())?;
+                        held = Some((*disk, at..to));
+                    }
+                    (stored, _) => {
+                        self.send_held(update, held.take())?;
+                        self.send_data(update, stored, at..to)?;
+                    }
+                }
             }
             at = to;
         }
-        Ok(())
+        self.send_held(update, held)
     }
 
-    fn send_piece(
+    fn send_held(
         &mut self,
         update: &mut Update,
-        stored: &Stored,
-        range: Range<u64>,
+        held: Option<(DiskRange, Range<u64>)>,
     ) -> Result<()> {
-        match stored {
-            Stored::Disk(disk) => self.send_extent(update, *disk, range),
-            _ => self.send_data(update, stored, range),
-        }
+        held.map_or(Ok(()), |(disk, range)| {
+            self.send_extent(update, disk, range)
+        })
     }
 
     /// Sends a part of an extent: what the receiver has somewhere as clones, the rest as data.
@@ -257,7 +271,9 @@ impl Job<'_> {
             && (is_aligned(range.end) || range.end == update.data.size)
             && disk.compression != Compression::None
             && disk.disk_bytes <= range.end - range.start
+            && disk.disk_bytes < disk.ram_bytes
             && disk.ram_bytes <= MAX_EXTENT_BYTES as u64
+            && range.end - range.start <= disk.ram_bytes.saturating_sub(disk.offset)
     }
 
     fn write_encoded(

@@ -2,7 +2,9 @@
 //!
 //! Not here: what is sent of them (`data`).
 
-use ubtrfs_format::compress::Compression;
+use std::ops::Range;
+
+use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
@@ -35,6 +37,14 @@ pub(super) struct DiskRange {
     pub(super) offset: u64,
 }
 
+impl DiskRange {
+    /// Whether `next` is what follows in the extent, if this stands for `range`.
+    pub(super) fn goes_on_with(&self, range: &Range<u64>, next: &DiskRange) -> bool {
+        let behind = self.offset.checked_add(range.end - range.start);
+        next.extent == self.extent && Some(next.offset) == behind
+    }
+}
+
 impl Stored {
     /// Whether both read alike for certain.
     pub(super) fn is_same(&self, other: &Stored) -> bool {
@@ -56,13 +66,32 @@ impl Stored {
     }
 }
 
+/// Whether the part of an extent that an item stands for lies in the extent, and that on the volume.
+fn is_within(tree: FileTree<'_>, extent: &FileExtent<'_>) -> bool {
+    let (head, body) = match extent {
+        FileExtent::Inline { head, .. } => return head.ram_bytes.get() <= MAX_EXTENT_BYTES as u64,
+        FileExtent::Regular { head, body, .. } => (head, body),
+    };
+    if body.disk().is_none() {
+        return true;
+    }
+    let disk_bytes = body.disk_num_bytes.get();
+    let len = match head.compression {
+        0 => disk_bytes,
+        _ => head.ram_bytes.get().min(MAX_EXTENT_BYTES as u64),
+    };
+    let volume = tree.snapshot.volume().superblock();
+    let end = body.offset.get().checked_add(body.num_bytes.get());
+    disk_bytes <= volume.total_bytes.get() && end.is_some_and(|end| end <= len)
+}
+
 /// The range of the file that an extent item stands for.
 pub(super) fn item_range(tree: FileTree<'_>, item: &Item) -> Result<(u64, u64)> {
     let key = item.key();
     let corrupt = |what| tree.corrupt(key.objectid, what);
     let extent = FileExtent::decode(item).ok_or_else(|| corrupt(CorruptFile::Undecodable))?;
     let end = key.offset.checked_add(extent.num_bytes());
-    let end = end.filter(|&end| end <= i64::MAX as u64);
+    let end = end.filter(|&end| end <= i64::MAX as u64 && is_within(tree, &extent));
     Ok((
         key.offset,
         end.ok_or_else(|| corrupt(CorruptFile::ExtentRange))?,
@@ -146,11 +175,7 @@ impl<'a> FileMap<'a> {
                     ram_bytes: head.ram_bytes.get(),
                     compression: Compression::from_raw(head.compression)
                         .ok_or_else(|| corrupt(CorruptFile::Undecodable))?,
-                    offset: body
-                        .offset
-                        .get()
-                        .checked_add(skip)
-                        .ok_or_else(|| corrupt(CorruptFile::ExtentRange))?,
+                    offset: body.offset.get() + skip,
                 }),
             },
         };

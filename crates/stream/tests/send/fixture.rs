@@ -83,6 +83,12 @@ impl Source {
         self.shown.push((name.to_owned(), manifest));
     }
 
+    /// Unmounts it.
+    pub(crate) fn close(mut self) -> KernelVolume {
+        self.mount.take().unwrap().unmount().unwrap();
+        self.volume
+    }
+
     /// Unmounts it, and opens it with the engine.
     pub(crate) fn open(mut self) -> Sending {
         self.mount.take().unwrap().unmount().unwrap();

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod clones;
+mod crafted;
 mod edits;
 mod fixture;
 mod full;
