@@ -316,7 +316,7 @@ impl<'r> Editor<'r> {
 }
 
 /// FICLONERANGE.
-fn clone_range(from: &File, to: &File, source: u64, length: u64, target: u64) -> bool {
+pub(crate) fn clone_range(from: &File, to: &File, source: u64, length: u64, target: u64) -> bool {
     let mut argument = Vec::new();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&from.as_fd());
     argument.extend(i64::from(fd).to_ne_bytes());

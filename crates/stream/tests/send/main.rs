@@ -3,6 +3,7 @@
 mod attributes;
 mod clones;
 mod crafted;
+mod data;
 mod edits;
 mod fixture;
 mod full;

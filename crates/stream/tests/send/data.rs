@@ -1,0 +1,66 @@
+//! Data of files that both snapshots have, and extents that are used in many places.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use ubtrfs_stream::Command;
+
+use crate::edits::clone_range;
+use crate::fixture::{Source, Target, V1, V2_COMPRESSED, count};
+
+const SECTOR: u64 = 4096;
+
+#[test]
+fn extents_are_sent_whole_where_the_old_file_had_many() {
+    let mut source = Source::new(",compress=zstd");
+    let path = source.live().join("file");
+    let file = File::create(&path).unwrap();
+    for number in 0..32 {
+        file.write_all_at(&[number as u8; 4096], number * SECTOR)
+            .unwrap();
+        file.sync_all().unwrap();
+    }
+    source.snapshot("old");
+    file.write_all_at(&[b'n'; 32 * 4096], 0).unwrap();
+    drop(file);
+    source.snapshot("new");
+    let sending = source.open();
+    let target = Target::new("");
+    let full = sending.send("old", None, &[], V2_COMPRESSED);
+    target.receive(&sending, "old", &full);
+    let stream = sending.send("new", Some("old"), &[], V2_COMPRESSED);
+    let encoded = count(&stream, |c| matches!(c, Command::EncodedWrite { .. }));
+    let plain = count(&stream, |c| matches!(c, Command::Write { .. }));
+    assert_eq!((encoded, plain), (1, 0));
+    target.receive(&sending, "new", &stream);
+}
+
+#[test]
+fn an_extent_may_be_used_in_any_number_of_places() {
+    let mut source = Source::new("");
+    let live = source.live();
+    for (name, places) in [("some", 500), ("many", 1500)] {
+        let extent = live.join(format!("extent of {name}"));
+        fs::write(&extent, [7; 8192]).unwrap();
+        let extent = File::open(extent).unwrap();
+        extent.sync_all().unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(live.join(name))
+            .unwrap();
+        for place in 0..places {
+            assert!(clone_range(&extent, &file, 0, SECTOR, place * 2 * SECTOR));
+        }
+        source.snapshot(name);
+    }
+    let sending = source.open();
+    let target = Target::new("");
+    let stream = sending.send("some", None, &[], V1);
+    let clones = count(&stream, |c| matches!(c, Command::Clone { .. }));
+    assert!(clones > 400, "{clones}");
+    target.receive(&sending, "some", &stream);
+    let stream = sending.send("many", Some("some"), &[], V1);
+    target.receive(&sending, "many", &stream);
+}
