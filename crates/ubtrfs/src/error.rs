@@ -173,7 +173,6 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
         | DeviceError::WriteRaw { source, .. }
         | DeviceError::Discard { source, .. }
         | DeviceError::Flush { source, .. }
-        | DeviceError::Discard { source, .. }
         | DeviceError::Read { source, .. } => source.kind(),
         DeviceError::InUse { .. } | DeviceError::Changed { .. } => Kind::ResourceBusy,
         DeviceError::Missing { .. } => Kind::NotFound,
