@@ -7,6 +7,7 @@ mod data;
 mod edits;
 mod fixture;
 mod full;
+mod interrupted;
 mod puzzles;
 mod received_by_us;
 mod scripts;
