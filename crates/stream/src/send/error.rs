@@ -26,6 +26,13 @@ pub enum SendError {
     },
 }
 
+impl SendError {
+    pub(super) fn is_long_path(&self) -> bool {
+        let what = CorruptFile::PathTooLong;
+        matches!(self, SendError::Corrupt { what: found, .. } if *found == what)
+    }
+}
+
 impl From<TreeError> for SendError {
     fn from(error: TreeError) -> SendError {
         SendError::Engine(error.into())

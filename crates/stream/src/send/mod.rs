@@ -21,6 +21,7 @@ mod extents;
 mod file_tree;
 mod inherited;
 mod job;
+mod lifting;
 mod receiver;
 mod removal;
 mod update;

@@ -7,7 +7,7 @@
 //! - RECEIVER-1: a directory is placed after all its ancestors in the new snapshot are. So no move makes a loop.
 //! - RECEIVER-2: a name that is to be used and still taken is freed by moving the other inode aside.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ubtrfs_format::ids::InodeNr;
 
@@ -17,7 +17,7 @@ use super::job::{Dir, Job};
 use crate::format::Command;
 
 /// Paths are shorter than 4,096 bytes, so nothing lies deeper.
-const MAX_DEPTH: usize = 2048;
+pub(super) const MAX_DEPTH: usize = 2048;
 /// How many paths of directories are remembered.
 const MAX_KNOWN_PATHS: usize = 4096;
 /// How many directories are remembered that need no more moves.
@@ -46,13 +46,22 @@ pub(super) struct Receiver {
     settled: HashSet<u64>,
     /// Inodes of the old snapshot that lie in the root directory under a name of their own.
     asides: HashMap<u64, Vec<u8>>,
+    /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
+    pub(super) lifted: HashMap<u64, Vec<u8>>,
     paths: HashMap<Dir, Vec<u8>>,
-    /// The root directory was used for inodes that were moved aside.
-    pub(super) touched_root: bool,
+    /// Directories whose entries changed, and which the comparison may not name.
+    pub(super) touched: BTreeSet<u64>,
+}
+
+/// Where a directory is.
+pub(super) enum Place {
+    In(Dir, Vec<u8>),
+    /// In the root directory, under a name of its own.
+    Aside(Vec<u8>),
 }
 
 impl Receiver {
-    fn forget_paths(&mut self) {
+    pub(super) fn forget_paths(&mut self) {
         self.paths.clear();
     }
 
@@ -83,7 +92,7 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 impl Job<'_> {
     /// Whether a directory of the new snapshot is where that has it.
-    fn is_placed(&mut self, dir: u64) -> Result<bool> {
+    pub(super) fn is_placed(&mut self, dir: u64) -> Result<bool> {
         if dir == ROOT_DIR || self.receiver.had_its_turn(dir) {
             return Ok(true);
         }
@@ -91,6 +100,26 @@ impl Job<'_> {
             return Ok(false);
         }
         Ok(self.is_kept_dir(dir)? && !self.receiver.is_moved(dir))
+    }
+
+    /// Where a directory is at the receiver, as of now.
+    pub(super) fn place_of(&mut self, dir: Dir) -> Result<Place> {
+        let (Dir::New(ino) | Dir::Gone(ino)) = dir;
+        let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
+        let aside = match is_placed {
+            true => self.receiver.lifted.get(&ino),
+            false => self.receiver.asides.get(&ino),
+        };
+        if let Some(orphan) = aside {
+            return Ok(Place::Aside(orphan.clone()));
+        }
+        if let (false, Some(old)) = (is_placed, self.old) {
+            let Name { dir, name } = old.first_name(ino)?;
+            return Ok(Place::In(self.old_dir(dir)?, name));
+        }
+        self.new.check_dir(ino)?;
+        let Name { dir, name } = self.new.first_name(ino)?;
+        Ok(Place::In(Dir::New(dir), name))
     }
 
     /// The path of a directory at the receiver, as of now.
@@ -107,25 +136,16 @@ impl Job<'_> {
             if names.len() >= MAX_DEPTH {
                 return Err(self.new.corrupt(ino, CorruptFile::Loop));
             }
-            let is_placed = matches!(at, Dir::New(_)) && self.is_placed(ino)?;
-            if !is_placed && let Some(orphan) = self.receiver.asides.get(&ino) {
-                head.clone_from(orphan);
-                break;
+            match self.place_of(at)? {
+                Place::Aside(path) => {
+                    head = path;
+                    break;
+                }
+                Place::In(dir, name) => {
+                    names.push(name);
+                    at = dir;
+                }
             }
-            let name = match (is_placed, self.old) {
-                (false, Some(old)) => {
-                    let name = old.first_name(ino)?;
-                    at = self.old_dir(name.dir)?;
-                    name
-                }
-                _ => {
-                    self.new.check_dir(ino)?;
-                    let name = self.new.first_name(ino)?;
-                    at = Dir::New(name.dir);
-                    name
-                }
-            };
-            names.push(name.name);
         }
         let path = names
             .iter()
@@ -207,19 +227,21 @@ impl Job<'_> {
 
     fn place_one(&mut self, ino: u64, name: &Name) -> Result<()> {
         self.make_room(name)?;
-        let to = self.new_path(name)?;
         if !self.is_kept_dir(ino)? {
             self.bare(name.dir)?;
+            let to = self.new_path(name)?;
             let ino = InodeNr(ino);
             self.write(&Command::Mkdir { path: &to, ino })?;
         } else {
-            let path = self.dir_path(Dir::New(ino))?;
+            let lifted = self.reach(Dir::New(ino), 0)?;
+            let (path, to) = (self.dir_path(Dir::New(ino))?, self.new_path(name)?);
             self.write(&Command::Rename {
                 path: &path,
                 to: &to,
             })?;
             self.forget_aside(ino);
             self.receiver.forget_paths();
+            self.put_back(lifted)?;
         }
         self.receiver.early.insert(ino);
         Ok(())
@@ -261,8 +283,11 @@ impl Job<'_> {
         };
         if in_the_way {
             // RECEIVER-2
+            let dir = self.old_dir(name.dir)?;
+            let lifted = self.reach(dir, name.name.len())?;
             let path = self.old_path(name)?;
             self.move_aside(ino, &holder, &path)?;
+            self.put_back(lifted)?;
         }
         Ok(())
     }
@@ -281,11 +306,11 @@ impl Job<'_> {
         )
     }
 
-    fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
+    pub(super) fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
         let orphan = self.free_name(ino, inode.generation())?;
         self.write(&Command::Rename { path, to: &orphan })?;
         self.receiver.asides.insert(ino, orphan);
-        self.receiver.touched_root = true;
+        self.receiver.touched.insert(ROOT_DIR);
         if inode.is_dir() {
             self.receiver.forget_paths();
         }
@@ -293,7 +318,7 @@ impl Job<'_> {
     }
 
     /// A name that neither snapshot has in its root directory.
-    fn free_name(&self, ino: u64, generation: u64) -> Result<Vec<u8>> {
+    pub(super) fn free_name(&self, ino: u64, generation: u64) -> Result<Vec<u8>> {
         let mut number = 0u64;
         loop {
             let name = format!("o{ino}-{generation}-{number}").into_bytes();

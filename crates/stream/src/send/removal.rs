@@ -85,17 +85,21 @@ impl Job<'_> {
     /// Removes the directories that are gone, once nothing else is in them.
     pub(super) fn remove_dirs(&mut self, old: FileTree<'_>, gone: &[u64]) -> Result<()> {
         let mut children: HashMap<u64, usize> = HashMap::new();
+        let mut parents: HashMap<u64, u64> = HashMap::new();
         for &ino in gone {
             if let Some(parent) = self.gone_parent(old, ino)? {
                 *children.entry(parent).or_default() += 1;
+                parents.insert(ino, parent);
             }
         }
         for &ino in gone {
             let mut next = (!children.contains_key(&ino)).then_some(ino);
             while let Some(empty) = next.take() {
+                let lifted = self.reach(Dir::Gone(empty), 0)?;
                 let path = self.dir_path(Dir::Gone(empty))?;
                 self.write(&Command::Rmdir { path: &path })?;
-                let Some(parent) = self.gone_parent(old, empty)? else {
+                self.put_back(lifted)?;
+                let Some(parent) = parents.remove(&empty) else {
                     continue;
                 };
                 let Some(left) = children.get_mut(&parent) else {

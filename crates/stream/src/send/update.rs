@@ -144,14 +144,14 @@ impl Job<'_> {
             (Some(kept), ..) => self.new_path(kept)?,
             (None, Some(carrier), Some(first)) => {
                 added.next();
-                let to = self.free_path(first)?;
-                let path = self.carried_path(ino, carrier)?;
-                self.write(&Command::Rename {
-                    path: &path,
-                    to: &to,
-                })?;
+                self.make_room(first)?;
+                let lifted = self.reach_carrier(ino, carrier)?;
+                let path = &self.carried_path(ino, carrier)?;
+                let to = &self.new_path(first)?;
+                self.write(&Command::Rename { path, to })?;
                 self.forget_aside(ino);
-                to
+                self.put_back(lifted)?;
+                self.new_path(first)?
             }
             _ => return Err(self.new.corrupt(ino, CorruptFile::NoName)),
         };

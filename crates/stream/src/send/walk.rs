@@ -129,11 +129,11 @@ impl Job<'_> {
 
     /// Gives changed directories their times, now that nothing in them changes any more.
     pub(super) fn set_times(&mut self, dirs: &[u64]) -> Result<()> {
-        let root = InodeNr::FIRST_FREE.0;
-        if self.receiver.touched_root && dirs.first() != Some(&root) {
-            self.set_times_of(root)?;
-        }
-        for &ino in dirs {
+        let touched = std::mem::take(&mut self.receiver.touched);
+        let unnamed = touched
+            .into_iter()
+            .filter(|ino| dirs.binary_search(ino).is_err());
+        for ino in unnamed.chain(dirs.iter().copied()) {
             self.set_times_of(ino)?;
         }
         Ok(())

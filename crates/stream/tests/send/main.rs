@@ -4,6 +4,7 @@ mod attributes;
 mod clones;
 mod crafted;
 mod data;
+mod deep;
 mod edits;
 mod fixture;
 mod full;

@@ -1,0 +1,56 @@
+//! Paths that would be too long at the receiver while a difference is applied.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::fixture::{Source, Target, V1};
+
+/// The relative path of a chain of directories.
+fn chain(letter: &str) -> PathBuf {
+    let name = letter.repeat(250);
+    std::iter::repeat_n(name, 14).collect()
+}
+
+/// Things low in a directory are moved or removed, and the directory is itself moved into a deep one.
+#[test]
+fn contents_of_a_directory_that_moves_deeper_are_reached() {
+    let mut source = Source::new("");
+    let live = source.live();
+    let at = |path: &str| live.join(path);
+    let low = |dir: &str| at(dir).join(chain("l"));
+    let head = |dir: &str| at(dir).join("l".repeat(250));
+    let dirs = ["a", "b", "c", "d"];
+    for dir in dirs {
+        fs::create_dir_all(low(dir).join("dir")).unwrap();
+        fs::write(low(dir).join("file"), dir).unwrap();
+        fs::write(low(dir).join("dir/in it"), dir).unwrap();
+        fs::create_dir(low(dir).join("gone")).unwrap();
+    }
+    let deep = live.join(chain("d")).join("e".repeat(250));
+    fs::create_dir_all(&deep).unwrap();
+    source.snapshot("first");
+    fs::remove_dir_all(head("a")).unwrap();
+    // A directory and a file go elsewhere.
+    for name in ["dir", "file"] {
+        fs::rename(low("b").join(name), at(&format!("{name} of b"))).unwrap();
+    }
+    fs::remove_dir_all(head("b")).unwrap();
+    fs::rename(head("c"), at("chain of c")).unwrap();
+    // They go higher in the directory that moves.
+    for name in ["dir", "file", "gone"] {
+        fs::rename(low("d").join(name), at("d").join(name)).unwrap();
+    }
+    fs::remove_dir(at("d/gone")).unwrap();
+    fs::remove_dir_all(head("d")).unwrap();
+    for dir in dirs {
+        fs::rename(at(dir), deep.join(dir)).unwrap();
+    }
+    source.snapshot("second");
+    let sending = source.open();
+    for (old, new) in [("first", "second"), ("second", "first")] {
+        let target = Target::new("");
+        target.receive(&sending, old, &sending.send(old, None, &[], V1));
+        let stream = sending.send(new, Some(old), &[], V1);
+        target.receive(&sending, new, &stream);
+    }
+}
