@@ -4,6 +4,8 @@
 //! [`StreamWriter`] turn its bytes into [`Command`]s and back. [`dump`] shows them as text. A [`Sender`] makes them of a
 //! read-only subvolume.
 //!
+//! [`write_behind`] writes a stream on a thread of its own.
+//!
 //! [`Receiver`] does the commands of a stream to a [`Target`].
 //! [`Diff`] tells what changed between two snapshots, without a stream.
 
@@ -12,6 +14,7 @@ mod dump;
 mod format;
 mod receive;
 mod send;
+mod write_behind;
 
 pub use diff::{
     Attributes, ByteRange, ChangeKind, Diff, DiffEntry, DiffError, DiffTime, EntryType,
@@ -28,3 +31,4 @@ pub use receive::{
     Sent, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };
 pub use send::{CommandSink, CorruptFile, SendError, SendOptions, Sender};
+pub use write_behind::{WriteBehind, write_behind};

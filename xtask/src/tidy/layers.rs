@@ -95,7 +95,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
-    ("stream", &["diff format", "dump receive send"]),
+    ("stream", &["diff format write_behind", "dump receive send"]),
     (
         "check",
         &[

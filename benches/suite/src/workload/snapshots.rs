@@ -9,7 +9,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use ubtrfs_engine::{OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_stream::{Command as StreamCommand, SendOptions, Sender, StreamVersion, StreamWriter};
+use ubtrfs_stream::{
+    Command as StreamCommand, SendError, SendOptions, Sender, StreamVersion, StreamWriter,
+    write_behind,
+};
 
 use super::GIB;
 use super::fio::drop_caches;
@@ -22,7 +25,6 @@ use crate::stage::Stage;
 
 const VOLUME_BYTES: u64 = 64 * GIB;
 const FILES_PER_DIR: u64 = 1000;
-const BUFFER_BYTES: usize = 1 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
 /// What is sent of a volume.
@@ -148,7 +150,7 @@ impl Write for Counter {
     }
 }
 
-fn send_by_library(sent: &Sent<'_>, out: &mut dyn Write) -> Result<f64> {
+fn send_by_library(sent: &Sent<'_>, out: &mut (dyn Write + Send)) -> Result<f64> {
     let volume = Volume::open(&[sent.image.to_owned()], &OpenOptions::new())?;
     let top = volume.root_dir(RootId::FS_TREE)?;
     let open = |name: &str| -> Result<Snapshot> {
@@ -162,11 +164,13 @@ fn send_by_library(sent: &Sent<'_>, out: &mut dyn Write) -> Result<f64> {
     if let Some(parent) = &parent {
         sender = sender.parent(parent);
     }
-    let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
-    let mut writer = StreamWriter::new(out, StreamVersion::V1)?;
-    sender.send(&mut writer)?;
-    writer.write(&StreamCommand::End)?;
-    writer.into_inner().flush()?;
+    let (sent, written) = write_behind(out, |behind| -> Result<(), SendError> {
+        let mut writer = StreamWriter::new(behind, StreamVersion::V1)?;
+        sender.send(&mut writer)?;
+        Ok(writer.write(&StreamCommand::End)?)
+    });
+    sent?;
+    written?;
     Ok(begin.elapsed().as_secs_f64())
 }
 

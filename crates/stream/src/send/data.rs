@@ -5,15 +5,17 @@
 //!   anywhere, and what was cut off does not come back.
 
 use std::ops::Range;
+use std::sync::mpsc;
+use std::thread;
 
-use ubtrfs_engine::FileId;
+use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES};
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::FileKind;
 use ubtrfs_tree::Item;
 
 use super::clones::Clonable;
-use super::error::{CorruptFile, Result};
+use super::error::{CorruptFile, Result, SendError};
 use super::extents::{DiskRange, FileMap, Stored, item_range};
 use super::job::Job;
 use super::update::Update;
@@ -24,6 +26,8 @@ const V1_WRITE_BYTES: u64 = 48 << 10;
 const V2_WRITE_BYTES: u64 = 128 << 10;
 /// What is read at once.
 const READ_BYTES: u64 = 1 << 20;
+/// From this on, data is read beside the writing of what was read before.
+const READ_BESIDE_BYTES: u64 = 4 << 20;
 /// Punch a hole, and keep the size.
 const PUNCH_HOLE: u32 = 3;
 
@@ -345,22 +349,83 @@ impl Job<'_> {
     fn write_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
         let snapshot = self.new.snapshot;
         let id = FileId::new(snapshot.id(), InodeNr(update.ino));
-        let mut buffer = vec![0; READ_BYTES.min(range.end - range.start) as usize];
-        let mut at = range.start;
-        while at < range.end {
-            let len = READ_BYTES.min(range.end - at) as usize;
-            let part = &mut buffer[..len];
-            if snapshot.volume().read(id, at, part)? != len {
-                return Err(self.new.corrupt(update.ino, CorruptFile::ShortRead));
-            }
-            let path = &update.path;
-            for (number, data) in part.chunks(self.max_write() as usize).enumerate() {
-                let offset = at + number as u64 * self.max_write();
-                self.write(&Command::Write { path, offset, data })?;
-            }
-            at += len as u64;
-        }
         update.data.wrote_to(range.end);
-        Ok(())
+        let mut reads = Reads {
+            volume: snapshot.volume(),
+            id,
+            range: range.clone(),
+        };
+        if range.end - range.start < READ_BESIDE_BYTES {
+            let mut at = range.start;
+            while let Some(data) = reads.next_part(Vec::new()) {
+                at += self.write_part(update, at, &data?)?;
+            }
+            return Ok(());
+        }
+        let (full, to_send) = mpsc::sync_channel(1);
+        let (sent, empty) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for buffer in [Vec::new(), Vec::new()].into_iter().chain(empty) {
+                    let Some(part) = reads.next_part(buffer) else {
+                        return;
+                    };
+                    // The sender may have failed.
+                    if full.send(part).is_err() {
+                        return;
+                    }
+                }
+            });
+            // An error drops both, which ends the thread.
+            let (to_send, sent) = (to_send, sent);
+            let mut at = range.start;
+            for data in to_send {
+                let data = data?;
+                at += self.write_part(update, at, &data)?;
+                // There may be no more to read.
+                let _ = sent.send(data);
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes data that was read at an offset. Returns its length.
+    fn write_part(&mut self, update: &Update, at: u64, data: &[u8]) -> Result<u64> {
+        let len = data.len() as u64;
+        let path = &update.path;
+        for (number, data) in data.chunks(self.max_write() as usize).enumerate() {
+            let offset = at + number as u64 * self.max_write();
+            self.write(&Command::Write { path, offset, data })?;
+        }
+        Ok(len)
+    }
+}
+
+/// Reads a range of a file in parts.
+struct Reads<'a> {
+    volume: &'a Volume,
+    id: FileId,
+    range: Range<u64>,
+}
+
+impl Reads<'_> {
+    /// None behind the last part.
+    fn next_part(&mut self, mut buffer: Vec<u8>) -> Option<Result<Vec<u8>>> {
+        let at = self.range.start;
+        let len = READ_BYTES.min(self.range.end - at);
+        if len == 0 {
+            return None;
+        }
+        buffer.resize(len as usize, 0);
+        self.range.start += len;
+        Some(match self.volume.read(self.id, at, &mut buffer) {
+            Ok(read) if read == buffer.len() => Ok(buffer),
+            Ok(_) => Err(SendError::Corrupt {
+                root: self.id.root,
+                ino: self.id.ino,
+                what: CorruptFile::ShortRead,
+            }),
+            Err(error) => Err(error.into()),
+        })
     }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail};
 use ubtrfs_engine::{Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_stream::{Command, SendOptions, Sender, StreamVersion, StreamWriter};
+use ubtrfs_stream::{
+    Command, SendError, SendOptions, Sender, StreamVersion, StreamWriter, WriteBehind, write_behind,
+};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::volume_access::location::{Location, VolumeOptions};
@@ -85,16 +87,14 @@ impl Send {
             for clone in &clones {
                 sender = sender.clone_source(&clone.snapshot);
             }
-            let sink = output.sink(console);
-            let mut writer = match is_begun && self.one_stream {
-                true => StreamWriter::resume(sink, options.version),
-                false => StreamWriter::new(sink, options.version).map_err(output::told)?,
-            };
+            let begins = !is_begun || !self.one_stream;
             is_begun = true;
-            sender.send(&mut writer).map_err(output::told_of_send)?;
-            if !self.one_stream {
-                writer.write(&Command::End).map_err(output::told)?;
-            }
+            let mut sink = output.sink(console);
+            let (sent, written) = write_behind(&mut sink, |behind| {
+                self.send(&sender, behind, options.version, begins)
+            });
+            sent.map_err(output::told_of_send)?;
+            written.map_err(|error| output::told(error.into()))?;
             // With clone sources alone, each is one for those after it.
             if !self.clones.is_empty() && parent.is_none() {
                 clones.push(subvolume);
@@ -107,6 +107,24 @@ impl Send {
         let finished = output.finish(console);
         console.end_progress();
         finished
+    }
+
+    fn send(
+        &self,
+        sender: &Sender<'_>,
+        out: &mut WriteBehind,
+        version: StreamVersion,
+        begins: bool,
+    ) -> Result<(), SendError> {
+        let mut writer = match begins {
+            true => StreamWriter::new(out, version)?,
+            false => StreamWriter::resume(out, version),
+        };
+        sender.send(&mut writer)?;
+        if !self.one_stream {
+            writer.write(&Command::End)?;
+        }
+        Ok(())
     }
 
     fn check(&self) -> anyhow::Result<()> {

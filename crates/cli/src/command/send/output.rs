@@ -20,7 +20,7 @@ pub(super) enum Output {
 
 /// Takes the bytes of a stream, and shows how many there were.
 pub(super) struct Sink<'o> {
-    out: &'o mut dyn Write,
+    out: &'o mut (dyn Write + Send),
     progress: Option<ProgressBar>,
 }
 
@@ -54,7 +54,7 @@ impl Output {
 
     pub(super) fn sink<'o>(&'o mut self, console: &'o mut Console) -> Sink<'o> {
         let progress = console.progress().cloned();
-        let out: &mut dyn Write = match self {
+        let out: &mut (dyn Write + Send) = match self {
             Output::File(file) => file,
             Output::Standard => &mut console.out,
         };
