@@ -1,0 +1,48 @@
+//! Programs that make backups and keep snapshots, on mounts of the kernel's btrfs: with ours as their `btrfs` they do what
+//! they do with btrfs-progs.
+//!
+//! Needs root, the kernel's btrfs, btrfs-progs, and the programs; without them the tests say so and pass.
+
+mod btrbk;
+mod snapper;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ubtrfs_sim::kernel;
+
+pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
+
+/// Whether there is all that a test needs.
+pub(crate) fn ready(test: &str, programs: &[&str]) -> bool {
+    if !kernel::or_skip(test) {
+        return false;
+    }
+    let is_absent = |program: &&&str| {
+        let version = Command::new(program).arg("--version").output();
+        !version.is_ok_and(|output| output.status.success())
+    };
+    if let Some(absent) = programs.iter().find(is_absent) {
+        // Past the capture of the test harness.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED {test}: no {absent}: scripts/setup installs it"
+        );
+        return false;
+    }
+    true
+}
+
+/// Runs a script of bash. A folder `bin` in `dir` comes first among those of programs.
+pub(crate) fn script(dir: &Path, script: &str) -> Output {
+    let mut command = Command::new("bash");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}/bin:{path}:/usr/sbin:/sbin", dir.display());
+    command.args(["-euo", "pipefail", "-c", script]);
+    command
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C");
+    command.output().unwrap()
+}
