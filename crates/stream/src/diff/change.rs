@@ -38,7 +38,8 @@ impl Inode {
     }
 
     pub(super) fn is_same(&self, other: &Inode) -> bool {
-        self.item.generation == other.item.generation && self.entry_type == other.entry_type
+        let identity = |of: &Inode| (of.item.generation, of.entry_type, of.item.rdev);
+        identity(self) == identity(other)
     }
 }
 

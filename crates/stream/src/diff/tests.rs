@@ -20,7 +20,11 @@ const MEMORY_BYTES: usize = 1 << 20;
 
 fn volume() -> Arc<Volume> {
     let device = new_volume(&MkfsOptions::default(), DEVICE_BYTES);
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    open(&(Arc::new(device) as Arc<dyn BlockDevice>))
+}
+
+fn open(device: &Arc<dyn BlockDevice>) -> Arc<Volume> {
+    let device = Arc::clone(device);
     let options = OpenOptions::new().writable(true).commit_interval(None);
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
 }
@@ -337,4 +341,80 @@ fn data_ranges_are_what_was_written() {
         [range(8192, 12_288), range(1 << 20, (1 << 20) + 100)]
     );
     assert!(!entry.data_is_coarse);
+}
+
+/// Kind, path, and where it was, without the root directory and snapshots.
+fn shown(entries: &[DiffEntry]) -> Vec<(ChangeKind, &str, Option<&str>)> {
+    entries
+        .iter()
+        .filter(|entry| !entry.path.is_empty() && entry.entry_type != EntryType::Subvolume)
+        .map(|entry| {
+            let from = entry.renamed_from.as_deref();
+            (
+                entry.kind,
+                std::str::from_utf8(&entry.path).unwrap(),
+                from.map(|from| std::str::from_utf8(from).unwrap()),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn files_move_to_a_directory_with_the_number_of_the_first() {
+    let device: Arc<dyn BlockDevice> = Arc::new(new_volume(&MkfsOptions::default(), DEVICE_BYTES));
+    let first = open(&device);
+    let at = top(&first);
+    first.create(at, b"file", &NewInode::file(0o644)).unwrap();
+    let dir = first
+        .create(at, b"before", &NewInode::directory(0o755))
+        .unwrap();
+    let moves = |volume: &Volume, from, to| {
+        volume
+            .rename(from, b"file", (to, b"file"), RenameMode::Replace)
+            .unwrap();
+    };
+    moves(&first, at, dir);
+    drop(snapshot(&first, "old"));
+    moves(&first, dir, at);
+    first.rmdir(at, b"before").unwrap();
+    first.sync().unwrap();
+    drop(first);
+    // Numbers above all that are there are given out again.
+    let second = open(&device);
+    let again = second
+        .create(at, b"after", &NewInode::directory(0o755))
+        .unwrap();
+    assert_eq!(again.ino, dir.ino);
+    moves(&second, at, again);
+    let new = snapshot(&second, "new");
+    let old = second.resolve(at, b"old").unwrap().root;
+    let old = Snapshot::open(&second, old).unwrap();
+    let entries = entries_with(&old, &new, MEMORY_BYTES);
+    let wanted = [
+        (ChangeKind::Added, "after", None),
+        (ChangeKind::Renamed, "after/file", Some("before/file")),
+        (ChangeKind::Removed, "before", None),
+    ];
+    assert_eq!(shown(&entries), wanted);
+}
+
+#[test]
+fn root_directories_of_other_origin_are_compared() {
+    let volume = volume();
+    let roots = [0o700, 0o755].map(|mode| {
+        let name = format!("{mode:o}");
+        let root = NewInode::directory(mode);
+        let id = volume
+            .create_subvolume(top(&volume), name.as_bytes(), &root)
+            .unwrap();
+        volume.sync().unwrap();
+        volume.set_read_only(id, true).unwrap();
+        Snapshot::open(&volume, id).unwrap()
+    });
+    let entries = entries_with(&roots[0], &roots[1], MEMORY_BYTES);
+    let [entry] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    let modes = [&entry.old, &entry.new].map(|side| side.as_ref().unwrap().mode);
+    assert_eq!((entry.kind, modes), (ChangeKind::Changed, [0o700, 0o755]));
 }

@@ -1,6 +1,6 @@
 //! One walk through what differs: collects the items of an inode, and tells what became of its names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ubtrfs_engine::{Comparison, Difference, Snapshot};
 use ubtrfs_format::ids::InodeNr;
@@ -13,8 +13,14 @@ use super::error::DiffError;
 use super::paths::{Name, Paths};
 use super::sorter::{Sorted, Sorter};
 
+/// How many answers about directories are remembered.
+const MAX_KNOWN_DIRS: usize = 1 << 16;
+
 pub(super) struct Walk<'a> {
+    old: &'a Snapshot,
     new: &'a Snapshot,
+    /// Whether directories of these numbers are others in both snapshots.
+    replaced_dirs: HashMap<u64, bool>,
     comparison: Comparison,
     old_paths: Paths<'a>,
     new_paths: Paths<'a>,
@@ -24,7 +30,9 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(super) fn new(old: &'a Snapshot, new: &'a Snapshot, memory_bytes: usize) -> Walk<'a> {
         Walk {
+            old,
             new,
+            replaced_dirs: HashMap::new(),
             comparison: new.compare_with(Some(old)),
             old_paths: Paths::new(old),
             new_paths: Paths::new(new),
@@ -100,7 +108,9 @@ impl<'a> Walk<'a> {
         let old = change.old.filter(Inode::has_name);
         let new = change.new.filter(Inode::has_name);
         match (old, new) {
-            (Some(old), Some(new)) if old.is_same(&new) => self.report_kept(change, old, new),
+            (Some(old), Some(new)) if change.inode == self.top() || old.is_same(&new) => {
+                self.report_kept(change, old, new)
+            }
             (old, new) => {
                 if let Some(old) = old {
                     self.report_removed(change.inode, old)?;
@@ -111,6 +121,11 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// The root directory, which is one in both, whatever their origin.
+    fn top(&self) -> u64 {
+        self.new.root_dir().ino.0
     }
 
     /// Tells of an inode that is gone. Of one whose number was given out again not all names differ.
@@ -150,6 +165,11 @@ impl<'a> Walk<'a> {
         let mut gone = gone.into_iter();
         let mut come = come.into_iter();
         let mut entries = Vec::new();
+        for [from, to] in self.moved_by_number(&change)? {
+            let mut entry = of_it(to, ChangeKind::Renamed);
+            entry.renamed_from = Some(from);
+            entries.push(entry);
+        }
         let (mut left, mut added) = (None, None);
         loop {
             match (gone.next(), come.next()) {
@@ -197,6 +217,50 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Old and new paths of names that are the same, in another directory that has got the number of the first.
+    fn moved_by_number(&mut self, change: &Change) -> Result<Vec<[Vec<u8>; 2]>, DiffError> {
+        let mut moved = Vec::new();
+        if change.inode == self.top() {
+            return Ok(moved);
+        }
+        for name in self.new_paths.all_names(change.inode)? {
+            if change.new_names.contains(&name) && !change.old_names.contains(&name) {
+                continue;
+            }
+            if self.is_replaced_dir(name.0)? {
+                let from = self.old_paths.of_name(&name)?;
+                let to = self.new_paths.of_name(&name)?;
+                if from != to {
+                    moved.push([from, to]);
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether a directory has the number that another one has in the old snapshot.
+    fn is_replaced_dir(&mut self, dir: u64) -> Result<bool, DiffError> {
+        if dir == self.top() {
+            return Ok(false);
+        }
+        if let Some(&known) = self.replaced_dirs.get(&dir) {
+            return Ok(known);
+        }
+        let inode = |of: &Snapshot| -> Result<Option<Inode>, DiffError> {
+            let item = of.view().get(&Key::new(dir, KeyType::INODE_ITEM, 0))?;
+            Ok(item.and_then(|item| Inode::decode(&item)))
+        };
+        let is_replaced = match (inode(self.old)?, inode(self.new)?) {
+            (Some(old), Some(new)) => !old.is_same(&new),
+            _ => false,
+        };
+        if self.replaced_dirs.len() >= MAX_KNOWN_DIRS {
+            self.replaced_dirs.clear();
+        }
+        self.replaced_dirs.insert(dir, is_replaced);
+        Ok(is_replaced)
+    }
+
     /// The path of the first name that was there before and is there still; "" of the top.
     fn kept_path(
         &mut self,
@@ -204,7 +268,7 @@ impl<'a> Walk<'a> {
         differing: &BTreeSet<Name>,
         links: &[DiffEntry],
     ) -> Result<Vec<u8>, DiffError> {
-        if inode == self.new.root_dir().ino.0 {
+        if inode == self.top() {
             return Ok(Vec::new());
         }
         let names = match links.iter().any(|link| link.kind == ChangeKind::Added) {
