@@ -54,6 +54,8 @@ pub enum Error {
     },
     #[error("the volume is a seed, which is only read")]
     Seed,
+    #[error("no device of the volume takes discards")]
+    NoDiscard,
     #[error("no space left on device")]
     NoSpace,
     #[error("the file would be too large")]

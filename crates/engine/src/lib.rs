@@ -24,6 +24,9 @@ pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::SpaceKind;
 pub use ubtrfs_format::item::{FileKind, FileTime};
+pub use ubtrfs_transaction::discard::{
+    DISCARD_SIZES, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats,
+};
 pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_transaction::{
     CommitPhases, ExtentUser, FileId, Lifetime, RootsOfBlocks, Unlogged, Waits, WriterStats,

@@ -7,6 +7,7 @@
 
 mod backref;
 pub mod csum_tree;
+pub mod discard;
 mod error;
 mod file_id;
 pub mod lock;

@@ -146,7 +146,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         | EngineError::NotASymlink(_)
         | EngineError::NotAFile(_)
         | EngineError::NotASubvolume => Kind::InvalidInput,
-        EngineError::XattrNamespace => Kind::Unsupported,
+        EngineError::XattrNamespace | EngineError::NoDiscard => Kind::Unsupported,
         EngineError::Ref(_)
         | EngineError::NoSuchTree(_)
         | EngineError::Corrupt { .. }

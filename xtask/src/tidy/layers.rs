@@ -65,7 +65,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "error",
             "lock",
             "space roots",
-            "csum_tree backref",
+            "csum_tree backref discard",
             "transaction",
         ],
     ),

@@ -5,6 +5,7 @@
 //!   each other nor a device extent that is in use.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
@@ -76,6 +77,11 @@ impl DeviceHoles {
 
     pub fn free_bytes(&self) -> u64 {
         self.free_bytes
+    }
+
+    /// The holes, ascending.
+    pub fn holes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.holes.iter().map(|(&start, &end)| start..end)
     }
 
     /// How many superblock copies lie in holes.

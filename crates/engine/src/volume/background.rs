@@ -34,7 +34,7 @@ impl Volume {
         written
     }
 
-    /// Syncs as [`Volume::sync`] does, and leaves the volume alone from then on.
+    /// Syncs as [`Volume::sync`] does, and leaves the volume alone from then on. Nothing is discarded but on request.
     ///
     /// Deleted subvolumes and inodes without a name stay as they are until an operation changes something, or until the
     /// next opening.
@@ -50,6 +50,7 @@ impl Volume {
                 break;
             }
         }
+        manager.discard.wait_until_idle();
         Ok(())
     }
 
@@ -83,7 +84,11 @@ impl Volume {
             .transactions()?
             .threads
             .set_commit_interval(interval);
-        let threads: [(&str, Duty); 2] = [("ubtrfs-commit", commit), ("ubtrfs-write", write_back)];
+        let threads: [(&str, Duty); 3] = [
+            ("ubtrfs-commit", commit),
+            ("ubtrfs-write", write_back),
+            ("ubtrfs-discard", discard),
+        ];
         for (name, run) in threads {
             let manager = Arc::clone(self.inodes.transactions()?);
             let volume = Arc::downgrade(self);
@@ -96,7 +101,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Commits what is left and ends the background threads.
+    /// Commits what is left and ends the background threads. Discards what waits, for as long as
+    /// `OpenOptions::discard_at_close` says.
     ///
     /// Until then these may hold the volume for a moment. After this call, dropping the last handle closes the devices.
     /// The volume takes no changes any more and nothing is written, even if the call fails. Does nothing on a volume
@@ -114,6 +120,10 @@ impl Volume {
         manager.stop_background();
         let synced = self.sync();
         let outcome = synced.and_then(|()| self.remove_spare_groups(manager));
+        if outcome.is_ok() {
+            manager.release_freed();
+            manager.discard.finish();
+        }
         manager.close();
         outcome
     }
@@ -184,4 +194,9 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
             manager.threads.want_commit();
         }
     }
+}
+
+/// Discards what was freed some time ago. Waits for nobody.
+fn discard(manager: &TransactionManager, _: &Weak<Volume>) {
+    manager.discard_in_background();
 }

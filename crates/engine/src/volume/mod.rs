@@ -6,6 +6,7 @@ mod attributes;
 mod background;
 mod clear_log;
 mod data;
+mod discard;
 mod lifetime;
 mod memory;
 mod names;

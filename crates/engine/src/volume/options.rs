@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ubtrfs_device::{Access, CopyChoice, PoolOptions};
 use ubtrfs_transaction::TransactionOptions;
+use ubtrfs_transaction::discard::{DiscardDelays, DiscardLimits, DiscardMode, DiscardOptions};
 use ubtrfs_transaction::roots::{Rescue, RootsOptions};
 use ubtrfs_tree::StoreOptions;
 
@@ -29,6 +30,7 @@ pub struct OpenOptions {
     pub(super) free_space_tree: bool,
     pub(super) acls: bool,
     pub(super) fsync_log: bool,
+    pub(super) discard: DiscardOptions,
     pub(super) data: DataOptions,
 }
 
@@ -49,6 +51,10 @@ impl Default for OpenOptions {
             free_space_tree: false,
             acls: true,
             fsync_log: true,
+            discard: DiscardOptions {
+                at_close: Duration::from_secs(10),
+                ..DiscardOptions::default()
+            },
             data: DataOptions::default(),
         }
     }
@@ -139,6 +145,42 @@ impl OpenOptions {
     #[must_use]
     pub fn fsync_log(mut self, wanted: bool) -> Self {
         self.fsync_log = wanted;
+        self
+    }
+
+    /// When freed space is discarded. None, as if nothing is said, is `Async` where a device takes discards.
+    #[must_use]
+    pub fn discard(mut self, mode: Option<DiscardMode>) -> Self {
+        self.discard.mode = mode;
+        self
+    }
+
+    /// How fast the background discards (`Volume::set_discard_limits`).
+    #[must_use]
+    pub fn discard_limits(mut self, limits: DiscardLimits) -> Self {
+        self.discard.limits = limits;
+        self
+    }
+
+    /// How long freed space waits for the background, in the hope that it is used again.
+    #[must_use]
+    pub fn discard_delays(mut self, delays: DiscardDelays) -> Self {
+        self.discard.delays = delays;
+        self
+    }
+
+    /// Has the background discard free space of metadata, which it does not if nothing is said.
+    #[must_use]
+    pub fn discard_metadata(mut self, metadata: bool) -> Self {
+        self.discard.metadata = metadata;
+        self
+    }
+
+    /// For how long closing goes on with what waits for the background, so that the image of a deleted file is small
+    /// afterwards. 10 s if nothing is said; at once with zero.
+    #[must_use]
+    pub fn discard_at_close(mut self, at_most: Duration) -> Self {
+        self.discard.at_close = at_most;
         self
     }
 
@@ -238,6 +280,7 @@ impl OpenOptions {
             delta_bytes: self.delta_bytes,
             clear_free_space_tree: self.clear_free_space_tree,
             free_space_tree: self.free_space_tree,
+            discard: self.discard,
         }
     }
 

@@ -6,8 +6,8 @@ use super::{OpenOptions, Volume};
 use crate::error::Result;
 
 impl Volume {
-    /// Takes from `options` what can change while the volume is open: `compress`, `max_inline_bytes`, `no_data_cow`,
-    /// `no_data_sum`, `flush_on_commit`, `lazy_times`, and a `commit_interval` if it has one already. What has been
+    /// Takes from `options` what can change while the volume is open. That is `compress`, `max_inline_bytes`, `no_data_cow`,
+    /// `no_data_sum`, `flush_on_commit`, `lazy_times`, `discard`, and a `commit_interval` if it has one already. What has been
     /// written so far may be stored either way.
     ///
     /// Errors: as `sync`.
@@ -17,6 +17,7 @@ impl Volume {
         if let Some(interval) = options.commit_interval {
             manager.threads.set_commit_interval(interval);
         }
+        manager.discard.set_mode(options.discard.mode);
         self.roots.set_new_file_flags(options.data.new_file_flags());
         let settings = &self.inodes.settings;
         settings.set_max_inline_bytes(options.data.max_inline_bytes);

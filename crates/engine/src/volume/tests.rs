@@ -1,6 +1,7 @@
 //! Transactions through the whole of a volume, some of raw edits: the kernel's tools judge what was committed.
 
 mod commit;
+mod discard;
 mod earlier_roots;
 mod pending_subvolumes;
 mod room;

@@ -27,7 +27,7 @@ pub(super) fn errno(error: Error) -> Errno {
             Errno::PERM
         }
         Error::NoXattr => Errno::NODATA,
-        Error::XattrNamespace => Errno::OPNOTSUPP,
+        Error::XattrNamespace | Error::NoDiscard => Errno::OPNOTSUPP,
         Error::FileTooBig => Errno::FBIG,
         Error::TooManySymlinks => Errno::LOOP,
         // The kernel holds a node whose file, or whose subvolume, is gone.

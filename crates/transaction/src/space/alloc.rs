@@ -181,6 +181,7 @@ impl Space {
         bytes.checked_div(count)
     }
 
+    /// TRIM-GATE-1
     fn search(
         &self,
         kind: SpaceKind,
@@ -189,6 +190,23 @@ impl Space {
         transid: Transid,
         take: impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), SpaceError> {
+        let moment = self.trim_gate.moment();
+        let found = self.search_once(kind, flags, wanted, transid, &take);
+        if found.is_ok() || self.trim_gate.was_quiet_since(moment) {
+            return found;
+        }
+        let _stopped = self.trim_gate.stop();
+        self.search_once(kind, flags, wanted, transid, &take)
+    }
+
+    fn search_once(
+        &self,
+        kind: SpaceKind,
+        flags: BlockGroupFlags,
+        wanted: &Wanted,
+        transid: Transid,
+        take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+    ) -> Result<(u64, u64), SpaceError> {
         let long = Wanted {
             min_bytes: wanted.bytes.min(CLUSTER_BYTES).max(wanted.min_bytes),
             ..*wanted
@@ -196,11 +214,11 @@ impl Space {
         let mut grown = None;
         loop {
             let made = self.chunks_made();
-            if let Some(found) = self.search_groups(flags, &long, &take) {
+            if let Some(found) = self.search_groups(flags, &long, take) {
                 return Ok(found);
             }
             if (grown.is_some() || self.likes_pieces(kind))
-                && let Some(found) = self.search_groups(flags, wanted, &take)
+                && let Some(found) = self.search_groups(flags, wanted, take)
             {
                 return Ok(found);
             }
@@ -221,7 +239,7 @@ impl Space {
                 Ok(len) => grown = Some(len),
                 Err(error) => {
                     drop(chunks);
-                    let pieces = self.search_groups(flags, wanted, &take);
+                    let pieces = self.search_groups(flags, wanted, take);
                     return pieces.ok_or(match error {
                         SpaceError::NoSpace { .. } => no_space,
                         other => other,

@@ -14,6 +14,8 @@
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
 //! Not here: which group is asked (`alloc`), the order of pinning and commits.
 
+mod trim;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +29,9 @@ use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
 use super::nocow::NocowWriters;
 use super::space_info::{SpaceInfo, replace};
 use crate::error::Error;
+use trim::TrimState;
+
+pub use trim::TrimRegion;
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +70,7 @@ pub struct BlockGroup {
 struct GroupState {
     free: Free,
     pinned: u64,
+    trim: TrimState,
     /// What `SpaceInfo::free_bytes` has of this group.
     counted_room: u64,
     counted_used: u64,
@@ -115,6 +121,7 @@ impl BlockGroup {
             state: Mutex::new(GroupState {
                 free: Free::NotLoaded(BTreeMap::new()),
                 pinned: 0,
+                trim: TrimState::of(created == Some(Transid(0))),
                 counted_room: 0,
                 counted_used: 0,
                 removed: false,
@@ -263,7 +270,10 @@ impl BlockGroup {
         wanted: &Wanted,
         source: &dyn FreeSpaceSource,
     ) -> Option<(u64, u64)> {
-        self.with_free(source, |free| free.allocate(wanted))
+        self.with_free(source, |free| {
+            let found = free.allocate(wanted)?;
+            Some((found, found.1))
+        })
     }
 
     /// Takes the first `bytes` of the space found.
@@ -274,23 +284,27 @@ impl BlockGroup {
         source: &dyn FreeSpaceSource,
     ) -> Option<(u64, u64)> {
         self.with_free(source, |free| {
-            let (start, len) = free.find(wanted)?;
-            free.remove(start, bytes).ok()?;
-            Some((start, len))
+            let found = free.find(wanted)?;
+            free.remove(found.0, bytes).ok()?;
+            Some((found, bytes))
         })
     }
 
     /// Takes exactly this, if it is free.
     pub(super) fn allocate_at(&self, start: u64, len: u64, source: &dyn FreeSpaceSource) -> bool {
-        let taken = self.with_free(source, |free| free.remove(start, len).ok());
+        let taken = self.with_free(source, |free| {
+            free.remove(start, len).ok()?;
+            Some(((start, len), len))
+        });
         taken.is_some()
     }
 
-    fn with_free<T>(
+    /// `take` returns what it has found, and how much of that it took from its front.
+    fn with_free(
         &self,
         source: &dyn FreeSpaceSource,
-        take: impl FnOnce(&mut FreeSpace) -> Option<T>,
-    ) -> Option<T> {
+        take: impl FnOnce(&mut FreeSpace) -> Option<((u64, u64), u64)>,
+    ) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         if self.nocow_writers.is_closed() || state.removed {
             return None;
@@ -300,8 +314,12 @@ impl BlockGroup {
             Free::Loaded(free) => take(free),
             Free::NotLoaded(_) | Free::Unusable => None,
         };
+        if let Some(((start, _), len)) = taken {
+            // TRIM-1
+            self.note_reuse(&mut state, start, len);
+        }
         self.recount(&mut state);
-        taken
+        taken.map(|(found, _)| found)
     }
 
     fn load(&self, state: &mut GroupState, source: &dyn FreeSpaceSource) {
@@ -366,6 +384,8 @@ impl BlockGroup {
         if let Free::Loaded(free) = &mut state.free {
             let added = free.add(start, len);
             self.judge(&mut state, added);
+            let freed = start..start + len;
+            self.note_untrimmed(&mut state, std::slice::from_ref(&freed));
         }
         self.recount(&mut state);
     }
@@ -378,7 +398,9 @@ impl BlockGroup {
             }
             // Blocks of a log are pinned at the mount, though the free-space tree calls them free.
             Free::Loaded(free) => {
-                free.exclude(start, len);
+                if free.exclude(start, len) > 0 {
+                    state.trim.remove(start, len);
+                }
             }
             Free::Unusable => {}
         }
@@ -409,6 +431,7 @@ impl BlockGroup {
         state.pinned = state.pinned.saturating_sub(bytes);
         self.info.pinned.fetch_sub(bytes, Ordering::SeqCst);
         self.judge(&mut state, wrong);
+        self.note_untrimmed(&mut state, ranges);
         self.recount(&mut state);
     }
 
@@ -420,16 +443,21 @@ impl BlockGroup {
         }
     }
 
-    /// Takes an empty group out of the sums. False if something is in it, or on its way.
-    pub(super) fn retire(&self) -> bool {
-        let mut state = self.state.lock();
+    /// Whether nothing is in it or on its way.
+    fn is_wholly_free(&self, state: &GroupState) -> bool {
         let full = self.len - self.superblock_bytes();
         let is_empty = match &state.free {
             Free::NotLoaded(_) => true,
             Free::Loaded(free) => free.free_bytes() == full,
             Free::Unusable => false,
         };
-        if !is_empty || self.used() != 0 || state.pinned != 0 || state.removed {
+        is_empty && self.used() == 0 && state.pinned == 0 && !state.removed
+    }
+
+    /// Takes an empty group out of the sums. False if something is in it, or on its way.
+    pub(super) fn retire(&self) -> bool {
+        let mut state = self.state.lock();
+        if !self.is_wholly_free(&state) {
             return false;
         }
         state.removed = true;
@@ -453,6 +481,7 @@ impl BlockGroup {
 
     /// SPACE-INFO-1
     fn recount(&self, state: &mut GroupState) {
+        self.recount_trims(state);
         let (mut free_bytes, mut longest, mut runs) = match &state.free {
             Free::NotLoaded(_) => {
                 let taken = self.used().saturating_add(state.pinned);
@@ -460,7 +489,11 @@ impl BlockGroup {
                 let free_bytes = self.len.saturating_sub(taken);
                 (free_bytes, free_bytes, 1)
             }
-            Free::Loaded(free) => (free.free_bytes(), free.longest_bytes(), free.run_count()),
+            Free::Loaded(free) => {
+                // TRIM-3
+                let free_bytes = free.free_bytes() + state.trim.out;
+                (free_bytes, free.longest_bytes(), free.run_count())
+            }
             Free::Unusable => (0, 0, 0),
         };
         let allocated = match &state.free {

@@ -9,6 +9,7 @@
 //!
 //! Not here: sizes and places, the items' bytes (`device::chunk_layout`).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,6 +58,19 @@ impl Chunks {
         bytes.fold(0, u64::saturating_add)
     }
 
+    pub(super) fn devids(&self) -> Vec<DevId> {
+        self.devices.iter().map(|device| device.devid).collect()
+    }
+
+    /// The unallocated space of a device.
+    pub(super) fn holes(&self, devid: DevId) -> impl Iterator<Item = Range<u64>> {
+        let device = self
+            .devices
+            .iter()
+            .find(move |device| device.devid == devid);
+        device.into_iter().flat_map(DeviceHoles::holes)
+    }
+
     fn device(&mut self, devid: DevId) -> Option<&mut DeviceHoles> {
         self.devices.iter_mut().find(|device| device.devid == devid)
     }
@@ -69,13 +83,20 @@ pub struct RemovedGroup {
     pub(crate) items: ChunkItems,
     extents: Vec<(DevId, Physical)>,
     stripe_bytes: u64,
+    may_be_untrimmed: bool,
 }
 
 impl RemovedGroup {
+    /// What it took on the devices: device, offset and length.
+    pub(crate) fn device_ranges(&self) -> impl Iterator<Item = (DevId, u64, u64)> {
+        let extents = self.extents.iter();
+        extents.map(|&(devid, physical)| (devid, physical.0, self.stripe_bytes))
+    }
+
     fn give_back(&self, chunks: &mut Chunks) {
-        for &(devid, physical) in &self.extents {
+        for (devid, offset, len) in self.device_ranges() {
             if let Some(device) = chunks.device(devid) {
-                device.give_back(physical.0, self.stripe_bytes);
+                device.give_back(offset, len);
             }
         }
     }
@@ -180,6 +201,12 @@ impl Space {
         let (sectorsize, count) = (self.params.sectorsize, stripes.len());
         let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
         let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
+        let places = layout.stripes.iter();
+        let untrimmed = places.map(|&(device, start)| {
+            let range = start..start + layout.stripe_bytes;
+            self.unallocated.take(chunks.devices[device].devid, range)
+        });
+        let untrimmed: u64 = untrimmed.sum();
         // NEWCHUNK-3
         self.pool.add_chunk(logical, &head, &stripes)?;
         let chunk = self.pool.chunk_map().get(logical)?;
@@ -195,8 +222,11 @@ impl Space {
         let group = BlockGroup::new(new, created, u64::from(sectorsize), info);
         let items = self.items_of(&chunk);
         chunks.new.push((Arc::clone(&group), items));
-        self.groups.insert(group);
+        self.groups.insert(Arc::clone(&group));
         self.chunks_made.fetch_add(1, Ordering::SeqCst);
+        if untrimmed > 0 {
+            group.set_untrimmed();
+        }
         tracing::info!(%logical, len = chunk.len_bytes(), ?flags, "new chunk");
         Ok(chunk.len_bytes())
     }
@@ -267,7 +297,11 @@ impl Space {
                 && !self.is_last_of_kind(&group)
                 && self.retire(&group);
             match self.pool.chunk_map().get(group.start()) {
-                Ok(chunk) if is_spare => self.unmap(&chunk).give_back(chunks),
+                Ok(chunk) if is_spare => {
+                    let removed = self.unmap(&group, &chunk);
+                    removed.give_back(chunks);
+                    self.note_unallocated(&removed);
+                }
                 _ => left.push((group, items)),
             }
         }
@@ -276,7 +310,7 @@ impl Space {
     }
 
     /// Takes a chunk that is retired out of the maps.
-    fn unmap(&self, chunk: &MappedChunk) -> RemovedGroup {
+    fn unmap(&self, group: &BlockGroup, chunk: &MappedChunk) -> RemovedGroup {
         self.groups.remove(chunk.logical());
         self.pool.remove_chunk(chunk.logical());
         let stripes = chunk.stripes().iter();
@@ -286,6 +320,16 @@ impl Space {
                 .map(|stripe| (stripe.devid, stripe.physical))
                 .collect(),
             stripe_bytes: chunk.stripe_bytes(),
+            may_be_untrimmed: group.may_be_untrimmed(),
+        }
+    }
+
+    /// A removed group's space waits to be discarded, where that is wanted.
+    fn note_unallocated(&self, removed: &RemovedGroup) {
+        if removed.may_be_untrimmed && self.trims.tracks() {
+            for (devid, offset, len) in removed.device_ranges() {
+                self.unallocated.add_waiting(devid, offset..offset + len);
+            }
         }
     }
 
@@ -316,7 +360,7 @@ impl Space {
             return Err(SpaceError::InUse { start });
         }
         let chunk = self.pool.chunk_map().get(start)?;
-        Ok(self.unmap(&chunk))
+        Ok(self.unmap(&group, &chunk))
     }
 
     /// The last one tells the profile of those to come.
@@ -358,6 +402,7 @@ impl Space {
     pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
         let mut chunks = self.chunks.lock();
         removed.give_back(&mut chunks);
+        self.note_unallocated(removed);
         self.update_forecasts(&chunks);
     }
 }

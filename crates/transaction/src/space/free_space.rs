@@ -109,6 +109,24 @@ impl FreeSpace {
         self.runs.count()
     }
 
+    /// Whether an address lies in a region that has a bitmap.
+    pub(crate) fn is_in_bitmap(&self, address: u64) -> bool {
+        let unit = address.saturating_sub(self.start) / self.unit_bytes;
+        self.bitmaps.contains_key(&self.region_of(unit))
+    }
+
+    /// The first run of at least `min` bytes at an address or behind it; what lies before does not count.
+    pub(crate) fn next_run(&self, from: u64, min: u64) -> Option<(u64, u64)> {
+        let unit = from.saturating_sub(self.start).div_ceil(self.unit_bytes);
+        let want = min.div_ceil(self.unit_bytes).max(1);
+        let start = self.first_fit(unit, want)?;
+        let run = self.run_from(start)?;
+        Some((
+            self.start + run.start * self.unit_bytes,
+            (run.end - run.start) * self.unit_bytes,
+        ))
+    }
+
     /// Makes `len` bytes free, none of which was.
     pub fn add(&mut self, start: u64, len: u64) -> Result<(), FreeSpaceError> {
         let range = self.units_of(start, len)?;

@@ -13,7 +13,7 @@
 //!
 //! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
 //! group's held; nothing else here does IO.
-//! Not here: extent items, the commit, when space is discarded.
+//! Not here: extent items, the commit, when space is discarded (`discard`).
 
 mod alloc;
 mod block_group;
@@ -22,11 +22,16 @@ mod chunk_alloc;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod nocow;
+mod range_set;
 mod reserve;
 mod space_info;
+mod trim;
+mod trim_gate;
+mod trim_totals;
+mod unallocated;
 
 #[cfg(test)]
-mod test_volume;
+pub(crate) mod test_volume;
 #[cfg(test)]
 mod tests;
 
@@ -48,15 +53,20 @@ use block_group::NewGroup;
 use block_groups::BlockGroups;
 use chunk_alloc::Chunks;
 use space_info::SpaceInfo;
+use trim_gate::TrimGate;
+use trim_totals::TrimTotals;
+use unallocated::Unallocated;
 
 pub use crate::error::SpaceError;
 
 pub use alloc::BlockKind;
-pub use block_group::{BlockGroup, FreeSpaceSource};
+pub use block_group::{BlockGroup, FreeSpaceSource, TrimRegion};
 pub use chunk_alloc::RemovedGroup;
 pub use free_space::{FreeSpace, Wanted};
 pub use nocow::NocowWrite;
 pub use space_info::SpaceTotals;
+pub use trim_totals::Untrimmed;
+pub use unallocated::DeviceRegion;
 
 /// What does not change while a volume is open.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +104,9 @@ pub struct Space {
     /// Used bytes of mixed groups that hold data.
     mixed_data: AtomicU64,
     pinned: Mutex<Vec<Range<u64>>>,
+    trims: Arc<TrimTotals>,
+    trim_gate: TrimGate,
+    unallocated: Unallocated,
 }
 
 impl std::fmt::Debug for Space {
@@ -120,7 +133,13 @@ impl Space {
         pool: Arc<Pool>,
         source: Arc<dyn FreeSpaceSource>,
     ) -> Space {
-        let infos: [Arc<SpaceInfo>; 3] = std::array::from_fn(|_| Arc::default());
+        let trims: Arc<TrimTotals> = Arc::default();
+        let infos: [Arc<SpaceInfo>; 3] = std::array::from_fn(|_| {
+            Arc::new(SpaceInfo {
+                trims: Arc::clone(&trims),
+                ..SpaceInfo::default()
+            })
+        });
         let sectorsize = u64::from(params.sectorsize);
         let groups = groups.into_iter().map(|(start, len, flags, used)| {
             let chunk = pool.chunk_map().find(start);
@@ -152,6 +171,9 @@ impl Space {
             infos,
             cursors: Cursors::default(),
             pinned: Mutex::new(Vec::new()),
+            trims,
+            trim_gate: TrimGate::default(),
+            unallocated: Unallocated::default(),
         };
         space.update_forecasts(&space.chunks.lock());
         space

@@ -7,9 +7,12 @@
 //!   An allocation, a chunk of another type, or a group that goes is subtracted before it is compared with the
 //!   reservations. Two concurrent threads therefore cannot both miss each other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
+
+use super::trim_totals::TrimTotals;
 
 /// The sums of one type, in bytes.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct SpaceInfo {
     pub(super) reserved_metadata: AtomicU64,
     /// What chunks made of the devices' unallocated space could add to `free_bytes`.
     pub(super) unallocated_bytes: AtomicU64,
+    /// One for all types.
+    pub(super) trims: Arc<TrimTotals>,
 }
 
 impl SpaceInfo {

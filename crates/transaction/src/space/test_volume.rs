@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, MemDevice, Pool, PoolOptions};
+use ubtrfs_device::{Access, BlockDevice, MemDevice, Pool, PoolOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::item::Timespec;
@@ -16,28 +16,28 @@ use super::*;
 use crate::error::{CorruptItem, Error};
 use crate::roots::test_roots;
 
-pub(super) const MIB: u64 = 1 << 20;
-pub(super) const GIB: u64 = 1 << 30;
-pub(super) const SECTOR: u64 = 4096;
-pub(super) const NODE: u64 = 16 << 10;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const SECTOR: u64 = 4096;
+pub(crate) const NODE: u64 = 16 << 10;
 /// The transaction that runs.
-pub(super) const NOW: Transid = Transid(2);
+pub(crate) const NOW: Transid = Transid(2);
 
 /// Says that everything is free but the blocks of the new volume.
 #[derive(Debug, Default)]
-pub(super) struct FakeSource {
+pub(crate) struct FakeSource {
     /// Start to end.
     used: Mutex<BTreeMap<u64, u64>>,
-    pub(super) loads: AtomicUsize,
-    pub(super) broken: Mutex<BTreeSet<Logical>>,
+    pub(crate) loads: AtomicUsize,
+    pub(crate) broken: Mutex<BTreeSet<Logical>>,
 }
 
 impl FakeSource {
-    pub(super) fn set_used(&self, start: u64, len: u64) {
+    pub(crate) fn set_used(&self, start: u64, len: u64) {
         self.used.lock().insert(start, start + len);
     }
 
-    pub(super) fn set_free(&self, start: u64) {
+    pub(crate) fn set_free(&self, start: u64) {
         self.used.lock().remove(&start);
     }
 }
@@ -67,13 +67,13 @@ impl FreeSpaceSource for FakeSource {
     }
 }
 
-pub(super) struct TestVolume {
-    pub(super) space: Arc<Space>,
-    pub(super) source: Arc<FakeSource>,
-    pub(super) pool: Arc<Pool>,
+pub(crate) struct TestVolume {
+    pub(crate) space: Arc<Space>,
+    pub(crate) source: Arc<FakeSource>,
+    pub(crate) pool: Arc<Pool>,
 }
 
-pub(super) fn profiles(data: Profile, metadata: Profile) -> MkfsOptions {
+pub(crate) fn profiles(data: Profile, metadata: Profile) -> MkfsOptions {
     MkfsOptions {
         data: Some(data),
         metadata: Some(metadata),
@@ -81,7 +81,7 @@ pub(super) fn profiles(data: Profile, metadata: Profile) -> MkfsOptions {
     }
 }
 
-pub(super) fn mixed() -> MkfsOptions {
+pub(crate) fn mixed() -> MkfsOptions {
     let mut features = FeatureSet::default();
     features.incompat.insert(Incompat::MIXED_GROUPS);
     MkfsOptions {
@@ -92,7 +92,14 @@ pub(super) fn mixed() -> MkfsOptions {
 
 impl TestVolume {
     /// Makes a volume in memory, as mkfs does.
-    pub(super) fn new(options: &MkfsOptions, device_bytes: &[u64]) -> TestVolume {
+    pub(crate) fn new(options: &MkfsOptions, device_bytes: &[u64]) -> TestVolume {
+        let device = |&len| Arc::new(MemDevice::new(len)) as Arc<dyn BlockDevice>;
+        Self::new_on(options, device_bytes.iter().map(device).collect())
+    }
+
+    /// Makes a volume on these devices, as mkfs does.
+    pub(crate) fn new_on(options: &MkfsOptions, devices: Vec<Arc<dyn BlockDevice>>) -> TestVolume {
+        let device_bytes: Vec<u64> = devices.iter().map(|device| device.len_bytes()).collect();
         let identity = Identity::random(
             device_bytes.len(),
             Timespec {
@@ -100,18 +107,15 @@ impl TestVolume {
                 nsec: 0.into(),
             },
         );
-        let plan = Plan::new(options, &identity, device_bytes).unwrap();
-        let devices: Vec<Arc<dyn BlockDevice>> = device_bytes
-            .iter()
-            .map(|&len| Arc::new(MemDevice::new(len)) as Arc<dyn BlockDevice>)
-            .collect();
+        let plan = Plan::new(options, &identity, &device_bytes).unwrap();
         let refs: Vec<&dyn BlockDevice> = devices.iter().map(|device| &**device).collect();
         plan.write(&refs, false).unwrap();
         let named = devices
             .into_iter()
             .enumerate()
             .map(|(number, device)| (PathBuf::from(format!("dev{number}")), device));
-        let pool = Pool::from_devices(named.collect(), &PoolOptions::default()).unwrap();
+        let options = PoolOptions::default().access(Access::Write);
+        let pool = Pool::from_devices(named.collect(), &options).unwrap();
         let roots = test_roots::open(pool);
         let source = Arc::new(FakeSource::default());
         for block in plan.blocks() {
@@ -140,23 +144,23 @@ impl TestVolume {
     }
 
     /// Single data and metadata on one device.
-    pub(super) fn single(device_bytes: u64) -> TestVolume {
+    pub(crate) fn single(device_bytes: u64) -> TestVolume {
         Self::new(&profiles(Profile::Single, Profile::Single), &[device_bytes])
     }
 
-    pub(super) fn totals(&self, kind: SpaceKind) -> SpaceTotals {
+    pub(crate) fn totals(&self, kind: SpaceKind) -> SpaceTotals {
         let totals = self.space.totals();
         *totals.iter().find(|totals| totals.kind == kind).unwrap()
     }
 
-    pub(super) fn group(&self, kind: SpaceKind) -> Arc<BlockGroup> {
+    pub(crate) fn group(&self, kind: SpaceKind) -> Arc<BlockGroup> {
         let groups = self.space.groups();
         let group = groups.iter().find(|group| group.kind() == kind);
         Arc::clone(group.unwrap())
     }
 
     /// Reserves and allocates.
-    pub(super) fn data(&self, want: u64, min: u64) -> Result<(u64, u64), SpaceError> {
+    pub(crate) fn data(&self, want: u64, min: u64) -> Result<(u64, u64), SpaceError> {
         self.space.reserve_data(want)?;
         let allocated = self.space.allocate_data(want, min, None, NOW);
         let taken = allocated.as_ref().map_or(0, |(_, len)| *len);
@@ -166,7 +170,7 @@ impl TestVolume {
 }
 
 /// What the chunks of a pool take on its devices.
-pub(super) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
+pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
     let chunks = pool.chunk_map().all();
     let device = |info: ubtrfs_device::DeviceInfo| {
         let extents = chunks.iter().flat_map(|chunk| {

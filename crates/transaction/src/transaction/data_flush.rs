@@ -21,6 +21,11 @@ pub(super) struct DataFlush {
 }
 
 impl DataFlush {
+    /// Whether data is on its way.
+    pub(super) fn is_writing(&self) -> bool {
+        self.way.is_locked()
+    }
+
     /// Waits for data on its way. None is written as long as the guard lives.
     pub(super) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
         self.way.write()

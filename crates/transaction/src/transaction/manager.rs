@@ -29,6 +29,7 @@ use super::running::Running;
 use super::shared_extents::SharedExtents;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
+use crate::discard::{Discard, DiscardOptions};
 use crate::error::Result;
 use crate::roots::{LazyTimes, Roots};
 use crate::space::Space;
@@ -39,6 +40,7 @@ pub struct TransactionManager {
     pub(super) roots: Arc<Roots>,
     pub(super) reclaim: OnceLock<Weak<dyn SpaceReclaim>>,
     pub space: Arc<Space>,
+    pub discard: Discard,
     pub(super) running: TransactionBarrier,
     pub committing: Mutex<()>,
     /// The last transaction whose superblock is durable.
@@ -63,6 +65,7 @@ impl TransactionManager {
         roots: Arc<Roots>,
         delta_budget_bytes: u64,
         space: Arc<Space>,
+        discard: &DiscardOptions,
     ) -> Result<TransactionManager> {
         let extent_tree = roots.tree(RootId::EXTENT_TREE)?.item().bytes_used.get();
         let reservations = MetadataReservations::new(
@@ -75,6 +78,7 @@ impl TransactionManager {
         let lazy_times = Arc::clone(roots.lazy_times());
         let running = Running::new(Transid(committed.0 + 1));
         reservations.keep_global_reserve();
+        let discard = Discard::new(Arc::clone(&space), Arc::clone(roots.pool()), discard);
         Ok(TransactionManager {
             roots,
             reclaim: OnceLock::new(),
@@ -93,6 +97,7 @@ impl TransactionManager {
             counters: Counters::default(),
             threads: Threads::default(),
             cleaner: CleanerState::default(),
+            discard,
             space,
         })
     }
@@ -150,6 +155,7 @@ impl TransactionManager {
     /// Ends the background threads, and waits for them but for the one that asks.
     pub fn stop_background(&self) {
         self.lifetime.begin_close();
+        self.discard.stop();
         self.threads.stop();
     }
 

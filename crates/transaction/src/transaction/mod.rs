@@ -1,10 +1,11 @@
 //! Transactions: entering the running one, and committing it.
 //!
 //! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `barrier`,
-//! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state` <
-//! `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
+//! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state`,
+//! `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
 
 mod admission;
+mod background_discard;
 mod barrier;
 mod cleaner_state;
 mod commit;

@@ -12,6 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::commit::free_by_extents;
 use super::estimate::EditEstimate;
 use super::manager::TransactionManager;
+use crate::discard::DiscardOptions;
 use crate::error::Result;
 use crate::roots::Roots;
 use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
@@ -28,6 +29,7 @@ pub struct TransactionOptions {
     pub clear_free_space_tree: bool,
     /// Make a free-space tree where there is none.
     pub free_space_tree: bool,
+    pub discard: DiscardOptions,
 }
 
 impl TransactionManager {
@@ -40,6 +42,7 @@ impl TransactionManager {
             Arc::clone(roots),
             options.delta_bytes,
             Arc::new(open_space(roots, options.clear_free_space_tree)?),
+            &options.discard,
         )?;
         let superblock = roots.superblock();
         let has_tree = superblock.compat_ro().contains(CompatRo::FREE_SPACE_TREE);

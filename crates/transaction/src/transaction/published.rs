@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 use ubtrfs_tree::{Epoch, FrozenSet};
 
 use super::manager::TransactionManager;
-use crate::space::{Pinned, Space};
+use crate::space::Pinned;
 
 /// Freed space by the epoch that may still read it, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct PinnedByEpoch {
     waiting: VecDeque<(Arc<Epoch>, Pinned)>,
+    /// How many are about to be released.
+    leaving: u64,
     /// How many are not waiting any more.
     released: u64,
 }
@@ -30,23 +32,28 @@ impl PinnedByEpoch {
 
     /// Whether all that was freed can be had.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.leaving == 0
     }
 
     /// How many commits have freed space so far.
     fn count(&self) -> u64 {
-        self.released + self.waiting.len() as u64
+        self.released + self.leaving + self.waiting.len() as u64
     }
 
-    /// A reader of an older epoch may look at what a newer one freed: hence in order.
-    fn release(&mut self, space: &Space) {
-        while let Some((epoch, _)) = self.waiting.front()
-            && Arc::strong_count(epoch) == 1
-            && let Some((_, pinned)) = self.waiting.pop_front()
-        {
-            space.unpin(pinned);
-            self.released += 1;
+    /// Takes what nobody reads any more. A reader of an older epoch may look at what a newer one freed: hence in order.
+    fn take_unread(&mut self) -> Option<Pinned> {
+        let (epoch, _) = self.waiting.front()?;
+        if Arc::strong_count(epoch) > 1 {
+            return None;
         }
+        let (_, pinned) = self.waiting.pop_front()?;
+        self.leaving += 1;
+        Some(pinned)
+    }
+
+    fn note_released(&mut self) {
+        self.leaving -= 1;
+        self.released += 1;
     }
 }
 
@@ -58,7 +65,20 @@ pub(super) const READERS_TRIES: u32 = 100;
 impl TransactionManager {
     /// Gives freed space out again as far as RELEASE-1 allows.
     pub fn release_freed(&self) {
-        self.pinned_by_epoch.lock().release(&self.space);
+        let mut has_released = false;
+        while let Some(pinned) = self.take_unread() {
+            self.discard.discard_pinned(&pinned);
+            self.space.unpin(pinned);
+            self.pinned_by_epoch.lock().note_released();
+            has_released = true;
+        }
+        if has_released {
+            self.discard.poke();
+        }
+    }
+
+    fn take_unread(&self) -> Option<Pinned> {
+        self.pinned_by_epoch.lock().take_unread()
     }
 
     /// Gives out what commits have freed so far, once nobody looks at it any more. Readers that take long are not waited

@@ -18,6 +18,7 @@ use super::{
     DiskExtent, EditEstimate, Reservation, TransactionHandle, TransactionManager,
     TransactionOptions,
 };
+use crate::discard::DiscardOptions;
 use crate::roots::{Roots, Tree, test_roots};
 
 const DEVICE_BYTES: u64 = 512 << 20;
@@ -48,6 +49,7 @@ fn open_with_cache(device: &Arc<MemDevice>, cache_bytes: u64) -> Opened {
     let pool = test_roots::pool_of(device.clone(), Access::Write);
     let roots = test_roots::open_with(pool, true, cache_bytes);
     let options = TransactionOptions {
+        discard: DiscardOptions::default(),
         delta_bytes: 128 << 20,
         clear_free_space_tree: false,
         free_space_tree: false,

@@ -106,6 +106,7 @@ fn errors_of_files_and_volumes_have_the_kinds_of_std() {
         check(error, Kind::InvalidInput);
     }
     check(EngineError::XattrNamespace, Kind::Unsupported);
+    check(EngineError::NoDiscard, Kind::Unsupported);
     check(EngineError::Thread(broken()), Kind::BrokenPipe);
 }
 

@@ -23,6 +23,8 @@ impl Options {
             .lazy_times(self.lazy_times)
             .clear_free_space_tree(self.clear_cache)
             .free_space_tree(self.free_space_tree)
+            // An unmount waits for no discard.
+            .discard_at_close(Duration::ZERO)
             .rescue(self.rescue.of_engine())
             // The kernel checks permissions where there are ACLs, which `fakeroot` is not to have.
             .acls(!self.no_acl && !self.fakeroot);

@@ -53,6 +53,7 @@ impl Commit<'_> {
         // Layers first: who takes the new epoch sees the new roots.
         let epoch = roots.node_store().next_epoch();
         for removed in &removed_groups {
+            manager.discard.discard_removed(removed);
             manager.space.free_device_space(removed);
         }
         manager.logs.end(&manager.space, nodesize);

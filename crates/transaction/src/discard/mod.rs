@@ -1,0 +1,222 @@
+//! Discarding what is free: in the background, in commits, and on request.
+//!
+//! What is freed waits in its block group (`space::block_group::trim`), and the group in the queue. The background discards
+//! one region at a time. Neither operations nor commits wait for it.
+//!
+//! Invariants
+//! - ASYNC-DISCARD-1: nothing is discarded before the superblock of the commit that freed it is durable and no reader of an
+//!   older state is left (RELEASE-1). Free space is what `Space::unpin` gave back, and no log's blocks are in it.
+//! - ASYNC-DISCARD-2: one region at a time is out of the free space, under `queue`. No other lock is held meanwhile.
+//! - ASYNC-DISCARD-3: no failure of a discard fails an operation or a commit.
+//! - ASYNC-DISCARD-4: once `stop` has returned, nothing is discarded but by `finish`.
+//!
+//! Locks: `queue` first. It is held during IO, and by nobody who has joined a transaction or holds `committing`.
+//! Not here: cutting ranges to what devices take (`ubtrfs_device`), the thread (`engine`).
+
+mod finish;
+mod options;
+mod queue;
+mod stats;
+mod step;
+mod sync;
+mod trim;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use ubtrfs_device::Pool;
+
+use crate::space::Space;
+use queue::Queue;
+use stats::DiscardCounters;
+
+pub use options::{DiscardDelays, DiscardLimits, DiscardMode, DiscardOptions};
+pub use stats::{DISCARD_SIZES, DiscardStats};
+pub use step::DiscardStep;
+pub use trim::TrimRequest;
+
+/// Discards of one volume.
+#[derive(Debug)]
+pub struct Discard {
+    space: Arc<Space>,
+    pool: Arc<Pool>,
+    /// A `DiscardMode`.
+    mode: AtomicU8,
+    iops_limit: AtomicU32,
+    kbps_limit: AtomicU32,
+    max_discard_size: AtomicU64,
+    metadata: bool,
+    at_close: Duration,
+    queue: Mutex<Queue>,
+    clock: Clock,
+    counters: DiscardCounters,
+    is_stopped: AtomicBool,
+    /// The background is asked to look again.
+    wake: Mutex<bool>,
+    woken: Condvar,
+    has_warned: AtomicBool,
+}
+
+/// Time since the volume was opened.
+#[derive(Debug)]
+struct Clock {
+    opened: Instant,
+    /// In place of the time, in tests.
+    set: Mutex<Option<Duration>>,
+}
+
+impl Clock {
+    fn now(&self) -> Duration {
+        self.set.lock().unwrap_or_else(|| self.opened.elapsed())
+    }
+}
+
+impl Discard {
+    pub(crate) fn new(space: Arc<Space>, pool: Arc<Pool>, options: &DiscardOptions) -> Discard {
+        let discard = Discard {
+            space,
+            pool,
+            mode: AtomicU8::new(DiscardMode::None as u8),
+            iops_limit: AtomicU32::new(0),
+            kbps_limit: AtomicU32::new(0),
+            max_discard_size: AtomicU64::new(0),
+            metadata: options.metadata,
+            at_close: options.at_close,
+            queue: Mutex::new(Queue::new(options.delays)),
+            clock: Clock {
+                opened: Instant::now(),
+                set: Mutex::new(None),
+            },
+            counters: DiscardCounters::default(),
+            is_stopped: AtomicBool::new(false),
+            wake: Mutex::new(false),
+            woken: Condvar::new(),
+            has_warned: AtomicBool::new(false),
+        };
+        discard.set_limits(options.limits);
+        discard.set_mode(options.mode);
+        discard
+    }
+
+    /// The mode that was chosen. Where no device takes discards, it is as none.
+    pub fn mode(&self) -> DiscardMode {
+        match self.mode.load(Ordering::Acquire) {
+            mode if mode == DiscardMode::Async as u8 => DiscardMode::Async,
+            mode if mode == DiscardMode::Sync as u8 => DiscardMode::Sync,
+            _ => DiscardMode::None,
+        }
+    }
+
+    /// Whether a device takes discards, as far as is known.
+    pub fn is_possible(&self) -> bool {
+        self.pool.can_discard()
+    }
+
+    /// Changes the mode; None is async where a device takes discards. Waits for a discard of the background under way. What
+    /// waits is kept, and the background goes on with it once it is async again.
+    pub fn set_mode(&self, mode: Option<DiscardMode>) {
+        let default = || match self.is_possible() {
+            true => DiscardMode::Async,
+            false => DiscardMode::None,
+        };
+        let mode = mode.unwrap_or_else(default);
+        if mode != DiscardMode::None && !self.is_possible() {
+            tracing::warn!("discard has no effect: no device of the volume takes discards");
+        }
+        let mut queue = self.queue.lock();
+        self.mode.store(mode as u8, Ordering::Release);
+        let is_async = mode == DiscardMode::Async;
+        if !is_async {
+            queue.clear();
+            self.space.forget_listed_untrimmed();
+        }
+        self.space.track_trims(is_async, self.metadata);
+        drop(queue);
+        self.poke();
+    }
+
+    pub fn limits(&self) -> DiscardLimits {
+        DiscardLimits {
+            iops_limit: self.iops_limit.load(Ordering::Relaxed),
+            kbps_limit: self.kbps_limit.load(Ordering::Relaxed),
+            max_discard_size: self.max_discard_size.load(Ordering::Relaxed),
+        }
+    }
+
+    /// From the next discard on.
+    pub fn set_limits(&self, limits: DiscardLimits) {
+        self.iops_limit.store(limits.iops_limit, Ordering::Relaxed);
+        self.kbps_limit.store(limits.kbps_limit, Ordering::Relaxed);
+        self.max_discard_size
+            .store(limits.max_discard_size, Ordering::Relaxed);
+        // What an earlier limit keeps back.
+        self.queue.lock().pause_until(Duration::ZERO);
+        self.poke();
+    }
+
+    pub fn stats(&self) -> DiscardStats {
+        let untrimmed = self.space.untrimmed();
+        DiscardStats {
+            discardable_extents: untrimmed.extents,
+            discardable_bytes: untrimmed.bytes,
+            discard_bytes_saved: untrimmed.saved_bytes,
+            ..self.counters.stats()
+        }
+    }
+
+    /// Asks the background to look what is due: a commit has freed space, or something else has changed.
+    pub(crate) fn poke(&self) {
+        *self.wake.lock() = true;
+        self.woken.notify_all();
+    }
+
+    /// Waits until the background is asked to look again, or for so long.
+    pub fn wait(&self, at_most: Option<Duration>) {
+        let mut wake = self.wake.lock();
+        match at_most {
+            _ if *wake => {}
+            Some(at_most) => {
+                self.woken.wait_for(&mut wake, at_most);
+            }
+            None => self.woken.wait(&mut wake),
+        }
+        *wake = false;
+    }
+
+    /// ASYNC-DISCARD-4. Waits for a discard under way.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        self.poke();
+        self.wait_until_idle();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits for a discard under way.
+    pub fn wait_until_idle(&self) {
+        drop(self.queue.lock());
+    }
+
+    /// A region was not discarded. Said once.
+    fn note_failure(&self, error: &dyn std::fmt::Display) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "a discard failed; the space stays as it is, later failures are only counted");
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Discard {
+    /// From here on it is this long after the opening.
+    pub fn set_clock(&self, now: Duration) {
+        *self.clock.set.lock() = Some(now);
+    }
+}

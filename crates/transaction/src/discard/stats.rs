@@ -1,0 +1,65 @@
+//! Counts of discards.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The largest sizes of the classes in [`DiscardStats::by_size`]; the last class has what is larger.
+pub const DISCARD_SIZES: [u64; 6] = [32 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20];
+
+/// Counts since the volume was opened. Names that the kernel's `/sys/fs/btrfs/FSID/discard` has mean what they mean there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiscardStats {
+    /// Regions that wait for the background.
+    pub discardable_extents: u64,
+    pub discardable_bytes: u64,
+    /// Discarded in the background from extents of free space, and from unallocated space.
+    pub discard_extent_bytes: u64,
+    /// Discarded in the background from bitmaps of free space.
+    pub discard_bitmap_bytes: u64,
+    /// Bytes that waited and were allocated again.
+    pub discard_bytes_saved: u64,
+    /// Discarded by commits.
+    pub sync_bytes: u64,
+    /// Discarded on request, all copies counted.
+    pub trim_bytes: u64,
+    /// Regions that devices were told of, each copy's apart.
+    pub discards: u64,
+    /// These by their size, in the classes of `DISCARD_SIZES`.
+    pub by_size: [u64; DISCARD_SIZES.len() + 1],
+    /// Regions that a device failed to discard.
+    pub errors: u64,
+}
+
+/// The counters behind [`DiscardStats`].
+#[derive(Debug, Default)]
+pub(super) struct DiscardCounters {
+    pub(super) extent_bytes: AtomicU64,
+    pub(super) bitmap_bytes: AtomicU64,
+    pub(super) sync_bytes: AtomicU64,
+    pub(super) trim_bytes: AtomicU64,
+    by_size: [AtomicU64; DISCARD_SIZES.len() + 1],
+    pub(super) errors: AtomicU64,
+}
+
+impl DiscardCounters {
+    /// A region of that size was discarded.
+    pub(super) fn count(&self, bytes: u64) {
+        let class = DISCARD_SIZES.partition_point(|&size| size < bytes);
+        self.by_size[class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All but what waits and what was saved.
+    pub(super) fn stats(&self) -> DiscardStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let by_size = self.by_size.each_ref().map(get);
+        DiscardStats {
+            discard_extent_bytes: get(&self.extent_bytes),
+            discard_bitmap_bytes: get(&self.bitmap_bytes),
+            sync_bytes: get(&self.sync_bytes),
+            trim_bytes: get(&self.trim_bytes),
+            discards: by_size.iter().sum(),
+            by_size,
+            errors: get(&self.errors),
+            ..DiscardStats::default()
+        }
+    }
+}

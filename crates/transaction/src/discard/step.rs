@@ -1,0 +1,173 @@
+//! One step of the background: the next region of the group whose turn it is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ubtrfs_device::DeviceError;
+
+use super::queue::{Entry, List, Place, Queue, Turn, delay};
+use super::{Discard, DiscardMode};
+use crate::space::{BlockGroup, DeviceRegion, TrimRegion};
+
+/// The outcome of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscardStep {
+    /// Nothing waits, or nothing may be done.
+    Idle,
+    /// Something is due, but the devices are left to others.
+    Busy,
+    /// Nothing is due for so long.
+    NotBefore(Duration),
+    /// A region was discarded, or a device failed to do so.
+    Done,
+}
+
+/// How a look at the head of a list ends.
+enum Look {
+    Done,
+    /// Another one has its turn.
+    Again,
+}
+
+impl Discard {
+    /// Discards the next region that is due, in the mode `async` alone. `may_run` is asked once those are
+    /// noticed that wait for the end of discards. `is_busy` is asked when a region is due.
+    pub fn step(&self, may_run: impl FnOnce() -> bool, is_busy: impl Fn() -> bool) -> DiscardStep {
+        let mut queue = self.queue.lock();
+        let is_on = self.mode() == DiscardMode::Async && !self.is_stopped();
+        if !is_on || !self.is_possible() || !may_run() {
+            return DiscardStep::Idle;
+        }
+        self.queue_listed(&mut queue);
+        loop {
+            let now = self.clock.now();
+            let entry = match queue.turn(now) {
+                Turn::Nobody => return DiscardStep::Idle,
+                Turn::At(at) => return DiscardStep::NotBefore(at - now),
+                Turn::Now(_) if is_busy() => return DiscardStep::Busy,
+                Turn::Now(entry) => entry,
+            };
+            if let Look::Done = self.look_at(&mut queue, &entry) {
+                return DiscardStep::Done;
+            }
+        }
+    }
+
+    /// Puts groups into the queue that have come to have untrimmed space.
+    fn queue_listed(&self, queue: &mut Queue) {
+        if !self.space.has_listed_untrimmed() {
+            return;
+        }
+        let now = self.clock.now();
+        if self.space.has_untrimmed_unallocated() && queue.list_of(Place::Unallocated).is_none() {
+            queue.join(Place::Unallocated, List::Empty, now);
+        }
+        for group in self.space.take_listed_untrimmed() {
+            let place = Place::Group(group.start());
+            let is_long = || group.longest_untrimmed() >= List::Long.min_bytes();
+            match queue.list_of(place) {
+                Some(List::Empty) => {}
+                _ if group.used() == 0 => queue.join(place, List::Empty, now),
+                None => queue.join(place, List::Long, now),
+                Some(List::Short) if is_long() => queue.join(place, List::Long, now),
+                Some(List::Long | List::Short) => {}
+            }
+        }
+    }
+
+    fn look_at(&self, queue: &mut Queue, entry: &Entry) -> Look {
+        match entry.place {
+            Place::Unallocated => self.look_at_unallocated(queue, entry),
+            Place::Group(start) => match self.space.group_at(start) {
+                Some(group) => self.look_at_group(queue, entry, &group),
+                None => {
+                    queue.leave(entry.place);
+                    Look::Again
+                }
+            },
+        }
+    }
+
+    fn look_at_group(&self, queue: &mut Queue, entry: &Entry, group: &Arc<BlockGroup>) -> Look {
+        if entry.list == List::Empty && group.used() != 0 {
+            queue.join(entry.place, List::Long, self.clock.now());
+            return Look::Again;
+        }
+        if !entry.has_begun {
+            if entry.list == List::Empty || group.tracks_trims() {
+                self.space.distrust(group);
+            }
+            queue.note_begun(entry.place);
+        }
+        let min = entry.list.min_bytes().max(self.pool.discard_granularity());
+        let max = self.limits().max_discard_size;
+        let Some(region) = self.space.take_longest_untrimmed(group, min, max) else {
+            queue.end_pass(entry, self.clock.now());
+            return Look::Again;
+        };
+        // ASYNC-DISCARD-2
+        let discarded = self.pool.discard(region.start, region.len);
+        let is_trimmed = self.judge(&discarded);
+        self.space.put_back(group, &region, is_trimmed);
+        if is_trimmed {
+            self.count_background(&region);
+        } else {
+            // Until something is freed in it.
+            queue.leave(entry.place);
+            group.unlist();
+        }
+        self.pause(queue, region.len);
+        Look::Done
+    }
+
+    fn look_at_unallocated(&self, queue: &mut Queue, entry: &Entry) -> Look {
+        let max = self.limits().max_discard_size;
+        let Some(region) = self.space.begin_unallocated(max) else {
+            queue.leave(entry.place);
+            return Look::Again;
+        };
+        let discarded = self
+            .pool
+            .discard_physical(region.devid, region.offset, region.len);
+        let is_trimmed = self.judge(&discarded);
+        self.space.end_unallocated(&region, is_trimmed);
+        if is_trimmed {
+            self.count_unallocated(&region);
+        }
+        self.pause(queue, region.len);
+        Look::Done
+    }
+
+    /// Whether a region was discarded. ASYNC-DISCARD-3
+    pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>) -> bool {
+        match discarded {
+            Ok(_) => self.is_possible(),
+            Err(error) => {
+                self.note_failure(error);
+                false
+            }
+        }
+    }
+
+    pub(super) fn count_background(&self, region: &TrimRegion) {
+        self.counters.count(region.len);
+        let bytes = match region.in_bitmap {
+            true => &self.counters.bitmap_bytes,
+            false => &self.counters.extent_bytes,
+        };
+        bytes.fetch_add(region.len, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_unallocated(&self, region: &DeviceRegion) {
+        self.counters.count(region.len);
+        let bytes = &self.counters.extent_bytes;
+        bytes.fetch_add(region.len, Ordering::Relaxed);
+    }
+
+    fn pause(&self, queue: &mut Queue, bytes: u64) {
+        let waiting = self.space.untrimmed().extents;
+        let delay = delay(&self.limits(), waiting, bytes);
+        queue.pause_until(self.clock.now() + delay);
+    }
+}

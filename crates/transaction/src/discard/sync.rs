@@ -1,0 +1,44 @@
+//! Discards in commits.
+
+use std::sync::atomic::Ordering;
+
+use ubtrfs_device::DeviceError;
+use ubtrfs_format::ids::Logical;
+
+use super::{Discard, DiscardMode};
+use crate::space::{Pinned, RemovedGroup};
+
+impl Discard {
+    fn is_sync(&self) -> bool {
+        self.mode() == DiscardMode::Sync && self.is_possible()
+    }
+
+    /// Discards what a durable commit has freed, ahead of `Space::unpin`.
+    pub(crate) fn discard_pinned(&self, pinned: &Pinned) {
+        if !self.is_sync() {
+            return;
+        }
+        for range in pinned.ranges(&self.space) {
+            let len = range.end - range.start;
+            // ASYNC-DISCARD-1
+            self.count_sync(len, self.pool.discard(Logical(range.start), len));
+        }
+    }
+
+    /// Discards what removed groups took on the devices, ahead of `Space::free_device_space`.
+    pub(crate) fn discard_removed(&self, removed: &RemovedGroup) {
+        if !self.is_sync() {
+            return;
+        }
+        for (devid, offset, len) in removed.device_ranges() {
+            self.count_sync(len, self.pool.discard_physical(devid, offset, len));
+        }
+    }
+
+    fn count_sync(&self, len: u64, discarded: Result<u64, DeviceError>) {
+        if self.judge(&discarded) {
+            self.counters.count(len);
+            self.counters.sync_bytes.fetch_add(len, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Discarding all that is free, on request.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+use ubtrfs_device::DeviceError;
+use ubtrfs_format::ids::DevId;
+
+use super::Discard;
+use super::queue::Queue;
+use crate::space::BlockGroup;
+
+/// At most so much is out of the free space at a time.
+const STEP_BYTES: u64 = 256 << 20;
+
+/// What is to be discarded.
+#[derive(Clone, Debug)]
+pub struct TrimRequest {
+    /// Logical addresses.
+    pub range: Range<u64>,
+    /// The shortest free run.
+    pub min_bytes: u64,
+}
+
+/// A trim under way.
+struct Trim<'d, 'g> {
+    discard: &'d Discard,
+    goes_on: &'g mut dyn FnMut() -> bool,
+    bytes: u64,
+    error: Option<DeviceError>,
+}
+
+impl Discard {
+    /// Discards free runs of all block groups in the range, and unallocated space of every device that was not discarded
+    /// before. Returns the bytes that devices were told of, each copy's counted.
+    ///
+    /// `goes_on` is asked before each region, and ends it with false. So does closing the volume. Neither is an error.
+    ///
+    /// Errors: the first one of a device; all else has been discarded then.
+    pub fn trim(
+        &self,
+        request: &TrimRequest,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, DeviceError> {
+        let mut trim = Trim {
+            discard: self,
+            goes_on,
+            bytes: 0,
+            error: None,
+        };
+        let min = request.min_bytes.max(self.pool.discard_granularity());
+        for group in self.space.groups().iter() {
+            let from = group.start().0.max(request.range.start);
+            let range = from..group.end().0.min(request.range.end);
+            if !range.is_empty() && !trim.trim_group(group, range, min) {
+                break;
+            }
+        }
+        for devid in self.space.devices() {
+            trim.trim_unallocated(devid);
+        }
+        match trim.error {
+            Some(error) => Err(error),
+            None => Ok(trim.bytes),
+        }
+    }
+}
+
+impl<'d> Trim<'d, '_> {
+    /// None: it was ended. Nothing else is discarded as long as the guard lives.
+    fn next(&mut self) -> Option<MutexGuard<'d, Queue>> {
+        let discard = self.discard;
+        if !(self.goes_on)() || !discard.is_possible() {
+            return None;
+        }
+        let queue = discard.queue.lock();
+        // ASYNC-DISCARD-4
+        (!discard.is_stopped()).then_some(queue)
+    }
+
+    /// False if it was ended.
+    fn trim_group(&mut self, group: &Arc<BlockGroup>, range: Range<u64>, min: u64) -> bool {
+        let discard = self.discard;
+        let is_whole = range == (group.start().0..group.end().0);
+        // What was freed before it began is proven at the end; what comes meanwhile sets it again.
+        let proves = is_whole && min <= discard.pool.discard_granularity();
+        let was_unproven = proves && group.begin_proof();
+        let had_failed = self.error.is_some();
+        let (mut from, mut run_end) = (range.start, range.start);
+        let mut is_done = false;
+        while let Some(_queue) = self.next() {
+            // The rest of a run that was cut counts as a part of it.
+            let least = if from < run_end { 1 } else { min };
+            let rest = from..range.end;
+            let taken = discard.space.take_free_run(group, &rest, least, STEP_BYTES);
+            let Some(region) = taken else {
+                is_done = true;
+                break;
+            };
+            (from, run_end) = (region.end(), region.run_end);
+            let discarded = discard.pool.discard(region.start, region.len);
+            let is_trimmed = self.count(region.len, discarded);
+            discard.space.put_back(group, &region, is_trimmed);
+        }
+        if was_unproven && (!is_done || had_failed != self.error.is_some()) {
+            group.set_unproven();
+        }
+        is_done
+    }
+
+    fn trim_unallocated(&mut self, devid: DevId) {
+        let discard = self.discard;
+        let mut from = 0;
+        while let Some(_queue) = self.next() {
+            let begun = discard.space.begin_unallocated_of(devid, from, STEP_BYTES);
+            let Some(region) = begun else {
+                break;
+            };
+            from = region.offset + region.len;
+            let discarded = discard
+                .pool
+                .discard_physical(devid, region.offset, region.len);
+            let is_trimmed = self.count(region.len, discarded);
+            discard.space.end_unallocated(&region, is_trimmed);
+        }
+    }
+
+    fn count(&mut self, len: u64, discarded: Result<u64, DeviceError>) -> bool {
+        let is_trimmed = self.discard.judge(&discarded);
+        match discarded {
+            Ok(bytes) => {
+                self.bytes += bytes;
+                let counters = &self.discard.counters;
+                counters.trim_bytes.fetch_add(bytes, Ordering::Relaxed);
+                if is_trimmed {
+                    counters.count(len);
+                }
+            }
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
+        }
+        is_trimmed
+    }
+}

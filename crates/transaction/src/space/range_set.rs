@@ -1,0 +1,109 @@
+//! A set of numbers as ranges that do not touch.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct RangeSet {
+    /// Start to end.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ranges.iter().map(|(&start, &end)| start..end)
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.iter().map(|range| range.end - range.start).sum()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.ranges.len() as u64
+    }
+
+    pub(super) fn add(&mut self, range: Range<u64>) {
+        let mut range = range;
+        while let Some((&start, &end)) = self.ranges.range(..=range.end).next_back() {
+            if end < range.start {
+                break;
+            }
+            self.ranges.remove(&start);
+            range = range.start.min(start)..range.end.max(end);
+        }
+        if !range.is_empty() {
+            self.ranges.insert(range.start, range.end);
+        }
+    }
+
+    /// Returns how much of the range was in the set.
+    pub(super) fn remove(&mut self, range: Range<u64>) -> u64 {
+        let mut removed = 0;
+        while let Some((&start, &end)) = self.ranges.range(..range.end).next_back() {
+            if end <= range.start {
+                break;
+            }
+            self.ranges.remove(&start);
+            if end > range.end {
+                self.ranges.insert(range.end, end);
+            }
+            removed += end.min(range.end) - start.max(range.start);
+            if start < range.start {
+                self.ranges.insert(start, range.start);
+            }
+        }
+        removed
+    }
+
+    /// The first part of a range that is not in the set.
+    pub(super) fn first_gap(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let before = self.ranges.range(..=range.start).next_back();
+        let from = before.map_or(range.start, |(_, &end)| end.max(range.start));
+        let next = self.ranges.range(from..).next();
+        let end = next.map_or(range.end, |(&start, _)| start.min(range.end));
+        // Ranges that touch are one, so there is a gap behind each.
+        (from < end).then_some(from..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubtrfs_sim::{Rng, seed};
+
+    use super::*;
+
+    #[test]
+    fn set_agrees_with_a_list_of_flags() {
+        const LEN: u64 = 200;
+        let mut rng = Rng::new(seed("set_agrees_with_a_list_of_flags"));
+        let mut set = RangeSet::default();
+        let mut flags = [false; LEN as usize];
+        for _ in 0..5000 {
+            let start = rng.below(LEN);
+            let range = start..(start + 1 + rng.below(20)).min(LEN);
+            let part = &mut flags[range.start as usize..range.end as usize];
+            if rng.one_in(2) {
+                part.fill(true);
+                set.add(range);
+            } else {
+                let held = part.iter().filter(|&&flag| flag).count() as u64;
+                part.fill(false);
+                assert_eq!(set.remove(range), held);
+            }
+            let shown: Vec<bool> = (0..LEN)
+                .map(|at| set.iter().any(|range| range.contains(&at)))
+                .collect();
+            assert_eq!(shown, flags);
+            assert_eq!(
+                set.len_bytes(),
+                flags.iter().filter(|&&flag| flag).count() as u64
+            );
+            let from = rng.below(LEN);
+            let gap = (from..LEN).find(|&at| !flags[at as usize]);
+            assert_eq!(set.first_gap(&(from..LEN)).map(|gap| gap.start), gap);
+            let runs: Vec<_> = set.iter().collect();
+            assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+            assert_eq!(set.count(), runs.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Taking free and unallocated space out to discard it, and giving it back.
+//!
+//! Not here: the states (`block_group::trim`, `unallocated`), what is discarded when (`discard`).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ubtrfs_format::ids::{DevId, Logical};
+
+use super::block_group::{BlockGroup, TrimRegion};
+use super::trim_totals::Untrimmed;
+use super::unallocated::DeviceRegion;
+use super::{Pinned, Space, joined};
+
+impl Space {
+    /// Has groups keep what is freed from here on, those of metadata as well if `metadata` says so.
+    pub(crate) fn track_trims(&self, tracks: bool, metadata: bool) {
+        self.trims.set_tracks(tracks, metadata);
+        if tracks {
+            for group in self.groups().iter() {
+                group.list_again();
+            }
+        }
+    }
+
+    /// Whether a group has come to have untrimmed space, or unallocated space waits.
+    pub(crate) fn has_listed_untrimmed(&self) -> bool {
+        self.trims.has_listed() || self.unallocated.has_waiting()
+    }
+
+    /// The groups that have come to have untrimmed space.
+    pub(crate) fn take_listed_untrimmed(&self) -> Vec<Arc<BlockGroup>> {
+        let listed = self.trims.take_listed().into_iter();
+        listed.filter_map(|start| self.group_at(start)).collect()
+    }
+
+    /// Nobody looks at the groups that are listed.
+    pub(crate) fn forget_listed_untrimmed(&self) {
+        self.trims.take_listed();
+        for group in self.groups().iter() {
+            group.unlist();
+        }
+    }
+
+    pub(crate) fn has_untrimmed_unallocated(&self) -> bool {
+        self.unallocated.has_waiting()
+    }
+
+    /// The group that begins at an address.
+    pub(crate) fn group_at(&self, start: Logical) -> Option<Arc<BlockGroup>> {
+        self.find(start).filter(|group| group.start() == start)
+    }
+
+    /// What waits for a discard, unallocated space as well.
+    pub fn untrimmed(&self) -> Untrimmed {
+        let get = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
+        let (extents, bytes) = self.unallocated.waiting();
+        Untrimmed {
+            extents: get(&self.trims.extents) + extents,
+            bytes: get(&self.trims.bytes) + bytes,
+            saved_bytes: get(&self.trims.saved),
+        }
+    }
+
+    /// Has all free space of a group wait that is not known to be trimmed.
+    pub(crate) fn distrust(&self, group: &BlockGroup) {
+        group.distrust(&*self.source);
+    }
+
+    /// Takes out the longest untrimmed run of a group, or its front; none that is shorter than `min`.
+    pub(crate) fn take_longest_untrimmed(
+        &self,
+        group: &BlockGroup,
+        min: u64,
+        max: u64,
+    ) -> Option<TrimRegion> {
+        let max = self.whole_sectors(max);
+        self.through_gate(|| group.take_longest_untrimmed(min, max, &*self.source))
+    }
+
+    /// Takes out the first free run of at least `min` in a range of a group, or its front.
+    pub(crate) fn take_free_run(
+        &self,
+        group: &BlockGroup,
+        range: &Range<u64>,
+        min: u64,
+        max: u64,
+    ) -> Option<TrimRegion> {
+        let max = self.whole_sectors(max);
+        self.through_gate(|| group.take_free_run(range, min, max, &*self.source))
+    }
+
+    /// Gives a region back. Its group is still there, because it was not wholly free.
+    pub(crate) fn put_back(&self, group: &BlockGroup, region: &TrimRegion, is_trimmed: bool) {
+        group.put_back(region, is_trimmed);
+        self.trim_gate.leave();
+    }
+
+    /// TRIM-GATE-1
+    fn through_gate(&self, take: impl FnOnce() -> Option<TrimRegion>) -> Option<TrimRegion> {
+        self.trim_gate.enter();
+        let taken = take();
+        if taken.is_none() {
+            self.trim_gate.leave();
+        }
+        taken
+    }
+
+    /// 0 is no limit.
+    fn whole_sectors(&self, max: u64) -> u64 {
+        let sectorsize = u64::from(self.params.sectorsize);
+        match max {
+            0 => 0,
+            max => (max - max % sectorsize).max(sectorsize),
+        }
+    }
+
+    /// Begins to discard unallocated space that waits for it.
+    pub(crate) fn begin_unallocated(&self, max: u64) -> Option<DeviceRegion> {
+        let _chunks = self.chunks.lock();
+        self.unallocated.begin_waiting(max)
+    }
+
+    /// Begins to discard the first unallocated space of a device from an offset on that is not known to be trimmed.
+    pub(crate) fn begin_unallocated_of(
+        &self,
+        devid: DevId,
+        from: u64,
+        max: u64,
+    ) -> Option<DeviceRegion> {
+        let chunks = self.chunks.lock();
+        let holes = chunks.holes(devid);
+        let rest = holes.filter_map(|hole| {
+            let rest = hole.start.max(from)..hole.end;
+            (!rest.is_empty()).then_some(rest)
+        });
+        let mut parts = rest.filter_map(|rest| self.unallocated.begin_in_hole(devid, rest, max));
+        parts.next()
+    }
+
+    pub(crate) fn end_unallocated(&self, region: &DeviceRegion, is_trimmed: bool) {
+        self.unallocated.end(region, is_trimmed);
+    }
+
+    /// The devices that chunks may be made on.
+    pub(crate) fn devices(&self) -> Vec<DevId> {
+        self.chunks.lock().devids()
+    }
+}
+
+impl Pinned {
+    /// The ranges by group, joined where they touch.
+    pub(crate) fn ranges(&self, space: &Space) -> Vec<Range<u64>> {
+        let mut ranges = self.0.clone();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut all = Vec::new();
+        let mut rest = &ranges[..];
+        while let Some(first) = rest.first() {
+            let end = space.find(Logical(first.start)).map(|group| group.end().0);
+            let Some(end) = end else {
+                rest = &rest[1..];
+                continue;
+            };
+            let of_group = rest.partition_point(|range| range.start < end);
+            all.extend(joined(&rest[..of_group]));
+            rest = &rest[of_group..];
+        }
+        all
+    }
+}

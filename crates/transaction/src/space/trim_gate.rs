@@ -1,0 +1,81 @@
+//! Free space that is out while it is discarded, and allocations that would fail for want of it.
+//!
+//! Invariants
+//! - TRIM-GATE-1: no allocation fails because a region is out. One that found nothing while a region was out waits until none
+//!   is, keeps others from being taken out, and tries again.
+//!
+//! Locks: a leaf. `enter` waits and is called without any lock held; `stop` waits for device IO of a single discard.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Debug, Default)]
+pub(super) struct TrimGate {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Twice the number of regions taken out so far, and one more while any is out.
+    moves: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Regions that are out.
+    out: usize,
+    /// Allocations that wait, or try again.
+    stopped: usize,
+}
+
+/// No region is out while it is held.
+#[derive(Debug)]
+pub(super) struct Stopped<'g>(&'g TrimGate);
+
+impl TrimGate {
+    /// A region is about to be taken out. Waits as long as an allocation keeps it from that.
+    pub(super) fn enter(&self) {
+        let mut state = self.state.lock();
+        while state.stopped > 0 {
+            self.changed.wait(&mut state);
+        }
+        state.out += 1;
+        let moves = self.moves.load(Ordering::SeqCst) | 1;
+        self.moves.store(moves + 2, Ordering::SeqCst);
+    }
+
+    /// The region is free again.
+    pub(super) fn leave(&self) {
+        let mut state = self.state.lock();
+        state.out -= 1;
+        if state.out == 0 {
+            self.moves.fetch_and(!1, Ordering::SeqCst);
+        }
+        self.changed.notify_all();
+    }
+
+    /// For `was_quiet_since`.
+    #[inline]
+    pub(super) fn moment(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// Whether no region has been out from that moment on.
+    pub(super) fn was_quiet_since(&self, moment: u64) -> bool {
+        moment & 1 == 0 && self.moment() == moment
+    }
+
+    pub(super) fn stop(&self) -> Stopped<'_> {
+        let mut state = self.state.lock();
+        state.stopped += 1;
+        while state.out > 0 {
+            self.changed.wait(&mut state);
+        }
+        Stopped(self)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().stopped -= 1;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,67 @@
+//! Untrimmed space over all block groups, and the groups that have come to have some.
+//!
+//! Invariants
+//! - TRIM-TOTALS-1: `bytes` and `extents` are the sums over the groups. Each group adds the difference under its own lock.
+//!
+//! Locks: `listed` is a leaf.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use ubtrfs_format::ids::Logical;
+
+/// Shared by the groups of all types.
+#[derive(Debug, Default)]
+pub(crate) struct TrimTotals {
+    /// Groups keep what is freed from here on.
+    tracks: AtomicBool,
+    /// Groups of metadata as well.
+    tracks_metadata: AtomicBool,
+    pub(super) bytes: AtomicU64,
+    pub(super) extents: AtomicU64,
+    /// Untrimmed bytes that were allocated again.
+    pub(super) saved: AtomicU64,
+    /// The starts of groups that have untrimmed space and were not looked at since.
+    listed: Mutex<Vec<Logical>>,
+    has_listed: AtomicBool,
+}
+
+impl TrimTotals {
+    #[inline]
+    pub(super) fn tracks(&self) -> bool {
+        self.tracks.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tracks_metadata(&self) -> bool {
+        self.tracks_metadata.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_tracks(&self, tracks: bool, metadata: bool) {
+        self.tracks_metadata.store(metadata, Ordering::Relaxed);
+        self.tracks.store(tracks, Ordering::Relaxed);
+    }
+
+    pub(super) fn list(&self, group: Logical) {
+        self.listed.lock().push(group);
+        self.has_listed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_listed(&self) -> bool {
+        self.has_listed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_listed(&self) -> Vec<Logical> {
+        let mut listed = self.listed.lock();
+        self.has_listed.store(false, Ordering::Release);
+        std::mem::take(&mut *listed)
+    }
+}
+
+/// Sums over all block groups at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untrimmed {
+    pub extents: u64,
+    pub bytes: u64,
+    /// Untrimmed bytes that were allocated again since the volume was opened.
+    pub saved_bytes: u64,
+}
