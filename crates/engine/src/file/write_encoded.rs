@@ -19,7 +19,7 @@ use super::extent::{DiskPart, Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
 use super::extents::MAX_COMPRESSED_BYTES;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inode::{DelallocReservation, FileExtentsState, Inode, Wanted};
 
 /// Items that an extent that is replaced costs: what is left of it on both sides, and their references.
@@ -127,11 +127,6 @@ impl EncodedWrite<'_> {
         if item.flags().intersects(as_is) || !ends_file {
             return Ok(false);
         }
-        if self.range.start > size {
-            let grown = delalloc.split(GROW_SECTORS * sectorsize);
-            self.files
-                .grow_locked(self.inode, extents, self.range.start, grown)?;
-        }
         let extent_edit = ExtentEdit::load(self.inode, sectorsize, self.range.clone())?;
         let reaches_out = extent_edit
             .overlapping(self.range.clone())
@@ -141,11 +136,28 @@ impl EncodedWrite<'_> {
             return Ok(false);
         }
         extents.forget();
-        match self.inline(size) {
-            Some(inline) => self.enter(extent_edit, Extent::Inline(inline), Vec::new())?,
-            None => return self.store_on_disk(extent_edit, delalloc),
+        if let Some(inline) = self.inline(size) {
+            self.enter(extent_edit, Extent::Inline(inline), Vec::new())?;
+            return Ok(true);
         }
-        Ok(true)
+        let grown = delalloc.split(GROW_SECTORS * sectorsize);
+        let Some(disk) = self.allocate(&extent_edit, &mut delalloc)? else {
+            return Ok(false);
+        };
+        // Not before there is space for the data: without any nothing is to change.
+        let extent_edit = match self.range.start > size {
+            true => self
+                .files
+                .grow_locked(self.inode, extents, self.range.start, grown)
+                .and_then(|()| ExtentEdit::load(self.inode, sectorsize, self.range.clone())),
+            false => Ok(extent_edit),
+        };
+        let stored = extent_edit.and_then(|extent_edit| self.store_at(disk, extent_edit));
+        if stored.is_err() {
+            let space = &self.files.inodes.transactions()?.space;
+            space.give_back(disk.start, disk.len);
+        }
+        stored.map(|()| true)
     }
 
     /// A whole file that is small enough for its item.
@@ -169,50 +181,46 @@ impl EncodedWrite<'_> {
         })
     }
 
-    fn store_on_disk(
+    /// Space in one piece; None if there is none.
+    fn allocate(
         &self,
-        extent_edit: ExtentEdit,
-        mut delalloc: DelallocReservation,
-    ) -> Result<bool> {
+        extent_edit: &ExtentEdit,
+        delalloc: &mut DelallocReservation,
+    ) -> Result<Option<DiskExtent>> {
         let sectorsize = self.files.roots.sectorsize();
-        let inodes = &self.files.inodes;
-        let mut bytes = self.data.bytes.to_vec();
-        bytes.resize(bytes.len().next_multiple_of(sectorsize as usize), 0);
-        let len = bytes.len() as u64;
-        let before = extent_edit.before(self.range.start);
+        let bytes = (self.data.bytes.len() as u64).next_multiple_of(sectorsize);
         let wanted = Wanted {
-            bytes: len,
-            min_bytes: len,
-            hint: match before {
+            bytes,
+            min_bytes: bytes,
+            hint: match extent_edit.before(self.range.start) {
                 Some(Extent::Disk(part)) => Some(part.end()),
                 _ => None,
             },
         };
-        let (start, len) = match delalloc.allocate(inodes, &wanted) {
-            Ok(space) => space,
-            // In one piece there is none.
-            Err(error) if error.is_no_space() => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let manager = inodes.transactions()?;
-        manager.counters.count_data(len);
+        match delalloc.allocate(&self.files.inodes, &wanted) {
+            Ok((start, len)) => Ok(Some(DiskExtent { start, len })),
+            Err(error) if error.is_no_space() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn store_at(&self, disk: DiskExtent, extent_edit: ExtentEdit) -> Result<()> {
+        let sectorsize = self.files.roots.sectorsize();
+        let mut bytes = self.data.bytes.to_vec();
+        bytes.resize(disk.len as usize, 0);
         let extent = Extent::Disk(DiskPart {
             generation: 0,
             ram_bytes: self.data.ram_bytes.next_multiple_of(sectorsize),
             compression: self.data.compression,
             prealloc: false,
-            disk: DiskExtent { start, len },
+            disk,
             offset: self.data.part.start,
             len: self.range.end - self.range.start,
         });
-        let written = manager.write_data(&[(start, &bytes)]);
-        let entered = written
-            .map_err(Error::from)
-            .and_then(|()| self.enter(extent_edit, extent, self.sums(&bytes)));
-        if entered.is_err() {
-            manager.space.give_back(start, len);
-        }
-        entered.map(|()| true)
+        let manager = self.files.inodes.transactions()?;
+        manager.counters.count_data(disk.len);
+        manager.write_data(&[(disk.start, &bytes)])?;
+        self.enter(extent_edit, extent, self.sums(&bytes))
     }
 
     fn sums(&self, bytes: &[u8]) -> Vec<u8> {

@@ -5,16 +5,20 @@
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{EncodedData, Fallocate, FileId, NewInode, OpenOptions, Volume};
+use ubtrfs_engine::{
+    Compress, EncodedData, Error, Fallocate, FileId, NewInode, OpenOptions, Volume,
+};
 use ubtrfs_format::compress::{Compression, compress};
+use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
-use ubtrfs_sim::Rng;
 use ubtrfs_sim::record::{RecordDevice, Recorder};
+use ubtrfs_sim::{Rng, new_volume};
 
-use crate::cut::{made_on, named};
+use crate::cut::named;
 
 const SECTOR: u64 = 4096;
+const MIB: u64 = 1 << 20;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const KINDS: [Compression; 3] = [Compression::Zlib, Compression::Zstd, Compression::Lzo];
 
@@ -30,17 +34,68 @@ struct World {
     volume: Arc<Volume>,
     ids: [FileId; 3],
     files: [Vec<u8>; 3],
-    synced: [Option<Vec<u8>>; 3],
     log: Vec<String>,
 }
 
-fn open(device: Arc<dyn BlockDevice>) -> Arc<Volume> {
-    let options = OpenOptions::new()
+fn options() -> OpenOptions {
+    OpenOptions::new()
         .writable(true)
         .commit_interval(None)
         .cache_bytes(4 << 20)
-        .fsync_log(true);
-    Volume::from_devices(named(vec![device]), &options).unwrap()
+        .fsync_log(true)
+}
+
+fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Arc<Volume> {
+    Volume::from_devices(named(vec![device]), options).unwrap()
+}
+
+fn random_options(rng: &mut Rng) -> (MkfsOptions, OpenOptions) {
+    let (mut made, mut opened) = (MkfsOptions::default(), options());
+    if rng.one_in(2) {
+        made.features.incompat.remove(Incompat::NO_HOLES);
+        let needs_it = CompatRo::BLOCK_GROUP_TREE;
+        made.features.compat_ro.remove(needs_it);
+    }
+    if rng.one_in(2) {
+        opened = opened.compress(Compress {
+            algorithm: Compression::Zstd,
+            level: 1,
+            force: rng.one_in(2),
+        });
+    }
+    if rng.one_in(2) {
+        opened = opened.max_inline_bytes(0);
+    }
+    if rng.one_in(2) {
+        opened = opened.buffer_bytes(MIB);
+    }
+    if rng.one_in(2) {
+        opened = opened.delta_bytes(MIB / 4);
+    }
+    (made, opened)
+}
+
+/// Fills a volume, but for holes of a few sectors and perhaps a little at the end.
+fn fill(volume: &Volume, rng: &mut Rng) {
+    const PIECE: u64 = 64 << 10;
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let new = NewInode::file(0o600);
+    let filler = volume.create(top, b"filler", &new).unwrap();
+    let mut noise = vec![0; PIECE as usize];
+    rng.fill(&mut noise);
+    let mut end = 0;
+    while volume.write(filler, end, &noise).is_ok() {
+        end += PIECE;
+    }
+    volume.sync().unwrap();
+    for piece in (0..end / PIECE).step_by(16) {
+        let len = SECTOR * (1 + piece % 5);
+        volume
+            .fallocate(filler, Fallocate::PunchHole, piece * PIECE, len)
+            .unwrap();
+    }
+    volume.truncate(filler, end - rng.below(4) * MIB).unwrap();
+    volume.sync().unwrap();
 }
 
 fn content(volume: &Volume, id: FileId) -> Vec<u8> {
@@ -58,9 +113,15 @@ fn put(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
 }
 
 impl World {
-    fn new() -> World {
-        let device = Recorder::new().device(made_on(1, &MkfsOptions::default()).remove(0));
-        let volume = open(device.clone());
+    fn new(rng: &mut Rng) -> World {
+        let (made, opened) = random_options(rng);
+        let is_full = rng.one_in(2);
+        let device_bytes = if is_full { 128 * MIB } else { 1 << 30 };
+        let device = Recorder::new().device(new_volume(&made, device_bytes));
+        let volume = open(device.clone(), &opened);
+        if is_full {
+            fill(&volume, rng);
+        }
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
         let ids = NAMES.map(|name| {
             volume
@@ -73,7 +134,6 @@ impl World {
             volume,
             ids,
             files: Default::default(),
-            synced: Default::default(),
             log: Vec::new(),
         }
     }
@@ -83,7 +143,6 @@ impl World {
         let id = self.ids[which];
         let sectors = if rng.one_in(3) { 4 } else { 64 };
         let offset = rng.below(sectors) * SECTOR;
-        let size = self.files[which].len() as u64;
         match rng.below(14) {
             0 | 1 => {
                 let most = if rng.one_in(2) { 300 } else { 20_000 };
@@ -93,15 +152,20 @@ impl World {
                 );
                 self.log
                     .push(format!("write {which} {offset} {}", data.len()));
-                self.volume.write(id, offset, &data).unwrap();
-                put(&mut self.files[which], offset, &data);
+                let written = self.volume.write(id, offset, &data);
+                if self.done(written).is_some() {
+                    put(&mut self.files[which], offset, &data);
+                }
             }
             2 => {
                 let most = if rng.one_in(3) { 6000 } else { 300_000 };
                 let size = rng.below(most);
                 self.log.push(format!("truncate {which} {size}"));
-                self.volume.truncate(id, size).unwrap();
-                self.files[which].resize(size as usize, 0);
+                let cut = self.volume.truncate(id, size);
+                match self.done(cut) {
+                    Some(()) => self.files[which].resize(size as usize, 0),
+                    None => self.take_as_it_is(which),
+                }
             }
             3 => {
                 let plain = plain(1000 + rng.below(1000) as usize, salt);
@@ -118,46 +182,25 @@ impl World {
                 self.write_encoded(rng, which, offset, &plain, from..from + len);
             }
             7 | 8 => self.clone_from(rng, which, offset),
-            9 => {
-                let (mode, zeroes, keeps) = [
-                    (Fallocate::Reserve { keep_size: false }, false, false),
-                    (Fallocate::Reserve { keep_size: true }, false, true),
-                    (Fallocate::PunchHole, true, true),
-                    (Fallocate::ZeroRange { keep_size: false }, true, false),
-                    (Fallocate::ZeroRange { keep_size: true }, true, true),
-                ][rng.below(5) as usize];
-                let (offset, len) = match rng.one_in(2) {
-                    true => (offset, (1 + rng.below(16)) * SECTOR),
-                    false => (offset + rng.below(SECTOR), 1 + rng.below(30_000)),
-                };
-                self.log.push(format!("{mode:?} {which} {offset} {len}"));
-                self.volume.fallocate(id, mode, offset, len).unwrap();
-                let file = &mut self.files[which];
-                if !keeps && offset + len > size {
-                    file.resize((offset + len) as usize, 0);
-                }
-                if zeroes {
-                    let end = (offset + len).min(file.len() as u64);
-                    file[offset.min(end) as usize..end as usize].fill(0);
-                }
-            }
+            9 => self.fallocate(rng, which, offset),
             10 => {
                 self.log.push("commit".into());
                 self.volume.sync().unwrap();
-                self.synced = self.files.clone().map(Some);
             }
             11 => {
-                self.log.push(format!("read {which}"));
-                assert!(
-                    content(&self.volume, id) == self.files[which],
-                    "{}",
-                    self.log.join("\n")
-                );
+                let mut data = vec![0; (MIB + rng.below(3) * SECTOR) as usize];
+                rng.fill(&mut data);
+                self.log
+                    .push(format!("write {which} {offset} {}", data.len()));
+                let written = self.volume.write(id, offset, &data);
+                match self.done(written) {
+                    Some(()) => put(&mut self.files[which], offset, &data),
+                    None => self.take_as_it_is(which),
+                }
             }
             _ => {
                 self.log.push(format!("fsync {which}"));
                 self.volume.fsync(id).unwrap();
-                self.synced[which] = Some(self.files[which].clone());
                 self.cut(which);
             }
         }
@@ -168,9 +211,53 @@ impl World {
         );
     }
 
+    fn fallocate(&mut self, rng: &mut Rng, which: usize, offset: u64) {
+        let (mode, zeroes, keeps) = [
+            (Fallocate::Reserve { keep_size: false }, false, false),
+            (Fallocate::Reserve { keep_size: true }, false, true),
+            (Fallocate::PunchHole, true, true),
+            (Fallocate::ZeroRange { keep_size: false }, true, false),
+            (Fallocate::ZeroRange { keep_size: true }, true, true),
+        ][rng.below(5) as usize];
+        let (offset, len) = match rng.one_in(2) {
+            true => (offset, (1 + rng.below(16)) * SECTOR),
+            false => (offset + rng.below(SECTOR), 1 + rng.below(30_000)),
+        };
+        self.log.push(format!("{mode:?} {which} {offset} {len}"));
+        let allocated = self.volume.fallocate(self.ids[which], mode, offset, len);
+        if self.done(allocated).is_none() {
+            return self.take_as_it_is(which);
+        }
+        let file = &mut self.files[which];
+        let size = file.len() as u64;
+        if !keeps && offset + len > size {
+            file.resize((offset + len) as usize, 0);
+        }
+        if zeroes {
+            let end = (offset + len).min(file.len() as u64);
+            file[offset.min(end) as usize..end as usize].fill(0);
+        }
+    }
+
+    /// None if there was no space.
+    fn done<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Err(error) if error.is_no_space() => {
+                self.log.push("no space".into());
+                None
+            }
+            result => Some(result.unwrap()),
+        }
+    }
+
+    /// After what may be done in part.
+    fn take_as_it_is(&mut self, which: usize) {
+        self.files[which] = content(&self.volume, self.ids[which]);
+    }
+
     /// What is there after a cut right behind the sync of a file.
     fn cut(&self, which: usize) {
-        let volume = open(Arc::new(self.device.snapshot()));
+        let volume = open(Arc::new(self.device.snapshot()), &options());
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
         let id = volume.resolve(top, NAMES[which].as_bytes()).unwrap();
         let found = content(&volume, id);
@@ -205,15 +292,22 @@ impl World {
             part: part.clone(),
         };
         let id = self.ids[which];
-        let stored = self.volume.write_encoded(id, offset, &data).unwrap();
         self.log.push(format!(
-            "encoded {which} {offset} {part:?} of {} bytes {}: {stored}",
+            "encoded {which} {offset} {part:?} of {} bytes {}",
             plain.len(),
             bytes.len()
         ));
         let part = &plain[part.start as usize..part.end as usize];
-        if !stored {
-            self.volume.write(id, offset, part).unwrap();
+        let stored = self.volume.write_encoded(id, offset, &data);
+        let done = match self.done(stored) {
+            Some(false) => {
+                let written = self.volume.write(id, offset, part);
+                self.done(written)
+            }
+            stored => stored.map(|_| ()),
+        };
+        if done.is_none() {
+            return;
         }
         put(&mut self.files[which], offset, part);
     }
@@ -236,9 +330,11 @@ impl World {
         }
         self.log
             .push(format!("clone {source} {from} {len} to {which} {offset}"));
-        self.volume
-            .clone_range(self.ids[source], from, len, self.ids[which], offset)
-            .unwrap();
+        let (from_id, to_id) = (self.ids[source], self.ids[which]);
+        let cloned = self.volume.clone_range(from_id, from, len, to_id, offset);
+        if self.done(cloned).is_none() {
+            return self.take_as_it_is(which);
+        }
         put(
             &mut self.files[which],
             offset,
@@ -256,7 +352,7 @@ fn data_that_came_compressed_stays() {
         10
     };
     for _ in 0..rounds {
-        let mut world = World::new();
+        let mut world = World::new(&mut rng);
         for salt in 0..60 {
             world.step(&mut rng, salt);
         }
