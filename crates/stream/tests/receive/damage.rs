@@ -9,8 +9,9 @@ use ubtrfs_format::compress::{Compression, compress};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::MkfsOptions;
-use ubtrfs_sim::Rng;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
+use ubtrfs_sim::record::{CrashPlan, Recorder};
+use ubtrfs_sim::{Rng, new_volume};
 use ubtrfs_stream::{Command, ReceiveOptions, StreamVersion, StreamWriter};
 
 use crate::fixture::{
@@ -225,6 +226,43 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
         assert_sound(&device);
     }
     assert!(failed > 0);
+}
+
+/// Whenever the power fails, what is marked as received is whole.
+#[test]
+fn a_power_cut_leaves_what_is_marked_as_received_whole() {
+    let mut script = Script::new();
+    for part in 0..6 {
+        let offset = part * 200_000;
+        script.write(offset, &plain(100_000, part));
+        let of_extent = plain(65_536, part);
+        let at = (offset + 104_000).next_multiple_of(SECTOR);
+        script.write_encoded(at, Compression::Zstd, &of_extent, 0, 65_536);
+    }
+    let (stream, wanted) = script.end();
+    let recorder = Recorder::new();
+    let options = MkfsOptions::default();
+    let device = recorder.device(new_volume(&options, 256 * MIB));
+    let volume = open(device);
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    recorder.mark(1u64);
+    drop(volume);
+    let seed = ubtrfs_sim::seed("cuts of a receiver");
+    let plan = CrashPlan::new(seed).sector_bytes(4096);
+    let plan = plan.random_states(if is_soak() { 1000 } else { 60 });
+    let mut finished = 0;
+    for state in recorder.recording().crash_states(&plan) {
+        let device = Arc::new(state.devices[0].clone());
+        let volume = open(device.clone());
+        match is_finished(&volume) {
+            true => assert!(content(&volume) == wanted, "{state}"),
+            false => assert!(state.marks().is_empty(), "{state}"),
+        }
+        finished += u32::from(is_finished(&volume));
+        drop(volume);
+        assert_sound(&device);
+    }
+    assert!(finished > 0);
 }
 
 #[test]
