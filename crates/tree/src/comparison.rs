@@ -154,31 +154,66 @@ impl Comparison {
     ///
     /// A few changes leave one leaf or two that differ below each node. Read a node at a time, each would be waited for.
     fn read_ahead(&mut self, old: bool, new: bool) {
-        let of_old = if old {
-            self.old.ahead(&self.new)
-        } else {
-            Vec::new()
-        };
-        let of_new = if new {
-            self.new.ahead(&self.old)
-        } else {
-            Vec::new()
+        if !(old && new) {
+            let (side, other) = match old {
+                true => (&mut self.old, &self.new),
+                false => (&mut self.new, &self.old),
+            };
+            // What begins below it is on this side alone.
+            let end = other.front().map(|front| front.key);
+            let alone = side.ahead(end);
+            return side.store.prefetch(&alone);
+        }
+        let Some((of_old, of_new, end)) = self.both_ahead() else {
+            return;
         };
         let store = &self.new.store;
         let both: Vec<Expect> = of_old.iter().chain(&of_new).copied().collect();
-        if both.is_empty() {
-            return;
-        }
         store.prefetch(&both);
-        if of_old.is_empty() || of_new.is_empty() {
-            return;
-        }
-        let (below_old, below_new) = (self.old.children(&of_old), self.new.children(&of_new));
+        let below_old = self.old.children(&of_old, end);
+        let below_new = self.new.children(&of_new, end);
         let mut differing = unshared(&below_old, &below_new);
         differing.extend(unshared(&below_new, &below_old));
         differing.sort_unstable_by_key(|expect| expect.first_key);
         differing.truncate(NODES_BELOW * store.read_ahead_blocks());
         store.prefetch(&differing);
+    }
+
+    /// The coming siblings on both sides that are not shared, and the key that they end before. None if they have been read
+    /// ahead, and for the roots.
+    fn both_ahead(&mut self) -> Option<(Vec<Expect>, Vec<Expect>, Option<Key>)> {
+        let most = self.new.store.read_ahead_blocks();
+        let (old, new) = (self.old.steps.last_mut()?, self.new.steps.last_mut()?);
+        if old.slot < old.read_to && new.slot < new.read_to {
+            return None;
+        }
+        let bounds = [old.bound, new.bound];
+        let bound = bounds.into_iter().flatten().min();
+        let (shared_by_new, shared_by_old) = (new.addresses(), old.addresses());
+        let mut ahead = [Vec::new(), Vec::new()];
+        (old.read_to, new.read_to) = (old.slot, new.slot);
+        let end = loop {
+            let keys = [old.key(old.read_to), new.key(new.read_to)];
+            let next = keys.into_iter().flatten().min().or(bound);
+            if next >= bound && bound.is_some() || ahead.iter().any(|of| of.len() >= most) {
+                break next;
+            }
+            let Some(next) = next else {
+                break None;
+            };
+            if keys[0] == Some(next) {
+                let expect = self.old.root.expect_child(&old.block, old.read_to);
+                ahead[0].extend(expect.filter(|of| !shared_by_new.contains(&of.bytenr.0)));
+                old.read_to += 1;
+            }
+            if keys[1] == Some(next) {
+                let expect = self.new.root.expect_child(&new.block, new.read_to);
+                ahead[1].extend(expect.filter(|of| !shared_by_old.contains(&of.bytenr.0)));
+                new.read_to += 1;
+            }
+        };
+        let [of_old, of_new] = ahead;
+        Some((of_old, of_new, end))
     }
 }
 
@@ -210,6 +245,22 @@ struct Step {
     read_to: usize,
     /// All keys of `block` lie below it.
     bound: Option<Key>,
+}
+
+impl Step {
+    fn key(&self, slot: usize) -> Option<Key> {
+        self.block.node().key(slot)
+    }
+
+    /// Those of the children.
+    fn addresses(&self) -> HashSet<u64> {
+        let ptrs = self.block.node().ptrs().iter();
+        ptrs.map(|ptr| ptr.blockptr.get()).collect()
+    }
+}
+
+fn begins_before(expect: &Expect, end: Option<Key>) -> bool {
+    end.is_none_or(|end| expect.first_key.is_none_or(|first| first < end))
 }
 
 /// The path of one tree.
@@ -307,38 +358,26 @@ impl Side {
         Ok(())
     }
 
-    /// The coming siblings of the subtree that the side stands on, but those that the other side shares. None if they have been
-    /// read ahead.
-    fn ahead(&mut self, other: &Side) -> Vec<Expect> {
+    /// The subtree that the side stands on, and its coming siblings that begin below `end`. None if they have been read
+    /// ahead.
+    fn ahead(&mut self, end: Option<Key>) -> Vec<Expect> {
         let Some(parent) = self.steps.last_mut() else {
             return Vec::new();
         };
         if parent.slot < parent.read_to {
             return Vec::new();
         }
-        let level = parent.block.node().level();
-        let shared: HashSet<u64> = other
-            .steps
-            .iter()
-            .filter(|step| step.block.node().level() == level)
-            .flat_map(|step| step.block.node().ptrs())
-            .map(|ptr| ptr.blockptr.get())
+        let ahead: Vec<Expect> = (parent.slot..)
+            .map_while(|slot| self.root.expect_child(&parent.block, slot))
+            .take_while(|expect| begins_before(expect, end))
+            .take(self.store.read_ahead_blocks())
             .collect();
-        let mut ahead = Vec::new();
-        parent.read_to = parent.slot;
-        while ahead.len() < self.store.read_ahead_blocks()
-            && let Some(expect) = self.root.expect_child(&parent.block, parent.read_to)
-        {
-            if !shared.contains(&expect.bytenr.0) {
-                ahead.push(expect);
-            }
-            parent.read_to += 1;
-        }
+        parent.read_to = parent.slot + ahead.len();
         ahead
     }
 
-    /// The children of nodes, as far as these are at hand.
-    fn children(&self, nodes: &[Expect]) -> Vec<Expect> {
+    /// The children of nodes that begin below `end`, as far as the nodes are at hand.
+    fn children(&self, nodes: &[Expect], end: Option<Key>) -> Vec<Expect> {
         let mut children = Vec::new();
         for expect in nodes {
             if expect.level == Some(0) || !self.store.is_cached(expect.bytenr) {
@@ -347,7 +386,8 @@ impl Side {
             // A block that is not sound is an error once it is entered.
             if let Ok(block) = self.store.read(self.root.tree, expect) {
                 let slots = 0..block.node().len();
-                children.extend(slots.filter_map(|slot| self.root.expect_child(&block, slot)));
+                let all = slots.filter_map(|slot| self.root.expect_child(&block, slot));
+                children.extend(all.take_while(|expect| begins_before(expect, end)));
             }
         }
         children
