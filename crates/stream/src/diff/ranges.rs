@@ -78,9 +78,17 @@ impl Ranges {
         self.new = Some(Piece::of(start, extent));
     }
 
-    /// The ranges within `size`, and whether some are coarse.
-    pub(super) fn finish(mut self, size: u64) -> (Vec<ByteRange>, bool) {
+    /// The ranges within `size`, with others that differ, and whether some are coarse.
+    pub(super) fn finish(mut self, size: u64, others: &[ByteRange]) -> (Vec<ByteRange>, bool) {
         self.compare_up_to(u64::MAX);
+        if !others.is_empty() {
+            let mut all = std::mem::take(&mut self.found);
+            all.extend_from_slice(others);
+            all.sort_unstable_by_key(|range| range.start);
+            for range in all {
+                self.push(range.start, range.end);
+            }
+        }
         self.found.retain(|range| range.start < size);
         if let Some(last) = self.found.last_mut() {
             last.end = last.end.min(size);
@@ -124,7 +132,9 @@ impl Ranges {
             return;
         }
         match self.found.last_mut() {
-            Some(last) if start.saturating_sub(last.end) <= self.gap => last.end = end,
+            Some(last) if start.saturating_sub(last.end) <= self.gap => {
+                last.end = last.end.max(end);
+            }
             _ => self.found.push(ByteRange { start, end }),
         }
         // RANGES-1
@@ -169,7 +179,7 @@ mod tests {
             ranges.new = Some(piece(start, 1 << 30));
             assert!(ranges.found.len() <= MAX_RANGES);
         }
-        let (found, is_coarse) = ranges.finish(u64::MAX);
+        let (found, is_coarse) = ranges.finish(u64::MAX, &[]);
         assert!(is_coarse && !found.is_empty());
         for number in 0..count {
             let at = number * 12_288;
@@ -198,7 +208,7 @@ mod tests {
         ranges.new = Some(part(4096, 8192, 4096));
         ranges.compare_up_to(8192);
         ranges.new = Some(part(8192, 12_288, 0));
-        let (found, is_coarse) = ranges.finish(12_288);
+        let (found, is_coarse) = ranges.finish(12_288, &[]);
         let range = ByteRange {
             start: 4096,
             end: 8192,

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use ubtrfs_engine::{Comparison, Difference, Snapshot};
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::DirEntries;
+use ubtrfs_format::item::{DirEntries, FileExtent};
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::change::{Change, Inode, Refused};
-use super::entry::{Attributes, ChangeKind, DiffEntry, EntryType};
+use super::entry::{Attributes, ByteRange, ChangeKind, DiffEntry, EntryType};
 use super::error::DiffError;
 use super::paths::{Name, Paths};
+use super::ranges::MAX_RANGES;
 use super::sorter::{Sorted, Sorter};
 
 /// How many answers about directories are remembered.
@@ -192,7 +193,8 @@ impl<'a> Walk<'a> {
         for name in added.into_iter().chain(come) {
             links.push(of_it(self.new_paths.of_name(name)?, ChangeKind::Added));
         }
-        let (data, data_is_coarse) = change.ranges.finish(new.item.size.get());
+        let behind = self.cut_off_before(change.inode, &old, &new)?;
+        let (data, data_is_coarse) = change.ranges.finish(new.item.size.get(), &behind);
         // The details stand once.
         let mut first = match entries.is_empty() {
             false => entries.remove(0),
@@ -215,6 +217,47 @@ impl<'a> Walk<'a> {
             self.sorter.push(entry)?;
         }
         Ok(())
+    }
+
+    /// Parts of extents that both snapshots have, and which lie behind the old end of the file but not behind the new one.
+    fn cut_off_before(
+        &self,
+        inode: u64,
+        old: &Inode,
+        new: &Inode,
+    ) -> Result<Vec<ByteRange>, DiffError> {
+        let mut found = Vec::new();
+        let (start, end) = (old.item.size.get(), new.item.size.get());
+        if new.entry_type != EntryType::File || start >= end {
+            return Ok(found);
+        }
+        let key = Key::new(inode, KeyType::EXTENT_DATA, start);
+        let mut cursor = self.new.view().cursor();
+        let is_extent = |key: Key| (key.objectid, key.item_type) == (inode, KeyType::EXTENT_DATA);
+        let mut more = cursor.seek_floor(&key)?;
+        if !cursor.current().is_some_and(|(key, _)| is_extent(key)) {
+            more = cursor.seek(&key)?;
+        }
+        while more && let Some(item) = cursor.item().filter(|item| is_extent(item.key())) {
+            let at = item.key().offset;
+            let extent = FileExtent::decode(&item);
+            if at >= end {
+                break;
+            }
+            let has_data = matches!(&extent, Some(FileExtent::Regular { body, prealloc: false, .. })
+                if body.disk().is_some());
+            let extent_end = extent.map_or(at, |extent| at.saturating_add(extent.num_bytes()));
+            if has_data && extent_end > start {
+                let (start, end) = (at.max(start), extent_end.min(end));
+                let is_full = found.len() >= MAX_RANGES;
+                match found.last_mut().filter(|_| is_full) {
+                    Some(last) => last.end = end,
+                    None => found.push(ByteRange { start, end }),
+                }
+            }
+            more = cursor.advance()?;
+        }
+        Ok(found)
     }
 
     /// Old and new paths of names that are the same, in another directory that has got the number of the first.

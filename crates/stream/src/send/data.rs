@@ -37,6 +37,8 @@ pub(super) struct FileData {
     /// The size of the receiver's file.
     size_there: u64,
     pub(super) size: u64,
+    /// The end of the old file, until what lies behind it is noted.
+    grows_from: u64,
     /// Items that differ cover this range, and what is below it is sent.
     differing: Range<u64>,
     /// Ranges that are yet to be sent as one.
@@ -53,6 +55,7 @@ impl FileData {
         FileData {
             size_there,
             size,
+            grows_from: size_there,
             ..FileData::default()
         }
     }
@@ -92,16 +95,32 @@ impl Job<'_> {
         self.cut(update)?;
         for item in old.into_iter().chain(new) {
             let (start, end) = item_range(self.new, item)?;
-            let differing = &mut update.data.differing;
-            if start > differing.end {
-                let range = differing.clone();
-                self.send_range(update, range)?;
-                update.data.differing = start..end;
-            } else {
-                differing.end = differing.end.max(end);
+            if start >= update.data.grows_from {
+                self.take_growth(update)?;
             }
+            self.take_range(update, start..end)?;
         }
         Ok(())
+    }
+
+    /// Notes what lies behind the old end. An extent there differs even if its item does not: it was cut off.
+    fn take_growth(&mut self, update: &mut Update) -> Result<()> {
+        let range = update.data.grows_from..update.data.size;
+        update.data.grows_from = u64::MAX;
+        match range.is_empty() {
+            true => Ok(()),
+            false => self.take_range(update, range),
+        }
+    }
+
+    fn take_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
+        let differing = &mut update.data.differing;
+        if range.start <= differing.end {
+            differing.end = differing.end.max(range.end);
+            return Ok(());
+        }
+        let before = std::mem::replace(differing, range);
+        self.send_range(update, before)
     }
 
     /// Sends the rest, and gives the file its size.
@@ -110,6 +129,7 @@ impl Job<'_> {
             return Ok(());
         }
         self.cut(update)?;
+        self.take_growth(update)?;
         let range = update.data.differing.clone();
         self.send_range(update, range)?;
         self.flush(update)?;

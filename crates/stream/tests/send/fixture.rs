@@ -83,6 +83,27 @@ impl Source {
         self.shown.push((name.to_owned(), manifest));
     }
 
+    /// The kernel's stream of a snapshot, in a file.
+    pub(crate) fn sent_by_kernel(
+        &self,
+        name: &str,
+        parent: Option<&str>,
+        options: &[&str],
+    ) -> PathBuf {
+        let stream = self.volume.dir().join(format!("{name}.theirs"));
+        let parent = parent.map(|parent| self.top().join(parent));
+        let mut command = Command::new("btrfs");
+        command.args(["send", "-q"]).args(options);
+        if let Some(parent) = &parent {
+            command.arg("-p").arg(parent);
+        }
+        command.arg("-f").args([&stream, &self.top().join(name)]);
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {told}");
+        stream
+    }
+
     /// Unmounts it.
     pub(crate) fn close(mut self) -> KernelVolume {
         self.mount.take().unwrap().unmount().unwrap();
@@ -161,7 +182,15 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(options: &str) -> Target {
-        let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        Target::with(&MkfsSpec::new(), options)
+    }
+
+    pub(crate) fn of(spec: &MkfsSpec) -> Target {
+        Target::with(spec, "")
+    }
+
+    fn with(spec: &MkfsSpec, options: &str) -> Target {
+        let volume = KernelVolume::make(spec).unwrap();
         let mount = volume.mount(&format!("noatime{options}")).unwrap();
         Target {
             mount,
@@ -180,21 +209,31 @@ impl Target {
         name: &str,
         stream: &Path,
     ) -> Result<(), String> {
+        self.take(stream)?;
+        let differences = differences(sending.manifest(name), &self.shown(name));
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{differences:#?}\n{}", dumped(stream))),
+        }
+    }
+
+    /// Has `btrfs receive` do what a stream says.
+    pub(crate) fn take(&self, stream: &Path) -> Result<(), String> {
         let output = Command::new("btrfs")
             .args(["receive", "-f"])
             .args([stream, self.mount.path()])
             .output()
             .unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        if !output.status.success() || told.contains("ERROR") {
-            return Err(format!("{told}\n{}", dumped(stream)));
+        match !output.status.success() || told.contains("ERROR") {
+            true => Err(format!("{told}\n{}", dumped(stream))),
+            false => Ok(()),
         }
-        let received = Manifest::of_dir(&self.path(name)).unwrap();
-        let differences = differences(sending.manifest(name), &received);
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(format!("{differences:#?}\n{}", dumped(stream))),
-        }
+    }
+
+    /// A subvolume as the kernel shows it.
+    pub(crate) fn shown(&self, name: &str) -> Manifest {
+        Manifest::of_dir(&self.path(name)).unwrap()
     }
 
     pub(crate) fn receive(&self, sending: &Sending, name: &str, stream: &Path) {
@@ -209,7 +248,17 @@ impl Target {
 }
 
 pub(crate) fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
-    let differences = diff_without(&left.canonical(), &right.canonical(), &NOT_SENT);
+    differences_without(left, right, &[])
+}
+
+/// Differences in what streams carry, without some more fields.
+pub(crate) fn differences_without(
+    left: &Manifest,
+    right: &Manifest,
+    without: &[Field],
+) -> Vec<String> {
+    let without = [&NOT_SENT, without].concat();
+    let differences = diff_without(&left.canonical(), &right.canonical(), &without);
     differences.iter().map(Difference::to_string).collect()
 }
 

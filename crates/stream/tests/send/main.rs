@@ -13,3 +13,4 @@ mod large;
 mod puzzles;
 mod received_by_us;
 mod scripts;
+mod situations;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use ubtrfs_engine::{OpenOptions, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
-use ubtrfs_sim::manifest::Manifest;
+use ubtrfs_sim::manifest::{Field, Manifest};
 use ubtrfs_stream::{ReceiveOptions, Receiver, StreamReader, VolumeTarget};
 
-use crate::fixture::{Sending, differences};
+use crate::fixture::{Sending, differences_without};
 
 pub(crate) struct OwnTarget {
     volume: Arc<Volume>,
@@ -19,7 +19,11 @@ pub(crate) struct OwnTarget {
 
 impl OwnTarget {
     pub(crate) fn new() -> OwnTarget {
-        let files = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        OwnTarget::of(&MkfsSpec::new())
+    }
+
+    pub(crate) fn of(spec: &MkfsSpec) -> OwnTarget {
+        let files = KernelVolume::make(spec).unwrap();
         let options = OpenOptions::new().writable(true);
         OwnTarget {
             volume: Volume::open(files.devices(), &options).unwrap(),
@@ -39,13 +43,22 @@ impl OwnTarget {
 
     /// Has the kernel show all that was received.
     pub(crate) fn judge(self, sending: &Sending, names: &[&str]) {
+        let wanted: Vec<_> = names
+            .iter()
+            .map(|name| (*name, sending.manifest(name).clone()))
+            .collect();
+        self.judge_as(&wanted, &[]);
+    }
+
+    /// Compares all that was received with these, without some fields.
+    pub(crate) fn judge_as(self, wanted: &[(&str, Manifest)], without: &[Field]) {
         self.volume.sync().unwrap();
         drop(self.volume);
         self.files.check().unwrap();
         let mount = self.files.mount_ro().unwrap();
-        for name in names {
+        for (name, wanted) in wanted {
             let received = Manifest::of_dir(&mount.path().join(name)).unwrap();
-            let differences = differences(sending.manifest(name), &received);
+            let differences = differences_without(wanted, &received, without);
             assert!(differences.is_empty(), "{name}: {differences:#?}");
         }
     }
