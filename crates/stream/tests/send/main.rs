@@ -9,6 +9,7 @@ mod edits;
 mod fixture;
 mod full;
 mod interrupted;
+mod kinds;
 mod large;
 mod puzzles;
 mod received_by_us;
