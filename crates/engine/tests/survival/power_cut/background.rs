@@ -2,9 +2,13 @@
 //! data that was not synced may be older.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use ubtrfs_engine::{Compress, OpenOptions};
+use ubtrfs_engine::{
+    Compress, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats, OpenOptions, Volume,
+};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_sim::oracle::{DataRule, Mark, Promise, Rules, every_sync, judge_crash, record_threads};
@@ -21,6 +25,17 @@ use crate::soak::count;
 const THREADS: u8 = 3;
 
 fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
+    threads_survive_beside(name, layout, options, shape, None);
+}
+
+/// `beside` is done again and again meanwhile. Returns what was discarded.
+fn threads_survive_beside(
+    name: &str,
+    layout: &Layout,
+    options: &OpenOptions,
+    shape: Shape,
+    beside: Option<fn(&Volume)>,
+) -> DiscardStats {
     let seed = seed(name);
     let recorder = Recorder::new();
     let devices = recorded(layout, &recorder);
@@ -36,9 +51,21 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
         limits: layout.limits(),
         ..RunOptions::default()
     };
-    let histories = record_threads(&plan, &mut targets, &recorder, &run, every_sync);
-    let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
     let volume = Arc::clone(targets[0].volume());
+    let is_done = AtomicBool::new(false);
+    let histories = thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(beside) = beside
+                && !is_done.load(Ordering::Relaxed)
+            {
+                beside(&volume);
+            }
+        });
+        let histories = record_threads(&plan, &mut targets, &recorder, &run, every_sync);
+        is_done.store(true, Ordering::Relaxed);
+        histories
+    });
+    let histories = histories.unwrap_or_else(|failure| panic!("{failure}"));
     drop(targets);
     // Else a thread of the volume may commit once more while it is checked.
     volume.close().unwrap();
@@ -65,6 +92,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     };
     let cuts = each_cut(&recording, &plan, step, judge);
     println!("{name}: {cuts} states, {} flushes", recording.flushes());
+    volume.discard_stats()
 }
 
 /// COMMIT-3, RUN-2 and WRITER-1
@@ -116,4 +144,54 @@ fn threads_with_snapshots_deleted_in_steps() {
         &options,
         Shape::Snapshots,
     );
+}
+
+/// Discards come as soon as they may, and those of metadata as well.
+fn discarding(mode: DiscardMode) -> OpenOptions {
+    OpenOptions::new()
+        .writable(true)
+        .commit_interval(Some(Duration::from_millis(5)))
+        .discard(Some(mode))
+        .discard_metadata(true)
+        .discard_delays(DiscardDelays {
+            empty: Duration::ZERO,
+            used: Duration::ZERO,
+        })
+        .discard_limits(DiscardLimits {
+            iops_limit: u32::MAX,
+            kbps_limit: 0,
+            max_discard_size: 1 << 20,
+        })
+}
+
+/// ASYNC-DISCARD-1: what is discarded reads as garbage.
+#[test]
+fn threads_and_discards_right_behind_commits() {
+    let layout = Layout::new(1, 512 * MIB);
+    let options = discarding(DiscardMode::Async);
+    let stats = threads_survive_beside("cuts, discards", &layout, &options, Shape::Mixed, None);
+    let bytes = stats.discard_extent_bytes + stats.discard_bitmap_bytes;
+    assert!(bytes > 0 && stats.errors == 0, "{stats:?}");
+}
+
+/// ASYNC-DISCARD-1
+#[test]
+fn threads_with_snapshots_and_discards_in_commits_on_dup() {
+    let layout = Layout::new(1, 512 * MIB).profiles(Profile::Dup, Profile::Dup);
+    let options = discarding(DiscardMode::Sync);
+    let stats = threads_survive_beside("cuts, sync", &layout, &options, Shape::Snapshots, None);
+    assert!(stats.sync_bytes > 0 && stats.errors == 0, "{stats:?}");
+}
+
+/// TRIM-2
+#[test]
+fn threads_and_trims_of_the_whole_volume() {
+    let layout = Layout::new(2, 512 * MIB).profiles(Profile::Raid1, Profile::Raid1);
+    let options = discarding(DiscardMode::Async);
+    let trim = |volume: &Volume| {
+        volume.trim(0, u64::MAX, 0, &mut || true).unwrap();
+    };
+    let shape = Shape::BigFile;
+    let stats = threads_survive_beside("cuts, trims", &layout, &options, shape, Some(trim));
+    assert!(stats.trim_bytes > 0 && stats.errors == 0, "{stats:?}");
 }
