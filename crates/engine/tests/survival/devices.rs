@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, Fault, Issue, Report, Severity, check_devices};
 use ubtrfs_device::{BlockDevice, CopyChoice, DeviceSuperblocks, MemDevice, write_superblocks};
-use ubtrfs_engine::{OpenOptions, Result, Volume};
+use ubtrfs_engine::{DiscardMode, OpenOptions, Result, Volume};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
@@ -84,6 +84,11 @@ pub(crate) fn shared(devices: Vec<MemDevice>) -> Devices {
 /// For writing, with no commit but those that are asked for.
 pub(crate) fn quiet() -> OpenOptions {
     OpenOptions::new().writable(true).commit_interval(None)
+}
+
+/// Commits discard what they free, which reads as garbage then.
+pub(crate) fn discarding() -> OpenOptions {
+    quiet().discard(Some(DiscardMode::Sync))
 }
 
 pub(crate) fn named(devices: &Devices) -> NamedDevices {

@@ -9,7 +9,7 @@ use ubtrfs_sim::script::{At, Data, Op, Shape, generate, path};
 use ubtrfs_sim::seed;
 
 use super::{Survivor, each_cut, history, legal, recorded};
-use crate::devices::{Layout, MIB, check, quiet};
+use crate::devices::{Layout, MIB, check, discarding, quiet};
 use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::soak::count;
@@ -56,7 +56,16 @@ fn script_survives(
 /// LOG-3 and LOG-5
 #[test]
 fn files_that_are_synced_between_all_operations() {
-    let name = "cuts, logs";
+    synced_files_survive("cuts, logs", &quiet());
+}
+
+/// ASYNC-DISCARD-1: no block of a log that counts is discarded, nor data that it leads to.
+#[test]
+fn files_that_are_synced_on_a_volume_that_discards_in_commits() {
+    synced_files_survive("cuts, logs, discards", &discarding());
+}
+
+fn synced_files_survive(name: &str, options: &OpenOptions) {
     let seed = seed(name);
     let layout = Layout::new(1, 256 * MIB);
     let at = At::Path(path("logged"));
@@ -74,7 +83,7 @@ fn files_that_are_synced_between_all_operations() {
         });
         ops.push(Op::Fsync { at: at.clone() });
     }
-    let logs = script_survives((name, seed), &layout, &quiet(), ops, count(60, 14_000));
+    let logs = script_survives((name, seed), &layout, options, ops, count(60, 14_000));
     assert!(logs >= count(30, 10_000), "{logs} states with a log");
 }
 
@@ -89,6 +98,13 @@ fn mixed_work_on_one_device() {
 fn snapshots_and_their_deletion() {
     let layout = Layout::new(1, 256 * MIB);
     survives("cuts, snapshots", &layout, &quiet(), Shape::Snapshots);
+}
+
+/// ASYNC-DISCARD-1
+#[test]
+fn snapshots_and_their_deletion_with_discards_in_commits() {
+    let layout = Layout::new(1, 256 * MIB);
+    survives("cuts, discards", &layout, &discarding(), Shape::Snapshots);
 }
 
 #[test]
@@ -139,6 +155,14 @@ fn mixed_groups() {
 fn chunks_that_come_and_go_on_a_full_disk() {
     let layout = Layout::new(1, 160 * MIB);
     survives("cuts, full disk", &layout, &quiet(), Shape::FullDisk);
+}
+
+/// UNALLOCATED-1
+#[test]
+fn chunks_that_come_and_go_with_discards_in_commits() {
+    let layout = Layout::new(1, 160 * MIB);
+    let options = discarding();
+    survives("cuts, full, discards", &layout, &options, Shape::FullDisk);
 }
 
 #[test]

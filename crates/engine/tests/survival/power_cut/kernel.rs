@@ -1,6 +1,7 @@
 //! A sample of cuts that three judges see: this checker, `btrfs check` and the kernel. All call them sound.
 
 use ubtrfs_check::{CheckOptions, check};
+use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{self, KernelVolume};
@@ -11,7 +12,7 @@ use ubtrfs_sim::script::{Shape, generate};
 use ubtrfs_sim::seed;
 
 use super::{each_cut, history, legal, recorded};
-use crate::devices::{Layout, MIB, check_after_clean_cut, quiet, shared};
+use crate::devices::{Layout, MIB, check_after_clean_cut, discarding, quiet, shared};
 use crate::engine::Engine;
 use crate::scripts::copied_on_write;
 use crate::soak::count;
@@ -19,7 +20,7 @@ use crate::soak::count;
 /// The kernel does not fall back to another copy of the superblock, so that none must be torn.
 pub(super) const SECTOR_BYTES: u64 = 4096;
 
-fn kernel_agrees(name: &str, layout: &Layout, shape: Shape) {
+fn kernel_agrees(name: &str, layout: &Layout, options: &OpenOptions, shape: Shape) {
     if !kernel::or_skip(name) {
         return;
     }
@@ -27,7 +28,7 @@ fn kernel_agrees(name: &str, layout: &Layout, shape: Shape) {
     let recorder = Recorder::new();
     let devices = recorded(layout, &recorder);
     let ops = copied_on_write(generate(shape, seed, count(120, 700)));
-    let mut engine = Engine::open(&devices, &quiet()).unwrap().exact();
+    let mut engine = Engine::open(&devices, options).unwrap().exact();
     let history = history(&mut engine, &ops, &recorder);
     drop(engine);
     let wanted = count(2, 30);
@@ -78,11 +79,23 @@ fn judged(state: &CrashState, history: &History) -> Result<(), Box<dyn std::erro
 #[test]
 fn kernel_shows_legal_states_of_one_device() {
     let layout = Layout::new(1, 256 * MIB);
-    kernel_agrees("cuts, kernel", &layout, Shape::Mixed);
+    kernel_agrees("cuts, kernel", &layout, &quiet(), Shape::Mixed);
 }
 
 #[test]
 fn kernel_shows_legal_states_of_snapshots_on_raid1() {
     let layout = Layout::new(2, 256 * MIB).profiles(Profile::Raid1, Profile::Raid1);
-    kernel_agrees("cuts, kernel, raid1", &layout, Shape::Snapshots);
+    kernel_agrees("cuts, kernel, raid1", &layout, &quiet(), Shape::Snapshots);
+}
+
+/// ASYNC-DISCARD-1
+#[test]
+fn kernel_shows_legal_states_of_a_volume_that_discards_in_commits() {
+    let layout = Layout::new(1, 256 * MIB);
+    kernel_agrees(
+        "cuts, kernel, discards",
+        &layout,
+        &discarding(),
+        Shape::Snapshots,
+    );
 }
