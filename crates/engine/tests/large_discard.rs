@@ -16,7 +16,6 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 const DEVICE_BYTES: u64 = 4 << 40;
 /// Each leaves a hole of its size and keeps as much.
 const FILES: u64 = 3500;
@@ -93,5 +92,4 @@ fn thousands_of_groups_are_discarded_in_little_memory() {
     println!("{} MiB for {FILES} groups, {stats:?}", grown / MIB);
     assert!(grown < FILES * GROUP_MEMORY_BYTES, "{grown} bytes");
     volume.close().unwrap();
-    assert!(FILES * 2 * HALF < DEVICE_BYTES - 100 * GIB);
 }
