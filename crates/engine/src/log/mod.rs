@@ -8,6 +8,7 @@
 mod logged_name;
 mod read;
 mod replay;
+mod sync_queue;
 mod write;
 
 pub(crate) use replay::{replay, replay_in_memory};

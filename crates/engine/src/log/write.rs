@@ -1,11 +1,11 @@
 //! Writing the log: what was changed of inodes goes from the mutable set straight into the log of their subvolume.
 //!
-//! Callers that sync side by side share one log: the first that gets its turn takes along all that wait.
+//! Callers that sync side by side share one log (`sync_queue`).
 //!
 //! Invariants
 //! - LOG-WRITE-2: a log is taken from one state of the volume, which no operation is changing.
 //!
-//! Locks: the turn (`TreeLog::logged`), then `LogSession`.
+//! Locks: `TreeLog::logged`, then `LogSession`.
 //! Not here: blocks of the log (`ubtrfs_transaction`), replay.
 
 mod edits;
@@ -16,13 +16,13 @@ mod names;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_transaction::{LogOutcome, LogSession, Unlogged};
 
+use super::sync_queue::SyncQueue;
 use crate::error::{Error, Result};
 use crate::file::{Durable, FileSync, Files};
 use crate::inode::{Inode, Inodes, WritebackErrors};
@@ -38,8 +38,7 @@ pub(crate) struct TreeLog {
     files: Arc<Files>,
     /// Whether anything is logged.
     is_on: bool,
-    /// Syncs that wait for their turn.
-    queue: Mutex<Vec<Arc<Request>>>,
+    queue: SyncQueue<Request>,
     logged: Mutex<Logged>,
 }
 
@@ -48,7 +47,6 @@ pub(crate) struct TreeLog {
 struct Request {
     inode: Arc<Inode>,
     what: Durable,
-    is_served: AtomicBool,
 }
 
 /// What the logs of a transaction have.
@@ -82,7 +80,7 @@ impl TreeLog {
             inodes: Arc::clone(&files.inodes),
             files: Arc::clone(files),
             is_on,
-            queue: Mutex::default(),
+            queue: SyncQueue::default(),
             logged: Mutex::default(),
         }
     }
@@ -109,26 +107,13 @@ impl TreeLog {
         {
             return Ok(manager.commit_through(changed)?);
         }
-        let request = Arc::new(Request {
+        let request = Request {
             inode: Arc::clone(inode),
             what,
-            is_served: AtomicBool::new(false),
-        });
-        self.queue.lock().push(Arc::clone(&request));
-        let mut logged = self.logged.lock();
-        if request.is_served.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut requests = std::mem::take(&mut *self.queue.lock());
-        // Another has taken it along and failed.
-        if !requests.iter().any(|other| Arc::ptr_eq(other, &request)) {
-            requests.push(request);
-        }
-        self.log(&mut logged, &requests)?;
-        for served in &requests {
-            served.is_served.store(true, Ordering::Release);
-        }
-        Ok(())
+        };
+        self.queue.serve(request, |requests| {
+            self.log(&mut self.logged.lock(), requests)
+        })
     }
 
     /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.
@@ -147,7 +132,7 @@ impl TreeLog {
     }
 
     /// Logs inodes, or commits.
-    fn log(&self, logged: &mut Logged, requests: &[Arc<Request>]) -> Result<()> {
+    fn log(&self, logged: &mut Logged, requests: &[&Request]) -> Result<()> {
         let mut session = self.inodes.transactions()?.log_session()?;
         let transid = session.transid();
         if logged.transid != transid {
@@ -157,7 +142,7 @@ impl TreeLog {
             };
         }
         let mut subvolumes: HashMap<RootId, Vec<&Request>> = HashMap::new();
-        for request in requests {
+        for &request in requests {
             let of = subvolumes.entry(request.inode.id.root).or_default();
             of.push(request);
         }

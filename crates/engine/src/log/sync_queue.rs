@@ -1,0 +1,143 @@
+//! Syncs side by side: one caller logs for all that wait.
+//!
+//! Callers that were served together come back together, each a little later than the one before. A log that began at once
+//! would have the first of them alone. So it waits for as many as there were, for a part of the time that a log takes.
+//!
+//! Invariants
+//! - SYNC-QUEUE-1: one caller logs at a time.
+//! - SYNC-QUEUE-2: a request is served by a log that began after the request was queued, and by no other.
+//! - SYNC-QUEUE-3: requests that a failed log had taken along wait again, and another caller logs for them.
+//!
+//! Locks: `state` is not held during a log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+#[cfg(test)]
+mod tests;
+
+/// The longest wait for others.
+const MAX_WAIT: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct SyncQueue<R> {
+    state: Mutex<State<R>>,
+    arrived: Condvar,
+    /// A log has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct State<R> {
+    waiting: Vec<Arc<Waiting<R>>>,
+    is_led: bool,
+    /// How many callers may come.
+    crowd: usize,
+    /// How long a log takes.
+    log_time: Duration,
+}
+
+#[derive(Debug)]
+struct Waiting<R> {
+    request: R,
+    is_served: AtomicBool,
+}
+
+impl<R> Default for SyncQueue<R> {
+    fn default() -> SyncQueue<R> {
+        SyncQueue {
+            state: Mutex::new(State {
+                waiting: Vec::new(),
+                is_led: false,
+                crowd: 1,
+                log_time: Duration::ZERO,
+            }),
+            arrived: Condvar::new(),
+            ended: Condvar::new(),
+        }
+    }
+}
+
+impl<R> SyncQueue<R> {
+    /// Returns once a log has served `request`: one of another caller, or `log`, which then gets all requests that wait.
+    ///
+    /// Errors: that of `log`.
+    pub(super) fn serve<E>(
+        &self,
+        request: R,
+        log: impl FnOnce(&[&R]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mine = Arc::new(Waiting {
+            request,
+            is_served: AtomicBool::new(false),
+        });
+        let mut state = self.state.lock();
+        state.waiting.push(Arc::clone(&mine));
+        self.arrived.notify_one();
+        while state.is_led {
+            self.ended.wait(&mut state);
+            if mine.is_served.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+        // SYNC-QUEUE-1
+        state.is_led = true;
+        self.wait_for_others(&mut state);
+        // SYNC-QUEUE-2
+        let mut led = Led {
+            queue: self,
+            taken: std::mem::take(&mut state.waiting),
+        };
+        drop(state);
+        let begin = Instant::now();
+        let requests: Vec<&R> = led.taken.iter().map(|taken| &taken.request).collect();
+        let done = log(&requests);
+        match done {
+            Ok(()) => led.serve(begin.elapsed()),
+            // It is told, and tries no more.
+            Err(_) => led.taken.retain(|taken| !Arc::ptr_eq(taken, &mine)),
+        }
+        done
+    }
+
+    fn wait_for_others(&self, state: &mut MutexGuard<'_, State<R>>) {
+        let end = Instant::now() + MAX_WAIT.min(state.log_time / 2);
+        while state.waiting.len() < state.crowd {
+            if self.arrived.wait_until(state, end).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+/// A log under way, with the requests that it has not served.
+struct Led<'q, R> {
+    queue: &'q SyncQueue<R>,
+    taken: Vec<Arc<Waiting<R>>>,
+}
+
+impl<R> Led<'_, R> {
+    fn serve(&mut self, log_time: Duration) {
+        let mut state = self.queue.state.lock();
+        state.crowd = self.taken.len().max(state.crowd - 1);
+        state.log_time = (state.log_time * 3 + log_time) / 4;
+        for served in self.taken.drain(..) {
+            served.is_served.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// After a panic as well.
+impl<R> Drop for Led<'_, R> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        // SYNC-QUEUE-3
+        state.waiting.append(&mut self.taken);
+        state.is_led = false;
+        drop(state);
+        self.queue.ended.notify_all();
+    }
+}

@@ -1,0 +1,119 @@
+//! Requests of several threads, whose logs wait for a word.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use super::*;
+
+type Queue = SyncQueue<u32>;
+type Outcome = Result<(), &'static str>;
+
+/// Waits until so many requests are queued.
+fn wait_for(queue: &Queue, waiting: usize) {
+    while queue.state.lock().waiting.len() < waiting {
+        thread::yield_now();
+    }
+}
+
+/// Has a thread begin a log, which ends with the word that comes through the channel.
+fn begin_log<'s>(
+    scope: &'s thread::Scope<'s, '_>,
+    queue: &'s Queue,
+) -> (Sender<Outcome>, Receiver<Outcome>) {
+    let (end, ends) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let (begun, begins) = mpsc::channel();
+    scope.spawn(move || {
+        let outcome = queue.serve(0, |requests| {
+            assert_eq!(requests, [&0]);
+            begun.send(()).unwrap();
+            ends.recv().unwrap()
+        });
+        done.send(outcome).unwrap();
+    });
+    begins.recv().unwrap();
+    (end, is_done)
+}
+
+// SYNC-QUEUE-1, SYNC-QUEUE-2
+#[test]
+fn those_that_came_during_a_log_share_the_next() {
+    let queue = Queue::default();
+    let logs = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let (end, first) = begin_log(scope, &queue);
+        for number in 1..=6 {
+            let (queue, logs) = (&queue, &logs);
+            scope.spawn(move || {
+                let logged = queue.serve(number, |requests| -> Result<(), ()> {
+                    let mut numbers: Vec<u32> = requests.iter().map(|&&number| number).collect();
+                    numbers.sort_unstable();
+                    logs.lock().push(numbers);
+                    Ok(())
+                });
+                assert_eq!(logged, Ok(()));
+            });
+        }
+        wait_for(&queue, 6);
+        end.send(Ok(())).unwrap();
+        assert_eq!(first.recv(), Ok(Ok(())));
+    });
+    assert_eq!(*logs.lock(), [[1, 2, 3, 4, 5, 6]]);
+    let state = queue.state.lock();
+    assert_eq!((state.crowd, state.is_led), (6, false));
+}
+
+// SYNC-QUEUE-3
+#[test]
+fn failure_is_told_to_one_and_the_others_try_again() {
+    let queue = Queue::default();
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let (end, first) = begin_log(scope, &queue);
+        let callers: Vec<_> = (1..=4)
+            .map(|number| {
+                let (queue, failures) = (&queue, &failures);
+                scope.spawn(move || {
+                    queue.serve(number, |requests| {
+                        let mut failures = failures.lock();
+                        match failures.len() {
+                            0 | 1 => {
+                                failures.push(requests.len());
+                                Err("no room")
+                            }
+                            _ => Ok(()),
+                        }
+                    })
+                })
+            })
+            .collect();
+        wait_for(&queue, 4);
+        end.send(Err("the first")).unwrap();
+        assert_eq!(first.recv(), Ok(Err("the first")));
+        let outcomes: Vec<_> = callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .collect();
+        assert_eq!(
+            outcomes.iter().filter(|outcome| outcome.is_err()).count(),
+            2
+        );
+    });
+    assert_eq!(*failures.lock(), [4, 3]);
+}
+
+#[test]
+fn panic_of_a_log_leaves_the_turn_to_others() {
+    let queue = Queue::default();
+    let panics = || queue.serve(1, |_| -> Result<(), ()> { panic!("on purpose") });
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    let seen = Mutex::new(0);
+    let logged = queue.serve(2, |requests| -> Result<(), ()> {
+        *seen.lock() = requests.len();
+        Ok(())
+    });
+    assert_eq!(logged, Ok(()));
+    // The request of the one that panicked is logged along.
+    assert_eq!(*seen.lock(), 2);
+}
