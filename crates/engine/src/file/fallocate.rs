@@ -292,14 +292,15 @@ impl Files {
                 at = next;
                 continue;
             }
-            let part = at..range.end.min(at + MAX_EXTENT_BYTES);
-            let extent_edit = ExtentEdit::load(inode, sectorsize, part.clone())?;
-            let of_part = parts(&extent_edit, part.clone());
+            // By extents: a hole that is one may be as long as a file can be.
+            let rest = at..range.end;
+            let (extent_edit, end) = ExtentEdit::load_head(inode, sectorsize, rest, STEP)?;
+            let of_part = parts(&extent_edit, at..end);
             bytes += of_part
                 .iter()
                 .map(|part| part.end - part.start)
                 .sum::<u64>();
-            at = part.end;
+            at = end;
         }
         Ok(bytes)
     }

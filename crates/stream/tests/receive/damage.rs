@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ubtrfs_engine::{DirEntry, NewInode};
 use ubtrfs_format::compress::{Compression, compress};
+use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::MkfsOptions;
@@ -17,6 +18,12 @@ use ubtrfs_stream::{Command, ReceiveOptions, StreamVersion, StreamWriter};
 use crate::fixture::{
     MIB, SECTOR, SUBVOL, assert_sound, content, device_with, is_finished, is_soak, new_device,
     open, plain, receive,
+};
+
+const FAR: u64 = 1 << 62;
+const TRUNCATE_FAR: Command<'_> = Command::Truncate {
+    path: b"f",
+    size: FAR,
 };
 
 /// Commands on the file `f`, with what it holds after them.
@@ -226,6 +233,39 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
         assert_sound(&device);
     }
     assert!(failed > 0);
+}
+
+/// On a volume whose holes have items.
+#[test]
+fn space_for_a_hole_of_any_length_is_refused_at_once() {
+    let mut script = Script::new();
+    script.stream.write(&TRUNCATE_FAR).unwrap();
+    let (path, len) = (&b"f"[..], FAR);
+    for mode in [0, 16] {
+        let offset = 0;
+        let command = Command::Fallocate {
+            path,
+            mode,
+            offset,
+            len,
+        };
+        script.stream.write(&command).unwrap();
+    }
+    let (stream, _) = script.end();
+    let mut options = MkfsOptions::default();
+    options.features.incompat.remove(Incompat::NO_HOLES);
+    let needs_it = CompatRo::BLOCK_GROUP_TREE;
+    options.features.compat_ro.remove(needs_it);
+    let volume = open(device_with(&options, 256 * MIB));
+    let passing_over = ReceiveOptions {
+        max_errors: 0,
+        ..ReceiveOptions::default()
+    };
+    let error = receive(&volume, &stream, passing_over).unwrap_err();
+    assert!(
+        error.to_string().starts_with("2 commands failed"),
+        "{error}"
+    );
 }
 
 /// Whenever the power fails, what is marked as received is whole.
