@@ -12,7 +12,7 @@ use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, progs_verdict};
-use ubtrfs_stream::Command;
+use ubtrfs_stream::{Command, NewNode};
 
 use crate::hostile::{UUID, mkdir, mkfile, stream, subvol, write};
 use crate::source::{OURS, ready, run, shell};
@@ -213,6 +213,29 @@ fn odd_extents_are_not_for_the_kernel() {
     let dump = String::from_utf8(run(OURS, &dump).stdout).unwrap();
     assert_eq!(dump.matches("compression 1 ").count(), 1, "{dump}");
     assert_eq!(progs_verdict(volume.devices(), true), Ok(()));
+}
+
+/// A device that is opened may do something: this one would say that it is not there.
+#[test]
+fn devices_are_not_opened() {
+    if !ready("devices in mounts of the kernel") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    let device = Command::Mknod(NewNode {
+        path: b"n",
+        ino: InodeNr(9),
+        rdev: 240 << 8 | 77,
+        mode: 0o020_600,
+    });
+    let output = receive(mount.path(), &[subvol(b"s"), device, write(b"n", 0, b"x")]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("write 'n' failed: Invalid argument"),
+        "{stderr}"
+    );
+    mount.unmount().unwrap();
 }
 
 /// Data is copied where it cannot be shared.

@@ -204,7 +204,11 @@ impl Target for KernelTarget {
         // The mark shall not outlive data that a crash or a failing device takes. It itself is committed at once.
         done(syncfs(current.root.as_fd()))?;
         done(current.root.set_received(&sent.uuid, sent.ctransid))?;
-        done(current.root.set_read_only(true))?;
+        if let Err(error) = current.root.set_read_only(true) {
+            // One that is not finished shall not pass for one that is.
+            let _ = current.root.forget_received();
+            return Err(io::Error::from(error).into());
+        }
         self.current = None;
         Ok(())
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, lgetxattr, openat, openat2,
-    statat,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, lgetxattr, open, openat,
+    openat2, statat,
 };
 use rustix::io::Errno;
 use ubtrfs_format::ids::InodeNr;
@@ -31,6 +31,9 @@ pub(super) const OPEN_FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
+
+/// By the link that an open file has in /proc.
+const OPEN_AGAIN: OFlags = OFlags::NOCTTY.union(OFlags::CLOEXEC);
 
 /// Attributes that a file takes over from its directory. The sender's file need not have them.
 pub(super) const HANDED_ON: [&[u8]; 3] = [
@@ -140,13 +143,16 @@ impl OpenSubvolume {
                 true => OFlags::RDWR,
                 false => OFlags::RDONLY,
             };
-            let file = openat(&dir, name, OPEN_FILE | access, Mode::empty());
-            let file = file.map_err(io::Error::from)?;
-            self.must_be_here(file.as_fd())?;
-            let kind = fstat(&file).map_err(io::Error::from)?.st_mode;
+            // Opening a device would do something to it.
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let found = openat(&dir, name, flags, Mode::empty()).map_err(io::Error::from)?;
+            self.must_be_here(found.as_fd())?;
+            let kind = fstat(&found).map_err(io::Error::from)?.st_mode;
             if FileType::from_raw_mode(kind) != FileType::RegularFile {
                 return Err(io::Error::from(Errno::INVAL).into());
             }
+            let again = format!("/proc/self/fd/{}", found.as_raw_fd());
+            let file = open(again, OPEN_AGAIN | access, Mode::empty()).map_err(io::Error::from)?;
             self.file = Some((bytes.to_vec(), file.into()));
         }
         let (_, file) = self
