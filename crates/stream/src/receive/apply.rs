@@ -91,8 +91,6 @@ impl Receiver<'_> {
         sent: Sent,
         parent: Option<Sent>,
     ) -> Applied {
-        // A failure to finish is one of the subvolume before, and this one is begun all the same.
-        let finished = self.finish();
         if let Some(left) = self.current.take().filter(|left| left.is_begun) {
             self.observer.unfinished(&left.name);
         }
@@ -111,10 +109,11 @@ impl Receiver<'_> {
         if let Some(current) = &mut self.current {
             current.is_begun = true;
         }
-        finished
+        Ok(())
     }
 
-    fn finish(&mut self) -> Applied {
+    /// Finishes the subvolume that was begun, unless commands of it failed.
+    pub(super) fn finish(&mut self) -> Applied {
         let Some(current) = &self.current else {
             return Ok(());
         };

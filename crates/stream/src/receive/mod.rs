@@ -126,22 +126,13 @@ impl<'a> Receiver<'a> {
         let mut failed = 0;
         let mut offset = stream.offset();
         while let Some(command) = stream.next_command()? {
+            let begins = matches!(command, Command::Subvol { .. } | Command::Snapshot { .. });
+            // One that cannot be finished may end it all, before the next is there.
+            if begins && let Err(fault) = self.finish() {
+                self.fail(&command, offset, fault, &mut failed)?;
+            }
             if let Err(fault) = self.apply(&command) {
-                failed += 1;
-                let is_final = matches!(&fault, CommandFault::Target(error) if error.is_final());
-                let error = CommandError {
-                    command: command.kind().expect("unknown commands do nothing"),
-                    offset,
-                    path: command.path().map(<[u8]>::to_vec),
-                    fault,
-                };
-                if let Some(current) = &mut self.current {
-                    current.is_sound = false;
-                }
-                if is_final || failed == self.options.max_errors {
-                    return Err(Box::new(error).into());
-                }
-                self.observer.failed(&error);
+                self.fail(&command, offset, fault, &mut failed)?;
             }
             let end = stream.offset();
             self.observer.advanced(end - offset);
@@ -151,5 +142,33 @@ impl<'a> Receiver<'a> {
             0 => Ok(()),
             failed => Err(ReceiveFault::Commands(failed)),
         }
+    }
+
+    /// Counts a command that failed.
+    ///
+    /// Errors: no more is to be done.
+    fn fail(
+        &mut self,
+        command: &Command<'_>,
+        offset: u64,
+        fault: CommandFault,
+        failed: &mut u64,
+    ) -> Result<(), ReceiveFault> {
+        *failed += 1;
+        let is_final = matches!(&fault, CommandFault::Target(error) if error.is_final());
+        let error = CommandError {
+            command: command.kind().expect("unknown commands do nothing"),
+            offset,
+            path: command.path().map(<[u8]>::to_vec),
+            fault,
+        };
+        if let Some(current) = &mut self.current {
+            current.is_sound = false;
+        }
+        if is_final || *failed == self.options.max_errors {
+            return Err(Box::new(error).into());
+        }
+        self.observer.failed(&error);
+        Ok(())
     }
 }

@@ -13,7 +13,10 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{CrashPlan, Recorder};
 use ubtrfs_sim::{Rng, new_volume};
-use ubtrfs_stream::{Command, ReceiveOptions, StreamVersion, StreamWriter};
+use ubtrfs_stream::{
+    Command, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion, StreamWriter,
+    VolumeTarget,
+};
 
 use crate::fixture::{
     MIB, SECTOR, SUBVOL, assert_sound, content, device_with, is_finished, is_soak, new_device,
@@ -233,6 +236,52 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
         assert_sound(&device);
     }
     assert!(failed > 0);
+}
+
+/// Has the device lose what is written next, but nothing behind that.
+struct LosesData(Arc<FaultDevice>);
+
+impl ReceiveObserver for LosesData {
+    fn begin(&mut self, _subvolume: &[u8], command: &Command<'_>) {
+        if let Command::Write { .. } = command {
+            let next = self.0.counts().writes;
+            // Its two parts together, and the first alone.
+            (next..next + 3).for_each(|nth| self.0.add(Fault::Write { nth }));
+        }
+    }
+}
+
+#[test]
+fn a_subvolume_that_is_not_finished_is_the_last() {
+    let mut script = Script::new();
+    script.write(0, &plain(5000, 1));
+    let next = Command::Subvol {
+        path: b"t",
+        uuid: Uuid([8; 16]),
+        ctransid: Transid(3),
+    };
+    script.stream.write(&next).unwrap();
+    let (stream, _) = script.end();
+    for (max_errors, follows) in [(1, false), (0, true)] {
+        let faulty = Arc::new(FaultDevice::new(new_device(256 * MIB)));
+        let volume = open(faulty.clone());
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let options = ReceiveOptions {
+            max_errors,
+            ..ReceiveOptions::default()
+        };
+        let mut target = VolumeTarget::new(&volume, top);
+        let mut observer = LosesData(faulty);
+        let received = Receiver::new(&mut target, &mut observer, options)
+            .receive(&mut StreamReader::open(&stream[..]).unwrap());
+        let error = received.unwrap_err();
+        assert!(!is_finished(&volume));
+        let there = volume.lookup(top, b"t").unwrap();
+        assert_eq!(there.is_some(), follows, "{error}");
+        if !follows {
+            assert_eq!(error.unfinished.as_deref(), Some(&b"s"[..]), "{error}");
+        }
+    }
 }
 
 /// On a volume whose holes have items.

@@ -12,7 +12,8 @@ use ubtrfs_engine::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr,
     SetTime, SubvolumeInfo, Volume, XattrMode,
 };
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::uuid::Uuid;
 
 use super::parent::find_sent;
 use super::path::TreePath;
@@ -146,6 +147,21 @@ impl VolumeTarget {
         Ok(Files::of(id))
     }
 
+    /// A subvolume that could not be finished shall not pass for one that was.
+    fn unmark(&self, id: RootId) {
+        let nothing = ReceivedFrom {
+            uuid: Uuid::NIL,
+            transid: Transid(0),
+            time: FileTime::default(),
+        };
+        let unmarked = self
+            .volume
+            .set_read_only(id, false)
+            .and_then(|()| self.volume.set_received(id, &nothing).map(drop));
+        // The caller has a worse one to tell.
+        drop(unmarked);
+    }
+
     /// Copies what cannot be shared.
     fn copy(&self, from: (FileId, u64), to: (FileId, u64), len: u64) -> Result<(), TargetError> {
         let mut done = 0;
@@ -220,7 +236,10 @@ impl Target for VolumeTarget {
             time: FileTime::default(),
         };
         self.volume.set_received(id, &from)?;
-        self.volume.set_read_only(id, true)?;
+        if let Err(error) = self.volume.set_read_only(id, true) {
+            self.unmark(id);
+            return Err(error.into());
+        }
         self.volume.sync()?;
         self.current = None;
         Ok(())
