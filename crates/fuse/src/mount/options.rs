@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ubtrfs_engine::{AtimePolicy, Compress};
+use ubtrfs_engine::{AtimePolicy, Compress, DiscardMode};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse_server::TransportChoice;
 
@@ -74,6 +74,8 @@ pub struct Options {
     pub memory_bytes: Option<u64>,
     pub commit: Option<Duration>,
     pub flush_on_commit: bool,
+    /// When devices are told of freed space; if not said, in the background where a device takes discards.
+    pub discard: Option<DiscardMode>,
     /// A sync of a single file is a commit, and writes no log.
     pub no_tree_log: bool,
     /// The free-space tree is made anew.

@@ -372,8 +372,8 @@ mod tests {
         };
         assert_eq!(told("remount,rw,relatime", relatime), "");
         assert_eq!(
-            told("remount,compress=zstd:3,commit=5,datacow", relatime),
-            "compress=zstd:3,commit=5,datacow"
+            told("remount,compress=zstd:3,commit=5,nodiscard", relatime),
+            "compress=zstd:3,commit=5,nodiscard"
         );
         let after = MountFlags::NOATIME | MountFlags::LAZYTIME;
         assert_eq!(told("remount,noatime,lazytime", after), "lazytime,noatime");

@@ -43,13 +43,12 @@ fn idle_words(options: &Options) -> Vec<&str> {
 
 #[test]
 fn words_that_change_nothing_are_accepted_and_some_warned_of() {
-    let words = "ssd,autodefrag,discard=async,nobarrier,space_cache=v2,x-systemd.automount,defaults,nofail,\
+    let words = "ssd,autodefrag,nobarrier,space_cache=v2,x-systemd.automount,defaults,nofail,\
                  metadata_ratio=4,comment=systemd";
     let options = parse(words).unwrap();
     let known = [
         "ssd",
         "autodefrag",
-        "discard",
         "nobarrier",
         "x-systemd.automount",
         "defaults",
@@ -63,9 +62,7 @@ fn words_that_change_nothing_are_accepted_and_some_warned_of() {
         .filter(|idle| idle.warning.is_some())
         .map(|idle| idle.word.as_str())
         .collect();
-    assert_eq!(warned, ["autodefrag", "discard", "nobarrier"]);
-    let alone = parse("discard").unwrap().without_effect;
-    assert!(alone[0].warning.is_some());
+    assert_eq!(warned, ["autodefrag", "nobarrier"]);
 }
 
 #[test]
@@ -152,6 +149,18 @@ fn opens_are_asked_for_if_said_or_needed() {
     let asks = |words| parse(words).unwrap().asks_opens();
     assert!(!asks("") && !asks("opens,noopens"));
     assert!(asks("opens") && asks("writeback") && !asks("nodatacow"));
+}
+
+#[test]
+fn discards_are_chosen_as_by_the_kernel() {
+    let mode = |words| parse(words).unwrap().discard;
+    assert_eq!(mode("compress"), None);
+    assert_eq!(mode("discard"), Some(DiscardMode::Sync));
+    assert_eq!(mode("discard=sync"), Some(DiscardMode::Sync));
+    assert_eq!(mode("nodiscard,discard=async"), Some(DiscardMode::Async));
+    assert_eq!(mode("discard=async,nodiscard"), Some(DiscardMode::None));
+    let refused = parse("nodiscard=sync");
+    assert_eq!(refused, Err(OptionError::UnwantedValue("nodiscard".into())));
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ubtrfs_device::memory_limit;
-use ubtrfs_engine::{Compress, OpenOptions};
+use ubtrfs_engine::{Compress, DiscardMode, OpenOptions};
 
-use super::words::NO_DISCARD;
 use super::{Options, values};
 
 impl Options {
@@ -21,6 +20,7 @@ impl Options {
             .flush_on_commit(self.flush_on_commit)
             .fsync_log(!self.no_tree_log)
             .lazy_times(self.lazy_times)
+            .discard(self.discard)
             .clear_free_space_tree(self.clear_cache)
             .free_space_tree(self.free_space_tree)
             // An unmount waits for no discard.
@@ -68,6 +68,9 @@ impl Options {
             "clear_cache" => self.clear_cache = true,
             "flushoncommit" => self.flush_on_commit = true,
             "noflushoncommit" => self.flush_on_commit = false,
+            // A bare word is the older way, as to the kernel.
+            "discard" => self.discard = Some(DiscardMode::Sync),
+            "nodiscard" => self.discard = Some(DiscardMode::None),
             "treelog" => self.no_tree_log = false,
             "notreelog" => self.no_tree_log = true,
             "user_subvol_rm_allowed" => self.user_subvol_rm_allowed = true,
@@ -89,8 +92,13 @@ impl Options {
                 let seconds = values::number(value).filter(|&seconds| seconds <= MAX_COMMIT)?;
                 self.commit = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
-            "discard" if matches!(value, "sync" | "async") => self.idle(name, Some(NO_DISCARD)),
-            "discard" => return None,
+            "discard" => {
+                self.discard = Some(match value {
+                    "sync" => DiscardMode::Sync,
+                    "async" => DiscardMode::Async,
+                    _ => return None,
+                });
+            }
             "space_cache" if value == "v2" => self.free_space_tree = true,
             // Any other is refused with the reason.
             "space_cache" => return Some(false),

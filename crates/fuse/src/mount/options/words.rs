@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Why a warning is due.
 const NO_DEFRAG: &str = "files are not defragmented as they are written";
-pub(super) const NO_DISCARD: &str = "the device is not told of space that is freed";
 const NO_BARRIER: &str = "caches of the devices are flushed all the same";
 const NO_MAPS: &str = "inode numbers are not reused";
 const NO_RESCAN: &str = "the UUID tree is kept, and not scanned";
@@ -16,12 +15,10 @@ const NO_MAND: &str = "Linux has no mandatory locks any more";
 pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("autodefrag", Some(NO_DEFRAG)),
     ("barrier", None),
-    ("discard", Some(NO_DISCARD)),
     ("enospc_debug", None),
     ("inode_cache", Some(NO_MAPS)),
     ("nobarrier", Some(NO_BARRIER)),
     ("noautodefrag", None),
-    ("nodiscard", None),
     ("noenospc_debug", None),
     ("noinode_cache", None),
     ("nossd", None),
@@ -60,10 +57,12 @@ const LIVE: &[&str] = &[
     "compress-force",
     "datacow",
     "datasum",
+    "discard",
     "flushoncommit",
     "max_inline",
     "nodatacow",
     "nodatasum",
+    "nodiscard",
     "noflushoncommit",
     "nouser_subvol_rm_allowed",
     "user_subvol_rm_allowed",
