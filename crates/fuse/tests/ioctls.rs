@@ -387,17 +387,26 @@ fn the_root_can_be_named_by_a_descriptor_before_it_was_looked_at() {
 }
 
 #[test]
-fn a_trim_says_that_nothing_was_trimmed() {
-    if !or_skip("a_trim_says_that_nothing_was_trimmed") {
+fn trim_says_how_much_was_trimmed() {
+    if !or_skip("trim_says_how_much_was_trimmed") {
         return;
     }
     with_ours("", |dir| {
-        let trimmed = ask(
-            &File::open(dir).unwrap(),
-            FITRIM,
-            &numbers(&[0, u64::MAX, 0]),
-        );
-        assert_eq!(trimmed.unwrap(), numbers(&[0, 0, 0]));
+        let dir = File::open(dir).unwrap();
+        let trimmed = |range: [u64; 3]| {
+            let answer = ask(&dir, FITRIM, &numbers(&range)).unwrap();
+            let len: [u8; 8] = answer[8..16].try_into().unwrap();
+            assert!(answer[..8] == range[0].to_ne_bytes() && answer[16..] == [0; 8]);
+            u64::from_ne_bytes(len)
+        };
+        let all = trimmed([0, u64::MAX, 0]);
+        // What no chunk has is trimmed once.
+        let again = trimmed([0, u64::MAX, 0]);
+        assert!(0 < again && again < all, "{again} of {all}");
+        assert_eq!(trimmed([1 << 50, u64::MAX, 0]), 0);
+        let sizes = (1..=8).map(|part| trimmed([0, again * part / 4, 0]));
+        let sizes: Vec<u64> = sizes.collect();
+        assert!(sizes.is_sorted(), "{sizes:?}");
     });
 }
 

@@ -8,6 +8,7 @@
 //! Not here: what flags and read-only subvolumes forbid to everybody (the engine's).
 
 mod acl;
+mod ending;
 mod peer;
 mod rights;
 
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 
+pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
 pub use self::rights::{Refused, Rights};
 

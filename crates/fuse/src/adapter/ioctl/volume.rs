@@ -12,7 +12,8 @@ use zerocopy::FromZeros;
 use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, DevInfo, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange};
-use super::{Call, put};
+use super::{Call, put, refused};
+use crate::caller::EndingCaller;
 
 impl<S: Source> Call<'_, S> {
     /// Which of the later fields the caller knows cannot come through: all are filled in.
@@ -168,17 +169,20 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Accepted, and nothing is trimmed.
+    /// Discards what is free. Whoever may administer the mount may ask, also where it was made read-only since.
+    ///
+    /// Takes long. A signal that ends the caller ends it.
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
-        self.administer()?;
-        self.must_be_writable()?;
+        self.rights().administer_mount().map_err(refused)?;
         let (start, len) = (range.start.get(), range.len.get());
-        let is_to_the_end = len == u64::MAX;
-        let is_short = len < u64::from(self.volume.superblock().sectorsize.get());
-        if is_short || start == u64::MAX || !is_to_the_end && start.checked_add(len).is_none() {
+        if start == u64::MAX && self.volume.can_discard() {
             return Err(Errno::INVAL);
         }
-        range.len.set(0);
+        let mut caller = EndingCaller::new(self.context.pid);
+        let trimmed = self
+            .volume
+            .trim(start, len, range.minlen.get(), &mut || !caller.is_ending());
+        range.len.set(trimmed.map_err(errno)?);
         Ok(range)
     }
 }
