@@ -6,6 +6,7 @@
 //!
 //! Not here: how requests pass here (`request::Watched`), what is shown (`report`).
 
+mod discard;
 mod histogram;
 mod render;
 mod report;
@@ -18,6 +19,7 @@ use std::time::Instant;
 use ubtrfs_engine::Volume;
 use ubtrfs_fuse_server::request::{Errno, Result, Watch};
 
+pub use self::discard::DiscardReport;
 pub use self::histogram::Durations;
 use self::histogram::Histogram;
 pub use self::report::{Operation, Report};
@@ -161,6 +163,7 @@ impl Stats {
             handed_over: sum(|set| &set.handed_over),
             aborted: volume.abort_reason(),
             writer: volume.writer_stats(),
+            discard: volume.is_writable().then(|| DiscardReport::of(volume)),
             nodes: volume.node_store().stats(),
             extents: volume.decompressed_stats(),
             read_errors: volume.pool().read_error_count(),

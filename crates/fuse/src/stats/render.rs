@@ -21,7 +21,7 @@ fn shown_ns(ns: u64) -> String {
     shown(Duration::from_nanos(ns))
 }
 
-fn shown_bytes(bytes: u64) -> String {
+pub(super) fn shown_bytes(bytes: u64) -> String {
     match bytes {
         0..10_240 => format!("{bytes} B"),
         10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
@@ -100,6 +100,9 @@ impl Report {
                 writeln!(out, "  commits instead: {count}, {reason}")?;
             }
         }
+        if let Some(discard) = &self.discard {
+            out.push_str(&discard.text());
+        }
         let (nodes, extents) = (&self.nodes, &self.extents);
         writeln!(
             out,
@@ -173,6 +176,7 @@ impl Report {
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "writer": writer,
+            "discard": self.discard.map(|discard| discard.json()),
             "node_cache": {
                 "hits": self.nodes.hits,
                 "misses": self.nodes.misses,
@@ -194,6 +198,13 @@ impl Report {
             let _ = write!(
                 out,
                 "# HELP ubtrfs_{name} {help}\n# TYPE ubtrfs_{name} counter\nubtrfs_{name}{{{place}}} {value}\n"
+            );
+        }
+        let samples = self.discard.iter().flat_map(|discard| discard.samples());
+        for (name, help, kind, value) in samples {
+            let _ = write!(
+                out,
+                "# HELP ubtrfs_{name} {help}\n# TYPE ubtrfs_{name} {kind}\nubtrfs_{name}{{{place}}} {value}\n"
             );
         }
         if let Some(writer) = &self.writer {
@@ -380,6 +391,7 @@ mod tests {
     use ubtrfs_engine::{CacheStats, StoreStats};
 
     use super::*;
+    use crate::stats::discard;
     use crate::stats::histogram::{Durations, Histogram};
     use crate::stats::{Operation, Verb};
 
@@ -420,6 +432,7 @@ mod tests {
                 },
                 ..WriterStats::default()
             }),
+            discard: Some(discard::example()),
             nodes: StoreStats {
                 hits: 3,
                 misses: 1,
@@ -480,6 +493,8 @@ mod tests {
             format!("ubtrfs_delta_wait_seconds_total{{{place}}} 0.0015"),
             format!("ubtrfs_buffer_waits_total{{{place}}} 7"),
             format!("ubtrfs_buffer_wait_seconds_total{{{place}}} 0.5"),
+            format!("ubtrfs_discardable_bytes{{{place}}} 20971520"),
+            format!("ubtrfs_discard_bytes_saved_total{{{place}}} 7"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
 
-use super::Verb;
 use super::histogram::Durations;
+use super::{DiscardReport, Verb};
 
 /// What was counted of a verb.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Report {
     pub aborted: Option<Arc<String>>,
     /// None for a mount that is read-only.
     pub writer: Option<WriterStats>,
+    /// None for a volume that is only read.
+    pub discard: Option<DiscardReport>,
     /// Tree blocks in memory.
     pub nodes: StoreStats,
     /// Decompressed extents in memory.
