@@ -39,7 +39,11 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// space_cache=v2, degraded, device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
 /// `datacow, datasum, noflushoncommit, treelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one.
 /// With `notreelog` a sync of a file or a directory is a commit, and writes no log. What has no meaning here (autodefrag,
-/// discard, ssd, ...) is accepted, with a warning where that matters.
+/// ssd, ...) is accepted, with a warning where that matters.
+///
+/// Freed space is discarded: an image gets holes, a device that takes discards is told. With `discard=async` it is in the
+/// background, some time later; this is the default where a device takes discards. With `discard=sync` or `discard` it is in
+/// the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
 ///
 /// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
 /// user` and its kin, and `context=` and its kin where there is SELinux. What is read from the kernel's cache moves no
@@ -60,7 +64,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// is durable with the next commit.
 ///
 /// With `remount` a mount that is there takes others of these: `ro, rw`, those of mount(8) but `dirsync`, and how data is
-/// stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit, user_subvol_rm_allowed`).
+/// stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit, user_subvol_rm_allowed`). It
+/// takes `discard` and `nodiscard` as well.
 /// Then DIR is enough. A mount by root is open to all users; users who mount need fusermount3 and have the mount to
 /// themselves.
 #[derive(Debug, clap::Args)]

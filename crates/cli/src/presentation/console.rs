@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use ubtrfs_fuse::caller::Refused;
 
@@ -30,6 +30,8 @@ const SIGPIPE_EXIT: u8 = 128 + 13;
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
 /// How far a removal is; the message is the file.
 pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_msg}";
+/// How much a trim has discarded so far.
+pub(crate) const TRIM_PROGRESS: &str = "{spinner} {binary_bytes} trimmed {binary_bytes_per_sec}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
 /// There is room for so much at least in a pipe that has any.
 const PIPE_BUF: usize = 4096;
@@ -208,6 +210,16 @@ impl Console {
     /// Whether the command is run for another process.
     pub(crate) fn is_of_client(&self) -> bool {
         self.out.get_ref().client.is_some()
+    }
+
+    /// Whether that process waits for the command's end no more.
+    pub(crate) fn client_has_gone(&self) -> bool {
+        let Some(client) = &self.out.get_ref().client else {
+            return false;
+        };
+        let mut connection = [PollFd::new(&*client.connection, PollFlags::empty())];
+        let now = Timespec::default();
+        poll(&mut connection, Some(&now)).is_ok() && !connection[0].revents().is_empty()
     }
 
     /// What that process gives to read; once.

@@ -10,6 +10,7 @@ pub(crate) mod log;
 pub(crate) mod permissions;
 pub(crate) mod profiles;
 pub(crate) mod quoting;
+pub(crate) mod size_suffix;
 pub(crate) mod table;
 pub(crate) mod told;
 pub(crate) mod transfer_console;

@@ -13,7 +13,6 @@ use anyhow::{Context, bail};
 use ubtrfs::transfer::copy::CopyError;
 use ubtrfs::transfer::is_final_error;
 use ubtrfs::transfer::walk::{Entry, Filter, Order, Step, Walk};
-use ubtrfs_device::Access;
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
@@ -229,7 +228,7 @@ impl<'a> Changes<'a> {
         let volume = match self.opened(location) {
             Some(volume) => volume,
             None => {
-                let volume = self.options.devices.open_for(location, Access::Write)?;
+                let volume = self.options.open_for_writing(location)?;
                 self.open.push(OpenImage {
                     location: location.clone(),
                     volume: Arc::clone(&volume),
@@ -284,14 +283,21 @@ impl<'a> Changes<'a> {
         changes.commit()
     }
 
-    /// Commits what was done, in a shell or a mount later.
+    /// Commits what was done so far, in a shell or a mount later.
+    pub(crate) fn sync(&self) -> anyhow::Result<()> {
+        self.each_image(Volume::sync)
+    }
+
+    /// Commits what was done, and discards what that has freed; in a shell or a mount later. Nothing is changed any more.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
-        for open in self.open {
+        self.each_image(Volume::close)
+    }
+
+    fn each_image(&self, commit: fn(&Volume) -> Result<(), Error>) -> anyhow::Result<()> {
+        for open in &self.open {
             if open.location.session().is_none() {
                 let image = Escaped(open.location.image.as_os_str().as_encoded_bytes());
-                open.volume
-                    .sync()
-                    .with_context(|| format!("cannot commit to '{image}'"))?;
+                commit(&open.volume).with_context(|| format!("cannot commit to '{image}'"))?;
             }
         }
         Ok(())

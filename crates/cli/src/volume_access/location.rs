@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
-use ubtrfs_engine::{FileId, OpenOptions, Rescue, Volume};
+use ubtrfs_engine::{DiscardMode, FileId, OpenOptions, Rescue, Volume};
 use ubtrfs_format::ids::RootId;
 
 use crate::presentation::quoting::Escaped;
@@ -241,6 +241,9 @@ pub(crate) struct DeviceOptions {
     /// The state of the last commit is asked for, without the fsync log.
     #[arg(skip)]
     as_committed: bool,
+    /// Freed space is not discarded.
+    #[arg(skip)]
+    no_discard: bool,
 }
 
 impl DeviceOptions {
@@ -328,6 +331,10 @@ impl DeviceOptions {
             Access::Read => OpenOptions::new(),
             // A command commits when it has done its work.
             Access::Write => OpenOptions::new().writable(true).commit_interval(None),
+        };
+        let options = match self.no_discard {
+            true => options.discard(Some(DiscardMode::None)),
+            false => options,
         };
         let rescue = Rescue {
             no_log_replay: self.as_committed,
@@ -418,6 +425,9 @@ pub(crate) struct VolumeOptions {
     /// Paths begin at the subvolume of this id instead of at the default one; 5 is the top level
     #[arg(long, value_name = "ID")]
     subvolid: Option<u64>,
+    /// Leave freed space in the image or on the device, where a command changes it
+    #[arg(long)]
+    nodiscard: bool,
 }
 
 const ROOT_OF_MOUNT: &str = "a mount shows the subvolume that it was made for";
@@ -439,7 +449,16 @@ impl VolumeOptions {
             devices: devices.clone(),
             subvol: None,
             subvolid: None,
+            nodiscard: false,
         }
+    }
+
+    pub(crate) fn open_for_writing(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
+        let devices = DeviceOptions {
+            no_discard: self.nodiscard,
+            ..self.devices.clone()
+        };
+        devices.open_for(location, Access::Write)
     }
 
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Opened> {

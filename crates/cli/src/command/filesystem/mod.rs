@@ -1,18 +1,20 @@
 //! `ubtrfs filesystem`: a volume as a whole.
 
 mod df;
+mod discard;
 mod du;
 pub(crate) mod label;
 mod remount;
 mod show;
 mod stats;
 mod sync;
+mod trim;
 mod usage;
 
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
 
-/// Show what a volume is made of and how full it is, and change its label
+/// Show what a volume is made of and how full it is, label it, trim it
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Filesystem {
@@ -23,6 +25,7 @@ pub(crate) struct Filesystem {
 #[derive(Debug, clap::Subcommand)]
 enum FilesystemCommand {
     Df(df::Df),
+    Discard(discard::Discard),
     Du(du::Du),
     Label(label::Label),
     #[command(hide = true)]
@@ -30,6 +33,7 @@ enum FilesystemCommand {
     Show(show::Show),
     Stats(stats::Stats),
     Sync(sync::Sync),
+    Trim(trim::Trim),
     Usage(usage::Usage),
 }
 
@@ -53,6 +57,7 @@ impl Filesystem {
             FilesystemCommand::Label(command) => Some(command),
             FilesystemCommand::Show(command) => Some(command),
             FilesystemCommand::Sync(command) => Some(command),
+            FilesystemCommand::Trim(command) => Some(command),
             FilesystemCommand::Usage(command) => Some(command),
             _ => None,
         }
@@ -61,12 +66,14 @@ impl Filesystem {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         match &self.command {
             FilesystemCommand::Df(command) => command.run(console),
+            FilesystemCommand::Discard(command) => command.run(console),
             FilesystemCommand::Du(command) => command.run(console),
             FilesystemCommand::Label(command) => command.run(console),
             FilesystemCommand::Remount(command) => command.run(),
             FilesystemCommand::Show(command) => command.run(console),
             FilesystemCommand::Stats(command) => command.run(console),
             FilesystemCommand::Sync(command) => command.run(),
+            FilesystemCommand::Trim(command) => command.run(console),
             FilesystemCommand::Usage(command) => command.run(console),
         }
     }

@@ -7,7 +7,6 @@
 //! filled with (`rootdir`).
 
 mod rootdir;
-mod size_suffix;
 mod summary;
 mod target;
 
@@ -28,8 +27,8 @@ use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 
 use crate::command::chown::Ownership;
 use crate::presentation::console::Console;
+use crate::presentation::size_suffix::parse_size;
 use rootdir::{Rootdir, RootdirArgs};
-use size_suffix::parse_size;
 use summary::Summary;
 use target::Target;
 

@@ -74,7 +74,7 @@ impl Delete {
         }
         let mut sessions = self.locations.iter().filter_map(Location::session);
         let session = sessions.next();
-        changes.commit()?;
+        changes.sync()?;
         if self.dry_run || console.dry_run {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Delete {
                 Some(_) => {}
             }
         }
-        Ok(())
+        changes.commit()
     }
 
     fn check(&self) -> anyhow::Result<()> {

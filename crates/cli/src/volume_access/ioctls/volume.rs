@@ -6,7 +6,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_fuse::ioctl_args::{self as args, Label, SpaceList};
+use ubtrfs_fuse::ioctl_args::{self as args, Label, SpaceList, TrimRange};
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;
 
@@ -25,6 +25,17 @@ impl Asked {
     /// Makes what was done to the volume durable.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         self.ask::<{ args::SYNC }, _>(&mut ())
+    }
+
+    /// Discards free space, and returns how much.
+    pub(crate) fn trim(&self, start: u64, len: u64, min_bytes: u64) -> Result<u64, Errno> {
+        let mut range = TrimRange {
+            start: start.into(),
+            len: len.into(),
+            minlen: min_bytes.into(),
+        };
+        self.ask::<{ args::FITRIM }, _>(&mut range)?;
+        Ok(range.len.get())
     }
 
     pub(crate) fn label(&self) -> Result<Vec<u8>, Errno> {

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 
 /// Bytes; the suffixes are powers of 1024, in either case, and B is bytes.
-pub(super) fn parse_size(text: &str) -> anyhow::Result<u64> {
+pub(crate) fn parse_size(text: &str) -> anyhow::Result<u64> {
     let invalid = || anyhow!("{text} is not a valid numeric value with supported size suffixes");
     let (digits, suffix) = match text.char_indices().last() {
         Some((at, last)) if !last.is_ascii_digit() => (&text[..at], Some(last)),

@@ -1,0 +1,130 @@
+//! `ubtrfs filesystem trim`: free space is discarded, as fstrim(8) does on a mount.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use serde::Serialize;
+use ubtrfs_engine::Volume;
+
+use crate::presentation::console::{Console, TRIM_PROGRESS};
+use crate::presentation::json;
+use crate::presentation::quoting::Escaped;
+use crate::presentation::size_suffix::parse_size;
+use crate::presentation::units::Units;
+use crate::volume_access::changes::Changes;
+use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::location::{Location, VolumeOptions};
+
+/// Discard all free space, so that an image becomes smaller or an SSD learns of it
+///
+/// Free space in the range is told to the devices, and then all space that no chunk has, whatever the range is. An image
+/// gets holes. What is printed counts the copies of a profile one by one. On a mount, root and the user who mounted may
+/// ask; fstrim(8) does the same there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Trim {
+    #[arg(value_name = "IMAGE")]
+    location: Location,
+    /// From this logical address on; sizes may end with K, M, G, T, P or E
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    start: u64,
+    /// Up to so many bytes behind it; without it up to the end
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    length: Option<u64>,
+    /// Leave out free extents that are shorter
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
+    minimum: u64,
+    #[command(flatten)]
+    volume: VolumeOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct TrimJson {
+    start: u64,
+    length: Option<u64>,
+    minimum: u64,
+    trimmed_bytes: u64,
+}
+
+impl Trim {
+    pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let bytes = match self.location.session() {
+            Some(session) => {
+                if let Some(rights) = session.rights() {
+                    self.volume.refuse_for_mount()?;
+                    rights
+                        .administer_mount()
+                        .with_context(|| self.not_trimmed())?;
+                }
+                self.trim(session.volume(), console)?
+            }
+            None => {
+                let mut changes = Changes::new(&self.volume);
+                let target = changes.open(&self.location)?;
+                let bytes = self.trim(&target.volume, console)?;
+                drop(target);
+                changes.commit()?;
+                bytes
+            }
+        };
+        self.print(bytes, console)
+    }
+
+    fn trim(&self, volume: &Volume, console: &mut Console) -> anyhow::Result<u64> {
+        console.start_progress(TRIM_PROGRESS);
+        let before = volume.discard_stats().trim_bytes;
+        let is_client_there = || {
+            if let Some(bar) = console.progress() {
+                bar.set_position(volume.discard_stats().trim_bytes - before);
+            }
+            !console.client_has_gone()
+        };
+        let len = self.length.unwrap_or(u64::MAX);
+        let trimmed = volume.trim(self.start, len, self.minimum, &mut { is_client_there });
+        console.end_progress();
+        trimmed.with_context(|| self.not_trimmed())
+    }
+
+    fn not_trimmed(&self) -> String {
+        format!("cannot trim '{}'", self.shown())
+    }
+
+    /// The image, or the path in a mount.
+    fn shown(&self) -> String {
+        match self.location.session() {
+            Some(_) => self.location.to_string(),
+            None => Escaped(self.location.image.as_os_str().as_bytes()).to_string(),
+        }
+    }
+
+    fn print(&self, bytes: u64, console: &mut Console) -> anyhow::Result<()> {
+        if console.is_json() {
+            let report = TrimJson {
+                start: self.start,
+                length: self.length,
+                minimum: self.minimum,
+                trimmed_bytes: bytes,
+            };
+            json::write_map(&mut console.out, "filesystem-trim", &report)?;
+            return Ok(());
+        }
+        let shown = Units::default().size(bytes);
+        let place = self.shown();
+        Ok(writeln!(
+            console.out,
+            "{place}: {shown} ({bytes} bytes) trimmed"
+        )?)
+    }
+}
+
+impl ByIoctls for Trim {
+    fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.volume.refuse_for_mount()?;
+        let asked = Asked::open(&self.location)?;
+        let len = self.length.unwrap_or(u64::MAX);
+        let bytes = asked
+            .trim(self.start, len, self.minimum)
+            .with_context(|| self.not_trimmed())?;
+        self.print(bytes, console)
+    }
+}

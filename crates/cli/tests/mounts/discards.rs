@@ -1,0 +1,467 @@
+//! Freed space that devices are told of: by option, on request, and by commands on images.
+//!
+//! An image shows it by its blocks.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use rustix::fs::statvfs;
+use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::process::Signal;
+use serde_json::Value;
+use ubtrfs_sim::kernel::{self, KernelMount};
+
+use crate::served::{MOMENT, Place, alone, assert_ok, can_mount, ubtrfs, wait_until_nothing_is_at};
+
+const MIB: u64 = 1 << 20;
+const NOBODY: u32 = 65534;
+
+/// What the host gives for the image.
+fn allocated(image: &Path) -> u64 {
+    fs::metadata(image).unwrap().blocks() * 512
+}
+
+fn write_file(place: &Place, name: &str, len: u64) {
+    // Nothing that compresses, or that a host may leave out.
+    let bytes = vec![0x5a; len as usize];
+    fs::write(place.mountpoint.join(name), bytes).unwrap();
+}
+
+fn sync(place: &Place) {
+    assert_ok(ubtrfs().args(["filesystem", "sync"]).arg(&place.mountpoint));
+}
+
+/// Removes a file, and returns when the space of it is free: the kernel has to forget the file first.
+fn remove_file(place: &Place, name: &str) {
+    let free_bytes = || {
+        let shown = statvfs(&place.mountpoint).unwrap();
+        shown.f_bfree * shown.f_frsize
+    };
+    let path = place.mountpoint.join(name);
+    let len = fs::metadata(&path).unwrap().len();
+    let wanted = free_bytes() + len;
+    fs::remove_file(path).unwrap();
+    let until = Instant::now() + MOMENT;
+    while free_bytes() < wanted {
+        assert!(Instant::now() < until, "the space of '{name}' stays in use");
+        sync(place);
+    }
+}
+
+fn remount(place: &Place, words: &str) -> Output {
+    let words = format!("remount,{words}");
+    let mut command = ubtrfs();
+    command.args(["mount", "-o", &words]).arg(&place.mountpoint);
+    command.output().unwrap()
+}
+
+/// What `filesystem discard` tells of the mount.
+fn told(place: &Place) -> Value {
+    let mut command = ubtrfs();
+    command.args(["filesystem", "discard", "--format", "json"]);
+    let output = command.arg(&place.mountpoint).output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    told["filesystem-discard"].clone()
+}
+
+fn fstrim(path: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new("fstrim");
+    command.arg("-v").args(options).arg(path).output().unwrap()
+}
+
+/// The bytes that fstrim says.
+fn trimmed(output: &Output) -> u64 {
+    let said = String::from_utf8_lossy(&output.stdout);
+    let number = said.split_once('(').and_then(|(_, rest)| {
+        let digits = rest.split(' ').next()?;
+        digits.parse().ok()
+    });
+    number.unwrap_or_else(|| panic!("{output:?}"))
+}
+
+/// Both checkers, and the kernel.
+fn must_be_sound(image: &Path) {
+    assert_ok(ubtrfs().args(["check", "-q"]).arg(image));
+    if kernel::or_skip("the kernel's verdict on a trimmed volume") {
+        assert_ok(
+            Command::new("btrfs")
+                .args(["check", "--readonly"])
+                .arg(image),
+        );
+        let mount = KernelMount::new(&[image.to_owned()], "").unwrap();
+        mount.scrub().unwrap();
+        mount.unmount().unwrap();
+    }
+}
+
+#[test]
+fn option_says_when_freed_space_is_discarded() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    for (options, mode, is_small) in [
+        ("rw", "async", false),
+        ("discard=async", "async", false),
+        ("discard", "sync", true),
+        ("discard=sync", "sync", true),
+        ("nodiscard", "none", false),
+    ] {
+        let mut server = place.serve_with(options);
+        assert_eq!(told(&place)["mode"], mode, "{options}");
+        write_file(&place, "file", 64 * MIB);
+        sync(&place);
+        let full = allocated(&place.image);
+        remove_file(&place, "file");
+        sync(&place);
+        let left = allocated(&place.image);
+        assert_eq!(
+            left + 60 * MIB < full,
+            is_small,
+            "{options}: {left} of {full}"
+        );
+        let waiting = told(&place)["discardable_bytes"].as_u64().unwrap();
+        assert_eq!(waiting >= 60 * MIB, mode == "async", "{options}: {waiting}");
+        place.umount();
+        assert!(server.end().unwrap().success());
+    }
+    must_be_sound(&place.image);
+}
+
+#[test]
+fn remount_changes_when_freed_space_is_discarded() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let _server = place.serve();
+    let modes = [
+        ("discard=async", "async"),
+        ("discard=sync", "sync"),
+        ("nodiscard", "none"),
+    ];
+    for (from, _) in modes {
+        for (to, mode) in modes {
+            assert!(remount(&place, from).status.success());
+            write_file(&place, "file", MIB);
+            sync(&place);
+            remove_file(&place, "file");
+            assert!(remount(&place, to).status.success());
+            assert_eq!(told(&place)["mode"], mode, "from {from}");
+            // A remount that says nothing of it leaves it.
+            assert!(remount(&place, "commit=7").status.success());
+            assert_eq!(told(&place)["mode"], mode, "from {from}");
+        }
+    }
+    let refused = remount(&place, "discard=later");
+    assert!(!refused.status.success());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("bad value 'later'"), "{said}");
+    place.umount();
+    must_be_sound(&place.image);
+}
+
+#[test]
+fn fstrim_discards_what_is_free_and_says_how_much() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let mut server = place.serve_with("nodiscard");
+    fs::create_dir(place.mountpoint.join("dir")).unwrap();
+    write_file(&place, "kept", 8 * MIB);
+    write_file(&place, "dir/gone", 100 * MIB);
+    sync(&place);
+    let full = allocated(&place.image);
+    remove_file(&place, "dir/gone");
+    let first = fstrim(&place.mountpoint, &[]);
+    assert!(trimmed(&first) > 300 * MIB, "{first:?}");
+    assert!(allocated(&place.image) + 95 * MIB < full);
+    assert_eq!(told(&place)["trim_bytes"], trimmed(&first));
+    // Free space of block groups again, what no chunk has only once; of any directory.
+    let again = fstrim(&place.mountpoint.join("dir"), &[]);
+    assert!((1..trimmed(&first)).contains(&trimmed(&again)), "{again:?}");
+    // No free extent is so long.
+    let long = fstrim(&place.mountpoint, &["-m", "1T"]);
+    assert_eq!(trimmed(&long), 0);
+    assert!(remount(&place, "ro").status.success());
+    assert!(
+        trimmed(&fstrim(&place.mountpoint, &[])) > 0,
+        "as the kernel does"
+    );
+    place.umount();
+    assert!(server.end().unwrap().success());
+    must_be_sound(&place.image);
+    let _reader = place.serve_with("ro");
+    let refused = fstrim(&place.mountpoint, &[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("Read-only file system"), "{said}");
+    place.umount();
+}
+
+#[test]
+fn discards_are_for_root_and_the_owner_of_the_mount_to_ask_for() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let _server = place.serve();
+    for dir in [place.scratch.path(), &place.mountpoint] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(dir, open).unwrap();
+    }
+    let mut trim = Command::new("fstrim");
+    let refused = trim.arg(&place.mountpoint).uid(NOBODY).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("Operation not permitted"), "{said}");
+    let before = told(&place);
+    for words in [&["trim"][..], &["discard", "--iops", "1"]] {
+        let mut command = ubtrfs();
+        command.arg("filesystem").args(words).arg(&place.mountpoint);
+        let refused = command.uid(NOBODY).output().unwrap();
+        assert!(!refused.status.success(), "{words:?}");
+    }
+    assert_eq!(told(&place)["iops_limit"], before["iops_limit"]);
+    assert_eq!(told(&place)["trim_bytes"], 0);
+    place.umount();
+}
+
+#[test]
+fn limits_are_shown_and_set() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let _server = place.serve();
+    let limits = || {
+        let told = told(&place);
+        let names = ["iops_limit", "kbps_limit", "max_discard_size"];
+        names.map(|name| told[name].as_u64().unwrap())
+    };
+    assert_eq!(limits(), [1000, 0, 64 * MIB]);
+    let set = |words: &[&str]| {
+        let mut command = ubtrfs();
+        command.args(["filesystem", "discard"]).args(words);
+        command
+            .arg(&place.mountpoint)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    assert!(set(&["--iops", "10", "--max-size", "1M"]));
+    assert_eq!(limits(), [10, 0, MIB]);
+    assert!(set(&["--kbps", "2048", "--max-size", "0"]));
+    assert_eq!(limits(), [10, 2048, 0]);
+    for bad in [
+        ["--iops", "-1"],
+        ["--kbps", "4294967296"],
+        ["--max-size", "1x"],
+    ] {
+        assert!(!set(&bad), "{bad:?}");
+    }
+    assert_eq!(limits(), [10, 2048, 0]);
+    place.umount();
+    let mut command = ubtrfs();
+    let refused = command.args(["filesystem", "discard"]).arg(&place.image);
+    assert!(!refused.output().unwrap().status.success(), "no mount");
+}
+
+#[test]
+fn statistics_have_what_was_discarded() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let _server = place.serve();
+    write_file(&place, "file", 32 * MIB);
+    sync(&place);
+    remove_file(&place, "file");
+    sync(&place);
+    let stats = |format: &str| {
+        let mut command = ubtrfs();
+        command.args(["filesystem", "stats", "--format", format]);
+        let output = command.arg(&place.mountpoint).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(stats("text").contains("Discard:          async\n"));
+    let json: Value = serde_json::from_str(&stats("json")).unwrap();
+    let waiting = json["filesystem-stats"]["discard"]["discardable_bytes"].as_u64();
+    let waiting = waiting.unwrap();
+    assert!(waiting >= 32 * MIB, "{waiting}");
+    let prometheus = stats("prometheus");
+    let line = prometheus
+        .lines()
+        .find(|line| line.starts_with("ubtrfs_discardable_bytes{"));
+    assert!(
+        line.unwrap().ends_with(&format!(" {waiting}")),
+        "{prometheus}"
+    );
+    place.umount();
+}
+
+#[test]
+fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(1024 * MIB);
+    let mut server = place.serve_with("nodiscard");
+    for number in 0..2000 {
+        write_file(&place, &format!("file{number}"), 64 << 10);
+    }
+    sync(&place);
+    for number in (0..2000).step_by(2) {
+        fs::remove_file(place.mountpoint.join(format!("file{number}"))).unwrap();
+    }
+    sync(&place);
+    let mut trim = Command::new("fstrim")
+        .arg(&place.mountpoint)
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + MOMENT;
+    while told(&place)["trim_bytes"] == 0 {
+        assert!(Instant::now() < until, "nothing was trimmed");
+    }
+    server.signal(Signal::KILL);
+    server.end();
+    trim.wait().unwrap();
+    assert_ok(ubtrfs().arg("umount").arg(&place.mountpoint));
+    wait_until_nothing_is_at(&place.mountpoint);
+    must_be_sound(&place.image);
+    let _server = place.serve();
+    for number in (1..2000).step_by(2) {
+        let bytes = fs::read(place.mountpoint.join(format!("file{number}"))).unwrap();
+        assert!(bytes == vec![0x5a; 64 << 10], "file{number}");
+    }
+    place.umount();
+}
+
+/// A directory whose files can have no holes punched, as long as this lives.
+struct WithoutHoles(PathBuf);
+
+impl WithoutHoles {
+    fn new(place: &Place) -> WithoutHoles {
+        let dir = place.scratch.path().join("ramfs");
+        fs::create_dir(&dir).unwrap();
+        let flags = MountFlags::empty();
+        rustix::mount::mount("none", &dir, "ramfs", flags, None).unwrap();
+        WithoutHoles(dir)
+    }
+}
+
+impl Drop for WithoutHoles {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn image_that_can_have_no_holes_is_told_of_once() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(512 * MIB);
+    let holeless = WithoutHoles::new(&place);
+    let image = holeless.0.join("v.img");
+    File::create(&image).unwrap().set_len(512 * MIB).unwrap();
+    assert_ok(ubtrfs().args(["mkfs", "-q"]).arg(&image));
+    let log = place.scratch.path().join("log");
+    let options = format!("discard,log={}", log.display());
+    let mut server = ubtrfs();
+    server.args(["mount", "-o", &options]);
+    assert_ok(server.args([&image, &place.mountpoint]));
+    assert_eq!(told(&place)["possible"], false);
+    write_file(&place, "file", MIB);
+    sync(&place);
+    remove_file(&place, "file");
+    sync(&place);
+    let refused = fstrim(&place.mountpoint, &[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("not supported"), "{said}");
+    place.umount();
+    let logged = fs::read_to_string(log).unwrap();
+    assert_eq!(logged.matches("takes discards").count(), 1, "{logged}");
+    let trim = ubtrfs().args(["filesystem", "trim"]).arg(&image).output();
+    let said = String::from_utf8(trim.unwrap().stderr).unwrap();
+    assert!(
+        said.contains("no device of the volume takes discards"),
+        "{said}"
+    );
+    assert_ok(
+        ubtrfs()
+            .arg("rm")
+            .arg("-f")
+            .arg(format!("{}:/file", image.display())),
+    );
+}
+
+/// An image with a tree of files and nothing else.
+fn filled(place: &Place) -> u64 {
+    let tree = place.scratch.path().join("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    for number in 0..300 {
+        fs::write(tree.join(format!("dir/file{number}")), vec![0x5a; 10_000]).unwrap();
+    }
+    fs::write(tree.join("large"), vec![0x5a; 100 * MIB as usize]).unwrap();
+    let target = format!("{}:/", place.image.display());
+    assert_ok(ubtrfs().args(["cp", "-r"]).arg(&tree).arg(target));
+    allocated(&place.image)
+}
+
+fn remove_tree(place: &Place, options: &[&str]) {
+    let tree = format!("{}:/tree", place.image.display());
+    assert_ok(ubtrfs().args(["rm", "-r"]).args(options).arg(tree));
+}
+
+#[test]
+fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
+    let place = Place::new(512 * MIB);
+    let empty = allocated(&place.image);
+    let full = filled(&place);
+    assert!(full > 100 * MIB);
+    remove_tree(&place, &[]);
+    let left = allocated(&place.image);
+    assert!(
+        left <= empty + 4 * MIB,
+        "{left}, and {empty} when it was new"
+    );
+    must_be_sound(&place.image);
+
+    let place = Place::new(512 * MIB);
+    filled(&place);
+    remove_tree(&place, &["--nodiscard"]);
+    assert!(allocated(&place.image) > 100 * MIB);
+    let trim = |options: &[&str]| {
+        let mut command = ubtrfs();
+        command.args(["filesystem", "trim", "--format", "json"]);
+        let output = command.args(options).arg(&place.image).output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        told["filesystem-trim"]["trimmed_bytes"].as_u64().unwrap()
+    };
+    // What no chunk has is trimmed whatever the shortest extent is.
+    let unallocated = trim(&["--minimum", "1T"]);
+    assert!(unallocated > 100 * MIB);
+    assert!(trim(&[]) > unallocated);
+    let left = allocated(&place.image);
+    assert!(left <= empty + 4 * MIB, "{left}");
+    must_be_sound(&place.image);
+    for bad in [["--length", "100"], ["--start", "16E"]] {
+        let mut command = ubtrfs();
+        command.args(["filesystem", "trim"]).args(bad);
+        let refused = command.arg(&place.image).output().unwrap();
+        assert!(!refused.status.success(), "{bad:?}");
+    }
+}
