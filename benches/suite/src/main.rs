@@ -8,6 +8,7 @@
 mod cleanup;
 mod commits;
 mod counters;
+mod discards;
 mod figures;
 mod kit;
 mod latency;

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::cleanup::{self, Undo};
 use crate::commits::Commits;
 use crate::counters::{self, DeviceCounts};
+use crate::discards::Discards;
 use crate::figures::Side;
 use crate::kit::Kit;
 use crate::run::run;
@@ -77,13 +78,24 @@ impl Stage {
     pub(crate) fn commits(&self) -> Result<Commits> {
         match &self.server {
             Server::Kernel { fsid, .. } => Commits::of_kernel(fsid),
-            Server::Ubtrfs { .. } => {
-                let mut command = Command::new(&self.ubtrfs);
-                command.args(["filesystem", "stats", "--format", "json"]);
-                command.arg(&self.dir);
-                Commits::of_ubtrfs(&crate::run::run_command(command)?.output)
-            }
+            Server::Ubtrfs { .. } => Commits::of_ubtrfs(&self.own_stats()?),
         }
+    }
+
+    /// The discards since the volume was mounted.
+    pub(crate) fn discards(&self) -> Result<Discards> {
+        match &self.server {
+            Server::Kernel { fsid, .. } => Discards::of_kernel(fsid, &self.device_counts()?),
+            Server::Ubtrfs { .. } => Discards::of_ubtrfs(&self.own_stats()?),
+        }
+    }
+
+    /// The figures of a mount of ubtrfs, as JSON.
+    fn own_stats(&self) -> Result<String> {
+        let mut command = Command::new(&self.ubtrfs);
+        command.args(["filesystem", "stats", "--format", "json"]);
+        command.arg(&self.dir);
+        Ok(crate::run::run_command(command)?.output)
     }
 
     /// The most memory that the server's process had, where there is one.

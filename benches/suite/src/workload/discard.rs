@@ -1,11 +1,14 @@
-//! What discards cost those who wait for a commit.
+//! What discards cost those who wait for a commit, and what the image gains by them.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use rustix::fs::statvfs;
 
 use super::{GIB, MOUNTED, Outcome, Workload};
+use crate::discards::Discards;
 use crate::figures::{Round, Side, Unit};
 use crate::kit::Kit;
 use crate::latency::Latencies;
@@ -15,8 +18,9 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "s3-discard",
     title: "S3: discard beside the commit",
     text: "Files of 1 MiB are written without a pause; of the last 500 one at random is deleted for each that \
-           is made. Every second everything is made durable, and the time of that is taken: with discard=sync \
-           and with discard=async.",
+           is made. Every second everything is made durable, and the time of that is taken: with discard=sync, \
+           with discard=async, and with nodiscard. At the end the blocks of the image are counted, beside what is \
+           used and what waits for the background. Then all files are deleted, and with discard=async 15 s pass.",
     sides: MOUNTED,
     most_rounds: 2,
     run,
@@ -25,42 +29,82 @@ pub(super) const WORKLOAD: Workload = Workload {
 const FILE_BYTES: usize = 1 << 20;
 const KEPT_FILES: usize = 500;
 const MIB: f64 = (1 << 20) as f64;
+/// Groups that are empty have waited long enough by then, on either side.
+const EMPTY_GROUPS_WAIT: Duration = Duration::from_secs(15);
 
 fn run(kit: &Kit, side: Side) -> Result<Outcome> {
-    if side == Side::Mount {
-        return Ok(Outcome::Absent("there is no discard yet"));
-    }
     let mut round = Round::default();
-    for (options, name) in [("discard=sync", "sync"), ("discard=async", "async")] {
+    let modes = [
+        ("discard=sync", "sync"),
+        ("discard=async", "async"),
+        ("nodiscard", "none"),
+    ];
+    for (options, name) in modes {
         let image = kit.image(8 * GIB)?;
         let stage = Stage::mount(kit, side, &image, options)?;
-        let before = stage.device_counts()?;
+        let before = stage.discards()?;
         let lasts = Duration::from_secs(kit.scaled(20));
-        let commits = write_and_delete(&stage, lasts)?;
-        let counts = stage.device_counts()? - before;
-        for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
-            let us = commits.quantile(part).as_secs_f64() * 1e6;
-            round.add(format!("{name}: commit {what}"), Unit::Microseconds, us);
+        let (commits, kept) = write_and_delete(&stage, lasts)?;
+        let done = stage.discards()? - before;
+        add_latencies(name, &commits, &mut round);
+        add_discards(name, &done, &mut round);
+        stage.sync()?;
+        add_image(name, &image, &stage, &mut round)?;
+        for path in kept {
+            std::fs::remove_file(path)?;
         }
-        let us = commits.longest().as_secs_f64() * 1e6;
-        round.add(format!("{name}: longest commit"), Unit::Microseconds, us);
-        round.add(
-            format!("{name}: discards"),
-            Unit::Count,
-            counts.discards as f64,
-        );
-        let discarded = counts.discarded_bytes as f64 / MIB;
-        round.add(format!("{name}: discarded"), Unit::Mib, discarded);
-        if let Some(saved) = saved_bytes(&stage.dir) {
-            round.add(format!("{name}: spared by reuse"), Unit::Mib, saved / MIB);
+        stage.sync()?;
+        if name == "async" {
+            std::thread::sleep(EMPTY_GROUPS_WAIT);
         }
+        let what = format!("{name}: image without files");
+        round.add(what, Unit::Mib, image_bytes(&image)? / MIB);
         stage.end()?;
         std::fs::remove_file(image)?;
     }
     Ok(Outcome::Figures(round))
 }
 
-fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<Latencies> {
+fn add_latencies(name: &str, commits: &Latencies, round: &mut Round) {
+    for (what, part) in [("p50", 0.5), ("p99", 0.99)] {
+        let us = commits.quantile(part).as_secs_f64() * 1e6;
+        round.add(format!("{name}: commit {what}"), Unit::Microseconds, us);
+    }
+    let us = commits.longest().as_secs_f64() * 1e6;
+    round.add(format!("{name}: longest commit"), Unit::Microseconds, us);
+}
+
+fn add_discards(name: &str, done: &Discards, round: &mut Round) {
+    round.add(format!("{name}: discards"), Unit::Count, done.requests);
+    let what = format!("{name}: discarded");
+    round.add(what, Unit::Mib, done.bytes / MIB);
+    if done.requests > 0.0 {
+        let mean = done.bytes / done.requests / MIB;
+        round.add(format!("{name}: each discard"), Unit::Mib, mean);
+    }
+    let what = format!("{name}: spared by reuse");
+    round.add(what, Unit::Mib, done.saved_bytes / MIB);
+}
+
+/// The blocks of the image, and what it needs: what is used, and what waits.
+fn add_image(name: &str, image: &Path, stage: &Stage, round: &mut Round) -> Result<()> {
+    let what = format!("{name}: image at the end");
+    round.add(what, Unit::Mib, image_bytes(image)? / MIB);
+    let shown = statvfs(&stage.dir)?;
+    let used = (shown.f_blocks - shown.f_bfree) * shown.f_frsize;
+    let waiting = stage.discards()?.waiting_bytes;
+    let what = format!("{name}: used and waiting");
+    round.add(what, Unit::Mib, (used as f64 + waiting) / MIB);
+    Ok(())
+}
+
+fn image_bytes(image: &Path) -> Result<f64> {
+    let metadata = std::fs::metadata(image).context("the image is there")?;
+    Ok(metadata.blocks() as f64 * 512.0)
+}
+
+/// Returns how long commits took, and the files that are left.
+fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<(Latencies, Vec<PathBuf>)> {
     let mut commits = Latencies::default();
     let bytes = vec![0x5a; FILE_BYTES];
     let mut kept: Vec<PathBuf> = Vec::new();
@@ -86,12 +130,5 @@ fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<Latencies> {
             break;
         }
     }
-    Ok(commits)
-}
-
-/// What the kernel says that reuse made unnecessary.
-fn saved_bytes(dir: &Path) -> Option<f64> {
-    let uuid = crate::run::first_line("findmnt", &["-no", "UUID", dir.to_str()?])?;
-    let path = format!("/sys/fs/btrfs/{uuid}/discard/discard_bytes_saved");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    Ok((commits, kept))
 }
