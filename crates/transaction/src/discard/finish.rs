@@ -18,30 +18,16 @@ impl Discard {
         let has_time = || Instant::now() < end && self.is_possible();
         let max = self.limits().max_discard_size;
         while has_time()
-            && let Some(region) = self.space.begin_unallocated(max)
+            && let Some(out) = self.space.begin_unallocated(max)
         {
-            let discarded = self
-                .pool
-                .discard_physical(region.devid, region.offset, region.len);
-            let is_trimmed = self.judge(&discarded);
-            self.space.end_unallocated(&region, is_trimmed);
-            if is_trimmed {
-                self.count_unallocated(&region);
-            }
+            self.discard_unallocated(out);
         }
         let min = self.pool.discard_granularity();
         for group in self.space.groups().iter() {
             while has_time()
-                && let Some(region) = self.space.take_longest_untrimmed(group, min, max)
-            {
-                let discarded = self.pool.discard(region.start, region.len);
-                let is_trimmed = self.judge(&discarded);
-                self.space.put_back(group, &region, is_trimmed);
-                if !is_trimmed {
-                    break;
-                }
-                self.count_background(&region);
-            }
+                && let Some(out) = self.space.take_longest_untrimmed(group, min, max)
+                && self.discard_out(out)
+            {}
         }
     }
 }

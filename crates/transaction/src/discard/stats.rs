@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ubtrfs_device::DeviceError;
+
 /// The largest sizes of the classes in [`DiscardStats::by_size`]; the last class has what is larger.
 pub const DISCARD_SIZES: [u64; 6] = [32 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20];
 
@@ -21,7 +23,7 @@ pub struct DiscardStats {
     pub sync_bytes: u64,
     /// Discarded on request, all copies counted.
     pub trim_bytes: u64,
-    /// Regions that devices were told of, each copy's apart.
+    /// Regions that devices were told of; one with several copies counts once.
     pub discards: u64,
     /// These by their size, in the classes of `DISCARD_SIZES`.
     pub by_size: [u64; DISCARD_SIZES.len() + 1],
@@ -41,8 +43,11 @@ pub(super) struct DiscardCounters {
 }
 
 impl DiscardCounters {
-    /// A region of that size was discarded.
-    pub(super) fn count(&self, bytes: u64) {
+    /// Counts a region of that size, if a device was told of any of it.
+    pub(super) fn count(&self, told: &Result<u64, DeviceError>, bytes: u64) {
+        if !told.as_ref().is_ok_and(|&told| told > 0) {
+            return;
+        }
         let class = DISCARD_SIZES.partition_point(|&size| size < bytes);
         self.by_size[class].fetch_add(1, Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@ use ubtrfs_device::DeviceError;
 
 use super::queue::{Entry, List, Place, Queue, Turn, delay};
 use super::{Discard, DiscardMode};
-use crate::space::{BlockGroup, DeviceRegion, TrimRegion};
+use crate::space::{BlockGroup, RegionOut, UnallocatedOut};
 
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,41 +102,62 @@ impl Discard {
         }
         let min = entry.list.min_bytes().max(self.pool.discard_granularity());
         let max = self.limits().max_discard_size;
-        let Some(region) = self.space.take_longest_untrimmed(group, min, max) else {
+        let Some(out) = self.space.take_longest_untrimmed(group, min, max) else {
             queue.end_pass(entry, self.clock.now());
             return Look::Again;
         };
-        // ASYNC-DISCARD-2
-        let discarded = self.pool.discard(region.start, region.len);
-        let is_trimmed = self.judge(&discarded);
-        self.space.put_back(group, &region, is_trimmed);
-        if is_trimmed {
-            self.count_background(&region);
-        } else {
+        self.pause(queue, out.region().len);
+        if !self.discard_out(out) {
             // Until something is freed in it.
             queue.leave(entry.place);
             group.unlist();
         }
-        self.pause(queue, region.len);
         Look::Done
+    }
+
+    /// Discards a region and gives it back. False if that failed.
+    pub(super) fn discard_out(&self, mut out: RegionOut<'_>) -> bool {
+        let region = out.region().clone();
+        // ASYNC-DISCARD-2
+        let discarded = self.pool.discard(region.start, region.len);
+        let is_trimmed = self.judge(&discarded);
+        out.set_trimmed(is_trimmed);
+        drop(out);
+        if is_trimmed {
+            let counters = &self.counters;
+            counters.count(&discarded, region.len);
+            let bytes = match region.in_bitmap {
+                true => &counters.bitmap_bytes,
+                false => &counters.extent_bytes,
+            };
+            bytes.fetch_add(region.len, Ordering::Relaxed);
+        }
+        is_trimmed
     }
 
     fn look_at_unallocated(&self, queue: &mut Queue, entry: &Entry) -> Look {
         let max = self.limits().max_discard_size;
-        let Some(region) = self.space.begin_unallocated(max) else {
+        let Some(out) = self.space.begin_unallocated(max) else {
             queue.leave(entry.place);
             return Look::Again;
         };
-        let discarded = self
-            .pool
-            .discard_physical(region.devid, region.offset, region.len);
-        let is_trimmed = self.judge(&discarded);
-        self.space.end_unallocated(&region, is_trimmed);
-        if is_trimmed {
-            self.count_unallocated(&region);
-        }
-        self.pause(queue, region.len);
+        self.pause(queue, out.region().len);
+        self.discard_unallocated(out);
         Look::Done
+    }
+
+    pub(super) fn discard_unallocated(&self, mut out: UnallocatedOut<'_>) {
+        let region = out.region().clone();
+        let (offset, len) = (region.offset, region.len);
+        let discarded = self.pool.discard_physical(region.devid, offset, len);
+        let is_trimmed = self.judge(&discarded);
+        out.set_trimmed(is_trimmed);
+        drop(out);
+        if is_trimmed {
+            self.counters.count(&discarded, len);
+            let bytes = &self.counters.extent_bytes;
+            bytes.fetch_add(len, Ordering::Relaxed);
+        }
     }
 
     /// Whether a region was discarded. ASYNC-DISCARD-3
@@ -150,21 +171,7 @@ impl Discard {
         }
     }
 
-    pub(super) fn count_background(&self, region: &TrimRegion) {
-        self.counters.count(region.len);
-        let bytes = match region.in_bitmap {
-            true => &self.counters.bitmap_bytes,
-            false => &self.counters.extent_bytes,
-        };
-        bytes.fetch_add(region.len, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_unallocated(&self, region: &DeviceRegion) {
-        self.counters.count(region.len);
-        let bytes = &self.counters.extent_bytes;
-        bytes.fetch_add(region.len, Ordering::Relaxed);
-    }
-
+    /// Keeps the discard after the next one back, which has `bytes`.
     fn pause(&self, queue: &mut Queue, bytes: u64) {
         let waiting = self.space.untrimmed().extents;
         let delay = delay(&self.limits(), waiting, bytes);

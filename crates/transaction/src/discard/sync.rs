@@ -37,7 +37,7 @@ impl Discard {
 
     fn count_sync(&self, len: u64, discarded: Result<u64, DeviceError>) {
         if self.judge(&discarded) {
-            self.counters.count(len);
+            self.counters.count(&discarded, len);
             self.counters.sync_bytes.fetch_add(len, Ordering::Relaxed);
         }
     }

@@ -18,6 +18,7 @@ struct Watched {
     inner: MemDevice,
     discards: Mutex<Vec<(u64, u64)>>,
     errno: Mutex<Option<i32>>,
+    panics: Mutex<bool>,
     /// Met twice by the next discard: when it has begun, and before it ends.
     meeting: Mutex<Option<Arc<Barrier>>>,
 }
@@ -28,6 +29,7 @@ impl Watched {
             inner: MemDevice::new(len),
             discards: Mutex::default(),
             errno: Mutex::default(),
+            panics: Mutex::default(),
             meeting: Mutex::default(),
         })
     }
@@ -66,6 +68,7 @@ impl BlockDevice for Watched {
         if let Some(errno) = *self.errno.lock() {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        assert!(!*self.panics.lock(), "told to panic");
         let meeting = self.meeting.lock().take();
         if let Some(barrier) = meeting {
             barrier.wait();
@@ -522,4 +525,26 @@ fn chunk_is_not_made_over_a_discard_in_flight() {
         physical < discards[0].0 + discards[0].1 && discards[0].0 < physical + chunk.stripe_bytes()
     });
     assert!(taken);
+}
+
+#[test]
+fn panic_of_a_device_leaves_the_region_free_and_untrimmed() {
+    let rig = rig();
+    let start = rig.data(8 * MIB);
+    let _kept = rig.data(SECTOR);
+    rig.group(start).begin_proof();
+    rig.free(start, 8 * MIB);
+    rig.run_at(seconds(0));
+    rig.discard.set_clock(seconds(120));
+    *rig.device.panics.lock() = true;
+    let step = std::panic::AssertUnwindSafe(|| rig.step());
+    std::panic::catch_unwind(step).unwrap_err();
+    *rig.device.panics.lock() = false;
+    assert_eq!(rig.waiting(), 8 * MIB);
+    // TRIM-GATE-1
+    let space = &rig.volume.space;
+    while space.reserve_data(MIB).is_ok() {
+        space.allocate_data(MIB, SECTOR, None, NOW).unwrap();
+    }
+    assert_eq!(rig.waiting(), 0);
 }

@@ -95,14 +95,14 @@ impl<'d> Trim<'d, '_> {
             let least = if from < run_end { 1 } else { min };
             let rest = from..range.end;
             let taken = discard.space.take_free_run(group, &rest, least, STEP_BYTES);
-            let Some(region) = taken else {
+            let Some(mut out) = taken else {
                 is_done = true;
                 break;
             };
+            let region = out.region().clone();
             (from, run_end) = (region.end(), region.run_end);
             let discarded = discard.pool.discard(region.start, region.len);
-            let is_trimmed = self.count(region.len, discarded);
-            discard.space.put_back(group, &region, is_trimmed);
+            out.set_trimmed(self.count(region.len, discarded));
         }
         if was_unproven && (!is_done || had_failed != self.error.is_some()) {
             group.set_unproven();
@@ -115,28 +115,24 @@ impl<'d> Trim<'d, '_> {
         let mut from = 0;
         while let Some(_queue) = self.next() {
             let begun = discard.space.begin_unallocated_of(devid, from, STEP_BYTES);
-            let Some(region) = begun else {
+            let Some(mut out) = begun else {
                 break;
             };
-            from = region.offset + region.len;
-            let discarded = discard
-                .pool
-                .discard_physical(devid, region.offset, region.len);
-            let is_trimmed = self.count(region.len, discarded);
-            discard.space.end_unallocated(&region, is_trimmed);
+            let (offset, len) = (out.region().offset, out.region().len);
+            from = offset + len;
+            let discarded = discard.pool.discard_physical(devid, offset, len);
+            out.set_trimmed(self.count(len, discarded));
         }
     }
 
     fn count(&mut self, len: u64, discarded: Result<u64, DeviceError>) -> bool {
         let is_trimmed = self.discard.judge(&discarded);
+        self.discard.counters.count(&discarded, len);
         match discarded {
             Ok(bytes) => {
                 self.bytes += bytes;
                 let counters = &self.discard.counters;
                 counters.trim_bytes.fetch_add(bytes, Ordering::Relaxed);
-                if is_trimmed {
-                    counters.count(len);
-                }
             }
             Err(error) => {
                 self.error.get_or_insert(error);

@@ -65,6 +65,7 @@ pub use chunk_alloc::RemovedGroup;
 pub use free_space::{FreeSpace, Wanted};
 pub use nocow::NocowWrite;
 pub use space_info::SpaceTotals;
+pub(crate) use trim::{RegionOut, UnallocatedOut};
 pub use trim_totals::Untrimmed;
 pub use unallocated::DeviceRegion;
 

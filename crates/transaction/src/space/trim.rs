@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use ubtrfs_format::ids::{DevId, Logical};
 
 use super::block_group::{BlockGroup, TrimRegion};
+use super::trim_gate::Entered;
 use super::trim_totals::Untrimmed;
 use super::unallocated::DeviceRegion;
 use super::{Pinned, Space, joined};
@@ -69,42 +70,45 @@ impl Space {
     }
 
     /// Takes out the longest untrimmed run of a group, or its front; none that is shorter than `min`.
-    pub(crate) fn take_longest_untrimmed(
-        &self,
-        group: &BlockGroup,
+    pub(crate) fn take_longest_untrimmed<'s>(
+        &'s self,
+        group: &'s BlockGroup,
         min: u64,
         max: u64,
-    ) -> Option<TrimRegion> {
+    ) -> Option<RegionOut<'s>> {
         let max = self.whole_sectors(max);
-        self.through_gate(|| group.take_longest_untrimmed(min, max, &*self.source))
+        self.take_out(group, || {
+            group.take_longest_untrimmed(min, max, &*self.source)
+        })
     }
 
     /// Takes out the first free run of at least `min` in a range of a group, or its front.
-    pub(crate) fn take_free_run(
-        &self,
-        group: &BlockGroup,
+    pub(crate) fn take_free_run<'s>(
+        &'s self,
+        group: &'s BlockGroup,
         range: &Range<u64>,
         min: u64,
         max: u64,
-    ) -> Option<TrimRegion> {
+    ) -> Option<RegionOut<'s>> {
         let max = self.whole_sectors(max);
-        self.through_gate(|| group.take_free_run(range, min, max, &*self.source))
-    }
-
-    /// Gives a region back. Its group is still there, because it was not wholly free.
-    pub(crate) fn put_back(&self, group: &BlockGroup, region: &TrimRegion, is_trimmed: bool) {
-        group.put_back(region, is_trimmed);
-        self.trim_gate.leave();
+        self.take_out(group, || {
+            group.take_free_run(range, min, max, &*self.source)
+        })
     }
 
     /// TRIM-GATE-1
-    fn through_gate(&self, take: impl FnOnce() -> Option<TrimRegion>) -> Option<TrimRegion> {
-        self.trim_gate.enter();
-        let taken = take();
-        if taken.is_none() {
-            self.trim_gate.leave();
-        }
-        taken
+    fn take_out<'s>(
+        &'s self,
+        group: &'s BlockGroup,
+        take: impl FnOnce() -> Option<TrimRegion>,
+    ) -> Option<RegionOut<'s>> {
+        let entered = self.trim_gate.enter();
+        Some(RegionOut {
+            group,
+            region: take()?,
+            is_trimmed: false,
+            _entered: entered,
+        })
     }
 
     /// 0 is no limit.
@@ -117,9 +121,18 @@ impl Space {
     }
 
     /// Begins to discard unallocated space that waits for it.
-    pub(crate) fn begin_unallocated(&self, max: u64) -> Option<DeviceRegion> {
+    pub(crate) fn begin_unallocated(&self, max: u64) -> Option<UnallocatedOut<'_>> {
         let _chunks = self.chunks.lock();
-        self.unallocated.begin_waiting(max)
+        let region = self.unallocated.begin_waiting(max)?;
+        Some(self.unallocated_out(region))
+    }
+
+    fn unallocated_out(&self, region: DeviceRegion) -> UnallocatedOut<'_> {
+        UnallocatedOut {
+            space: self,
+            region,
+            is_trimmed: false,
+        }
     }
 
     /// Begins to discard the first unallocated space of a device from an offset on that is not known to be trimmed.
@@ -128,7 +141,7 @@ impl Space {
         devid: DevId,
         from: u64,
         max: u64,
-    ) -> Option<DeviceRegion> {
+    ) -> Option<UnallocatedOut<'_>> {
         let chunks = self.chunks.lock();
         let holes = chunks.holes(devid);
         let rest = holes.filter_map(|hole| {
@@ -136,16 +149,63 @@ impl Space {
             (!rest.is_empty()).then_some(rest)
         });
         let mut parts = rest.filter_map(|rest| self.unallocated.begin_in_hole(devid, rest, max));
-        parts.next()
-    }
-
-    pub(crate) fn end_unallocated(&self, region: &DeviceRegion, is_trimmed: bool) {
-        self.unallocated.end(region, is_trimmed);
+        parts.next().map(|region| self.unallocated_out(region))
     }
 
     /// The devices that chunks may be made on.
     pub(crate) fn devices(&self) -> Vec<DevId> {
         self.chunks.lock().devids()
+    }
+}
+
+/// A region that is out of its group, which is not removed meanwhile. Dropping this gives it back, untrimmed if nothing
+/// else was said.
+#[derive(Debug)]
+pub(crate) struct RegionOut<'s> {
+    group: &'s BlockGroup,
+    region: TrimRegion,
+    is_trimmed: bool,
+    /// Dropped last.
+    _entered: Entered<'s>,
+}
+
+impl RegionOut<'_> {
+    pub(crate) fn region(&self) -> &TrimRegion {
+        &self.region
+    }
+
+    pub(crate) fn set_trimmed(&mut self, is_trimmed: bool) {
+        self.is_trimmed = is_trimmed;
+    }
+}
+
+impl Drop for RegionOut<'_> {
+    fn drop(&mut self) {
+        self.group.put_back(&self.region, self.is_trimmed);
+    }
+}
+
+/// Unallocated space that no chunk is made over until this is dropped. It is unknown then if nothing else was said.
+#[derive(Debug)]
+pub(crate) struct UnallocatedOut<'s> {
+    space: &'s Space,
+    region: DeviceRegion,
+    is_trimmed: bool,
+}
+
+impl UnallocatedOut<'_> {
+    pub(crate) fn region(&self) -> &DeviceRegion {
+        &self.region
+    }
+
+    pub(crate) fn set_trimmed(&mut self, is_trimmed: bool) {
+        self.is_trimmed = is_trimmed;
+    }
+}
+
+impl Drop for UnallocatedOut<'_> {
+    fn drop(&mut self) {
+        self.space.unallocated.end(&self.region, self.is_trimmed);
     }
 }
 

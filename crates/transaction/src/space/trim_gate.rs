@@ -26,13 +26,17 @@ struct State {
     stopped: usize,
 }
 
+/// A region may be out while it is held.
+#[derive(Debug)]
+pub(super) struct Entered<'g>(&'g TrimGate);
+
 /// No region is out while it is held.
 #[derive(Debug)]
 pub(super) struct Stopped<'g>(&'g TrimGate);
 
 impl TrimGate {
     /// A region is about to be taken out. Waits as long as an allocation keeps it from that.
-    pub(super) fn enter(&self) {
+    pub(super) fn enter(&self) -> Entered<'_> {
         let mut state = self.state.lock();
         while state.stopped > 0 {
             self.changed.wait(&mut state);
@@ -40,16 +44,7 @@ impl TrimGate {
         state.out += 1;
         let moves = self.moves.load(Ordering::SeqCst) | 1;
         self.moves.store(moves + 2, Ordering::SeqCst);
-    }
-
-    /// The region is free again.
-    pub(super) fn leave(&self) {
-        let mut state = self.state.lock();
-        state.out -= 1;
-        if state.out == 0 {
-            self.moves.fetch_and(!1, Ordering::SeqCst);
-        }
-        self.changed.notify_all();
+        Entered(self)
     }
 
     /// For `was_quiet_since`.
@@ -70,6 +65,17 @@ impl TrimGate {
             self.changed.wait(&mut state);
         }
         Stopped(self)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.out -= 1;
+        if state.out == 0 {
+            self.0.moves.fetch_and(!1, Ordering::SeqCst);
+        }
+        self.0.changed.notify_all();
     }
 }
 

@@ -19,8 +19,11 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::Logical;
 
 use super::{BlockGroup, Free, FreeSpaceSource, GroupState};
-use crate::space::free_space::{FreeSpace, Wanted};
+use crate::space::free_space::FreeSpace;
 use crate::space::space_info::replace;
+use waiting::Waiting;
+
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +33,7 @@ const SHORT_REST: u64 = 32 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct TrimState {
-    waiting: Option<Box<FreeSpace>>,
+    waiting: Waiting,
     unproven: bool,
     /// Bytes that are out.
     pub(super) out: u64,
@@ -68,21 +71,10 @@ impl TrimState {
     /// Takes out what waits of a range, and returns how much that was.
     #[inline]
     pub(super) fn remove(&mut self, start: u64, len: u64) -> u64 {
-        match &mut self.waiting {
-            Some(waiting) => {
-                let removed = waiting.exclude(start, len);
-                if removed > 0 && waiting.free_bytes() == 0 {
-                    self.waiting = None;
-                }
-                removed
-            }
-            None => 0,
+        match self.waiting.is_empty() {
+            true => 0,
+            false => self.waiting.remove(&(start..start + len)),
         }
-    }
-
-    fn longest(&self) -> u64 {
-        let waiting = self.waiting.as_ref();
-        waiting.map_or(0, |waiting| waiting.longest_bytes())
     }
 }
 
@@ -116,20 +108,14 @@ impl BlockGroup {
             state.trim.unproven = true;
             return;
         }
-        let none = || Box::new(FreeSpace::new(self.start.0, self.len, self.sectorsize));
-        let waiting = state.trim.waiting.get_or_insert_with(none);
+        let empty = || FreeSpace::new(self.start.0, self.len, self.sectorsize);
         for range in ranges {
-            let len = range.end - range.start;
-            if waiting.add(range.start, len).is_err() {
-                waiting.exclude(range.start, len);
-                // Whole sectors of the group, or it would not have become free.
-                let _ = waiting.add(range.start, len);
-            }
+            state.trim.waiting.add(range, empty);
         }
     }
 
     fn list_if_untrimmed(&self, state: &mut GroupState) {
-        let has_some = state.trim.waiting.is_some() || self.is_wholly_free(state);
+        let has_some = !state.trim.waiting.is_empty() || self.is_wholly_free(state);
         if has_some && !state.trim.is_listed {
             state.trim.is_listed = true;
             self.info.trims.list(self.start);
@@ -142,7 +128,7 @@ impl BlockGroup {
         if let Free::Loaded(free) = &state.free
             && self.tracks_trims()
         {
-            state.trim.waiting = Some(Box::new(free.clone()));
+            state.trim.waiting = Waiting::all_of(free);
             self.list_if_untrimmed(&mut state);
         } else {
             state.trim.unproven = true;
@@ -153,7 +139,7 @@ impl BlockGroup {
     /// Whether some of its free space may hold old bytes.
     pub(in crate::space) fn may_be_untrimmed(&self) -> bool {
         let state = self.state.lock();
-        state.trim.unproven || state.trim.waiting.is_some()
+        state.trim.unproven || !state.trim.waiting.is_empty()
     }
 
     /// Has the group listed if it has untrimmed space.
@@ -168,7 +154,7 @@ impl BlockGroup {
 
     /// The longest run that waits.
     pub(crate) fn longest_untrimmed(&self) -> u64 {
-        self.state.lock().trim.longest()
+        self.state.lock().trim.waiting.longest_bytes()
     }
 
     /// Has all free space wait, if it is not known to be trimmed. Loads it.
@@ -179,9 +165,8 @@ impl BlockGroup {
         }
         self.load(&mut state, source);
         if let Free::Loaded(free) = &state.free {
-            let waiting = free.clone();
+            state.trim.waiting = Waiting::all_of(free);
             state.trim.unproven = false;
-            state.trim.waiting = (waiting.free_bytes() > 0).then(|| Box::new(waiting));
         }
         self.recount(&mut state);
     }
@@ -212,24 +197,16 @@ impl BlockGroup {
             return None;
         }
         loop {
-            let longest = state.trim.longest();
-            if longest < min.max(1) {
+            let longest = state.trim.waiting.longest()?;
+            if longest.end - longest.start < min {
                 return None;
             }
             self.load(state, source);
-            if matches!(state.free, Free::Unusable) {
-                state.trim.waiting = None;
-            }
-            let waiting = state.trim.waiting.as_ref()?;
-            let wanted = Wanted {
-                bytes: longest,
-                min_bytes: longest,
-                align: self.sectorsize,
-                hint: None,
+            let Free::Loaded(free) = &state.free else {
+                state.trim.waiting = Waiting::default();
+                return None;
             };
-            let (start, len) = waiting.find(&wanted)?;
-            let in_bitmap = waiting.is_in_bitmap(start);
-            let region = cut(start, start + len, max, in_bitmap);
+            let region = cut(&longest, max, free.is_in_bitmap(longest.start));
             if self.take_out(state, &region) {
                 return Some(region);
             }
@@ -258,7 +235,7 @@ impl BlockGroup {
         if end.saturating_sub(start) < min.max(1) {
             return None;
         }
-        let region = cut(start, end, max, free.is_in_bitmap(start));
+        let region = cut(&(start..end), max, free.is_in_bitmap(start));
         let taken = self.take_out(&mut state, &region);
         self.recount(&mut state);
         taken.then_some(region)
@@ -308,10 +285,11 @@ impl BlockGroup {
     /// TRIM-TOTALS-1
     #[inline]
     pub(super) fn recount_trims(&self, state: &mut GroupState) {
-        let waiting = state.trim.waiting.as_ref().filter(|_| !state.removed);
-        let now = waiting.map_or((0, 0), |waiting| {
-            (waiting.run_count(), waiting.free_bytes())
-        });
+        let waiting = &state.trim.waiting;
+        let now = match state.removed {
+            true => (0, 0),
+            false => (waiting.count(), waiting.bytes()),
+        };
         if now != state.trim.counted {
             let totals = &self.info.trims;
             replace(&totals.extents, state.trim.counted.0, now.0);
@@ -323,24 +301,24 @@ impl BlockGroup {
     /// What was taken of a range that waited is saved.
     #[inline]
     pub(super) fn note_reuse(&self, state: &mut GroupState, start: u64, len: u64) {
-        if state.trim.waiting.is_some() {
-            let saved = state.trim.remove(start, len);
+        let saved = state.trim.remove(start, len);
+        if saved > 0 {
             self.info.trims.saved.fetch_add(saved, Ordering::Relaxed);
         }
     }
 }
 
 /// The front of a run that is discarded at once.
-fn cut(start: u64, end: u64, max: u64, in_bitmap: bool) -> TrimRegion {
-    let len = end - start;
+fn cut(run: &Range<u64>, max: u64, in_bitmap: bool) -> TrimRegion {
+    let len = run.end - run.start;
     TrimRegion {
-        start: Logical(start),
+        start: Logical(run.start),
         len: match max {
             0 => len,
             max if len <= max.saturating_add(SHORT_REST) => len,
             max => max,
         },
         in_bitmap,
-        run_end: end,
+        run_end: run.end,
     }
 }

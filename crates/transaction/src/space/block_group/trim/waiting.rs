@@ -1,0 +1,126 @@
+//! The ranges of a group that wait for a discard.
+//!
+//! A few are kept as ranges, which is cheap for each that is freed or allocated. More are kept in the form of free space,
+//! so that their memory is bounded as that is.
+
+use std::ops::Range;
+
+use crate::space::free_space::{FreeSpace, Wanted};
+use crate::space::range_set::RangeSet;
+
+/// More ranges are kept as free space.
+const FEW: u64 = 64;
+
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Few { ranges: RangeSet, bytes: u64 },
+    Many(Box<FreeSpace>),
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting::Few {
+            ranges: RangeSet::default(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Waiting {
+    /// All that is free.
+    pub(super) fn all_of(free: &FreeSpace) -> Waiting {
+        Waiting::Many(Box::new(free.clone()))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Waiting::Few { bytes, .. } => *bytes,
+            Waiting::Many(free) => free.free_bytes(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// How many ranges there are.
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Waiting::Few { ranges, .. } => ranges.count(),
+            Waiting::Many(free) => free.run_count(),
+        }
+    }
+
+    /// Adds a range of whole sectors. `empty` makes free space of the group with nothing free.
+    pub(super) fn add(&mut self, range: &Range<u64>, empty: impl FnOnce() -> FreeSpace) {
+        match self {
+            Waiting::Few { ranges, bytes } => {
+                *bytes -= ranges.remove(range.clone());
+                *bytes += range.end - range.start;
+                ranges.add(range.clone());
+                if ranges.count() > FEW {
+                    let mut many = empty();
+                    for range in ranges.iter() {
+                        add_to(&mut many, &range);
+                    }
+                    *self = Waiting::Many(Box::new(many));
+                }
+            }
+            Waiting::Many(free) => add_to(free, range),
+        }
+    }
+
+    /// Takes a range out, and returns how much of it waited.
+    pub(super) fn remove(&mut self, range: &Range<u64>) -> u64 {
+        match self {
+            Waiting::Few { bytes: 0, .. } => 0,
+            Waiting::Few { ranges, bytes } => {
+                let removed = ranges.remove(range.clone());
+                *bytes -= removed;
+                removed
+            }
+            Waiting::Many(free) => {
+                let removed = free.exclude(range.start, range.end - range.start);
+                if free.free_bytes() == 0 {
+                    *self = Waiting::default();
+                }
+                removed
+            }
+        }
+    }
+
+    pub(super) fn longest(&self) -> Option<Range<u64>> {
+        match self {
+            Waiting::Few { ranges, .. } => {
+                ranges.iter().max_by_key(|range| range.end - range.start)
+            }
+            Waiting::Many(free) => {
+                let longest = free.longest_bytes();
+                let wanted = Wanted {
+                    bytes: longest,
+                    min_bytes: longest,
+                    align: 1,
+                    hint: None,
+                };
+                let (start, len) = free.find(&wanted)?;
+                Some(start..start + len)
+            }
+        }
+    }
+
+    pub(super) fn longest_bytes(&self) -> u64 {
+        match self {
+            Waiting::Few { .. } => self.longest().map_or(0, |range| range.end - range.start),
+            Waiting::Many(free) => free.longest_bytes(),
+        }
+    }
+}
+
+fn add_to(free: &mut FreeSpace, range: &Range<u64>) {
+    let len = range.end - range.start;
+    if free.add(range.start, len).is_err() {
+        free.exclude(range.start, len);
+        // Whole sectors of the group, or it would not have become free.
+        let _ = free.add(range.start, len);
+    }
+}
